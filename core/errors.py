@@ -1,0 +1,75 @@
+"""Errors of forewarp itself. A kernel that fails is no error: it is a `Measurement` with a status.
+
+    ForewarpError
+    ├── UsageError            the request cannot be carried out as given
+    │   ├── TaskError         no such task, or its file does not load
+    │   ├── CandidateError    the candidate's text or launch plan is malformed
+    │   └── ModelError        no such model, no key, or the provider refused
+    ├── DeviceError           no device, compiler or library for what was asked
+    ├── WorkerError           the measuring process could not be started or was lost
+    └── ArchiveError          the archive cannot be opened, read or written
+"""
+
+from __future__ import annotations
+
+
+class ForewarpError(Exception):
+    """Root of all errors raised on purpose.
+
+    `hint` says what to do next; faces print it after the message. `retryable` is true where the same call may succeed
+    later without any change.
+    """
+
+    code = "internal"
+    retryable = False
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class UsageError(ForewarpError):
+    """The request cannot be carried out as given."""
+
+    code = "usage"
+
+
+class TaskError(UsageError):
+    """No such task, or its file does not load."""
+
+    code = "task"
+
+
+class CandidateError(UsageError):
+    """The candidate's text or launch plan is malformed."""
+
+    code = "candidate"
+
+
+class ModelError(UsageError):
+    """No such model, no key for it, or the provider refused the call."""
+
+    code = "model"
+
+
+class DeviceError(ForewarpError):
+    """No device, compiler or library for what was asked."""
+
+    code = "device"
+
+
+class WorkerError(ForewarpError):
+    """The measuring process could not be started, or was lost for a reason that is not the candidate's."""
+
+    code = "worker"
+    retryable = True
+
+
+class ArchiveError(ForewarpError):
+    """The archive cannot be opened, read or written."""
+
+    code = "archive"

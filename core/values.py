@@ -1,0 +1,294 @@
+"""The frozen values that rooms exchange.
+
+Times are in seconds, sizes in bytes, speed-ups are anchor time / candidate time. Each value is plain data: `serde` turns
+any of them into JSON and back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from forewarp.core import bins
+
+Language = Literal["cpp", "triton", "cuda", "python"]
+DeviceKind = Literal["cpu", "cuda"]
+Status = Literal["ok", "compile_error", "incorrect", "runtime_error", "timeout", "crashed", "out_of_memory"]
+Verdict = Literal["faster", "slower", "tie", "inconclusive", "incorrect", "failed", "suspicious"]
+Tier = Literal["T0", "T1", "T2"]
+Action = Literal["measure", "skip", "reject"]
+
+DEVICE_ONLY: tuple[Language, ...] = ("cpp", "triton", "cuda")
+"""Languages of the device-only format; `python` is a KernelBench module with host code of its own."""
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """An element passes when |candidate − oracle| ≤ atol · rms(oracle) + rtol · |oracle|, plus the reference's share.
+
+    The share is four times the reference's own error against the same oracle, so that a task whose reference rounds
+    coarsely does not ask more of a candidate than of itself.
+    """
+
+    rtol: float
+    atol: float
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One shape of a task: module constants that are set before `get_inputs()` is called."""
+
+    name: str
+    constants: Mapping[str, int | float | str | bool] = field(default_factory=dict[str, int | float | str | bool])
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """Name, shape and dtype (torch's name without the prefix) of one tensor."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a task looks like to a kernel for one workload.
+
+    `inputs` holds the tensors of `get_inputs()` in order; `scalars` the numbers among them by position; `init` the numbers
+    of `get_init_inputs()` by position; `params` the model's parameters and buffers under their `state_dict` keys.
+    `flops` is None where nothing in the reference is counted (see `docs/tasks.md`).
+    """
+
+    workload: str
+    inputs: tuple[TensorSpec, ...]
+    scalars: Mapping[str, float]
+    init: Mapping[str, float]
+    params: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    flops: float | None
+    bytes_moved: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Source text plus language and the tunables chosen for it."""
+
+    source: str
+    language: Language
+    tunables: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def sha256(self) -> str:
+        """Identity: language, source and tunables."""
+        return _digest(self.language, self.source, json.dumps(dict(sorted(self.tunables.items()))))
+
+    @property
+    def short(self) -> str:
+        """First ten digits of the identity, for people."""
+        return self.sha256[:10]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A reference program with its workloads per device kind, its tolerance and its seed kernels."""
+
+    name: str
+    title: str
+    reference: str
+    workloads: Mapping[DeviceKind, tuple[Workload, ...]]
+    tolerance: Tolerance | None = None
+    seeds: tuple[Candidate, ...] = ()
+
+    @property
+    def sha256(self) -> str:
+        """Identity of the problem: reference, workloads and tolerance, not the seeds."""
+        shapes = {kind: [(w.name, dict(w.constants)) for w in ws] for kind, ws in self.workloads.items()}
+        tolerance = (self.tolerance.rtol, self.tolerance.atol) if self.tolerance else None
+        return _digest(self.reference, json.dumps([shapes, tolerance], sort_keys=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A device and the peak rates that a roofline needs. Rates are data-sheet values; `source` says from where."""
+
+    name: str
+    kind: DeviceKind
+    arch: str
+    processors: int
+    memory_bandwidth: float | None = None
+    fp32_flops: float | None = None
+    tensor_flops: float | None = None
+    l2_bytes: int | None = None
+    shared_bytes: int | None = None
+    memory_bytes: int | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of a candidate before it runs: numeric facts, and problems found by looking."""
+
+    facts: Mapping[str, float] = field(default_factory=dict[str, float])
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A candidate compiled for one task and target. `artefact` is a folder that a worker can load."""
+
+    status: Status
+    seconds: float
+    log: str = ""
+    artefact: str = ""
+    binary_sha256: str = ""
+    cached: bool = False
+    evidence: Evidence = field(default_factory=Evidence)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an answer cost. `dollars` is None where the model's price is unknown."""
+
+    seconds: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    dollars: float | None = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        unknown = self.dollars is None or other.dollars is None
+        return Cost(
+            self.seconds + other.seconds,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            None if unknown else (self.dollars or 0.0) + (other.dollars or 0.0),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """A distribution over the speed-up of a valid candidate, and the probability that it is valid at all."""
+
+    probabilities: tuple[float, ...]
+    p_valid: float
+    forecaster: str
+    rationale: str = ""
+    raw_sum: float = 1.0
+    cost: Cost = field(default_factory=Cost)
+
+    def __post_init__(self) -> None:
+        if len(self.probabilities) != bins.COUNT or abs(sum(self.probabilities) - 1.0) > 1e-6:
+            raise ValueError("a forecast is eight probabilities that sum to one; use bins.normalise")
+
+    @property
+    def p_faster(self) -> float:
+        """Probability of being valid and faster than the anchor."""
+        return self.p_valid * sum(self.probabilities[bins.FIRST_FASTER :])
+
+    @property
+    def median(self) -> float:
+        """Median speed-up, given that the candidate is valid."""
+        return bins.quantile(self.probabilities, 0.5)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Central 80 % interval of the speed-up, given that the candidate is valid."""
+        return bins.quantile(self.probabilities, 0.1), bins.quantile(self.probabilities, 0.9)
+
+    @property
+    def confidence(self) -> float:
+        """Probability of the likeliest bin; derived from the distribution, never asked of a model."""
+        return max(self.probabilities)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether a candidate is measured, with the numbers that this rested on."""
+
+    action: Action
+    reason: str
+    score: float = 0.0
+    numbers: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadTiming:
+    """Candidate against anchor on one workload.
+
+    `speedup` is exp of the median block log-ratio, `low`/`high` its 95 % bootstrap interval; `log_ratios` keeps every
+    block, `candidate_s`/`anchor_s` every sample in the order taken.
+    """
+
+    workload: str
+    speedup: float
+    low: float
+    high: float
+    candidate_median_s: float
+    anchor_median_s: float
+    error_ratio: float
+    log_ratios: tuple[float, ...] = ()
+    candidate_s: tuple[float, ...] = ()
+    anchor_s: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One candidate measured against its anchor on one device.
+
+    `speedup` is the geometric mean over the workloads with its 95 % interval (`low`, `high`); all three are None unless
+    `status` is "ok". `phases` breaks the wall time down (spawn, compile, check, time); `device_s` is the time for which
+    the device was held. `source` is "measured", or "replay" where the answer was looked up in a recorded pool.
+    """
+
+    status: Status
+    verdict: Verdict
+    device: str
+    tier: Tier
+    anchor: str = "reference"
+    speedup: float | None = None
+    low: float | None = None
+    high: float | None = None
+    workloads: tuple[WorkloadTiming, ...] = ()
+    phases: Mapping[str, float] = field(default_factory=dict[str, float])
+    device_s: float = 0.0
+    log: str = ""
+    protections: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    source: Literal["measured", "replay"] = "measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What a run has spent so far."""
+
+    measurements: int = 0
+    device_s: float = 0.0
+    dollars: float = 0.0
+    tokens: int = 0
+    wall_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Caps of a run; None leaves that currency open."""
+
+    measurements: int | None = None
+    device_s: float | None = None
+    dollars: float | None = None
+    tokens: int | None = None
+    wall_s: float | None = None
+
+    def exhausted(self, spend: Spend) -> str | None:
+        """Return the name of the first currency that is used up, or None."""
+        for name in ("measurements", "device_s", "dollars", "tokens", "wall_s"):
+            cap = getattr(self, name)
+            if cap is not None and getattr(spend, name) >= cap:
+                return name
+        return None

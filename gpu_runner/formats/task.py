@@ -1,0 +1,94 @@
+"""Tasks from the bundled folder, from a folder of the same form, or from a single KernelBench file."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from forewarp.core.errors import TaskError
+from forewarp.core.values import Candidate, DeviceKind, Task, Tolerance, Workload
+from forewarp.gpu_runner.formats import candidate as candidates
+
+BUNDLED = Path(__file__).parents[2] / "tasks"
+KERNELBENCH_NAMES = ("Model", "get_inputs", "get_init_inputs")
+
+
+def bundled() -> list[str]:
+    """Return the names of the tasks that come with forewarp."""
+    return sorted(p.parent.name for p in BUNDLED.glob("*/task.toml"))
+
+
+def load(name_or_path: str) -> Task:
+    """Load a task by bundled name, by folder (`task.toml` + `reference.py`) or by KernelBench file.
+
+    Raises `TaskError` that says what is missing.
+    """
+    path = Path(name_or_path)
+    if name_or_path in bundled():
+        return _from_folder(BUNDLED / name_or_path)
+    if path.is_dir():
+        return _from_folder(path)
+    if path.is_file():
+        return _from_file(path)
+    raise TaskError(
+        f"no task is called {name_or_path!r} and no such file exists",
+        hint=f"bundled tasks: {', '.join(bundled())}; or pass the path of a KernelBench file",
+    )
+
+
+def _from_file(path: Path) -> Task:
+    default = (Workload("default"),)
+    return Task(path.stem, path.stem, _reference(path), {"cpu": default, "cuda": default})
+
+
+def _from_folder(folder: Path) -> Task:
+    try:
+        table = tomllib.loads((folder / "task.toml").read_text())
+    except OSError as e:
+        raise TaskError(f"{folder} has no readable task.toml: {e.strerror}") from None
+    except tomllib.TOMLDecodeError as e:
+        raise TaskError(f"{folder / 'task.toml'} is not valid TOML: {e}") from None
+    tolerance = table.get("tolerance")
+    kinds: tuple[DeviceKind, ...] = ("cpu", "cuda")
+    workloads = {kind: _workloads(table.get("workloads", {}).get(kind, {}), f"workloads.{kind}") for kind in kinds}
+    return Task(
+        name=folder.name,
+        title=str(table.get("title", folder.name)),
+        reference=_reference(folder / "reference.py"),
+        workloads=workloads,
+        tolerance=Tolerance(float(tolerance["rtol"]), float(tolerance["atol"])) if tolerance else None,
+        seeds=_seeds(folder / "seeds"),
+    )
+
+
+def _workloads(table: Any, where: str) -> tuple[Workload, ...]:
+    if not isinstance(table, Mapping):
+        raise TaskError(f"task.toml: {where} must be a table of name = {{CONSTANT = value}}")
+    entries = cast("Mapping[str, dict[str, Any]]", table)
+    return tuple(Workload(name, constants) for name, constants in entries.items()) or (Workload("default"),)
+
+
+def _seeds(folder: Path) -> tuple[Candidate, ...]:
+    return tuple(candidates.load(p) for p in sorted(folder.glob("*")) if p.suffix in (".cpp", ".cu", ".py"))
+
+
+def _reference(path: Path) -> str:
+    """Read a KernelBench reference; parsed here, run only in a worker."""
+    try:
+        source = path.read_text()
+        tree = ast.parse(source, str(path))
+    except OSError as e:
+        raise TaskError(f"{path} cannot be read: {e.strerror}") from None
+    except (SyntaxError, UnicodeDecodeError, ValueError) as e:
+        raise TaskError(f"{path} is not a Python file: {e}") from None
+    defined = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    missing = [n for n in KERNELBENCH_NAMES if n not in defined]
+    if missing:
+        raise TaskError(
+            f"{path} does not define {', '.join(missing)}",
+            hint="a KernelBench file defines class Model, get_inputs() and get_init_inputs()",
+        )
+    return source
