@@ -1,0 +1,110 @@
+"""What reading the archive returns: frozen rows with their values already built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from forewarp.core.values import Build, Candidate, Decision, Forecast, Measurement, Signature, Target, Task
+
+RunStatus = Literal["running", "finished", "interrupted", "failed"]
+GateOutcome = Literal["pending", "passed", "malformed", "duplicate", "same_code", "compile_error"]
+Purpose = Literal["candidate", "confirm", "direct"]
+SpendKind = Literal["measurement", "device_s", "dollars", "tokens", "wall_s"]
+
+REJECTED: tuple[GateOutcome, ...] = ("malformed", "duplicate", "same_code", "compile_error")
+"""Outcomes of the gate that end a candidate's way."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One search run. Times are UTC in ISO form; `finished` is "" while it runs.
+
+    `owner` names the process that works on it (see `search.lease`), "" when none does.
+    """
+
+    id: str
+    task: Task
+    target: Target
+    settings: Mapping[str, Any]
+    status: RunStatus
+    reason: str
+    created: str
+    finished: str
+    version: str
+    environment: Mapping[str, str]
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementRow:
+    """One measurement: `measurement` is None while its state is "started", that is, announced but without a result.
+
+    `run` and `proposal` are None for one that was asked for directly.
+    """
+
+    id: int
+    run: str | None
+    proposal: int | None
+    purpose: Purpose
+    task_sha256: str
+    target_name: str
+    candidate: Candidate
+    state: Literal["started", "done"]
+    started: str
+    finished: str
+    build: Build | None
+    measurement: Measurement | None
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateRow:
+    """One proposal of a run with all that happened to it.
+
+    `forecast` and `decision` are the latest ones; both are made before the candidate is measured, never after.
+    `measurement` is the candidate's own, not the confirmation. `decided_round` is the round of `decision`, or None.
+    """
+
+    proposal: int
+    round: int
+    position: int
+    candidate: Candidate
+    proposer: str
+    parent: str
+    note: str
+    outcome: GateOutcome
+    reason: str
+    build: Build | None
+    forecast: Forecast | None
+    forecast_round: int | None
+    decision: Decision | None
+    decided_round: int | None
+    measurement_id: int | None
+    measurement: Measurement | None
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """One event of a run: `type` is the class name in `search.events`, `data` its fields."""
+
+    run: str
+    seq: int
+    time: str
+    type: str
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRow:
+    """A finished measurement with its task and target: what a pool is made of."""
+
+    task: Task
+    target: Target
+    signatures: tuple[Signature, ...]
+    candidate: Candidate
+    build: Build
+    measurement: Measurement
+    run: str | None
+    finished: str
+    version: str

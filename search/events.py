@@ -1,0 +1,167 @@
+"""What a run says while it goes: one stream for progress bars, JSON lines, the archive and tests.
+
+Every event is written in the same transaction as the change that it tells of, then yielded by `Search.events()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from forewarp.core import serde
+from forewarp.core.values import Budget, Decision, Forecast, Spend, Status, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """A new run; `task` and `target` are names."""
+
+    run: str
+    task: str
+    target: str
+    proposer: str
+    forecaster: str
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed:
+    """An interrupted run goes on in `round`, with what it had spent before."""
+
+    run: str
+    round: int
+    spend: Spend
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A candidate entered the run. `kernel` is its identity (sha256) in this and all later events."""
+
+    run: str
+    round: int
+    position: int
+    kernel: str
+    language: str
+    tunables: Mapping[str, int]
+    proposer: str
+    parent: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A candidate passed the gate; `seconds` is its compile time."""
+
+    run: str
+    round: int
+    kernel: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The gate stopped a candidate. `outcome` is malformed, duplicate, same_code or compile_error."""
+
+    run: str
+    round: int
+    kernel: str
+    outcome: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forecasted:
+    """A candidate was forecast."""
+
+    run: str
+    round: int
+    kernel: str
+    forecast: Forecast
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """It was decided whether to measure a candidate; `decision.numbers` holds what this rested on."""
+
+    run: str
+    round: int
+    kernel: str
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """A measurement is about to start and is already booked. `purpose` is candidate or confirm."""
+
+    run: str
+    round: int
+    kernel: str
+    measurement: int
+    purpose: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A measurement is done; `best` is the run's highest speed-up so far, None while nothing worked."""
+
+    run: str
+    round: int
+    kernel: str
+    measurement: int
+    purpose: str
+    status: Status
+    verdict: Verdict
+    speedup: float | None
+    low: float | None
+    high: float | None
+    best: float | None
+    spend: Spend
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetWarning:
+    """Four fifths of one currency are spent; said once per currency and run."""
+
+    run: str
+    currency: str
+    spent: float
+    cap: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    """The run ended. `status` is finished, interrupted or failed; `reason` says why in words."""
+
+    run: str
+    status: str
+    reason: str
+    best: float | None
+    spend: Spend
+
+
+Event = (
+    RunStarted
+    | RunResumed
+    | Proposed
+    | Accepted
+    | Rejected
+    | Forecasted
+    | Decided
+    | Measuring
+    | Measured
+    | BudgetWarning
+    | RunFinished
+)
+_KINDS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Event)}
+
+
+def to_data(event: Event) -> dict[str, Any]:
+    """Return the event as JSON-ready data; its key `type` holds the class name."""
+    return {"type": type(event).__name__, **serde.to_data(event)}
+
+
+def from_data(kind: str, data: Mapping[str, Any]) -> Event:
+    """Build the event of type `kind` from its fields, as the archive keeps them."""
+    event: Event = serde.from_data(_KINDS[kind], data)
+    return event

@@ -1,0 +1,1 @@
+"""Where candidates come from; each proposer implements `core.protocols.Proposer`."""

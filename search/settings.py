@@ -1,0 +1,58 @@
+"""The settings of a run. They are stored with it, so that a resumed run goes on under the same ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from forewarp.core.errors import UsageError
+from forewarp.core.values import Budget
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """How a run goes.
+
+    Attributes:
+        seed: Two runs with the same seed, proposer and forecaster make the same choices.
+        budget: Caps; at least one must be set.
+        proposals_per_round: How many new candidates are asked for in each round.
+        measure_per_round: How many the policy picks per round, audits not counted. Without a forecaster every
+            candidate that passes the gate is measured.
+        audit: Share of the forecaster's discards that is measured all the same, drawn at random.
+        explore: How many measurements are spread over the space before forecasts decide.
+        unsure_weight: What one octave of uncertainty is worth, in octaves of expected improvement.
+        reconsider: How many candidates skipped earlier are forecast again in each round; 0 makes each skip final.
+        learn_across_runs: Whether forecaster and proposer also see other runs' measurements of this task and target.
+        confirm: Keep one measurement back and spend it on measuring the best candidate again at the end.
+        compile_threads: How many candidates compile at once.
+        proposer: How the caller names what it passed as proposer; filled with its name where left empty.
+        forecaster: The same for the forecaster; "" when there is none.
+    """
+
+    seed: int = 0
+    budget: Budget = field(default_factory=lambda: Budget(measurements=30))
+    proposals_per_round: int = 24
+    measure_per_round: int = 3
+    audit: float = 0.05
+    explore: int = 3
+    unsure_weight: float = 0.1
+    reconsider: int = 64
+    learn_across_runs: bool = False
+    confirm: bool = True
+    compile_threads: int = 4
+    proposer: str = ""
+    forecaster: str = ""
+
+    def check(self) -> None:
+        """Raise `UsageError` that names the first setting which makes no sense."""
+        caps = (self.budget.measurements, self.budget.device_s, self.budget.dollars, self.budget.tokens)
+        if all(cap is None for cap in (*caps, self.budget.wall_s)):
+            raise UsageError("the budget has no cap", hint="cap at least one of measurements, seconds, dollars, tokens")
+        for name in ("proposals_per_round", "measure_per_round", "compile_threads"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("explore", "unsure_weight", "reconsider"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"{name} is {getattr(self, name)}; it must not be negative")
+        if not 0 <= self.audit <= 1:
+            raise UsageError(f"audit is {self.audit}; it is a share between 0 and 1")
