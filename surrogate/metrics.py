@@ -1,0 +1,203 @@
+"""How good forecasts were, by what was measured. Plain numpy; every definition is in its docstring.
+
+`p` is an array of forecasts, one row of eight bin probabilities each; `y` holds the measured bin of each row (0..7), and
+`speedups` the measured speed-ups. Functions that average return NaN for no rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from forewarp.core import bins
+
+Array = NDArray[np.float64]
+
+NLL_FLOOR = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One row of a reliability table: how many forecasts, what they said on average, how often it came true."""
+
+    low: float
+    high: float
+    count: int
+    forecast: float
+    observed: float
+
+
+def bins_of(speedups: Sequence[float]) -> NDArray[np.int64]:
+    """Return the bin of each measured speed-up."""
+    return np.array([bins.bin_of(s) for s in speedups], dtype=np.int64)
+
+
+def accuracy(p: ArrayLike, y: ArrayLike, within: int = 0) -> float:
+    """Share of rows whose likeliest bin is the measured one, or at most `within` bins away from it."""
+    forecast, measured = _rows(p, y)
+    return _mean(np.abs(forecast.argmax(axis=1) - measured) <= within)
+
+
+def brier(p: ArrayLike, y: ArrayLike) -> float:
+    """Half the mean squared distance to the outcome, ½·Σ_b (p_b − y_b)², in [0, 1] (Brier 1950, halved)."""
+    forecast, measured = _rows(p, y)
+    return _mean(0.5 * ((forecast - _one_hot(measured)) ** 2).sum(axis=1))
+
+
+def crps(p: ArrayLike, y: ArrayLike) -> float:
+    """Ranked probability score divided by its largest value, in [0, 1] (Epstein 1969).
+
+    (1/7)·Σ_k (F_k − [y ≤ k])² over the seven inner edges, F being the cumulative forecast. Unlike the Brier score it is
+    kinder to mass that lies near the measured bin.
+    """
+    forecast, measured = _rows(p, y)
+    steps = np.cumsum(forecast, axis=1) - np.cumsum(_one_hot(measured), axis=1)
+    return _mean((steps[:, :-1] ** 2).sum(axis=1) / (bins.COUNT - 1))
+
+
+def nll(p: ArrayLike, y: ArrayLike) -> float:
+    """Mean negative log-likelihood in nats, −ln max(p_y, 1e-12)."""
+    forecast, measured = _rows(p, y)
+    return _mean(-np.log(np.maximum(forecast[np.arange(len(measured)), measured], NLL_FLOOR)))
+
+
+def ece(p: ArrayLike, y: ArrayLike, buckets: int = 10) -> float:
+    """Expected calibration error of the likeliest bin (Naeini et al. 2015; Guo et al. 2017).
+
+    Rows are put into equal-width buckets of their confidence max_b p_b, each bucket (low, high];
+    Σ n_i/N · |mean confidence − accuracy|.
+    """
+    forecast, measured = _rows(p, y)
+    confident, right = forecast.max(axis=1), forecast.argmax(axis=1) == measured
+    if len(confident) == 0:
+        return math.nan
+    table = _table(confident, right.astype(float), buckets)
+    return sum(b.count * abs(b.forecast - b.observed) for b in table) / len(confident)
+
+
+def pairwise_accuracy(scores: ArrayLike, speedups: ArrayLike, apart: float = 0.1) -> float:
+    """Share of pairs that the scores order as measured, among pairs whose speed-ups are more than `apart` apart.
+
+    A pair counts if the larger speed-up exceeds (1 + apart) times the smaller one; a tie of scores counts one half.
+    """
+    score, logs = np.asarray(scores, float), np.log(np.asarray(speedups, float))
+    first, second = np.triu_indices(len(score), 1)
+    real, said = logs[first] - logs[second], score[first] - score[second]
+    counted = np.abs(real) > math.log1p(apart)
+    return _mean(0.5 * (1.0 + np.sign(real[counted]) * np.sign(said[counted])))
+
+
+def spearman(a: ArrayLike, b: ArrayLike) -> float:
+    """Spearman's rank correlation: Pearson's of the ranks, ties sharing their mean rank; NaN if one side is constant."""
+    x, y = _ranks(np.asarray(a, float)), _ranks(np.asarray(b, float))
+    if len(x) < 2 or x.std() == 0 or y.std() == 0:
+        return math.nan
+    return float(np.corrcoef(x, y)[0, 1])
+
+
+def auroc(scores: ArrayLike, positive: ArrayLike) -> float:
+    """Probability that a random positive scores above a random negative, ties one half (Mann-Whitney U).
+
+    With confidences for scores and "the forecast was right" for positive, it says whether confidence tells right from
+    wrong. NaN if one class is missing.
+    """
+    score, truth = np.asarray(scores, float), np.asarray(positive, bool)
+    n, m = int(truth.sum()), int((~truth).sum())
+    if n == 0 or m == 0:
+        return math.nan
+    return float((_ranks(score)[truth].sum() - n * (n + 1) / 2) / (n * m))
+
+
+def risk_coverage(confidence: ArrayLike, loss: ArrayLike) -> tuple[Array, Array]:
+    """Return coverages 1/N, …, 1 and the mean loss of the most confident share at each (El-Yaniv & Wiener 2010).
+
+    Rows of equal confidence share the mean loss of their group, so that their order does not matter.
+    """
+    confident, losses = np.asarray(confidence, float), np.asarray(loss, float)
+    if len(losses) == 0:
+        return np.zeros(0), np.zeros(0)
+    _, group = np.unique(-confident, return_inverse=True)
+    means = np.bincount(group, weights=losses) / np.bincount(group)
+    ordered = means[np.sort(group)]
+    counts = np.arange(1, len(losses) + 1)
+    return counts / len(losses), np.cumsum(ordered) / counts
+
+
+def aurc(confidence: ArrayLike, loss: ArrayLike) -> float:
+    """Area under the risk-coverage curve: the mean of its N points (Geifman et al. 2019); lower is better."""
+    return _mean(risk_coverage(confidence, loss)[1])
+
+
+def reliability(p_event: ArrayLike, happened: ArrayLike, buckets: int = 10) -> list[Bucket]:
+    """Return the reliability table of an event's forecast probability, such as `p_faster`; empty buckets are left out."""
+    return _table(np.asarray(p_event, float), np.asarray(happened, float), buckets)
+
+
+def coverage(lows: ArrayLike, highs: ArrayLike, speedups: ArrayLike) -> float:
+    """Share of measured speed-ups inside their forecast intervals; 0.8 is right for the central 80 % intervals."""
+    measured = np.asarray(speedups, float)
+    return _mean((np.asarray(lows, float) <= measured) & (measured <= np.asarray(highs, float)))
+
+
+def recovery(scores: ArrayLike, speedups: ArrayLike, share: float = 0.1) -> float:
+    """Best speed-up among the top `share` by score, divided by the best of all.
+
+    At least one row is taken; where a tie straddles the limit the expected best over its orderings is used, so that a
+    constant score is worth exactly what picking at random is. NaN or zero speed-ups stand for invalid candidates.
+    """
+    score, measured = np.asarray(scores, float), np.nan_to_num(np.asarray(speedups, float), nan=0.0)
+    if len(measured) == 0 or measured.max() <= 0:
+        return math.nan
+    count = max(1, math.ceil(share * len(measured) - 1e-9))
+    limit = np.sort(score)[-count]
+    sure, tied = measured[score > limit], np.sort(measured[score == limit])
+    floor = float(sure.max(initial=0.0))
+    return _expected_best(np.maximum(tied, floor), count - len(sure)) / float(measured.max())
+
+
+def _expected_best(values: Array, taken: int) -> float:
+    """Return the expected maximum of `taken` draws without replacement from ascending `values`."""
+    size = len(values)
+    ways = [math.comb(i, taken - 1) for i in range(size)]
+    total = math.comb(size, taken)
+    return sum(float(v) * (w / total) for v, w in zip(values, ways, strict=True))
+
+
+def _rows(p: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
+    forecast = np.asarray(p, float).reshape(-1, bins.COUNT)
+    measured = np.asarray(y, dtype=np.int64).reshape(-1)
+    if len(forecast) != len(measured):
+        raise ValueError(f"{len(forecast)} forecasts, but {len(measured)} outcomes")
+    return forecast, measured
+
+
+def _one_hot(y: NDArray[np.int64]) -> Array:
+    return np.eye(bins.COUNT)[y]
+
+
+def _mean(values: Any) -> float:
+    found = np.asarray(values, float)
+    return float(found.mean()) if found.size else math.nan
+
+
+def _ranks(values: Array) -> Array:
+    """Return ranks from 1, ties sharing the mean of theirs."""
+    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[group]
+
+
+def _table(said: Array, came_true: Array, buckets: int) -> list[Bucket]:
+    place = np.clip(np.ceil(said * buckets).astype(int) - 1, 0, buckets - 1)
+    found: list[Bucket] = []
+    for i in range(buckets):
+        members = place == i
+        if members.any():
+            means = float(said[members].mean()), float(came_true[members].mean())
+            found.append(Bucket(i / buckets, (i + 1) / buckets, int(members.sum()), *means))
+    return found

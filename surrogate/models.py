@@ -1,0 +1,199 @@
+"""From a model string to a model that can be asked: providers, keys, endpoints, concurrency, errors and cost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic_ai import Agent, RunContext
+from pydantic_ai import exceptions as failures
+from pydantic_ai.models import Model
+from pydantic_ai.usage import RunUsage
+
+from forewarp.core.errors import ModelError
+from forewarp.core.values import Cost
+from forewarp.surrogate import prices
+from forewarp.surrogate.prices import Prices
+
+T = TypeVar("T")
+
+CONCURRENCY = 4
+TIMEOUT_S = 300.0
+
+_FORMS = "anthropic:NAME, openai:NAME, or openai:NAME with a base URL (vLLM, Ollama, llama.cpp, OpenRouter, …)"
+_KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
+_URLS = {"anthropic": "ANTHROPIC_BASE_URL", "openai": "OPENAI_BASE_URL"}
+_LOCAL_HOSTS = ("localhost", "::1", "0.0.0.0")
+_TRANSIENT = (
+    failures.ModelRateLimitError,
+    failures.ModelUnavailableError,
+    failures.ModelServerError,
+    failures.ModelConnectionError,
+    failures.ModelRequestTimeout,
+    failures.RunTimedOut,
+)
+_TRANSIENT_STATUS = (408, 409, 425, 429)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """One reply: the value, or None with the `problem` where no well-formed reply came; what it cost either way."""
+
+    value: T | None
+    problem: str
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel:
+    """A model with its label, its price table and whether it runs on this machine. One batch of calls at a time."""
+
+    model: Model
+    label: str
+    local: bool = False
+    prices: Prices = field(default_factory=prices.load)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def cost(self, seconds: float, usage: RunUsage) -> Cost:
+        """Return what a call cost; the dollars are None where the price is unknown."""
+        read, written = usage.input_tokens, usage.output_tokens
+        dollars = 0.0 if self.local else self.prices.dollars(self.label, read, written)
+        return Cost(seconds, read, written, dollars)
+
+    def ask(
+        self,
+        system: str,
+        prompts: Sequence[str],
+        output: type[T],
+        *,
+        check: Callable[[T], T] = lambda value: value,
+        retries: int = 1,
+        concurrency: int = CONCURRENCY,
+        timeout_s: float = TIMEOUT_S,
+    ) -> list[Answer[T] | ModelError]:
+        """Ask every prompt, some at a time, and return one entry per prompt, in order.
+
+        `check` may raise `pydantic_ai.ModelRetry` to send its text back to the model; after `retries` of these, or of
+        replies that are no `output`, the answer has no value. A provider that cannot be reached or refuses is an entry
+        of type `ModelError`, so that the answers that did arrive are not lost. Works with and without a running loop.
+        """
+        agent = Agent(self.model, output_type=output, instructions=system, retries={"output": retries})
+
+        @agent.output_validator
+        def _(ctx: RunContext[Any], value: T) -> T:
+            return check(value)
+
+        async def batch() -> list[Answer[T] | ModelError]:
+            gate = asyncio.Semaphore(max(1, concurrency))
+
+            async def one(prompt: str) -> Answer[T] | ModelError:
+                async with gate:
+                    return await self._one(agent, prompt, timeout_s)
+
+            async with self.model:
+                return list(await asyncio.gather(*(one(p) for p in prompts)))
+
+        with self._lock:
+            return _run(batch)
+
+    async def _one(self, agent: Agent[Any, T], prompt: str, timeout_s: float) -> Answer[T] | ModelError:
+        usage, start = RunUsage(), time.perf_counter()
+        try:
+            value = (await agent.run(prompt, usage=usage, timeout=timeout_s)).output
+        except failures.UnexpectedModelBehavior as e:
+            return Answer(None, _reason(e), self.cost(time.perf_counter() - start, usage))
+        except (failures.AgentRunError, failures.UserError, OSError) as e:
+            return _as_model_error(e, self.label)
+        return Answer(value, "", self.cost(time.perf_counter() - start, usage))
+
+
+def resolve(model: str | Model | LanguageModel, base_url: str = "") -> LanguageModel:
+    """Return the model that `anthropic:NAME` or `openai:NAME` stands for, or wrap one that is built already.
+
+    With a base URL, `openai:NAME` speaks the Chat Completions API that compatible servers offer, and needs no key.
+    Raises `ModelError` for an unknown provider or a missing key.
+    """
+    if isinstance(model, LanguageModel):
+        return model
+    if isinstance(model, Model):
+        return LanguageModel(model, model.model_id)
+    provider, _, name = model.partition(":")
+    if provider not in _KEYS or not name:
+        raise ModelError(f"{model!r} names no model that forewarp can ask", hint=f"use {_FORMS}")
+    url = base_url or os.environ.get(_URLS[provider], "")
+    if url and not urlsplit(url).hostname:
+        raise ModelError(f"{url!r} is no base URL", hint="write it as http://127.0.0.1:8000/v1")
+    key = os.environ.get(_KEYS[provider], "")
+    if not key and (provider == "anthropic" or not url):
+        raise ModelError(
+            f"no key for {model}: {_KEYS[provider]} is not set",
+            hint=f"set {_KEYS[provider]}, serve a model yourself and pass its base URL, or go on without a model",
+        )
+    built = _anthropic(name, url, key) if provider == "anthropic" else _openai(name, url, key)
+    host = urlsplit(url).hostname or ""
+    return LanguageModel(built, f"{model}@{host}" if host else model, local=_is_local(host))
+
+
+def _anthropic(name: str, url: str, key: str) -> Model:
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
+    return AnthropicModel(name, provider=AnthropicProvider(api_key=key, base_url=url or None))
+
+
+def _openai(name: str, url: str, key: str) -> Model:
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    if url:
+        return OpenAIChatModel(name, provider=OpenAIProvider(base_url=url, api_key=key or "none"))
+    return OpenAIResponsesModel(name, provider=OpenAIProvider(api_key=key))
+
+
+def _is_local(host: str) -> bool:
+    return host in _LOCAL_HOSTS or host.startswith("127.")
+
+
+def _run(batch: Callable[[], Any]) -> Any:
+    """Run to the end here, or in a thread of its own where this thread's loop is already running."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(batch())
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(batch())).result()
+
+
+def _reason(error: BaseException) -> str:
+    cause = error.__cause__
+    text = str(error) if cause is None else f"{error}: {cause}"
+    return " ".join(text.split())[:300]
+
+
+def _as_model_error(error: Exception, label: str) -> ModelError:
+    """Return the error in forewarp's words, retryable where the same call may succeed later."""
+    status = getattr(error, "status_code", 0) or 0
+    found = ModelError(f"{label} gave no answer: {_reason(error)}", hint=_hint(error, status))
+    by_status = status in _TRANSIENT_STATUS or status >= 500
+    spent = isinstance(error, failures.ModelQuotaExceededError)
+    found.retryable = not spent and (by_status or isinstance(error, (*_TRANSIENT, OSError)))
+    return found
+
+
+def _hint(error: Exception, status: int) -> str:
+    if isinstance(error, failures.ModelAuthenticationError) or status in (401, 403):
+        return "check the key in the environment, and that it may use this model"
+    if isinstance(error, failures.ModelQuotaExceededError) or status == 402:
+        return "the account's credit is used up"
+    if isinstance(error, failures.ModelNotFoundError) or status == 404:
+        return "check the model's name and the base URL"
+    if isinstance(error, failures.ModelRequestRejectedError | failures.UserError):
+        return "the provider or its SDK does not accept this request for this model; try another model"
+    return "try again later, or check the network and the base URL"
