@@ -1,0 +1,94 @@
+"""Compile a device-only candidate into an artefact folder: native code, facts about it, and the resolved plans.
+
+`compile_candidate` runs in a confined child of the worker, because a Triton source is Python and a C++ source can ask much
+of a compiler. It needs no device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from forewarp.core import serde
+from forewarp.core.errors import CandidateError
+from forewarp.core.values import Candidate, Signature, Target
+from forewarp.gpu_runner.formats import plan
+from forewarp.gpu_runner.formats.plan import ResolvedPlan
+
+MANIFEST = "build.json"
+
+
+class CompileError(Exception):
+    """The compiler refused the candidate; the text is its log."""
+
+
+class Backend(Protocol):
+    """One language's compiler."""
+
+    def __call__(self, source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: str) -> dict[str, Any]:
+        """Write the compiled files under `folder` and return {"files": […], "kernels": {…}, "facts": {…}, "problems": […]}.
+
+        Raises `CompileError`.
+        """
+        ...
+
+
+def _backend(language: str) -> Backend:
+    # Imported late: each needs a toolchain that another machine may lack.
+    if language == "cpp":
+        from forewarp.gpu_runner.compilers.cpp import build
+    elif language == "cuda":
+        from forewarp.gpu_runner.compilers.nvrtc import build
+    else:
+        from forewarp.gpu_runner.compilers.triton import build
+    return build
+
+
+def compile_candidate(
+    candidate: Candidate, signatures: Sequence[Signature], target: Target, folder: Path
+) -> dict[str, Any]:
+    """Compile `candidate` for every workload into `folder` and return its manifest.
+
+    One file set per distinct specialisation: workloads that resolve to the same constants share it. Raises `CompileError`
+    or `CandidateError`.
+    """
+    wanted = ("cpp",) if target.kind == "cpu" else ("triton", "cuda")
+    if candidate.language not in wanted:
+        raise CandidateError(
+            f"a {candidate.language} candidate does not run on {target.name}",
+            hint=f"a {target.kind} device takes {' or '.join(wanted)}, or a KernelBench module",
+        )
+    parsed = plan.parse(candidate)
+    build = _backend(candidate.language)
+    variants: dict[str, dict[str, Any]] = {}
+    workloads: dict[str, Any] = {}
+    for signature in signatures:
+        resolved = plan.resolve(parsed, signature, candidate.tunables)
+        key = _specialisation(resolved)
+        if key not in variants:
+            variants[key] = build(candidate.source, resolved, target, folder, f"v{len(variants)}")
+        workloads[signature.workload] = {"variant": key, "plan": serde.to_data(resolved)}
+    digest = hashlib.sha256()
+    for variant in variants.values():
+        for name in variant["files"]:
+            digest.update((folder / name).read_bytes())
+    # The same code launched another way is another candidate.
+    launches = [serde.to_data(workloads[s.workload]["plan"])["launches"] for s in signatures]
+    digest.update(json.dumps(launches, sort_keys=True).encode())
+    manifest = {"variants": variants, "workloads": workloads, "binary_sha256": digest.hexdigest()}
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    return manifest
+
+
+def _specialisation(resolved: ResolvedPlan) -> str:
+    """Name what the compiled code depends on: constants, and for Triton the types and divisibility of arguments."""
+    parts: list[Any] = [sorted(resolved.constants.items())]
+    if resolved.language == "triton":
+        parts += [
+            [(a.kind, a.dtype, a.kind[0] == "i" and a.value % 16 == 0) for a in e.args] + [e.num_warps, e.num_stages]
+            for e in resolved.launches
+        ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

@@ -1,0 +1,115 @@
+"""CUDA C++ to a cubin through NVRTC and ctypes: no nvcc, no driver, no device, a few hundredths of a second."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import os
+import sysconfig
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from forewarp.core.values import Target
+from forewarp.gpu_runner.compilers import CompileError
+from forewarp.gpu_runner.compilers.cubin import resources
+from forewarp.gpu_runner.compilers.gpu import assess
+from forewarp.gpu_runner.formats.plan import ResolvedPlan
+
+
+def _roots() -> list[Path]:
+    """Return the folders that may hold CUDA: wheels first, then $CUDA_HOME, then the usual place."""
+    site = {Path(sysconfig.get_path(k)) for k in ("purelib", "platlib")}
+    site |= {Path(p) for p in os.environ.get("PYTHONPATH", "").split(":") if p}
+    wheels = [w for s in sorted(site) for w in sorted(s.glob("nvidia/cu*"), reverse=True)]
+    return [*wheels, Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))]
+
+
+@lru_cache(maxsize=1)
+def library() -> tuple[ctypes.CDLL, str] | None:
+    """Load libnvrtc and return it with its path; None where there is none."""
+    for root in _roots():
+        for folder in ("lib", "lib64"):
+            for path in sorted((root / folder).glob("libnvrtc.so*"), reverse=True):
+                try:
+                    return ctypes.CDLL(str(path)), str(path)
+                except OSError:
+                    continue
+    name = ctypes.util.find_library("nvrtc")
+    return (ctypes.CDLL(name), name) if name else None
+
+
+def version() -> str | None:
+    """Return NVRTC's version, such as "13.0"; None where there is none."""
+    found = library()
+    if found is None:
+        return None
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    found[0].nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    return f"{major.value}.{minor.value}"
+
+
+@lru_cache(maxsize=1)
+def _includes() -> tuple[str, ...]:
+    folders = [r / "include" for r in _roots() if (r / "include" / "cuda_fp16.h").exists()][:1]
+    return tuple(f"--include-path={p}" for f in folders for p in (f, f / "cccl") if p.exists())
+
+
+def build(source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: str) -> dict[str, Any]:
+    """Compile to `<stem>.cubin`; kernels are found by their `extern "C"` names."""
+    defines = [f"-D{name}={value}" for name, value in plan.constants.items()]
+    number = int(target.arch.removeprefix("sm_"))
+    # The "a" variants carry the instructions of that very architecture, such as wgmma.
+    arch = f"--gpu-architecture={target.arch}{'a' if number >= 90 else ''}"
+    image = _compile(source, [arch, "--std=c++17", "--default-device", *defines, *_includes()])
+    found = resources(image)
+    missing = sorted({e.kernel for e in plan.launches} - set(found))
+    if missing:
+        raise CompileError(f"the launch plan names {missing}, but the source has {sorted(found)}; kernels must be extern \"C\"")
+    name = f"{stem}.cubin"
+    (folder / name).write_bytes(image)
+    kernels = {
+        str(i): {
+            "file": name,
+            "symbol": e.kernel,
+            "extra_params": 0,
+            "shared": e.shared,
+            "threads": e.block[0] * e.block[1] * e.block[2],
+        }
+        for i, e in enumerate(plan.launches)
+    }
+    report = assess(
+        plan,
+        target,
+        [found[e.kernel] for e in plan.launches],
+        [e.block[0] * e.block[1] * e.block[2] for e in plan.launches],
+        [e.shared for e in plan.launches],
+    )
+    return {"files": [name], "kernels": kernels, **report}
+
+
+def _compile(source: str, options: list[str]) -> bytes:
+    loaded = library()
+    if loaded is None:
+        raise CompileError('NVRTC was not found: pip install "forewarp[gpu]", or set CUDA_HOME')
+    nvrtc = loaded[0]
+    nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
+    program = ctypes.c_void_p()
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
+    try:
+        flags = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
+        code = nvrtc.nvrtcCompileProgram(program, len(options), flags)
+        if code != 0:
+            log = _fetch(nvrtc, "nvrtcGetProgramLog", program).decode(errors="replace").rstrip("\0\n ")
+            raise CompileError(log or nvrtc.nvrtcGetErrorString(code).decode())
+        return _fetch(nvrtc, "nvrtcGetCUBIN", program)
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _fetch(nvrtc: ctypes.CDLL, getter: str, program: ctypes.c_void_p) -> bytes:
+    size = ctypes.c_size_t()
+    getattr(nvrtc, f"{getter}Size")(program, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    getattr(nvrtc, getter)(program, buffer)
+    return buffer.raw

@@ -1,0 +1,141 @@
+"""Triton to a cubin for a named target: no driver and no device, only the Triton package.
+
+The source is Python and runs here while it is imported, which is why compiling happens in a confined child. Only the cubin
+goes on to the process that launches and times.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from forewarp.core.values import Target
+from forewarp.gpu_runner.compilers import CompileError
+from forewarp.gpu_runner.compilers.cubin import resources
+from forewarp.gpu_runner.compilers.gpu import assess
+from forewarp.gpu_runner.formats.plan import Argument, ResolvedLaunch, ResolvedPlan
+
+_POINTERS = {
+    "float64": "*fp64",
+    "float32": "*fp32",
+    "float16": "*fp16",
+    "bfloat16": "*bf16",
+    "int64": "*i64",
+    "int32": "*i32",
+    "int16": "*i16",
+    "int8": "*i8",
+    "uint8": "*u8",
+    "bool": "*i1",
+}
+_SCALARS = {"i32": "i32", "i64": "i64", "f32": "fp32", "f64": "fp64"}
+
+
+def build(source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: str) -> dict[str, Any]:
+    """Compile each launch to `<stem>_<n>.cubin`."""
+    module = _import(source, folder, stem)
+    kernels: dict[str, Any] = {}
+    files: list[str] = []
+    found: list[dict[str, int]] = []
+    for index, launch in enumerate(plan.launches):
+        name = f"{stem}_{index}.cubin"
+        compiled = _compile(module, launch, plan, target)
+        image: bytes = compiled.asm["cubin"]
+        (folder / name).write_bytes(image)
+        files.append(name)
+        symbol: str = compiled.metadata.name
+        if getattr(compiled.metadata, "num_ctas", 1) != 1:
+            raise CompileError(f"{launch.kernel}: clusters (num_ctas > 1) are not launched yet")
+        kernels[f"{index}"] = {
+            "file": name,
+            "symbol": symbol,
+            "extra_params": _parameters(compiled.asm["ptx"], symbol) - len(launch.args),
+            "shared": compiled.metadata.shared,
+            "threads": 32 * compiled.metadata.num_warps,
+        }
+        found.append(resources(image)[symbol])
+    report = assess(
+        plan, target, list(found), [k["threads"] for k in kernels.values()], [k["shared"] for k in kernels.values()]
+    )
+    return {"files": files, "kernels": kernels, **report}
+
+
+def _import(source: str, folder: Path, stem: str) -> ModuleType:
+    """Import the candidate from a file: Triton reads a kernel's text through `inspect`."""
+    path = folder / f"{stem}_kernel.py"
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location("candidate", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except ModuleNotFoundError as e:
+        if e.name == "triton":
+            raise CompileError('Triton is not installed: pip install "forewarp[gpu]"') from None
+        raise CompileError(f"the source cannot be imported: {e}") from None
+    except Exception as e:
+        raise CompileError(f"the source cannot be imported: {type(e).__name__}: {e}") from None
+    return module
+
+
+def _compile(module: ModuleType, launch: ResolvedLaunch, plan: ResolvedPlan, target: Target) -> Any:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+    from triton.runtime.jit import JITFunction
+
+    kernel: Any = getattr(module, launch.kernel, None)
+    if not isinstance(kernel, JITFunction):
+        raise CompileError(f"the launch plan names {launch.kernel!r}, which is no @triton.jit function of the source")
+    signature: dict[str, str] = {}
+    attributes: dict[tuple[int, ...], list[list[Any]]] = {}
+    constants: dict[tuple[int, ...], Any] = {}
+    arguments = iter(launch.args)
+    for parameter in kernel.params:
+        position = (parameter.num,)
+        if parameter.is_constexpr:
+            signature[parameter.name] = "constexpr"
+            constants[position] = _constant(parameter, plan, launch)
+            continue
+        argument = next(arguments, None)
+        if argument is None:
+            raise CompileError(f"{launch.kernel} takes {parameter.name!r}, but launch args end before it")
+        signature[parameter.name] = _type(argument)
+        if argument.kind == "ptr" or (argument.kind[0] == "i" and int(argument.value) % 16 == 0):
+            attributes[position] = [["tt.divisibility", 16]]
+    if (extra := next(arguments, None)) is not None:
+        raise CompileError(f"launch args go on with {extra.name!r}, but {launch.kernel} takes no more parameters")
+    number = int(target.arch.removeprefix("sm_"))
+    try:
+        return triton.compile(
+            ASTSource(kernel, signature, constants, attributes),
+            target=GPUTarget("cuda", number, 32),
+            options={"num_warps": launch.num_warps, "num_stages": launch.num_stages},
+        )
+    except Exception as e:
+        raise CompileError(f"{type(e).__name__}: {e}") from None
+
+
+def _constant(parameter: Any, plan: ResolvedPlan, launch: ResolvedLaunch) -> Any:
+    if parameter.name in plan.constants:
+        return plan.constants[parameter.name]
+    if parameter.has_default:
+        return parameter.default
+    raise CompileError(f"{launch.kernel}: constexpr {parameter.name!r} is neither a tunable nor in [constants]")
+
+
+def _type(argument: Argument) -> str:
+    if argument.kind != "ptr":
+        return _SCALARS[argument.kind]
+    if argument.dtype not in _POINTERS:
+        raise CompileError(f"{argument.name} has dtype {argument.dtype}, which Triton has no pointer for")
+    return _POINTERS[argument.dtype]
+
+
+def _parameters(ptx: str, symbol: str) -> int:
+    """Count the parameters of a kernel in its PTX: Triton appends scratch pointers of its own."""
+    entry = re.search(rf"\.entry {re.escape(symbol)}\((.*?)\)", ptx, re.DOTALL)
+    return entry.group(1).count(".param") if entry else 0

@@ -1,0 +1,97 @@
+"""Find the device to measure on, without making a CUDA context in this process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from dataclasses import replace
+
+from forewarp.core.errors import DeviceError
+from forewarp.core.values import Target
+
+# Peak rates by the vendor's data sheets (dense, no sparsity): memory bytes/s, fp32 FLOP/s, bf16 tensor FLOP/s, L2 bytes,
+# shared bytes a block may use, memory bytes, processors, arch. NVIDIA's product data sheets and tuning guides.
+_SPECS: dict[str, Target] = {
+    "a100": Target("NVIDIA A100-SXM4-80GB", "cuda", "sm_80", 108, 2.039e12, 19.5e12, 312e12, 40 << 20, 166912, 80 << 30),
+    "h100": Target("NVIDIA H100 SXM", "cuda", "sm_90", 132, 3.35e12, 67e12, 989e12, 50 << 20, 232448, 80 << 30),
+    "h200": Target("NVIDIA H200", "cuda", "sm_90", 132, 4.8e12, 67e12, 989e12, 60 << 20, 232448, 141 << 30),
+    "b200": Target("NVIDIA B200", "cuda", "sm_100", 148, 8.0e12, 75e12, 2250e12, 126 << 20, 232448, 180 << 30),
+    "l40s": Target("NVIDIA L40S", "cuda", "sm_89", 142, 864e9, 91.6e12, 362e12, 96 << 20, 101376, 48 << 30),
+    "rtx4090": Target("NVIDIA GeForce RTX 4090", "cuda", "sm_89", 128, 1.008e12, 82.6e12, 165e12, 72 << 20, 101376, 24 << 30),
+}
+_DATA_SHEET = "vendor's data sheet"
+
+_ATTRIBUTES = {"processors": 16, "l2_bytes": 38, "major": 75, "minor": 76, "shared_bytes": 97}
+
+
+def known_targets() -> dict[str, Target]:
+    """Return the targets that can be compiled for without owning one, by short name."""
+    return {name: replace(t, source=_DATA_SHEET) for name, t in _SPECS.items()}
+
+
+def detect_cpu() -> Target:
+    """Describe this machine's processor; rates stay unknown, because nothing here has measured them."""
+    name = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as f:
+            name = next((line.split(":", 1)[1].strip() for line in f if line.startswith("model name")), name)
+    except OSError:
+        pass
+    return Target(name, "cpu", platform.machine(), len(os.sched_getaffinity(0)), source="/proc/cpuinfo")
+
+
+def detect_cuda(index: int = 0) -> Target | None:
+    """Ask the CUDA driver for device `index`; None where there is no driver or no such device."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    count = ctypes.c_int()
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value <= index:
+        return None
+    device, memory, name = ctypes.c_int(), ctypes.c_size_t(), ctypes.create_string_buffer(128)
+    driver.cuDeviceGet(ctypes.byref(device), index)
+    driver.cuDeviceGetName(name, 128, device)
+    driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
+
+    def attribute(key: str) -> int:
+        value = ctypes.c_int()
+        driver.cuDeviceGetAttribute(ctypes.byref(value), _ATTRIBUTES[key], device)
+        return value.value
+
+    found = name.value.decode()
+    spec = _match(found)
+    return Target(
+        name=found,
+        kind="cuda",
+        arch=f"sm_{attribute('major')}{attribute('minor')}",
+        processors=attribute("processors"),
+        memory_bandwidth=spec.memory_bandwidth if spec else None,
+        fp32_flops=spec.fp32_flops if spec else None,
+        tensor_flops=spec.tensor_flops if spec else None,
+        l2_bytes=attribute("l2_bytes"),
+        shared_bytes=attribute("shared_bytes"),
+        memory_bytes=memory.value,
+        source=f"driver; rates: {_DATA_SHEET}" if spec else "driver; rates unknown",
+    )
+
+
+def _match(name: str) -> Target | None:
+    squeezed = name.lower().replace(" ", "").replace("-", "")
+    return next((t for key, t in _SPECS.items() if key in squeezed), None)
+
+
+def choose(device: str) -> Target:
+    """Return the target for "auto", "cuda" or "cpu"; auto prefers cuda.
+
+    Raises `DeviceError` if the device asked for is not there.
+    """
+    if device not in ("auto", "cuda", "cpu"):
+        raise DeviceError(f"device {device!r} is unknown", hint="use auto, cuda, cpu or replay")
+    cuda = detect_cuda() if device != "cpu" else None
+    if device == "cuda" and cuda is None:
+        raise DeviceError(
+            "no CUDA device was found", hint="check `nvidia-smi`, or use --device cpu; `forewarp doctor` says more"
+        )
+    return cuda or detect_cpu()

@@ -1,0 +1,74 @@
+"""Buffers that judge and cell share: input slots, parameters and outputs, laid out the same on both sides."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from forewarp.core.values import Signature, TensorSpec
+
+ALIGN = 256
+SLOTS = 3
+"""Input sets that the timed calls rotate among, each drawn afresh for this measurement."""
+
+
+def byte_size(spec: TensorSpec) -> int:
+    """Return the size of a contiguous tensor."""
+    return math.prod(spec.shape) * getattr(torch, spec.dtype).itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Offsets of every buffer of one workload."""
+
+    slots: tuple[tuple[int, ...], ...]
+    params: tuple[int, ...]
+    outputs: tuple[int, ...]
+    size: int
+
+    @classmethod
+    def of(cls, signature: Signature) -> Layout:
+        """Lay out the buffers of a workload one after another."""
+        position = 0
+
+        def place(specs: Sequence[TensorSpec]) -> tuple[int, ...]:
+            nonlocal position
+            offsets: list[int] = []
+            for spec in specs:
+                offsets.append(position)
+                position += -(-max(1, byte_size(spec)) // ALIGN) * ALIGN
+            return tuple(offsets)
+
+        slots = tuple(place(signature.inputs) for _ in range(SLOTS))
+        return cls(slots, place(signature.params), place(signature.outputs), position)
+
+
+class Arena:
+    """One block of bytes seen as the tensors of a layout."""
+
+    def __init__(self, block: torch.Tensor) -> None:
+        self.block = block
+
+    @classmethod
+    def from_memfd(cls, descriptor: int, size: int) -> Arena:
+        """Map shared memory that another process maps too."""
+        return cls(torch.frombuffer(mmap.mmap(descriptor, size), dtype=torch.uint8))
+
+    def views(self, offsets: Sequence[int], specs: Sequence[TensorSpec]) -> list[torch.Tensor]:
+        """Return the tensors that lie at `offsets`."""
+        return [
+            self.block[o : o + byte_size(s)].view(getattr(torch, s.dtype)).view(s.shape)
+            for o, s in zip(offsets, specs, strict=True)
+        ]
+
+
+def memfd(name: str, size: int) -> int:
+    """Make a shared-memory file of `size` bytes and return its descriptor."""
+    descriptor = os.memfd_create(name)
+    os.ftruncate(descriptor, size)
+    return descriptor

@@ -1,0 +1,186 @@
+"""Tier T1: candidate and anchor each in a cell, timed by the judge's own clock around the same round trip."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from forewarp.core import serde
+from forewarp.core.values import Signature, Tolerance, Workload
+from forewarp.gpu_runner.worker import arena, protections
+from forewarp.gpu_runner.worker.arena import Arena, Layout
+from forewarp.gpu_runner.worker.cells import DELIVER_COMMAND, Cell, run_command, workload_command
+from forewarp.gpu_runner.worker.problem import Problem, build_model, load_module
+from forewarp.gpu_runner.worker.runners import Buffers, ModuleRunner, NativeRunner, Runner, find_plan
+from forewarp.gpu_runner.worker.stage import Stage, fresh_seed
+
+Bind = Callable[[int, Arena], Runner]
+
+
+class CellBench:
+    """Two cells, one arena each. On CUDA the arenas are device memory that the judge owns and lends by handle."""
+
+    tier = "T1"
+
+    def __init__(self, job: dict[str, Any], workloads: Sequence[Workload], signatures: Sequence[Signature]) -> None:
+        self.job, self.workloads, self.signatures = job, workloads, signatures
+        self.device = "cuda" if job["target_kind"] == "cuda" else "cpu"
+        self.layouts = [Layout.of(s) for s in signatures]
+        self.size = max(max(x.size for x in self.layouts), 32 << 20)
+        self.weight_seed = fresh_seed()
+        self.tolerance = serde.from_data(Tolerance, job["tolerance"]) if job["tolerance"] else None
+        self.timeout = float(job["call_timeout_s"])
+        memory = None if self.device == "cuda" else int(job["memory"])
+        watch = int(job["memory"]) if self.device == "cuda" else 0
+        files = [arena.memfd(arm, self.size) for arm in ("anchor", "candidate")] if self.device == "cpu" else [-1, -1]
+        mine, other = files[1], files[0]
+        # The anchor is forked first and the judge maps nothing before both exist: a candidate inherits no secret.
+        self.anchor = Cell(self._loader(other, self._bind_reference), confined=False, memory=None)
+        with protections.children_in_own_pid_namespace(wanted=self.device == "cpu") as contained:
+            self.candidate = Cell(
+                self._loader(mine, self._bind_candidate),
+                confined=True,
+                memory=memory,
+                closes=[other] if other >= 0 else [],
+                watch_memory=watch,
+            )
+        self.protections = [*self.candidate.protections, *(["own process namespace"] if contained else [])]
+        self.protections.append("inputs, expected values and clock in another process")
+        self.arenas: dict[str, Arena] = {}
+        for arm, descriptor in (("candidate", mine), ("anchor", other)):
+            if self.device == "cpu":
+                self.arenas[arm] = Arena.from_memfd(descriptor, self.size)
+                os.close(descriptor)
+            else:
+                self.arenas[arm] = Arena(torch.empty(self.size, dtype=torch.uint8, device="cuda"))
+        self.flush = l2_flush() if self.device == "cuda" else None
+
+    def _loader(self, descriptor: int, bind: Bind) -> Callable[[int, bytes], Runner]:
+        """Return the function that a cell runs to load a workload; it maps the arena at the first."""
+        mapped: list[Arena] = []
+
+        def load(index: int, message: bytes) -> Runner:
+            torch.set_grad_enabled(False)
+            if not mapped:
+                if descriptor >= 0:
+                    mapped.append(Arena.from_memfd(descriptor, self.size))
+                else:
+                    rebuild, arguments = pickle.loads(message)  # from the judge, which is trusted
+                    mapped.append(Arena(rebuild(*arguments)))
+            return bind(index, mapped[0])
+
+        return load
+
+    def _views(self, index: int, source: Arena) -> tuple[list[list[Any]], list[torch.Tensor], list[torch.Tensor]]:
+        """Return (input values per slot, parameters, outputs) of a workload in an arena."""
+        signature, layout = self.signatures[index], self.layouts[index]
+        count = len(signature.inputs) + len(signature.scalars)
+        slots: list[list[Any]] = []
+        for offsets in layout.slots:
+            tensors = iter(source.views(offsets, signature.inputs))
+            scalars = signature.scalars
+            slots.append([scalars[str(i)] if str(i) in scalars else next(tensors) for i in range(count)])
+        return slots, source.views(layout.params, signature.params), source.views(layout.outputs, signature.outputs)
+
+    def _bind_reference(self, index: int, source: Arena) -> Runner:
+        slots, _, outputs = self._views(index, source)
+        problem = Problem.load(self.job["reference"], self.workloads[index], self.weight_seed)
+        return ModuleRunner(problem.model(self.device), slots, outputs)
+
+    def _bind_candidate(self, index: int, source: Arena) -> Runner:
+        slots, params, outputs = self._views(index, source)
+        if self.job["language"] == "python":
+            return ModuleRunner(self._candidate_model(index, params), slots, outputs)
+        names = [p.name for p in self.signatures[index].params]
+        workload = self.workloads[index].name
+        plan = find_plan(self.job["manifest"], workload)
+        buffers = Buffers(plan, slots, dict(zip(names, params, strict=True)), outputs)
+        return NativeRunner(Path(self.job["artefact"]), self.job["manifest"], workload, buffers)
+
+    def _candidate_model(self, index: int, params: Sequence[torch.Tensor]) -> torch.nn.Module:
+        """Build `ModelNew` with the reference's weights where the names match, as KernelBench does by seeding."""
+        workload = self.workloads[index]
+        reference = load_module(self.job["reference"], "reference", workload.constants)
+        module = _load_candidate(self.job["source"])
+        # A module that repeats the reference's constants follows the workload too.
+        module.__dict__.update({k: v for k, v in workload.constants.items() if k in module.__dict__})
+        model = build_model(module, "ModelNew", reference, self.device, self.weight_seed)
+        weights = {s.name: p for s, p in zip(self.signatures[index].params, params, strict=True)}
+        if model.state_dict().keys() == weights.keys():
+            model.load_state_dict(weights)
+        return model
+
+    def stage(self, index: int) -> Stage:
+        """Put a workload's inputs and weights in both arenas and load both arms."""
+        problem = Problem.load(self.job["reference"], self.workloads[index], self.weight_seed)
+        model = problem.model(self.device)
+        slots, params, outputs = self._views(index, self.arenas["candidate"])
+        mirror, _, _ = self._views(index, self.arenas["anchor"])
+        for param, value in zip(params, model.state_dict().values(), strict=True):
+            param.copy_(value)
+        stage = Stage(problem, model, slots, outputs, self.tolerance, [mirror])
+        self._synchronize()
+        for arm, cell in (("anchor", self.anchor), ("candidate", self.candidate)):
+            cell.call(workload_command(index, self._handle(arm) if index == 0 else b""), self.timeout)
+        return stage
+
+    def _handle(self, arm: str) -> bytes:
+        """Return what a cell needs to open the arena; empty where it inherited a descriptor."""
+        if self.device == "cpu":
+            return b""
+        from torch.multiprocessing.reductions import reduce_tensor
+
+        return pickle.dumps(reduce_tensor(self.arenas[arm].block))
+
+    def sample(self, stage: Stage, arm: str, slot: int) -> Callable[[], float]:
+        """Run one arm now; on CUDA behind a flush of the L2 cache."""
+        del stage
+        if self.flush is not None:
+            self.flush.zero_()
+        self._synchronize()
+        cell = self.candidate if arm == "candidate" else self.anchor
+        seconds = cell.call(run_command(slot), self.timeout)
+        return lambda: seconds
+
+    def deliver(self, stage: Stage) -> None:
+        """Ask the candidate's cell for its result."""
+        del stage
+        self._synchronize()
+        self.candidate.call(DELIVER_COMMAND, self.timeout)
+
+    def _synchronize(self) -> None:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def close(self) -> None:
+        """End both cells."""
+        self.candidate.close()
+        self.anchor.close()
+
+
+def _load_candidate(source: str) -> Any:
+    """Import a KernelBench module from a file of its own, because Triton reads a kernel's text through `inspect`."""
+    import importlib.util
+    import tempfile
+
+    with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as f:
+        f.write(source)
+    spec = importlib.util.spec_from_file_location("candidate_module", f.name)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not hasattr(module, "ModelNew"):
+        raise TypeError("the module defines no class ModelNew")
+    return module
+
+
+def l2_flush() -> torch.Tensor:
+    """Return a buffer that, once written, has pushed everything else out of the L2 cache."""
+    size = 2 * torch.cuda.get_device_properties(0).L2_cache_size
+    return torch.empty(max(size, 64 << 20), dtype=torch.uint8, device="cuda")

@@ -1,0 +1,84 @@
+"""The jobs a forked child can do: probe the machine, describe a task, compile, measure."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import platform
+import traceback
+from pathlib import Path
+from typing import Any
+
+from forewarp.core import serde
+from forewarp.core.errors import CandidateError
+from forewarp.core.values import Candidate, Signature, Target, Workload
+from forewarp.gpu_runner.worker import protections
+from forewarp.gpu_runner.worker.channel import Channel
+
+
+def probe(job: dict[str, Any], answer: Channel) -> None:
+    """Say what this Python has: versions, and whether its torch sees a GPU."""
+    del job
+    found: dict[str, str] = {"python": platform.python_version()}
+    for name in ("torch", "triton"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    import torch
+
+    found["cuda"] = str(torch.version.cuda or "")
+    found["torch_sees_gpu"] = str(torch.cuda.is_available())
+    answer.send(found)
+
+
+def describe(job: dict[str, Any], answer: Channel) -> None:
+    """Answer with one signature per workload, or with the reference's error."""
+    from forewarp.gpu_runner.worker import problem
+
+    try:
+        workloads = [serde.from_data(Workload, w) for w in job["workloads"]]
+        signatures = [problem.describe(job["reference"], w) for w in workloads]
+    except Exception as e:
+        answer.send({"error": f"{type(e).__name__}: {e}", "log": traceback.format_exc(limit=-4)})
+        return
+    answer.send({"signatures": serde.to_data(signatures)})
+
+
+def compile_job(job: dict[str, Any], answer: Channel) -> None:
+    """Compile into `job["folder"]`, confined: a Triton source is Python and runs here."""
+    from forewarp.gpu_runner.compilers import CompileError, compile_candidate
+
+    folder = Path(job["folder"])
+    cache = folder / "cache"
+    cache.mkdir()
+    _private_caches(cache)
+    # The cached artefact must belong to the controller's user, so this child keeps it.
+    guards = protections.confine(
+        [str(folder), *protections.DEVICE_FILES], memory=job["memory"], cpu_s=job["cpu_s"], drop_user=False
+    )
+    try:
+        manifest = compile_candidate(
+            serde.from_data(Candidate, job["candidate"]),
+            [serde.from_data(Signature, s) for s in job["signatures"]],
+            serde.from_data(Target, job["target"]),
+            folder,
+        )
+    except MemoryError:
+        answer.send({"status": "out_of_memory", "log": "compiling took more memory than allowed", "protections": guards})
+    except (CompileError, CandidateError) as e:
+        answer.send({"status": "compile_error", "log": str(e), "protections": guards})
+    else:
+        answer.send({"status": "ok", "manifest": manifest, "protections": guards})
+
+
+def _private_caches(folder: Path) -> None:
+    import os
+
+    os.environ |= {"TMPDIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton"), "HOME": str(folder)}
+
+
+def measure(job: dict[str, Any], answer: Channel) -> None:
+    """Judge one candidate; the answer is a result in every case that is the candidate's own doing."""
+    from forewarp.gpu_runner.worker.judge import Judge
+
+    answer.send({"started": True})
+    answer.send(Judge(job).run())

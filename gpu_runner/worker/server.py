@@ -1,0 +1,141 @@
+"""The fork server: a warm process with torch loaded and no device touched, which forks one child per job.
+
+    python -m forewarp.gpu_runner.worker.server
+
+Standard input is a Unix socket to the controller. Each job arrives as one JSON line with two descriptors: one on which the
+child answers, and one on which the server reports the child's pid and, at its end, its exit status. When the socket
+closes, every child is killed and the server ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from forewarp.gpu_runner.worker import protections
+from forewarp.gpu_runner.worker.channel import Channel
+
+JOB_BYTES = 8 << 20
+REAP_S = 0.02
+
+
+def preload() -> None:
+    """Import what children need. Nothing here may start a thread or touch a device: both break `fork`."""
+    import torch
+
+    torch.set_grad_enabled(False)
+    with contextlib.suppress(ImportError):
+        import triton
+        import triton.compiler
+
+
+def _handlers() -> dict[str, Callable[[dict[str, Any], Channel], None]]:
+    from forewarp.gpu_runner.worker import jobs
+
+    return {"probe": jobs.probe, "describe": jobs.describe, "compile": jobs.compile_job, "measure": jobs.measure}
+
+
+def _child(job: dict[str, Any], answer: socket.socket) -> None:
+    """Run one job in the forked child; never returns."""
+    os.setsid()
+    protections.die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.set_wakeup_fd(-1)
+    log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    nothing = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    status = 1
+    try:
+        _handlers()[job["kind"]](job, Channel(answer))
+        status = 0
+    except BaseException:  # the child's last line: say why on the log, then go
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+class Server:
+    """Accepts jobs, forks, and reports how each child ended."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+        self.children: dict[int, socket.socket] = {}
+        self.buffer = bytearray()
+        self.descriptors: list[int] = []
+
+    def serve(self) -> None:
+        """Run until the controller goes away."""
+        try:
+            while True:
+                ready, _, _ = select.select([self.control], [], [], REAP_S if self.children else None)
+                if ready and not self._read():
+                    return
+                self._reap()
+        finally:
+            for pid in self.children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)
+
+    def _read(self) -> bool:
+        data, descriptors, _, _ = socket.recv_fds(self.control, 1 << 20, 16)
+        self.buffer += data
+        self.descriptors += descriptors
+        while b"\n" in self.buffer:
+            line, _, rest = bytes(self.buffer).partition(b"\n")
+            self.buffer = bytearray(rest)
+            answer, status = (socket.socket(fileno=self.descriptors.pop(0)) for _ in range(2))
+            self._start(json.loads(line), answer, status)
+        return bool(data)
+
+    def _start(self, job: dict[str, Any], answer: socket.socket, status: socket.socket) -> None:
+        pid = os.fork()
+        if pid == 0:
+            self.control.close()
+            status.close()
+            for other in self.children.values():
+                other.close()
+            _child(job, answer)
+        answer.close()
+        self.children[pid] = status
+        self._report(status, {"pid": pid})
+
+    def _reap(self) -> None:
+        while self.children:
+            pid, code = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            status = self.children.pop(pid)
+            # What the child left behind in its process group goes with it.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+            self._report(status, {"exit": os.waitstatus_to_exitcode(code)})
+            status.close()
+
+    def _report(self, status: socket.socket, document: dict[str, int]) -> None:
+        with contextlib.suppress(OSError):  # the controller may have stopped listening to this job
+            status.sendall(json.dumps(document).encode() + b"\n")
+
+
+def main() -> None:
+    """Warm up, say so, and serve."""
+    control = socket.socket(fileno=os.dup(0))
+    preload()
+    control.sendall(b"ready\n")
+    Server(control).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""The local executor on the CPU device: real compilers, real processes, and candidates that misbehave."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.small_tasks import BODY, PLAN, REFERENCE, SIGNATURE, cpp, small_task
+
+from forewarp.core.errors import DeviceError, TaskError, WorkerError
+from forewarp.core.values import Candidate, Measurement
+from forewarp.gpu_runner.devices import detect_cpu
+from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
+
+LIMITS = Limits(compile_s=30, measure_s=30, call_s=1.5, memory=2 << 30, time_s=0.05, min_blocks=4, max_blocks=8)
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[LocalExecutor]:
+    made = LocalExecutor(detect_cpu(), limits=LIMITS)
+    yield made
+    made.close()
+
+
+def measure(executor: LocalExecutor, candidate: Candidate) -> Measurement:
+    task = small_task()
+    return executor.measure(task, candidate, executor.compile(task, candidate))
+
+
+MODULE = REFERENCE.replace("class Model(", "class ModelNew(")
+
+
+class TestGoodCandidates:
+    def test_cpp_is_measured_with_an_interval_on_every_workload(self, executor: LocalExecutor) -> None:
+        result = measure(executor, cpp())
+        assert result.status == "ok", result.log
+        assert result.speedup is not None
+        assert result.low is not None
+        assert result.high is not None
+        assert 0 < result.low <= result.speedup <= result.high
+        assert [w.workload for w in result.workloads] == ["even", "odd"]
+        assert all(len(w.candidate_s) == 2 * len(w.log_ratios) == len(w.anchor_s) for w in result.workloads)
+        product = math.prod(w.speedup for w in result.workloads) ** 0.5
+        assert result.speedup == pytest.approx(product)
+
+    def test_protections_and_phases_are_reported(self, executor: LocalExecutor) -> None:
+        result = measure(executor, cpp())
+        assert {"own process", "own session"} <= set(result.protections)
+        assert {"spawn", "compile", "check", "time", "setup"} <= set(result.phases)
+        assert result.tier == "T1"
+        assert result.environment["oracle"] == "fp64"
+
+    def test_kernelbench_module_with_the_same_weights(self, executor: LocalExecutor) -> None:
+        result = measure(executor, Candidate(MODULE, "python"))
+        assert result.status == "ok", result.log
+
+    def test_a_build_is_found_again(self, executor: LocalExecutor) -> None:
+        first = executor.compile(small_task(), cpp(UNROLL=2))
+        second = executor.compile(small_task(), cpp(UNROLL=2))
+        assert second.cached
+        assert second.binary_sha256 == first.binary_sha256
+
+    def test_evidence_counts_instructions(self, executor: LocalExecutor) -> None:
+        assert executor.compile(small_task(), cpp()).evidence.facts["instructions"] > 20
+
+
+class TestCompileErrors:
+    def test_syntax_error_carries_the_compilers_words(self, executor: LocalExecutor) -> None:
+        build = executor.compile(small_task(), cpp(body="this is no C++"))
+        assert build.status == "compile_error"
+        assert "error" in build.log
+        assert executor.measure(small_task(), cpp(body="this is no C++"), build).status == "compile_error"
+
+    def test_module_with_a_syntax_error(self, executor: LocalExecutor) -> None:
+        assert executor.compile(small_task(), Candidate("class ModelNew(:", "python")).status == "compile_error"
+
+    def test_unknown_name_in_the_plan(self, executor: LocalExecutor) -> None:
+        wrong = replace(cpp(), source=cpp().source.replace('"cols", "init0', '"columns", "init0'))
+        build = executor.compile(small_task(), wrong)
+        assert build.status == "compile_error"
+        assert "columns" in build.log
+        assert "known here" in build.log
+
+
+# What each does wrong, the status it must get, and a word its log must hold.
+BAD_CPP = {
+    "segfault": (cpp(before="*(volatile int*)8 = 1;"), "crashed", "SIGSEGV"),
+    "abort": (cpp(before="abort();"), "crashed", "ended by SIG"),
+    "takes all memory": (cpp(before="y = new float[1L << 40];"), "out_of_memory", "bad_alloc"),
+    "never ends": (cpp(before="for (volatile int i = 0;; i = i + 1) {}"), "timeout", "in time"),
+    "sleeps": (cpp(before="sleep(60);"), "timeout", "in time"),
+    "off by 1e-2": (cpp(after="for (int i = 0; i < rows * cols; ++i) y[i] *= 1.01f;"), "incorrect", "tolerance"),
+    "one element off": (cpp(after="y[rows * cols - 1] *= 1.5f;"), "incorrect", "first at"),
+    "leaves the last row": (cpp(before="rows -= 1;"), "incorrect", "nan"),
+    "writes NaN": (cpp(after="y[0] = NAN;"), "incorrect", "not finite"),
+    "changes its input": (cpp(after="const_cast<float*>(x)[0] += 1.0f;"), "incorrect", "changed its input"),
+    "fakes a result and leaves": (
+        cpp(before=r'puts("{\"status\": \"ok\", \"speedup\": 100}"); fflush(stdout); _exit(0);'),
+        "crashed",
+        "exit status 0",
+    ),
+    "fakes a result while loading": (
+        Candidate(
+            f"{PLAN}__attribute__((constructor)) static void f() {{ puts(\"K\"); fflush(stdout); _exit(0); }}\n"
+            f"{SIGNATURE} {{{BODY}}}",
+            "cpp",
+            {"UNROLL": 1},
+        ),
+        "crashed",
+        "exit status 0",
+    ),
+    "stops after two calls": (cpp(before="static int n = 0; if (++n > 2) return;"), "incorrect", "output 0"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_CPP)
+def test_bad_cpp(executor: LocalExecutor, name: str) -> None:
+    candidate, status, word = BAD_CPP[name]
+    result = measure(executor, candidate)
+    assert result.status == status, result.log
+    assert word in result.log
+    assert result.speedup is None
+
+
+def changed(old: str, new: str) -> Candidate:
+    assert old in MODULE
+    return Candidate(MODULE.replace(old, new), "python")
+
+
+FORWARD = "return torch.softmax(x * self.weight + self.bias, dim=-1)"
+BAD_MODULES = {
+    "raises": (changed(FORWARD, "raise RuntimeError('on purpose')"), "runtime_error", "on purpose"),
+    "leaves": (changed(FORWARD, "import os; print('speedup 100'); os._exit(0)"), "crashed", "exit status 0"),
+    "system exit": (changed(FORWARD, "raise SystemExit(0)"), "runtime_error", "SystemExit"),
+    "wrong shape": (changed(FORWARD, "return x[0]"), "runtime_error", "the task returns"),
+    "returns a lazy subclass": (
+        changed(FORWARD, "return torch.nn.Parameter(x).as_subclass(type('T', (torch.Tensor,), {}))"),
+        "runtime_error",
+        "not a tensor",
+    ),
+    "takes all memory": (changed(FORWARD, "return torch.ones(1 << 40)[:1]"), "out_of_memory", ""),
+    "passes the input through": (changed(FORWARD, "return x.clone()"), "incorrect", "tolerance"),
+    "remembers its output": (
+        changed(
+            FORWARD,
+            "self.y = getattr(self, 'y', None); self.y = self.y if self.y is not None else "
+            "torch.softmax(x * self.weight + self.bias, dim=-1); return self.y",
+        ),
+        "incorrect",
+        "output 0",
+    ),
+    "connects": (
+        changed(FORWARD, "import socket; socket.create_connection(('127.0.0.1', 9), 1)"),
+        "runtime_error",
+        "Error",
+    ),
+    "writes outside": (changed(FORWARD, "open('/tmp/forewarp-escape', 'w')"), "runtime_error", "Error"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_MODULES)
+def test_bad_module(executor: LocalExecutor, name: str) -> None:
+    candidate, status, word = BAD_MODULES[name]
+    result = measure(executor, candidate)
+    assert result.status == status, result.log
+    assert word in result.log
+    assert not Path("/tmp/forewarp-escape").exists()
+
+
+def test_the_next_candidate_is_unaffected(executor: LocalExecutor) -> None:
+    assert measure(executor, BAD_CPP["segfault"][0]).status == "crashed"
+    assert measure(executor, cpp()).status == "ok"
+
+
+def test_a_reference_that_fails_is_the_tasks_error(executor: LocalExecutor) -> None:
+    broken = small_task(REFERENCE.replace("torch.softmax", "torch.no_such_function"))
+    with pytest.raises(TaskError, match="no_such_function"):
+        executor.describe(broken)
+
+
+def test_a_python_without_torch_is_named(tmp_path: Path) -> None:
+    bare = tmp_path / "python"
+    bare.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'torch'\" >&2\nexit 1\n")
+    bare.chmod(0o755)
+    executor = LocalExecutor(detect_cpu(), python=str(bare))
+    with pytest.raises(DeviceError, match="has no torch"):
+        executor.probe()
+    executor.close()
+
+
+def test_closed_executor_says_so(tmp_path: Path) -> None:
+    executor = LocalExecutor(detect_cpu(), cache=tmp_path)
+    executor.close()
+    executor.close()
+    with pytest.raises(WorkerError, match="closed"):
+        executor.probe()

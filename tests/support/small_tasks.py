@@ -1,0 +1,92 @@
+"""Small tasks and candidates for tests that really compile and really measure."""
+
+from __future__ import annotations
+
+from forewarp.core.values import Candidate, Task, Workload
+
+REFERENCE = """
+import torch
+import torch.nn as nn
+
+ROWS, COLS = 64, 256
+
+
+class Model(nn.Module):
+    def __init__(self, bias):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(COLS))
+        self.bias = bias
+
+    def forward(self, x):
+        return torch.softmax(x * self.weight + self.bias, dim=-1)
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS)]
+
+
+def get_init_inputs():
+    return [0.5]
+"""
+
+PLAN = """/*forewarp
+inputs = ["x"]
+outputs = ["y"]
+params = {w = "weight"}
+[tunables]
+UNROLL = [1, 2, 4]
+[let]
+rows = "x.shape[0]"
+cols = "x.shape[1]"
+[[launch]]
+kernel = "softmax"
+args = ["x", "w", "y", "rows", "cols", "init0 : f32"]
+*/
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <unistd.h>
+"""
+
+SIGNATURE = 'extern "C" void softmax(const float* x, const float* w, float* y, int rows, int cols, float bias)'
+
+BODY = """
+  #pragma omp parallel for schedule(static, UNROLL)
+  for (int r = 0; r < rows; ++r) {
+    float most = -INFINITY, sum = 0;
+    for (int c = 0; c < cols; ++c) most = fmaxf(most, x[r * cols + c] * w[c] + bias);
+    for (int c = 0; c < cols; ++c) sum += y[r * cols + c] = expf(x[r * cols + c] * w[c] + bias - most);
+    for (int c = 0; c < cols; ++c) y[r * cols + c] /= sum;
+  }
+"""
+
+
+def small_task(reference: str = REFERENCE) -> Task:
+    workloads = (Workload("even"), Workload("odd", {"ROWS": 33, "COLS": 101}))
+    return Task("small_softmax", "softmax of a scaled row", reference, {"cpu": workloads, "cuda": workloads})
+
+
+def cpp(body: str = BODY, before: str = "", after: str = "", **tunables: int) -> Candidate:
+    """A C++ candidate whose function does `before`, the right computation, then `after`."""
+    return Candidate(f"{PLAN}{SIGNATURE} {{{before}{body}{after}}}\n", "cpp", tunables or {"UNROLL": 1})
+
+
+def module(forward: str, init: str = "", top: str = "") -> Candidate:
+    """A KernelBench module with the given body of `forward`."""
+    return Candidate(
+        f"""import os, sys, torch
+import torch.nn as nn
+{top}
+
+class ModelNew(nn.Module):
+    def __init__(self, bias):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(0))
+        {init or 'pass'}
+        self.bias = bias
+
+    def forward(self, x):
+{forward}
+""",
+        "python",
+    )
