@@ -6,7 +6,7 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -41,9 +41,7 @@ class Connection:
         except OSError as e:
             raise ArchiveError(f"{self.path.parent} cannot be created: {e.strerror}", hint=_ELSEWHERE) from None
         with self._translated():
-            self._db = sqlite3.connect(
-                self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-            )
+            self._db = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         try:
             with self._translated():
                 self._db.row_factory = sqlite3.Row
@@ -66,7 +64,7 @@ class Connection:
         self.close()
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> Generator[None]:
         """Make all writes inside one unit: all of them are kept or none. A nested one joins the outer one."""
         with self._lock, self._translated():
             if self._depth == 0:
@@ -94,8 +92,10 @@ class Connection:
     def _prepare(self) -> None:
         self._db.execute("PRAGMA foreign_keys = ON")
         migrations.check_ours(self._db, self.path)
-        # A network file system may refuse WAL; SQLite then keeps its rollback journal, which is slower but as safe.
-        self._db.execute("PRAGMA journal_mode = WAL")
+        # Refused on some network file systems and while another process does the same: SQLite then keeps the journal
+        # that the file has, which is as safe.
+        with contextlib.suppress(sqlite3.OperationalError):
+            self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = NORMAL")
         if migrations.pending(self._db):
             with self.transaction():
@@ -116,7 +116,7 @@ class Connection:
             return self._db.execute(sql, parameters).lastrowid or 0
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self) -> Generator[None]:
         try:
             yield
         except sqlite3.Error as e:

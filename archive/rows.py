@@ -85,6 +85,15 @@ class CandidateRow:
 
 
 @dataclass(frozen=True, slots=True)
+class DecisionRow:
+    """One decision: a candidate that was skipped may be decided on again in a later round."""
+
+    proposal: int
+    round: int
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
 class EventRow:
     """One event of a run: `type` is the class name in `search.events`, `data` its fields."""
 

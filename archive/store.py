@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
-from forewarp.archive.connection import Connection, default_path
-from forewarp.archive.rows import (
-    CandidateRow,
-    EventRow,
-    GateOutcome,
-    MeasurementRow,
-    Purpose,
-    RecordedRow,
-    RunRow,
-    RunStatus,
-    SpendKind,
-)
-from forewarp.core.protocols import Proposal, Trial
+import forewarp
+from forewarp.archive.connection import default_path
+from forewarp.archive.reader import Reader
+from forewarp.archive.rows import GateOutcome, Purpose, RunStatus, SpendKind
+from forewarp.core import serde
+from forewarp.core.errors import ArchiveError
+from forewarp.core.protocols import Proposal
 from forewarp.core.values import (
     Build,
     Candidate,
@@ -26,83 +24,116 @@ from forewarp.core.values import (
     Forecast,
     Measurement,
     Signature,
-    Spend,
     Target,
     Task,
 )
 
 __all__ = ["Archive", "default_path"]
 
+MAX_LOG_CHARS = 8000
 
-class Archive(Connection):
+
+class Archive(Reader):
     """The record of all runs in one SQLite file: `with Archive(default_path()) as archive: …`.
 
-    Group writes with `with archive.transaction():`. Reads of a run that does not exist raise `UsageError`.
+    Group writes with `with archive.transaction():`. Reads of what does not exist raise `UsageError`.
     """
 
-    # Runs
-
-    def create_run(self, task: Task, target: Target, settings: Mapping[str, Any], environment: Mapping[str, str]) -> str:
+    def create_run(
+        self, task: Task, target: Target, settings: Mapping[str, Any], environment: Mapping[str, str]
+    ) -> str:
         """Register a run and return its id, such as "r-7f3a2c"."""
-        raise NotImplementedError
+        with self.transaction():
+            self._add_task(task)
+            self._add_target(target)
+            run = f"r-{secrets.token_hex(3)}"
+            while self._one("SELECT 1 FROM run WHERE id = ?", (run,)) is not None:
+                run = f"r-{secrets.token_hex(3)}"
+            self._write(
+                "INSERT INTO run (id, task, target, task_data, target_data, settings, status, created, version,"
+                " environment) VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, ?)",
+                (
+                    *(run, task.sha256, target.name, _json(task), _json(target), _json(settings)),
+                    *(_now(), forewarp.__version__, _json(environment)),
+                ),
+            )
+        return run
 
     def set_status(self, run: str, status: RunStatus, reason: str = "", owner: str = "") -> None:
         """Set the run's status; any status but "running" also sets the time at which it finished."""
-        raise NotImplementedError
-
-    def run(self, run: str) -> RunRow:
-        """Return one run by id; a unique beginning of the id will do."""
-        raise NotImplementedError
-
-    def runs(self, *, status: RunStatus | None = None, limit: int = 50) -> list[RunRow]:
-        """Return the latest runs, the newest first."""
-        raise NotImplementedError
-
-    # What happens in a run
+        finished = "" if status == "running" else _now()
+        self._write(
+            "UPDATE run SET status = ?, reason = ?, owner = ?, finished = ? WHERE id = ?",
+            (status, reason, owner, finished, run),
+        )
 
     def add_proposals(self, run: str, round: int, proposals: Sequence[Proposal]) -> list[int]:
         """Record proposals of one round in order, with their cost; returns their ids."""
-        raise NotImplementedError
+        ids: list[int] = []
+        with self.transaction():
+            for position, p in enumerate(proposals):
+                self._add_kernel(p.candidate)
+                ids.append(
+                    self._write(
+                        "INSERT INTO proposal (run, round, position, kernel, proposer, parent, note)"
+                        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                        (run, round, position, p.candidate.sha256, p.proposer, p.parent, p.note),
+                    )
+                )
+                self.add_cost(run, p.cost, f"proposal {ids[-1]}")
+        return ids
 
     def set_outcome(self, proposal: int, outcome: GateOutcome, reason: str = "", build: Build | None = None) -> None:
         """Record what the gate said."""
-        raise NotImplementedError
+        self._write(
+            "UPDATE proposal SET outcome = ?, reason = ?, build = ? WHERE id = ?",
+            (outcome, reason, _json(_trimmed(build)) if build else None, proposal),
+        )
 
     def add_forecasts(self, run: str, round: int, forecasts: Mapping[int, Forecast]) -> None:
         """Record forecasts by proposal id, with their cost."""
-        raise NotImplementedError
+        with self.transaction():
+            for proposal, f in forecasts.items():
+                self._write(
+                    "INSERT INTO forecast (run, round, proposal, forecaster, p_valid, p_faster, median, data)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (run, round, proposal, f.forecaster, f.p_valid, f.p_faster, f.median, _json(f)),
+                )
+                self.add_cost(run, f.cost, f"forecast {proposal} in round {round}")
 
     def add_decisions(self, run: str, round: int, decisions: Mapping[int, Decision]) -> None:
         """Record decisions by proposal id."""
-        raise NotImplementedError
+        with self.transaction():
+            for proposal, d in decisions.items():
+                self._write(
+                    "INSERT INTO decision (run, round, proposal, action, reason, score, numbers)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (run, round, proposal, d.action, d.reason, d.score, _json(d.numbers)),
+                )
 
     def add_event(self, run: str, type: str, data: Mapping[str, Any]) -> int:
         """Append an event and return its number in the run, from 1."""
-        raise NotImplementedError
-
-    def candidates(self, run: str) -> list[CandidateRow]:
-        """Return every proposal of the run in order, joined with forecast, decision and measurement."""
-        raise NotImplementedError
-
-    def events(self, run: str, after: int = 0) -> list[EventRow]:
-        """Return the run's events with a number above `after`."""
-        raise NotImplementedError
-
-    # Spend
+        with self.transaction():
+            row = self._one("SELECT coalesce(max(seq), 0) + 1 AS next FROM event WHERE run = ?", (run,))
+            number = int(row["next"]) if row else 1
+            self._write("INSERT INTO event VALUES (?, ?, ?, ?, ?)", (run, number, _now(), type, _json(data)))
+        return number
 
     def add_spend(self, run: str | None, kind: SpendKind, amount: float, ref: str = "") -> None:
         """Append one entry to the ledger."""
-        raise NotImplementedError
+        self._write(
+            "INSERT INTO spend (run, kind, amount, ref, time) VALUES (?, ?, ?, ?, ?)",
+            (run, kind, float(amount), ref, _now()),
+        )
 
     def add_cost(self, run: str | None, cost: Cost, ref: str = "") -> None:
-        """Append a model call's dollars and tokens to the ledger."""
-        raise NotImplementedError
-
-    def spend(self, run: str) -> Spend:
-        """Return the totals of the run's ledger."""
-        raise NotImplementedError
-
-    # Measurements
+        """Append a model call's dollars and tokens to the ledger; an unknown price adds tokens only."""
+        with self.transaction():
+            if cost.dollars:
+                self.add_spend(run, "dollars", cost.dollars, ref)
+            tokens = cost.input_tokens + cost.output_tokens
+            if tokens:
+                self.add_spend(run, "tokens", tokens, ref)
 
     def begin_measurement(
         self,
@@ -116,56 +147,85 @@ class Archive(Connection):
     ) -> int:
         """Announce a measurement before it starts and book it in the ledger; returns its id.
 
-        Within a run, one that was announced before and never got a result is taken up under its old id and is not
-        booked again.
+        One of the same proposal and purpose that was announced before and never got a result is taken up under its old
+        id and is not booked again.
         """
-        raise NotImplementedError
+        with self.transaction():
+            old = self._one(
+                "SELECT id FROM measurement WHERE proposal = ? AND purpose = ? AND state = 'started'",
+                (proposal, purpose),
+            )
+            if old is not None:
+                return int(old["id"])
+            self._add_task(task)
+            self._add_target(target)
+            self._add_kernel(candidate)
+            new = self._write(
+                "INSERT INTO measurement (run, proposal, purpose, task, target, kernel, state, started, version)"
+                " VALUES (?, ?, ?, ?, ?, ?, 'started', ?, ?)",
+                (
+                    *(run, proposal, purpose, task.sha256, target.name, candidate.sha256),
+                    *(_now(), forewarp.__version__),
+                ),
+            )
+            self.add_spend(run, "measurement", 1, f"measurement {new}")
+        return new
 
     def finish_measurement(self, measurement_id: int, measurement: Measurement, build: Build) -> None:
         """Record the result together with the device seconds that it took; a result is never changed afterwards."""
-        raise NotImplementedError
+        m = replace(measurement, log=measurement.log[-MAX_LOG_CHARS:])
+        with self.transaction():
+            row = self._one("SELECT run, state FROM measurement WHERE id = ?", (measurement_id,))
+            if row is None or row["state"] != "started":
+                raise ArchiveError(f"measurement {measurement_id} is not waiting for a result")
+            self._write(
+                "UPDATE measurement SET state = 'done', finished = ?, status = ?, verdict = ?, speedup = ?, low = ?,"
+                " high = ?, device_s = ?, build = ?, data = ? WHERE id = ?",
+                (
+                    *(_now(), m.status, m.verdict, m.speedup, m.low, m.high, m.device_s),
+                    *(_json(_trimmed(build)), _json(m), measurement_id),
+                ),
+            )
+            if m.device_s:
+                self.add_spend(row["run"], "device_s", m.device_s, f"measurement {measurement_id}")
 
-    def record(
-        self, task: Task, target: Target, candidate: Candidate, build: Build, measurement: Measurement
-    ) -> int:
+    def record(self, task: Task, target: Target, candidate: Candidate, build: Build, measurement: Measurement) -> int:
         """Record a measurement that was made outside of a run; returns its id."""
-        raise NotImplementedError
-
-    def measurement(self, measurement_id: int) -> MeasurementRow:
-        """Return one measurement; raises `UsageError` if there is none."""
-        raise NotImplementedError
-
-    def measurements(
-        self,
-        *,
-        task_sha256: str | None = None,
-        target_name: str | None = None,
-        run: str | None = None,
-        kernel: str | None = None,
-    ) -> list[MeasurementRow]:
-        """Return measurements that match, in the order in which they started."""
-        raise NotImplementedError
-
-    def trials(self, task_sha256: str, target_name: str, run: str | None = None) -> list[Trial]:
-        """Return what was measured for a task on a target, in order; of one run, or of all."""
-        raise NotImplementedError
-
-    def best(self, run: str) -> MeasurementRow | None:
-        """Return the run's measurement with the highest speed-up that has an interval and is not suspicious."""
-        raise NotImplementedError
-
-    # What measurements are about
-
-    def candidate(self, sha256: str) -> Candidate:
-        """Return a recorded kernel by identity; a unique beginning will do. Raises `UsageError`."""
-        raise NotImplementedError
+        with self.transaction():
+            new = self.begin_measurement(task, target, candidate)
+            self.finish_measurement(new, measurement, build)
+        return new
 
     def add_signatures(self, task: Task, target: Target, signatures: Sequence[Signature]) -> None:
         """Record what the task looks like on the target, so that a pool can be replayed without the device."""
-        raise NotImplementedError
+        with self.transaction():
+            self._add_task(task)
+            self._add_target(target)
+            self._write(
+                "INSERT INTO signature VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET data = excluded.data",
+                (task.sha256, target.name, _json(list(signatures))),
+            )
 
-    def recorded(
-        self, *, task_sha256: str | None = None, target_name: str | None = None, run: str | None = None
-    ) -> list[RecordedRow]:
-        """Return finished measurements that match with their task and target, as pools hold them."""
-        raise NotImplementedError
+    def _add_task(self, task: Task) -> None:
+        self._write("INSERT OR IGNORE INTO task VALUES (?, ?, ?)", (task.sha256, task.name, _json(task)))
+
+    def _add_target(self, target: Target) -> None:
+        self._write("INSERT OR IGNORE INTO target VALUES (?, ?)", (target.name, _json(target)))
+
+    def _add_kernel(self, candidate: Candidate) -> None:
+        self._write(
+            "INSERT OR IGNORE INTO kernel VALUES (?, ?, ?, ?)",
+            (candidate.sha256, candidate.language, candidate.source, _json(candidate.tunables)),
+        )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(serde.to_data(value), separators=(",", ":"))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _trimmed(build: Build) -> Build:
+    return replace(build, log=build.log[:MAX_LOG_CHARS])

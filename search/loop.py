@@ -1,22 +1,50 @@
-"""The loop: propose, gate, forecast, decide, measure, record, until the budget is spent."""
+"""A run from start to end: what begins it, what ends it, and how it is taken up again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import platform
+import threading
+from collections.abc import Generator, Iterator
+from dataclasses import replace
 from typing import Self
 
+from forewarp.archive.rows import RunRow, RunStatus
 from forewarp.archive.store import Archive
+from forewarp.core import serde
+from forewarp.core.errors import ArchiveError, UsageError
 from forewarp.core.protocols import Executor, Forecaster, Proposer
 from forewarp.core.values import Task
-from forewarp.search.events import Event
+from forewarp.search import lease
+from forewarp.search.events import Event, RunFinished, RunResumed, RunStarted
+from forewarp.search.recorder import Recorder
+from forewarp.search.rounds import Rounds, Stopped
 from forewarp.search.settings import SearchSettings
-from forewarp.search.summary import RunSummary
+from forewarp.search.summary import RunSummary, best_of, summarise
+
+__all__ = ["Search", "SearchSettings"]
 
 
 class Search:
     """One run. All of its state is in the archive, so that a killed run resumes where it was."""
 
-    run_id: str
+    def __init__(
+        self,
+        archive: Archive,
+        run: RunRow,
+        executor: Executor,
+        proposer: Proposer,
+        forecaster: Forecaster | None,
+        *,
+        resumed: bool,
+    ) -> None:
+        """Use `start` or `resume`."""
+        self.run_id = run.id
+        self.settings = serde.from_data(SearchSettings, run.settings)
+        self._archive, self._resumed, self._run = archive, resumed, run
+        self._stop = threading.Event()
+        self._recorder = Recorder(archive, run.id, self.settings.budget)
+        self._rounds = Rounds(archive, run, executor, proposer, forecaster, self.settings, self._recorder, self._stop)
 
     @classmethod
     def start(
@@ -29,7 +57,16 @@ class Search:
         settings: SearchSettings | None = None,
     ) -> Self:
         """Register a new run; nothing happens before `events()` is read. Raises `UsageError` for bad settings."""
-        raise NotImplementedError
+        settings = settings or SearchSettings()
+        settings.check()
+        settings = replace(
+            settings,
+            proposer=settings.proposer or proposer.name,
+            forecaster=(settings.forecaster or forecaster.name) if forecaster else "",
+        )
+        environment = {"python": platform.python_version(), "platform": platform.platform()}
+        run = archive.create_run(task, executor.target, serde.to_data(settings), environment)
+        return cls(archive, archive.run(run), executor, proposer, forecaster, resumed=False)
 
     @classmethod
     def resume(
@@ -45,26 +82,79 @@ class Search:
         Raises `UsageError` if the run is unknown, finished, worked on by a living process, or if the executor's target
         or the presence of a forecaster differ from what the run began with.
         """
-        raise NotImplementedError
+        run = archive.run(run_id)
+        if run.status == "finished":
+            raise UsageError(f"run {run.id} is finished: {run.reason}", hint="start a new run instead")
+        lease.check(run)
+        if executor.target.name != run.target.name:
+            raise UsageError(
+                f"run {run.id} measures on {run.target.name}, not on {executor.target.name}",
+                hint="resume it where that device is, or start a new run",
+            )
+        began_with = serde.from_data(SearchSettings, run.settings).forecaster
+        if bool(began_with) != (forecaster is not None):
+            raise UsageError(
+                f"run {run.id} began with {'forecaster ' + began_with if began_with else 'no forecaster'}",
+                hint="resume it with the same",
+            )
+        return cls(archive, run, executor, proposer, forecaster, resumed=True)
 
     def events(self) -> Iterator[Event]:
         """Do the work and yield what happens; the last event is `RunFinished`. Closing the iterator interrupts the run.
 
-        `ForewarpError`s of executor, proposer and forecaster mark the run as failed and are raised again.
+        Errors of executor, proposer and forecaster mark the run as failed and are raised again; it can be resumed then.
+        A kill leaves no time to write: the status stays "running", and that can be resumed, too.
         """
-        raise NotImplementedError
+        with lease.hold(self._archive, self.run_id):
+            try:
+                yield from self._work()
+            except (KeyboardInterrupt, GeneratorExit):
+                self._end("interrupted", "interrupted")
+                raise
+            except Exception as e:
+                # An archive that cannot be written cannot note this either.
+                with contextlib.suppress(ArchiveError):
+                    yield self._end("failed", str(e))
+                raise
 
     def run(self) -> RunSummary:
         """Do all the work without looking at the events, and return the summary."""
-        raise NotImplementedError
+        for _ in self.events():
+            pass
+        return self.summary()
 
     def stop(self) -> None:
         """Ask the run to end: the measurement in progress is finished, the status becomes "interrupted".
 
         May be called from a signal handler or another thread.
         """
-        raise NotImplementedError
+        self._stop.set()
 
     def summary(self) -> RunSummary:
         """Return what the run came to so far."""
-        raise NotImplementedError
+        return summarise(self._archive, self.run_id)
+
+    def _work(self) -> Generator[Event]:
+        yield from self._recorder.begin(self._first_event())
+        try:
+            exhausted = yield from self._rounds.until_spent()
+            yield from self._rounds.confirm()
+        except Stopped:
+            yield self._end("interrupted", "stopped on request")
+        else:
+            yield self._end("finished", exhausted)
+
+    def _first_event(self) -> Event:
+        if self._resumed:
+            return RunResumed(self.run_id, self._rounds.current(), self._archive.spend(self.run_id))
+        s = self.settings
+        return RunStarted(self.run_id, self._run.task.name, self._run.target.name, s.proposer, s.forecaster, s.budget)
+
+    def _end(self, status: RunStatus, reason: str) -> Event:
+        with self._archive.transaction():
+            self._recorder.tick()
+            self._archive.set_status(self.run_id, status, reason)
+            best, _ = best_of(self._archive, self.run_id)
+            return self._recorder.say(
+                RunFinished(self.run_id, status, reason, best.speedup if best else None, self._recorder.spend())
+            )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from forewarp.archive.rows import RunStatus
+from forewarp.archive.rows import REJECTED, CandidateRow, DecisionRow, MeasurementRow, RunStatus
 from forewarp.archive.store import Archive
+from forewarp.core import serde
 from forewarp.core.values import Budget, Candidate, Forecast, Measurement, Spend
+from forewarp.search import policy
+from forewarp.search.settings import SearchSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +63,8 @@ class RunSummary:
     """Counts, spend and winner of one run.
 
     `considered` counts candidates that passed the gate and were forecast; without a forecaster, all that passed it.
-    `rejected` counts by gate outcome (malformed, duplicate, same_code, compile_error), `failures` measurements by status
-    other than ok. `measured` counts candidates; the confirmation is in `spend` only.
+    `rejected` counts by gate outcome (malformed, duplicate, same_code, compile_error), `failures` measurements by
+    status other than ok. `measured` counts candidates; the confirmation is in `spend` only.
     """
 
     run: str
@@ -86,4 +91,107 @@ class RunSummary:
 
 def summarise(archive: Archive, run_id: str) -> RunSummary:
     """Return what the run came to so far; works for a running one, too. Raises `UsageError` for an unknown run."""
-    raise NotImplementedError
+    run = archive.run(run_id)
+    settings = serde.from_data(SearchSettings, run.settings)
+    rows = archive.candidates(run.id)
+    outcomes = Counter(r.outcome for r in rows)
+    measured = [r for r in rows if r.measurement is not None]
+    forecast_at_all = sum(r.forecast is not None for r in rows)
+    best, note = best_of(archive, run.id)
+    return RunSummary(
+        run=run.id,
+        task=run.task.name,
+        target=run.target.name,
+        status=run.status,
+        reason=run.reason,
+        forecaster=settings.forecaster,
+        proposer=settings.proposer,
+        rounds=len({r.round for r in rows} | {r.decided_round for r in rows if r.decided_round is not None}),
+        proposed=len(rows),
+        considered=forecast_at_all if settings.forecaster else outcomes["passed"],
+        measured=len(measured),
+        duplicates=outcomes["duplicate"] + outcomes["same_code"],
+        rejected={outcome: outcomes[outcome] for outcome in REJECTED if outcomes[outcome]},
+        failures=dict(
+            Counter(r.measurement.status for r in measured if r.measurement and r.measurement.status != "ok")
+        ),
+        best=best,
+        note=note,
+        spend=archive.spend(run.id),
+        budget=settings.budget,
+        forecasts=tuple(
+            ForecastRow(r.candidate, r.forecast, r.measurement, policy.is_audit(r.decision))
+            for r in measured
+            if r.forecast and r.measurement and r.decision
+        ),
+        false_discards=_false_discards(rows, archive.decisions(run.id)),
+    )
+
+
+def best_of(archive: Archive, run_id: str) -> tuple[Best | None, str]:
+    """Return the run's winner and a remark, "" where there is nothing to remark.
+
+    The candidate that was confirmed stays the winner even if its second number is below the first one of another, which
+    nobody confirmed. One that fails its confirmation is out.
+    """
+    done = [m for m in archive.measurements(run=run_id) if m.state == "done"]
+    firsts = sorted((m for m in done if m.purpose == "candidate" and _counts(m)), key=lambda m: (-_speedup(m), m.id))
+    confirmation = next((m for m in done if m.purpose == "confirm"), None)
+    if confirmation is None:
+        return (_best(firsts[0], firsts[0], confirmed=False), "") if firsts else (None, "")
+    kernel = confirmation.candidate.sha256
+    first = next(m for m in firsts if m.candidate.sha256 == kernel)
+    if _counts(confirmation):
+        return _best(confirmation, first, confirmed=True), ""
+    others = [m for m in firsts if m.candidate.sha256 != kernel]
+    result = confirmation.measurement
+    note = f"{first.candidate.short} was fastest but failed its confirmation ({result.verdict if result else ''})"
+    return _best(others[0], others[0], confirmed=False) if others else None, note
+
+
+def exact_interval(hits: int, count: int, level: float = 0.95) -> tuple[float, float]:
+    """Return the Clopper-Pearson interval of a share, by bisection of the binomial tails."""
+    tail = (1 - level) / 2
+
+    def at_most(k: int, p: float) -> float:
+        return sum(math.comb(count, i) * p**i * (1 - p) ** (count - i) for i in range(k + 1))
+
+    low = _bisect(lambda p: 1 - at_most(hits - 1, p) - tail) if hits > 0 else 0.0
+    high = _bisect(lambda p: tail - at_most(hits, p)) if hits < count else 1.0
+    return low, high
+
+
+def _bisect(rising: Callable[[float], float]) -> float:
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
+    return (low + high) / 2
+
+
+def _false_discards(rows: Sequence[CandidateRow], decisions: Sequence[DecisionRow]) -> FalseDiscards | None:
+    measured = {r.proposal: r.measurement for r in rows if r.measurement is not None}
+    audited = [d for d in decisions if policy.is_audit(d.decision) and d.proposal in measured]
+    if not audited:
+        return None
+    false = sum((measured[d.proposal].speedup or 0.0) > d.decision.numbers["incumbent"] for d in audited)
+    low, high = exact_interval(false, len(audited))
+    discarded = sum(policy.is_discard(d.decision) for d in decisions)
+    return FalseDiscards(discarded, len(audited), false, false / len(audited), low, high)
+
+
+def _counts(row: MeasurementRow) -> bool:
+    """Return whether a measurement can win: it has a speed-up with an interval, and no suspicion."""
+    m = row.measurement
+    return m is not None and m.speedup is not None and m.low is not None and m.verdict != "suspicious"
+
+
+def _speedup(row: MeasurementRow) -> float:
+    return (row.measurement.speedup if row.measurement else None) or 0.0
+
+
+def _best(row: MeasurementRow, first: MeasurementRow, *, confirmed: bool) -> Best:
+    m = row.measurement
+    if m is None or m.speedup is None or m.low is None or m.high is None:
+        raise ValueError("a winner has a speed-up with an interval")
+    return Best(row.candidate, m.speedup, m.low, m.high, confirmed, _speedup(first), row.id)

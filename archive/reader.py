@@ -1,0 +1,243 @@
+"""The reading half of the archive."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import Any, TypeVar
+
+from forewarp.archive.connection import Connection
+from forewarp.archive.rows import CandidateRow, DecisionRow, EventRow, MeasurementRow, RecordedRow, RunRow, RunStatus
+from forewarp.core import serde
+from forewarp.core.errors import UsageError
+from forewarp.core.protocols import Subject, Trial
+from forewarp.core.values import (
+    Build,
+    Candidate,
+    Decision,
+    Forecast,
+    Measurement,
+    Signature,
+    Spend,
+    Target,
+    Task,
+)
+
+T = TypeVar("T")
+
+_KERNEL = "k.source, k.language, k.tunables"
+_MEASUREMENT = f"SELECT m.*, {_KERNEL} FROM measurement m JOIN kernel k ON k.sha256 = m.kernel"
+_CANDIDATES = f"""
+SELECT p.*, {_KERNEL}, f.data AS forecast, f.round AS forecast_round,
+    d.action, d.reason AS decision_reason, d.score, d.numbers, d.round AS decided_round,
+    m.id AS measurement_id, m.data AS measurement
+FROM proposal p
+JOIN kernel k ON k.sha256 = p.kernel
+LEFT JOIN forecast f ON f.proposal = p.id AND f.round = (SELECT max(round) FROM forecast WHERE proposal = p.id)
+LEFT JOIN decision d ON d.proposal = p.id AND d.round = (SELECT max(round) FROM decision WHERE proposal = p.id)
+LEFT JOIN measurement m ON m.proposal = p.id AND m.purpose = 'candidate'
+WHERE p.run = ? ORDER BY p.id
+"""
+_RECORDED = f"""
+SELECT m.*, {_KERNEL}, t.data AS task_data, g.data AS target_data, s.data AS signatures
+FROM measurement m
+JOIN kernel k ON k.sha256 = m.kernel
+JOIN task t ON t.sha256 = m.task
+JOIN target g ON g.name = m.target
+LEFT JOIN signature s ON s.task = m.task AND s.target = m.target
+"""
+
+
+class Reader(Connection):
+    """Reads of the archive; `Archive` adds the writes."""
+
+    def run(self, run: str) -> RunRow:
+        """Return one run by id; a unique beginning of the id will do. Raises `UsageError`."""
+        found = self._rows("SELECT * FROM run WHERE id = ?", (run,)) or self._rows(
+            "SELECT * FROM run WHERE substr(id, 1, length(?)) = ? LIMIT 2", (run, run)
+        )
+        if len(found) == 1 and run:
+            return _run(found[0])
+        problem = f"several runs begin with {run!r}" if run and found else f"there is no run {run!r} in {self.path}"
+        latest = ", ".join(r.id for r in self.runs(limit=5)) or "none"
+        raise UsageError(problem, hint=f"latest runs: {latest}")
+
+    def runs(self, *, status: RunStatus | None = None, limit: int = 50) -> list[RunRow]:
+        """Return the latest runs, the newest first."""
+        rows = self._rows(
+            "SELECT * FROM run WHERE status = coalesce(?, status) ORDER BY created DESC, rowid DESC LIMIT ?",
+            (status, limit),
+        )
+        return [_run(r) for r in rows]
+
+    def candidates(self, run: str) -> list[CandidateRow]:
+        """Return every proposal of the run in order, joined with forecast, decision and measurement."""
+        return [_candidate_row(r) for r in self._rows(_CANDIDATES, (run,))]
+
+    def decisions(self, run: str) -> list[DecisionRow]:
+        """Return every decision of the run, round by round, in the order of the proposals."""
+        rows = self._rows(
+            "SELECT *, reason AS decision_reason FROM decision WHERE run = ? ORDER BY round, proposal", (run,)
+        )
+        return [DecisionRow(r["proposal"], r["round"], _decision(r)) for r in rows]
+
+    def events(self, run: str, after: int = 0) -> list[EventRow]:
+        """Return the run's events with a number above `after`."""
+        rows = self._rows("SELECT * FROM event WHERE run = ? AND seq > ? ORDER BY seq", (run, after))
+        return [EventRow(r["run"], r["seq"], r["time"], r["type"], json.loads(r["data"])) for r in rows]
+
+    def spend(self, run: str) -> Spend:
+        """Return the totals of the run's ledger."""
+        rows = self._rows("SELECT kind, sum(amount) AS total FROM spend WHERE run = ? GROUP BY kind", (run,))
+        totals = {str(r["kind"]): float(r["total"]) for r in rows}
+        return Spend(
+            measurements=round(totals.get("measurement", 0)),
+            device_s=totals.get("device_s", 0.0),
+            dollars=totals.get("dollars", 0.0),
+            tokens=round(totals.get("tokens", 0)),
+            wall_s=totals.get("wall_s", 0.0),
+        )
+
+    def measurement(self, measurement_id: int) -> MeasurementRow:
+        """Return one measurement; raises `UsageError` if there is none."""
+        row = self._one(f"{_MEASUREMENT} WHERE m.id = ?", (measurement_id,))
+        if row is None:
+            raise UsageError(f"there is no measurement {measurement_id} in {self.path}")
+        return _measurement_row(row)
+
+    def measurements(
+        self,
+        *,
+        task_sha256: str | None = None,
+        target_name: str | None = None,
+        run: str | None = None,
+        kernel: str | None = None,
+    ) -> list[MeasurementRow]:
+        """Return measurements that match, in the order in which they started."""
+        where, parameters = _where({"task": task_sha256, "target": target_name, "run": run, "kernel": kernel})
+        return [_measurement_row(r) for r in self._rows(f"{_MEASUREMENT} WHERE {where} ORDER BY m.id", parameters)]
+
+    def trials(self, task_sha256: str, target_name: str, run: str | None = None) -> list[Trial]:
+        """Return what was measured for a task on a target, in order; of one run, or of all."""
+        rows = self.measurements(task_sha256=task_sha256, target_name=target_name, run=run)
+        return [
+            Trial(Subject(r.candidate, r.build), r.measurement)
+            for r in rows
+            if r.build is not None and r.measurement is not None
+        ]
+
+    def best(self, run: str) -> MeasurementRow | None:
+        """Return the run's measurement with the highest speed-up that has an interval and is not suspicious."""
+        row = self._one("SELECT measurement FROM best WHERE run = ?", (run,))
+        return self.measurement(row["measurement"]) if row else None
+
+    def candidate(self, sha256: str) -> Candidate:
+        """Return a recorded kernel by identity; a unique beginning will do. Raises `UsageError`."""
+        rows = self._rows(
+            "SELECT source, language, tunables FROM kernel WHERE substr(sha256, 1, length(?)) = ? LIMIT 2",
+            (sha256, sha256),
+        )
+        if len(rows) == 1 and sha256:
+            return _candidate(rows[0])
+        problem = f"several kernels begin with {sha256!r}" if rows else f"there is no kernel {sha256!r} in {self.path}"
+        raise UsageError(problem, hint="pass more digits of its identity")
+
+    def recorded(
+        self, *, task_sha256: str | None = None, target_name: str | None = None, run: str | None = None
+    ) -> list[RecordedRow]:
+        """Return finished measurements that match with their task and target, as pools hold them."""
+        where, parameters = _where({"task": task_sha256, "target": target_name, "run": run})
+        rows = self._rows(f"{_RECORDED} WHERE m.state = 'done' AND {where} ORDER BY m.id", parameters)
+        return [_recorded_row(r) for r in rows]
+
+
+def _where(columns: dict[str, str | None]) -> tuple[str, tuple[str, ...]]:
+    given = {column: value for column, value in columns.items() if value is not None}
+    return " AND ".join([f"m.{column} = ?" for column in given] or ["1"]), tuple(given.values())
+
+
+def _load(kind: type[T], text: str) -> T:
+    return serde.from_data(kind, json.loads(text))
+
+
+def _maybe(kind: type[T], text: str | None) -> T | None:
+    return None if text is None else _load(kind, text)
+
+
+def _candidate(row: sqlite3.Row) -> Candidate:
+    tunables: dict[str, int] = json.loads(row["tunables"])
+    return Candidate(row["source"], row["language"], tunables)
+
+
+def _run(row: sqlite3.Row) -> RunRow:
+    return RunRow(
+        id=row["id"],
+        task=_load(Task, row["task_data"]),
+        target=_load(Target, row["target_data"]),
+        settings=json.loads(row["settings"]),
+        status=row["status"],
+        reason=row["reason"],
+        created=row["created"],
+        finished=row["finished"],
+        version=row["version"],
+        environment=json.loads(row["environment"]),
+        owner=row["owner"],
+    )
+
+
+def _measurement_row(row: sqlite3.Row) -> MeasurementRow:
+    return MeasurementRow(
+        id=row["id"],
+        run=row["run"],
+        proposal=row["proposal"],
+        purpose=row["purpose"],
+        task_sha256=row["task"],
+        target_name=row["target"],
+        candidate=_candidate(row),
+        state=row["state"],
+        started=row["started"],
+        finished=row["finished"],
+        build=_maybe(Build, row["build"]),
+        measurement=_maybe(Measurement, row["data"]),
+    )
+
+
+def _decision(row: sqlite3.Row) -> Decision:
+    numbers: dict[str, float] = json.loads(row["numbers"])
+    return Decision(row["action"], row["decision_reason"], row["score"], numbers)
+
+
+def _candidate_row(row: sqlite3.Row) -> CandidateRow:
+    return CandidateRow(
+        proposal=row["id"],
+        round=row["round"],
+        position=row["position"],
+        candidate=_candidate(row),
+        proposer=row["proposer"],
+        parent=row["parent"],
+        note=row["note"],
+        outcome=row["outcome"],
+        reason=row["reason"],
+        build=_maybe(Build, row["build"]),
+        forecast=_maybe(Forecast, row["forecast"]),
+        forecast_round=row["forecast_round"],
+        decision=None if row["action"] is None else _decision(row),
+        decided_round=row["decided_round"],
+        measurement_id=row["measurement_id"],
+        measurement=_maybe(Measurement, row["measurement"]),
+    )
+
+
+def _recorded_row(row: sqlite3.Row) -> RecordedRow:
+    shapes: list[Any] = json.loads(row["signatures"] or "[]")
+    return RecordedRow(
+        task=_load(Task, row["task_data"]),
+        target=_load(Target, row["target_data"]),
+        signatures=tuple(serde.from_data(Signature, s) for s in shapes),
+        candidate=_candidate(row),
+        build=_load(Build, row["build"]),
+        measurement=_load(Measurement, row["data"]),
+        run=row["run"],
+        finished=row["finished"],
+        version=row["version"],
+    )

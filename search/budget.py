@@ -1,0 +1,56 @@
+"""Budget against ledger: what is left, and when to warn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from forewarp.core.values import Budget, Spend
+
+CURRENCIES = ("measurements", "device_s", "dollars", "tokens", "wall_s")
+WARN_AT = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """One currency of which at least `WARN_AT` is spent."""
+
+    currency: str
+    spent: float
+    cap: float
+
+
+def warnings(budget: Budget, spend: Spend) -> Iterator[Shortage]:
+    """Yield every capped currency that is nearly spent."""
+    for currency in CURRENCIES:
+        cap, spent = getattr(budget, currency), getattr(spend, currency)
+        if cap and spent >= WARN_AT * cap:
+            yield Shortage(currency, spent, cap)
+
+
+def searching(budget: Budget, *, confirm: bool) -> Budget:
+    """Return the budget without the measurement that is kept back for the confirmation.
+
+    A budget of one measurement has nothing to keep back: its only candidate is not confirmed.
+    """
+    if not confirm or budget.measurements is None or budget.measurements < 2:
+        return budget
+    return replace(budget, measurements=budget.measurements - 1)
+
+
+def measurements_left(budget: Budget, spend: Spend) -> int | None:
+    """Return how many measurements the cap still allows; None without a cap."""
+    return None if budget.measurements is None else max(0, budget.measurements - spend.measurements)
+
+
+def in_words(currency: str, budget: Budget) -> str:
+    """Return why the run ended, for people."""
+    cap = getattr(budget, currency)
+    units = {
+        "measurements": f"{cap} measurements",
+        "device_s": f"{cap:g} s of device time" if cap is not None else "",
+        "dollars": f"{cap:g} dollars" if cap is not None else "",
+        "tokens": f"{cap} tokens",
+        "wall_s": f"{cap:g} s of wall time" if cap is not None else "",
+    }
+    return f"the budget of {units[currency]} is spent"

@@ -1,0 +1,131 @@
+"""The gate: what can be known of a candidate for free, namely whether it is well formed, new, and compiles."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from forewarp.archive.rows import GateOutcome
+from forewarp.core.errors import CandidateError
+from forewarp.core.protocols import Executor
+from forewarp.core.values import DEVICE_ONLY, Build, Candidate, Signature, Task
+from forewarp.gpu_runner.formats import candidate as candidates
+from forewarp.gpu_runner.formats import plan as plans
+
+LOG_CHARS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """What the gate says of one candidate."""
+
+    outcome: GateOutcome
+    reason: str = ""
+    build: Build | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A candidate's keys: equal `program` means equal text, equal `launches` means equal launches."""
+
+    program: str
+    launches: str
+
+
+class Gate:
+    """Checks candidates in order and remembers them, so that nothing is compiled or measured twice."""
+
+    def __init__(self, executor: Executor, task: Task, signatures: Sequence[Signature], threads: int = 4) -> None:
+        """`signatures` may be empty; then candidates that differ in tunables never count as the same code."""
+        self._executor, self._task, self._signatures, self._threads = executor, task, tuple(signatures), threads
+        self._programs: dict[str, Candidate] = {}
+        self._code: dict[str, Candidate] = {}
+
+    def remember(self, candidate: Candidate, outcome: GateOutcome, build: Build | None) -> None:
+        """Take note of a candidate that was checked before; later copies of it are duplicates."""
+        if outcome not in ("passed", "compile_error", "same_code"):
+            return
+        checked = self._check(candidate)
+        self._programs.setdefault(checked.program, candidate)
+        code = _code_key(candidate, checked, build)
+        if outcome == "passed" and code:
+            self._code.setdefault(code, candidate)
+
+    def check(self, batch: Sequence[Candidate]) -> Generator[Gated]:
+        """Yield one answer per candidate, in order; compiles run ahead in a few threads.
+
+        Raises `WorkerError` if the executor is lost. Closing the iterator drops the compiles that have not begun.
+        """
+        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="compile")
+        try:
+            waiting: list[tuple[Candidate, Gated | None, _Checked | None, Future[Build] | None]] = []
+            for candidate in batch:
+                early, checked = self._without_compiling(candidate)
+                future = None if early else pool.submit(self._executor.compile, self._task, candidate)
+                waiting.append((candidate, early, checked, future))
+            for candidate, early, checked, future in waiting:
+                if future is not None and checked is not None:
+                    yield self._compiled(candidate, checked, future.result())
+                elif early is not None:
+                    yield early
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _without_compiling(self, candidate: Candidate) -> tuple[Gated | None, _Checked | None]:
+        try:
+            checked = self._check(candidate)
+        except CandidateError as e:
+            return Gated("malformed", str(e)), None
+        if checked.program in self._programs:
+            return Gated("duplicate", f"is the same program as {self._programs[checked.program].short}"), None
+        self._programs[checked.program] = candidate
+        return None, checked
+
+    def _compiled(self, candidate: Candidate, checked: _Checked, build: Build) -> Gated:
+        if build.status != "ok":
+            return Gated("compile_error", f"{build.status}: {_trim(build.log)}", build)
+        code = _code_key(candidate, checked, build)
+        if code and code in self._code:
+            return Gated("same_code", f"compiles to the same code as {self._code[code].short}", build)
+        if code:
+            self._code[code] = candidate
+        return Gated("passed", "", build)
+
+    def _check(self, candidate: Candidate) -> _Checked:
+        """Return the candidate's keys; raises `CandidateError` if its plan or its tunables are not in order."""
+        text = candidates.normalise(candidate)
+        if candidate.language not in DEVICE_ONLY:
+            return _Checked(f"{candidate.language}\n{text}", "")
+        plan = plans.parse(candidate)
+        tunables = plan.defaults() | dict(candidate.tunables)
+        resolved = [plans.resolve(plan, s, candidate.tunables) for s in self._signatures]
+        if not plan.allows(tunables):
+            raise CandidateError(f"the plan's constraints rule out {tunables}")
+        # The normal form has no comments, so the plan, which lives in one, must be compared by itself: two equal
+        # kernels under other launches are two programs. How tunables may vary does not matter, only what they are.
+        bare = dataclasses.replace(plan, tunables={}, constraints=())
+        chosen = repr(sorted(tunables.items()))
+        launches = (
+            repr([(r.inputs, r.params, r.outputs, r.scratch, r.launches) for r in resolved]) if resolved else chosen
+        )
+        return _Checked(f"{candidate.language}\n{chosen}\n{bare!r}\n{text}", launches)
+
+
+def _code_key(candidate: Candidate, checked: _Checked, build: Build | None) -> str:
+    """Return equal keys for candidates that run the same machine code in the same launches, "" where unknown.
+
+    A Python module's host code is not in its binary, so equal binaries say nothing about it.
+    """
+    if build is None or not build.binary_sha256 or candidate.language not in DEVICE_ONLY:
+        return ""
+    return f"{build.binary_sha256}\n{checked.launches}"
+
+
+def _trim(log: str) -> str:
+    """Keep the beginning, where the first error is, and the end, where the summary is."""
+    log = log.strip()
+    if len(log) <= LOG_CHARS:
+        return log
+    return f"{log[: LOG_CHARS * 2 // 3]}\n…\n{log[-LOG_CHARS // 3 :]}"

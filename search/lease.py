@@ -1,0 +1,67 @@
+"""Who works on a run: at most one living process, and in it at most one `Search`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Generator
+from pathlib import Path
+
+from forewarp.archive.rows import RunRow
+from forewarp.archive.store import Archive
+from forewarp.core.errors import UsageError
+
+_held: set[str] = set()
+_lock = threading.Lock()
+
+
+def check(run: RunRow) -> None:
+    """Raise `UsageError` if a living process works on the run; one on another host counts as living."""
+    if run.status != "running" or not run.owner:
+        return
+    host, pid, began = run.owner.split(":")
+    if host == socket.gethostname():
+        alive = run.id in _held if int(pid) == os.getpid() else _began(int(pid)) == began != ""
+    else:
+        alive = True
+    if alive:
+        raise UsageError(
+            f"run {run.id} is being worked on by process {pid} on {host}",
+            hint="wait for it or stop it first; a run on another host must be stopped there",
+        )
+
+
+@contextlib.contextmanager
+def hold(archive: Archive, run: str) -> Generator[None]:
+    """Mark the run as running in this process; raises `UsageError` if another one works on it.
+
+    The mark in the archive outlives a killed process; `check` sees that its process is gone.
+    """
+    pid = os.getpid()
+    with _lock:
+        with archive.transaction():
+            check(archive.run(run))
+            archive.set_status(run, "running", owner=f"{socket.gethostname()}:{pid}:{_began(pid)}")
+        _held.add(run)
+    try:
+        yield
+    finally:
+        with _lock:
+            _held.discard(run)
+
+
+def _began(pid: int) -> str:
+    """Return when a process began, so that a recycled number is not taken for it; "" when there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        pass
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return "?"
+    except OSError:
+        return ""
+    return "?"

@@ -1,0 +1,187 @@
+"""The policy: which candidates are worth a measurement. `docs/searching.md` explains the formula."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from forewarp.core import bins
+from forewarp.core.values import Candidate, Decision, Forecast
+from forewarp.search.settings import SearchSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A candidate to decide on. `fresh` is true the first time; only then can a discard be audited."""
+
+    proposal: int
+    candidate: Candidate
+    forecast: Forecast | None
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What is known when deciding: the incumbent's speed-up, what was measured, how many measurements are left."""
+
+    incumbent: float | None
+    measured: Sequence[Candidate]
+    left: int | None
+
+
+def decide(
+    options: Sequence[Option], situation: Situation, settings: SearchSettings, rng: random.Random
+) -> dict[int, Decision]:
+    """Return a decision per proposal id. `numbers["order"]` says in which order to measure."""
+    room = len(options) if situation.left is None else situation.left
+    if any(o.forecast is None for o in options):
+        return _everything(options, room)
+    quota = min(settings.measure_per_round, room)
+    unexplored = settings.explore - len(situation.measured)
+    # While exploring, whole rounds are spread out: the scores of a forecaster that saw nothing yet decide nothing.
+    if unexplored > 0:
+        picks = _explore(options, situation, settings, min(quota, unexplored))
+        audits: dict[int, Decision] = {}
+    else:
+        picks = _exploit(options, situation, settings, quota)
+        audits = _audit([o for o in options if o.proposal not in picks], situation, settings, rng, room - len(picks))
+    chosen = picks | audits
+    ordered = {
+        p: replace(d, numbers={**d.numbers, "order": float(place)}) for place, (p, d) in enumerate(chosen.items())
+    }
+    return ordered | {
+        o.proposal: _skip(o, situation, settings, discard=unexplored <= 0) for o in options if o.proposal not in chosen
+    }
+
+
+def is_audit(decision: Decision) -> bool:
+    """Return whether the candidate was discarded and drawn for an audit."""
+    return bool(decision.numbers.get("audit"))
+
+
+def is_discard(decision: Decision) -> bool:
+    """Return whether the forecast spoke against the candidate the first time, audited or not."""
+    return bool(decision.numbers.get("discard"))
+
+
+def spread_log2(probabilities: Sequence[float]) -> float:
+    """Return the standard deviation of log2 S in octaves, with each bin's mass even over its range."""
+    mean = bins.mean_log2(probabilities)
+    second = sum(
+        p * (a * a + a * b + b * b) / 3
+        for p, a, b in zip(probabilities, bins.LOG2_BOUNDS, bins.LOG2_BOUNDS[1:], strict=False)
+    )
+    return math.sqrt(max(0.0, second - mean * mean))
+
+
+def _everything(options: Sequence[Option], room: int) -> dict[int, Decision]:
+    """Without a forecaster every candidate is measured, in the order proposed, as far as the budget goes."""
+    return {
+        o.proposal: Decision("measure", "there is no forecaster: everything is measured", 0.0, {"order": float(place)})
+        if place < room
+        else Decision("skip", "the budget of measurements is spent")
+        for place, o in enumerate(options)
+    }
+
+
+def _explore(
+    options: Sequence[Option], situation: Situation, settings: SearchSettings, count: int
+) -> dict[int, Decision]:
+    by_id = {o.proposal: o for o in options}
+    picks: dict[int, Decision] = {}
+    for proposal, distance in _spread(options, situation.measured, count).items():
+        facts = _numbers(by_id[proposal], situation, settings) | {"explore": 1.0, "distance": distance}
+        picks[proposal] = Decision("measure", "explore: far from what was measured", facts["score"], facts)
+    return picks
+
+
+def _exploit(
+    options: Sequence[Option], situation: Situation, settings: SearchSettings, count: int
+) -> dict[int, Decision]:
+    scored = [(o.proposal, _numbers(o, situation, settings)) for o in options]
+    scored.sort(key=lambda pair: (-pair[1]["score"], pair[0]))
+    return {p: Decision("measure", _why(facts), facts["score"], facts) for p, facts in scored[:count]}
+
+
+def _audit(
+    discards: Sequence[Option], situation: Situation, settings: SearchSettings, rng: random.Random, room: int
+) -> dict[int, Decision]:
+    """Draw from the candidates that are discarded for the first time, regardless of their scores."""
+    drawn = [o for o in discards if o.fresh and rng.random() < settings.audit][: max(0, room)]
+    audits: dict[int, Decision] = {}
+    for option in drawn:
+        facts = _numbers(option, situation, settings) | {"discard": 1.0, "audit": 1.0}
+        audits[option.proposal] = Decision("measure", "audit: drawn from the discards", facts["score"], facts)
+    return audits
+
+
+def _skip(option: Option, situation: Situation, settings: SearchSettings, *, discard: bool) -> Decision:
+    facts = _numbers(option, situation, settings) | {"discard": float(discard and option.fresh)}
+    return Decision("skip", "others promise more", facts["score"], facts)
+
+
+def _numbers(option: Option, situation: Situation, settings: SearchSettings) -> dict[str, float]:
+    forecast = option.forecast
+    if forecast is None:
+        raise ValueError("an option without a forecast has no score")
+    incumbent = situation.incumbent or 1.0
+    gain = bins.expected_improvement(forecast.probabilities, incumbent)
+    unsure = spread_log2(forecast.probabilities)
+    return {
+        "incumbent": incumbent,
+        "p_valid": forecast.p_valid,
+        "gain": gain,
+        "unsure": unsure,
+        "unsure_weight": settings.unsure_weight,
+        "score": forecast.p_valid * (gain + settings.unsure_weight * unsure),
+    }
+
+
+def _why(numbers: Mapping[str, float]) -> str:
+    promising = numbers["gain"] >= numbers["unsure_weight"] * numbers["unsure"]
+    return "promising: high expected improvement" if promising else "unsure: the forecast is wide"
+
+
+def _spread(options: Sequence[Option], measured: Sequence[Candidate], count: int) -> dict[int, float]:
+    """Pick `count` options one by one, each the farthest from all that is measured or picked; the first one proposed
+    where there is nothing to be far from. Returns proposal id → distance in the order picked.
+    """
+    spans = _spans([o.candidate for o in options] + list(measured))
+    near = {o.proposal: min((_distance(o.candidate, m, spans) for m in measured), default=math.inf) for o in options}
+    picked: dict[int, float] = {}
+    while len(picked) < min(count, len(options)):
+        chosen = max((o for o in options if o.proposal not in picked), key=lambda o: (near[o.proposal], -o.proposal))
+        # JSON has no infinity: a first pick is as far as another source.
+        picked[chosen.proposal] = min(near[chosen.proposal], _OTHER_SOURCE)
+        for o in options:
+            near[o.proposal] = min(near[o.proposal], _distance(o.candidate, chosen.candidate, spans))
+    return picked
+
+
+_OTHER_SOURCE = 2.0
+
+
+def _spans(candidates: Sequence[Candidate]) -> dict[str, tuple[float, float]]:
+    """Return the lowest value and the width of each tunable, in log2, since most of them are powers of two."""
+    values: dict[str, list[float]] = {}
+    for c in candidates:
+        for name, value in c.tunables.items():
+            values.setdefault(name, []).append(_scale(value))
+    return {name: (min(v), max(v) - min(v)) for name, v in values.items()}
+
+
+def _scale(value: int) -> float:
+    return math.copysign(math.log2(1 + abs(value)), value)
+
+
+def _distance(a: Candidate, b: Candidate, spans: Mapping[str, tuple[float, float]]) -> float:
+    """Return the mean distance over the tunables, 0 to 1; candidates of different sources are farther than any."""
+    if a.source != b.source:
+        return _OTHER_SOURCE
+    steps = [
+        abs(_scale(value) - _scale(b.tunables.get(name, value))) / (spans[name][1] or 1.0)
+        for name, value in a.tunables.items()
+    ]
+    return sum(steps) / len(steps) if steps else 0.0

@@ -1,0 +1,160 @@
+"""Candidates from the tunables that kernels declare in their launch plans; needs no model."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from forewarp.core.errors import CandidateError
+from forewarp.core.protocols import Proposal, Trial
+from forewarp.core.values import DEVICE_ONLY, Candidate, DeviceKind, Language, Target, Task
+from forewarp.gpu_runner.formats import plan as plans
+
+GOOD = 5
+"""How many of the best measured candidates have neighbours and offspring."""
+_TRIES = 20
+_ENUMERATED = 50_000
+_RUNS_ON: dict[DeviceKind, tuple[Language, ...]] = {"cpu": ("cpp", "python"), "cuda": ("cuda", "triton", "python")}
+
+
+@dataclass(frozen=True, slots=True)
+class _Space:
+    """A source with its plan: all choices of its tunables."""
+
+    source: str
+    language: Language
+    plan: plans.Plan
+
+    def at(self, tunables: Mapping[str, int]) -> Candidate:
+        chosen = self.plan.defaults() | dict(tunables)
+        return Candidate(self.source, self.language, {name: chosen[name] for name in self.plan.tunables})
+
+
+class TunablesProposer:
+    """Proposes the seeds' defaults first, then random choices, neighbours of the best, and crosses of two good ones.
+
+    A source that another proposer wrote is varied, too, once it was measured and works.
+    """
+
+    name = "tunables"
+
+    def propose(
+        self, task: Task, target: Target, history: Sequence[Trial], seen: frozenset[str], count: int, rng: random.Random
+    ) -> list[Proposal]:
+        """Return up to `count` new candidates; none when every choice of every source was seen."""
+        batch = _Batch(seen, count)
+        seeds = [s for s in task.seeds if s.language in _RUNS_ON[target.kind]]
+        for seed in seeds:
+            batch.add(_with_defaults(seed), "", "seed")
+        good = _good(history)
+        spaces = _spaces([*seeds, *(t.subject.candidate for t in good)])
+        misses = 0
+        while spaces and not batch.full and misses < _TRIES * count:
+            misses += 0 if _step(batch, spaces, good, rng) else 1
+        if not batch.full:
+            _enumerate(batch, spaces, rng)
+        return batch.proposals
+
+
+class _Batch:
+    def __init__(self, seen: frozenset[str], count: int) -> None:
+        self.proposals: list[Proposal] = []
+        self._taken, self._count = set(seen), count
+
+    @property
+    def full(self) -> bool:
+        return len(self.proposals) >= self._count
+
+    def add(self, candidate: Candidate, parent: str, note: str) -> bool:
+        if self.full or candidate.sha256 in self._taken:
+            return False
+        self._taken.add(candidate.sha256)
+        self.proposals.append(Proposal(candidate, TunablesProposer.name, parent, note))
+        return True
+
+
+def _step(batch: _Batch, spaces: Sequence[_Space], good: Sequence[Trial], rng: random.Random) -> bool:
+    """Try one candidate; half of the time near what works, once something does."""
+    by_source = {(s.language, s.source): s for s in spaces}
+    near = [
+        t.subject.candidate for t in good if (t.subject.candidate.language, t.subject.candidate.source) in by_source
+    ]
+    way = rng.random()
+    if not near or way >= 0.6:
+        space = rng.choice(spaces)
+        tunables = _random(space.plan, rng)
+        return tunables is not None and batch.add(space.at(tunables), "", "random")
+    # Rank-weighted: the best of five is taken a third of the time.
+    parent = rng.choices(near, weights=range(len(near), 0, -1))[0]
+    space = by_source[parent.language, parent.source]
+    mates = [c for c in near if c.source == parent.source and c.sha256 != parent.sha256]
+    if way < 0.2 and mates:
+        tunables, note = _cross(parent, rng.choice(mates), rng), "cross"
+    else:
+        tunables, note = _neighbour(space.plan, parent.tunables, rng), "neighbour"
+    return space.plan.allows(tunables) and batch.add(space.at(tunables), parent.sha256, note)
+
+
+def _random(plan: plans.Plan, rng: random.Random) -> dict[str, int] | None:
+    """Return a uniformly random choice that the constraints allow; None if they rule out nearly all."""
+    for _ in range(_TRIES):
+        tunables = {name: rng.choice(choices) for name, choices in plan.tunables.items()}
+        if plan.allows(tunables):
+            return tunables
+    return None
+
+
+def _neighbour(plan: plans.Plan, tunables: Mapping[str, int], rng: random.Random) -> dict[str, int]:
+    """Move one or two tunables one step up or down in the order of their values."""
+    moved = plan.defaults() | dict(tunables)
+    movable = [name for name, choices in plan.tunables.items() if len(choices) > 1]
+    for name in rng.sample(movable, min(len(movable), rng.choice((1, 1, 2)))):
+        ordered = sorted(set(plan.tunables[name]))
+        place = bisect.bisect_left(ordered, moved[name]) + rng.choice((-1, 1))
+        moved[name] = ordered[min(max(place, 0), len(ordered) - 1)]
+    return moved
+
+
+def _cross(a: Candidate, b: Candidate, rng: random.Random) -> dict[str, int]:
+    return {name: rng.choice((value, b.tunables.get(name, value))) for name, value in a.tunables.items()}
+
+
+def _enumerate(batch: _Batch, spaces: Sequence[_Space], rng: random.Random) -> None:
+    """Fill up from what is left of small spaces, where random tries mostly hit what was seen."""
+    left = [s.at(t) for s in spaces for t in itertools.islice(s.plan.combinations(), _ENUMERATED)]
+    rng.shuffle(left)
+    for candidate in left:
+        batch.add(candidate, "", "remaining")
+
+
+def _good(history: Sequence[Trial]) -> list[Trial]:
+    """Return the fastest candidates that work, the best first."""
+    working = [t for t in history if t.measurement.speedup is not None and t.measurement.verdict != "suspicious"]
+    return sorted(working, key=lambda t: -(t.measurement.speedup or 0.0))[:GOOD]
+
+
+def _spaces(candidates: Sequence[Candidate]) -> list[_Space]:
+    """Return the distinct sources that declare tunables; one whose plan is malformed has none to vary."""
+    found: dict[tuple[Language, str], _Space] = {}
+    for c in candidates:
+        plan = _plan(c)
+        if plan is not None and plan.tunables:
+            found.setdefault((c.language, c.source), _Space(c.source, c.language, plan))
+    return list(found.values())
+
+
+def _plan(candidate: Candidate) -> plans.Plan | None:
+    if candidate.language not in DEVICE_ONLY:
+        return None
+    try:
+        return plans.parse(candidate)
+    except CandidateError:
+        return None
+
+
+def _with_defaults(seed: Candidate) -> Candidate:
+    plan = _plan(seed)
+    return Candidate(seed.source, seed.language, plan.defaults() | dict(seed.tunables)) if plan else seed

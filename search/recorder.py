@@ -1,0 +1,50 @@
+"""Writing a run's events, wall time and budget warnings next to the changes that they tell of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from forewarp.archive.store import Archive
+from forewarp.core.values import Budget, Spend
+from forewarp.search import budget as budgets
+from forewarp.search import events as kinds
+from forewarp.search.events import BudgetWarning, Event
+
+
+class Recorder:
+    """Appends to one run's event list and ledger."""
+
+    def __init__(self, archive: Archive, run: str, budget: Budget) -> None:
+        self._archive, self._run, self._budget = archive, run, budget
+        self._ticked = time.monotonic()
+        self._warned: set[str] = set()
+
+    def begin(self, first: Event) -> Iterator[Event]:
+        """Start the clock, and yield the first event once it is written."""
+        self._ticked = time.monotonic()
+        said = (kinds.from_data(e.type, e.data) for e in self._archive.events(self._run))
+        self._warned = {e.currency for e in said if isinstance(e, BudgetWarning)}
+        yield self.say(first)
+
+    def say(self, event: Event) -> Event:
+        """Append the event; called inside the transaction of its change."""
+        data = kinds.to_data(event)
+        self._archive.add_event(self._run, data.pop("type"), data)
+        return event
+
+    def tick(self) -> None:
+        """Book the wall time since the last call, so that a killed run loses one step of it at most."""
+        now = time.monotonic()
+        self._archive.add_spend(self._run, "wall_s", now - self._ticked, "session")
+        self._ticked = now
+
+    def spend(self) -> Spend:
+        """Return what the run has spent, up to the last tick."""
+        return self._archive.spend(self._run)
+
+    def warn(self) -> list[Event]:
+        """Append a warning for each currency that got short since the last call."""
+        new = [w for w in budgets.warnings(self._budget, self.spend()) if w.currency not in self._warned]
+        self._warned |= {w.currency for w in new}
+        return [self.say(BudgetWarning(self._run, w.currency, w.spent, w.cap)) for w in new]
