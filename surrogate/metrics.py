@@ -1,6 +1,6 @@
 """How good forecasts were, by what was measured. Plain numpy; every definition is in its docstring.
 
-`p` is an array of forecasts, one row of eight bin probabilities each; `y` holds the measured bin of each row (0..7), and
+`p` is an array of forecasts, a row of eight bin probabilities each; `y` holds the measured bin of each row (0..7), and
 `speedups` the measured speed-ups. Functions that average return NaN for no rows.
 """
 
@@ -93,7 +93,7 @@ def pairwise_accuracy(scores: ArrayLike, speedups: ArrayLike, apart: float = 0.1
 
 
 def spearman(a: ArrayLike, b: ArrayLike) -> float:
-    """Spearman's rank correlation: Pearson's of the ranks, ties sharing their mean rank; NaN if one side is constant."""
+    """Spearman's rank correlation: Pearson's of the ranks (ties share their mean); NaN if a side is constant."""
     x, y = _ranks(np.asarray(a, float)), _ranks(np.asarray(b, float))
     if len(x) < 2 or x.std() == 0 or y.std() == 0:
         return math.nan
@@ -134,7 +134,7 @@ def aurc(confidence: ArrayLike, loss: ArrayLike) -> float:
 
 
 def reliability(p_event: ArrayLike, happened: ArrayLike, buckets: int = 10) -> list[Bucket]:
-    """Return the reliability table of an event's forecast probability, such as `p_faster`; empty buckets are left out."""
+    """Return the reliability table of an event's forecast probability, such as `p_faster`, without empty buckets."""
     return _table(np.asarray(p_event, float), np.asarray(happened, float), buckets)
 
 
