@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 
 EDGES: tuple[float, ...] = (0.25, 0.5, 2**-0.5, 1.0, 2**0.5, 2.0, 4.0)
 LABELS: tuple[str, ...] = (
@@ -40,7 +41,7 @@ def bin_of(speedup: float) -> int:
 def ranges() -> list[tuple[str, str]]:
     """Return (label, range) of each bin in words, as prompts and tables show it."""
     shown = [f"{e:.2f}" for e in EDGES]
-    spans = [f"S < {shown[0]}", *(f"{a} ≤ S < {b}" for a, b in zip(shown, shown[1:], strict=False)), f"S ≥ {shown[-1]}"]
+    spans = [f"S < {shown[0]}", *(f"{a} ≤ S < {b}" for a, b in pairwise(shown)), f"S ≥ {shown[-1]}"]
     return list(zip(LABELS, spans, strict=True))
 
 
@@ -57,7 +58,7 @@ def from_normal(mean_log2: float, sd_log2: float) -> tuple[float, ...]:
     """Return the bin probabilities of a normal distribution over log2 S."""
     sd = max(sd_log2, 1e-6)
     cdf = [0.0, *(0.5 * math.erfc((mean_log2 - b) / (sd * math.sqrt(2))) for b in LOG2_BOUNDS[1:-1]), 1.0]
-    return normalise([b - a for a, b in zip(cdf, cdf[1:], strict=False)])
+    return normalise([b - a for a, b in pairwise(cdf)])
 
 
 def quantile(probabilities: Sequence[float], level: float) -> float:
@@ -84,6 +85,4 @@ def expected_improvement(probabilities: Sequence[float], incumbent: float) -> fl
 
 def mean_log2(probabilities: Sequence[float]) -> float:
     """Return the mean of log2 S."""
-    return sum(
-        p * (a + b) / 2 for p, a, b in zip(probabilities, LOG2_BOUNDS, LOG2_BOUNDS[1:], strict=False)
-    )
+    return sum(p * (a + b) / 2 for p, a, b in zip(probabilities, LOG2_BOUNDS, LOG2_BOUNDS[1:], strict=False))

@@ -1,13 +1,13 @@
 """Errors of forewarp itself. A kernel that fails is no error: it is a `Measurement` with a status.
 
-    ForewarpError
-    ├── UsageError            the request cannot be carried out as given
-    │   ├── TaskError         no such task, or its file does not load
-    │   ├── CandidateError    the candidate's text or launch plan is malformed
-    │   └── ModelError        no such model, no key, or the provider refused
-    ├── DeviceError           no device, compiler or library for what was asked
-    ├── WorkerError           the measuring process could not be started or was lost
-    └── ArchiveError          the archive cannot be opened, read or written
+ForewarpError
+├── UsageError            the request cannot be carried out as given
+│   ├── TaskError         no such task, or its file does not load
+│   ├── CandidateError    the candidate's text or launch plan is malformed
+│   └── ModelError        no such model, no key, or the provider refused
+├── DeviceError           no device, compiler or library for what was asked
+├── WorkerError           the measuring process could not be started or was lost
+└── ArchiveError          the archive cannot be opened, read or written
 """
 
 from __future__ import annotations

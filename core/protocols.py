@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from forewarp.core.values import Build, Candidate, Cost, Forecast, Measurement, Signature, Target, Task
@@ -34,7 +34,7 @@ class Proposal:
     proposer: str
     parent: str = ""
     note: str = ""
-    cost: Cost = Cost()
+    cost: Cost = field(default_factory=Cost)
 
 
 @runtime_checkable

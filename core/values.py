@@ -1,7 +1,7 @@
 """The frozen values that rooms exchange.
 
-Times are in seconds, sizes in bytes, speed-ups are anchor time / candidate time. Each value is plain data: `serde` turns
-any of them into JSON and back.
+Times are in seconds, sizes in bytes, speed-ups are anchor time / candidate time. Each value is plain data:
+`serde` turns any of them into JSON and back.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class TensorSpec:
 class Signature:
     """What a task looks like to a kernel for one workload.
 
-    `inputs` holds the tensors of `get_inputs()` in order; `scalars` the numbers among them by position; `init` the numbers
-    of `get_init_inputs()` by position; `params` the model's parameters and buffers under their `state_dict` keys.
-    `flops` is None where nothing in the reference is counted (see `docs/tasks.md`).
+    `inputs` holds the tensors of `get_inputs()` in order; `scalars` the numbers among them by position; `init` the
+    numbers of `get_init_inputs()` by position; `params` the model's parameters and buffers by `state_dict` key. `flops`
+    is None where nothing in the reference is counted (see `docs/tasks.md`).
     """
 
     workload: str

@@ -10,15 +10,19 @@ from dataclasses import replace
 from forewarp.core.errors import DeviceError
 from forewarp.core.values import Target
 
-# Peak rates by the vendor's data sheets (dense, no sparsity): memory bytes/s, fp32 FLOP/s, bf16 tensor FLOP/s, L2 bytes,
-# shared bytes a block may use, memory bytes, processors, arch. NVIDIA's product data sheets and tuning guides.
+# Peak rates by the vendor's data sheets (dense, no sparsity): processors, memory bytes/s, fp32 FLOP/s, bf16 tensor
+# FLOP/s, L2 bytes, shared bytes a block may use, memory bytes. NVIDIA's product data sheets and tuning guides.
 _SPECS: dict[str, Target] = {
-    "a100": Target("NVIDIA A100-SXM4-80GB", "cuda", "sm_80", 108, 2.039e12, 19.5e12, 312e12, 40 << 20, 166912, 80 << 30),
+    "a100": Target(
+        "NVIDIA A100-SXM4-80GB", "cuda", "sm_80", 108, 2.039e12, 19.5e12, 312e12, 40 << 20, 166912, 80 << 30
+    ),
     "h100": Target("NVIDIA H100 SXM", "cuda", "sm_90", 132, 3.35e12, 67e12, 989e12, 50 << 20, 232448, 80 << 30),
     "h200": Target("NVIDIA H200", "cuda", "sm_90", 132, 4.8e12, 67e12, 989e12, 60 << 20, 232448, 141 << 30),
     "b200": Target("NVIDIA B200", "cuda", "sm_100", 148, 8.0e12, 75e12, 2250e12, 126 << 20, 232448, 180 << 30),
     "l40s": Target("NVIDIA L40S", "cuda", "sm_89", 142, 864e9, 91.6e12, 362e12, 96 << 20, 101376, 48 << 30),
-    "rtx4090": Target("NVIDIA GeForce RTX 4090", "cuda", "sm_89", 128, 1.008e12, 82.6e12, 165e12, 72 << 20, 101376, 24 << 30),
+    "rtx4090": Target(
+        "NVIDIA GeForce RTX 4090", "cuda", "sm_89", 128, 1.008e12, 82.6e12, 165e12, 72 << 20, 101376, 24 << 30
+    ),
 }
 _DATA_SHEET = "vendor's data sheet"
 

@@ -7,7 +7,7 @@ block gives one log-ratio; blocks are the unit of resampling, because samples in
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -26,7 +26,9 @@ def block_log_ratios(candidate_s: Sequence[float], anchor_s: Sequence[float]) ->
     return b - a
 
 
-def timing(workload: str, candidate_s: Sequence[float], anchor_s: Sequence[float], error_ratio: float) -> WorkloadTiming:
+def timing(
+    workload: str, candidate_s: Sequence[float], anchor_s: Sequence[float], error_ratio: float
+) -> WorkloadTiming:
     """Summarise one workload's samples (seconds, in the order taken, two of each arm per block)."""
     ratios = block_log_ratios(candidate_s, anchor_s)
     low, high = _interval(_bootstrap_medians(ratios, np.random.default_rng(0)))
@@ -59,8 +61,6 @@ def verdict(low: float, high: float) -> Verdict:
     if math.log(high) < -MARGIN:
         return "slower"
     return "tie" if math.log(low) >= -MARGIN and math.log(high) <= MARGIN else "inconclusive"
-
-
 
 
 def _bootstrap_medians(ratios: np.ndarray, rng: np.random.Generator) -> np.ndarray:

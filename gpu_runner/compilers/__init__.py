@@ -1,7 +1,7 @@
 """Compile a device-only candidate into an artefact folder: native code, facts about it, and the resolved plans.
 
-`compile_candidate` runs in a confined child of the worker, because a Triton source is Python and a C++ source can ask much
-of a compiler. It needs no device.
+`compile_candidate` runs in a confined child of the worker, because a Triton source is Python and a C++ source can ask
+much of a compiler. It needs no device.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Backend(Protocol):
     """One language's compiler."""
 
     def __call__(self, source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: str) -> dict[str, Any]:
-        """Write the compiled files under `folder` and return {"files": […], "kernels": {…}, "facts": {…}, "problems": […]}.
+        """Write the compiled files under `folder` and return their entry in the manifest.
 
-        Raises `CompileError`.
+        It has "files", "kernels" (by launch), "facts" and "problems". Raises `CompileError`.
         """
         ...
 
@@ -52,8 +52,8 @@ def compile_candidate(
 ) -> dict[str, Any]:
     """Compile `candidate` for every workload into `folder` and return its manifest.
 
-    One file set per distinct specialisation: workloads that resolve to the same constants share it. Raises `CompileError`
-    or `CandidateError`.
+    One file set per distinct specialisation: workloads that resolve to the same constants share it. Raises
+    `CompileError` or `CandidateError`.
     """
     wanted = ("cpp",) if target.kind == "cpu" else ("triton", "cuda")
     if candidate.language not in wanted:

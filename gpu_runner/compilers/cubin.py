@@ -82,8 +82,8 @@ def launch_facts(
 ) -> dict[str, float]:
     """Work out occupancy and waves of one launch.
 
-    Limits per multiprocessor: 64 K registers allocated per warp in units of 256, 2048 threads (1536 on sm_86 and sm_89),
-    32 blocks, and the target's shared memory (CUDA C++ Programming Guide, compute capabilities).
+    Limits per multiprocessor: 64 K registers allocated per warp in units of 256, 2048 threads (1536 on sm_86 and
+    sm_89), 32 blocks, and the target's shared memory (CUDA C++ Programming Guide, compute capabilities).
     """
     number = int(target.arch.removeprefix("sm_"))
     shared = resource.get("static_shared_bytes", 0) + dynamic_shared
@@ -92,7 +92,10 @@ def launch_facts(
     warps = max(1, -(-threads // 32))
     registers = resource.get("registers", 0)
     per_warp = -(-registers * 32 // 256) * 256
-    limits = [32 if number >= 80 and number not in (86, 89) else 24, (1536 if number in (86, 89) else 2048) // 32 // warps]
+    limits = [
+        32 if number >= 80 and number not in (86, 89) else 24,
+        (1536 if number in (86, 89) else 2048) // 32 // warps,
+    ]
     if per_warp:
         limits.append(65536 // (per_warp * warps))
     if shared and target.shared_bytes:
@@ -117,9 +120,13 @@ def problems(facts: Mapping[str, float], target: Target, kernel: str) -> list[st
     """Name what can be seen to go wrong before a launch."""
     found: list[str] = []
     if target.shared_bytes and facts["shared_bytes"] > target.shared_bytes + _RESERVED_SHARED:
-        found.append(f"{kernel} needs {facts['shared_bytes']:.0f} bytes of shared memory; {target.name} has {target.shared_bytes}")
+        found.append(
+            f"{kernel} needs {facts['shared_bytes']:.0f} bytes of shared memory; there are {target.shared_bytes}"
+        )
     elif facts["occupancy"] == 0:
-        found.append(f"{kernel} does not fit a multiprocessor: {facts['registers']:.0f} registers × {facts['threads']:.0f} threads")
+        found.append(
+            f"{kernel} does not fit: {facts['registers']:.0f} registers × {facts['threads']:.0f} threads"
+        )
     if facts["stack_bytes"] > 0:
         found.append(f"{kernel} spills: {facts['stack_bytes']:.0f} bytes of local memory a thread")
     if 0 < facts["blocks"] < target.processors:

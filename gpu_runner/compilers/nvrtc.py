@@ -61,11 +61,13 @@ def build(source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: s
     number = int(target.arch.removeprefix("sm_"))
     # The "a" variants carry the instructions of that very architecture, such as wgmma.
     arch = f"--gpu-architecture={target.arch}{'a' if number >= 90 else ''}"
-    image = _compile(source, [arch, "--std=c++17", "--default-device", *defines, *_includes()])
+    image = _compile(source, [arch, "--std=c++17", "--device-as-default-execution-space", *defines, *_includes()])
     found = resources(image)
     missing = sorted({e.kernel for e in plan.launches} - set(found))
     if missing:
-        raise CompileError(f"the launch plan names {missing}, but the source has {sorted(found)}; kernels must be extern \"C\"")
+        raise CompileError(
+            f'the launch plan names {missing}, but the source has {sorted(found)}; kernels must be extern "C"'
+        )
     name = f"{stem}.cubin"
     (folder / name).write_bytes(image)
     kernels = {

@@ -1,7 +1,7 @@
 """Triton to a cubin for a named target: no driver and no device, only the Triton package.
 
-The source is Python and runs here while it is imported, which is why compiling happens in a confined child. Only the cubin
-goes on to the process that launches and times.
+The source is Python and runs here while it is imported, which is why compiling happens in a confined child. Only the
+cubin goes on to the process that launches and times.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class LocalExecutor:
         python: str = sys.executable,
         cache: Path | None = None,
     ) -> None:
-        """`python` names the interpreter whose torch and Triton are used; `cache` where compiled candidates are kept."""
+        """`python` is the interpreter whose torch and Triton are used, `cache` where compiled candidates are kept."""
         self._target = target
         self._limits = limits or Limits()
         self._worker = WorkerClient(python)
@@ -105,7 +105,9 @@ class LocalExecutor:
             why = "it did not finish in time" if reply.timed_out else reply.log
             if reply.answer:
                 why = f"{reply.answer['error']}\n{reply.answer['log']}"
-            raise TaskError(f"the reference of {task.name} cannot be run: {why}", hint="run the file under Python first")
+            raise TaskError(
+                f"the reference of {task.name} cannot be run: {why}", hint="run the file under Python first"
+            )
         return tuple(serde.from_data(Signature, s) for s in reply.answer["signatures"])
 
     def _workloads(self, task: Task) -> list[Any]:
@@ -195,9 +197,7 @@ class LocalExecutor:
         if answer["status"] != "ok":
             # C++ runs out of memory by throwing, and an uncaught throw ends as a crash.
             status = "out_of_memory" if "std::bad_alloc" in reply.log else answer["status"]
-            return self._failed(
-                status, log, phases, reply.seconds, answer["tier"], answer["protections"], environment
-            )
+            return self._failed(status, log, phases, reply.seconds, answer["tier"], answer["protections"], environment)
         timings = tuple(
             statistics.timing(t["workload"], t["candidate_s"], t["anchor_s"], t["error_ratio"])
             for t in answer["timings"]

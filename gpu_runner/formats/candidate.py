@@ -7,7 +7,7 @@ import re
 import tokenize
 from collections.abc import Mapping
 from pathlib import Path
-from typing import get_args
+from typing import TypeGuard, get_args
 
 from forewarp.core.errors import CandidateError
 from forewarp.core.values import Candidate, Language
@@ -37,7 +37,7 @@ def from_source(source: str, language: str, tunables: Mapping[str, int] | None =
 
     Raises `CandidateError` if the launch plan is malformed or a tunable is unknown.
     """
-    if language not in get_args(Language):
+    if not is_language(language):
         raise CandidateError(f"language {language!r} is unknown", hint=f"use one of {', '.join(get_args(Language))}")
     bare = Candidate(source, language)
     if language == "python":
@@ -48,6 +48,11 @@ def from_source(source: str, language: str, tunables: Mapping[str, int] | None =
     if unknown:
         raise CandidateError(f"tunables {unknown} are not declared", hint=f"declared: {sorted(parsed.tunables)}")
     return Candidate(source, language, chosen)
+
+
+def is_language(name: str) -> TypeGuard[Language]:
+    """Tell whether `name` is one of the languages."""
+    return name in get_args(Language)
 
 
 def language_of(source: str, suffix: str = "") -> Language:
@@ -64,7 +69,7 @@ def language_of(source: str, suffix: str = "") -> Language:
         return "cpp"
     raise CandidateError(
         "the candidate's language cannot be told from its text",
-        hint='use a .cpp or .cu file, a Triton file with @triton.jit, or a KernelBench module with class ModelNew',
+        hint="use a .cpp or .cu file, a Triton file with @triton.jit, or a KernelBench module with class ModelNew",
     )
 
 
@@ -84,9 +89,15 @@ def _strip_python(source: str) -> str:
     previous = tokenize.INDENT
     try:
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            docstring = token.type == tokenize.STRING and previous in (tokenize.INDENT, tokenize.NEWLINE, tokenize.DEDENT)
+            docstring = token.type == tokenize.STRING and previous in (
+                tokenize.INDENT,
+                tokenize.NEWLINE,
+                tokenize.DEDENT,
+            )
             if token.type not in (tokenize.COMMENT, tokenize.NL) and not docstring:
-                kept.append("{" if token.type == tokenize.INDENT else "}" if token.type == tokenize.DEDENT else token.string)
+                kept.append(
+                    "{" if token.type == tokenize.INDENT else "}" if token.type == tokenize.DEDENT else token.string
+                )
             if token.type not in (tokenize.COMMENT, tokenize.NL):
                 previous = token.type
     except (tokenize.TokenError, IndentationError):

@@ -1,7 +1,7 @@
 """Arithmetic in launch plans: a closed little language, never `eval`.
 
-Numbers, names, `+ - * / // % **`, comparisons, `and`/`or`/`not`, conditional expressions, `x.shape[i]`, and the functions
-in `FUNCTIONS`.
+Numbers, names, `+ - * / // %`, comparisons, `and`/`or`/`not`, conditional expressions, `x.shape[i]`, and the
+functions in `FUNCTIONS`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,22 @@ def _next_pow2(n: Number) -> int:
     return 1 << max(0, math.ceil(n) - 1).bit_length()
 
 
+def _cdiv(a: Number, b: Number) -> Number:
+    return -(-a // b)
+
+
+def _rsqrt(a: Number) -> float:
+    return 1.0 / math.sqrt(a)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "cdiv": lambda a, b: -(-a // b),
+    "cdiv": _cdiv,
     "min": min,
     "max": max,
     "next_pow2": _next_pow2,
     "numel": _numel,
     "sqrt": math.sqrt,
-    "rsqrt": lambda a: 1.0 / math.sqrt(a),
+    "rsqrt": _rsqrt,
 }
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {

@@ -128,7 +128,9 @@ def parse(candidate: Candidate) -> Plan:
     try:
         table = tomllib.loads(match.group(1))
     except tomllib.TOMLDecodeError as e:
-        raise CandidateError(f"the launch plan is not valid TOML: {e}", hint="strings need quotes, e.g. rows = \"x.shape[0]\"") from None
+        raise CandidateError(
+            f"the launch plan is not valid TOML: {e}", hint='strings need quotes, e.g. rows = "x.shape[0]"'
+        ) from None
     return _Reader(table, candidate.language).plan()
 
 
@@ -175,7 +177,8 @@ def _bind(plan: Plan, signature: Signature) -> dict[str, TensorSpec]:
     for local, key in plan.params.items():
         if key not in keyed:
             raise CandidateError(
-                f"params.{local}: the model has no parameter or buffer {key!r}", hint=f"it has {sorted(keyed) or 'none'}"
+                f"params.{local}: the model has no parameter or buffer {key!r}",
+                hint=f"it has {sorted(keyed) or 'none'}",
             )
         bound[local] = keyed[key]
     return bound | dict(zip(plan.outputs, signature.outputs, strict=True))
@@ -236,7 +239,8 @@ class _Reader:
     """Checks the TOML table key by key, so that each message names the key to change."""
 
     def __init__(self, table: dict[str, Any], language: Language) -> None:
-        self.table, self.language = table, language
+        self.table = table
+        self.language: Language = language
 
     def plan(self) -> Plan:
         self._only(self.table, _KEYS, "the launch plan")

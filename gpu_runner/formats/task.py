@@ -53,7 +53,9 @@ def _from_folder(folder: Path) -> Task:
         raise TaskError(f"{folder / 'task.toml'} is not valid TOML: {e}") from None
     tolerance = table.get("tolerance")
     kinds: tuple[DeviceKind, ...] = ("cpu", "cuda")
-    workloads = {kind: _workloads(table.get("workloads", {}).get(kind, {}), f"workloads.{kind}") for kind in kinds}
+    workloads: dict[DeviceKind, tuple[Workload, ...]] = {
+        kind: _workloads(table.get("workloads", {}).get(kind, {}), f"workloads.{kind}") for kind in kinds
+    }
     return Task(
         name=folder.name,
         title=str(table.get("title", folder.name)),

@@ -25,8 +25,8 @@ _HOLD_CYCLES_PER_S = 2.0e9
 class LauncherBench:
     """Launches cubins and the reference on one stream, behind a flush of the L2 cache.
 
-    The stream is held by a waiting kernel until all work of a sample is enqueued, so that neither arm is charged for the
-    host's launch time: an eager reference with many small kernels is timed at its best.
+    The stream is held by a waiting kernel until all work of a sample is enqueued, so that neither arm is charged for
+    the host's launch time: an eager reference with many small kernels is timed at its best.
     """
 
     tier = "T0"
@@ -77,7 +77,7 @@ class LauncherBench:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         self.runner.prepare()
         self.flush.zero_()
-        torch.cuda._sleep(int(self.hold_s * _HOLD_CYCLES_PER_S))
+        torch.cuda._sleep(int(self.hold_s * _HOLD_CYCLES_PER_S))  # pyright: ignore[reportPrivateUsage]
         begin.record()
         if arm == "candidate":
             self.runner.run(slot)

@@ -1,7 +1,8 @@
 """Cells: processes in which untrusted code (or the anchor beside it, for symmetry) runs on the judge's command.
 
-A cell shares only its own arena with the judge: inputs, parameters, outputs. Expected values, seeds, clock and statistics
-stay with the judge. Commands and answers are single bytes, so that the round trip, which both arms pay, stays short.
+A cell shares only its own arena with the judge: inputs, parameters, outputs. Expected values, seeds, clock and
+statistics stay with the judge. Commands and answers are a byte or two, so that the round trip,
+which both arms pay, stays short.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ class Cell:
                 raise CellFailed("timeout", "the candidate did not finish in time and was killed")
             if self.watch_memory and self._resident() > self.watch_memory:
                 self.kill()
-                raise CellFailed("out_of_memory", f"the candidate took over {self.watch_memory >> 20} MiB and was killed")
+                raise CellFailed(
+                    "out_of_memory", f"the candidate took over {self.watch_memory >> 20} MiB and was killed"
+                )
         return self.socket.recv(1)
 
     def _resident(self) -> int:

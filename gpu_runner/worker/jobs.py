@@ -63,7 +63,9 @@ def compile_job(job: dict[str, Any], answer: Channel) -> None:
             folder,
         )
     except MemoryError:
-        answer.send({"status": "out_of_memory", "log": "compiling took more memory than allowed", "protections": guards})
+        answer.send(
+            {"status": "out_of_memory", "log": "compiling took more memory than allowed", "protections": guards}
+        )
     except (CompileError, CandidateError) as e:
         answer.send({"status": "compile_error", "log": str(e), "protections": guards})
     else:

@@ -1,8 +1,8 @@
 """The judge: one process per candidate that owns inputs, expected values, clock and verdict on correctness.
 
 Order of events for each workload: draw fresh inputs, work out the oracle, let the candidate run on poisoned outputs and
-compare, time candidate and anchor in interleaved blocks while comparing a random part of the timed outputs, then draw new
-inputs and compare once more. Statistics are left to the controller.
+compare, time candidate and anchor in interleaved blocks while comparing a random part of the timed outputs, then draw
+new inputs and compare once more. Statistics are left to the controller.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import random
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 
@@ -26,6 +26,7 @@ from forewarp.gpu_runner.worker.stage import Stage
 
 VERIFIED_SHARE = 0.2
 WARM_UPS = 3
+T = TypeVar("T")
 
 
 class Bench(Protocol):
@@ -68,9 +69,9 @@ class Judge:
         torch.set_grad_enabled(False)
         timings: list[dict[str, Any]] = []
         try:
-            self.bench = self._timed("setup", self._open)
+            bench = self.bench = self._timed("setup", self._open)
             for index in range(len(self.workloads)):
-                timings.append(self._workload(self.bench, index))
+                timings.append(self._workload(bench, index))
             return self._result("ok", "", timings)
         except Mismatch as e:
             return self._result("incorrect", str(e), timings)
@@ -95,7 +96,7 @@ class Judge:
 
         return CellBench(job, self.workloads, self.signatures)
 
-    def _timed(self, phase: str, act: Callable[[], Any]) -> Any:
+    def _timed(self, phase: str, act: Callable[[], T]) -> T:
         start = time.perf_counter()
         try:
             return act()
@@ -179,6 +180,5 @@ class Judge:
             "phases": self.phases,
             "tier": self.bench.tier if self.bench else "T1",
             "protections": self.bench.protections if self.bench else [],
-            "environment": self.environment
-            | {"torch": torch.__version__, "python": platform.python_version()},
+            "environment": self.environment | {"torch": torch.__version__, "python": platform.python_version()},
         }

@@ -51,9 +51,7 @@ class Problem:
         return [v.to(device) if isinstance(v, torch.Tensor) else v for v in values]
 
 
-def build_model(
-    module: ModuleType, name: str, reference: ModuleType, device: str, weight_seed: int
-) -> torch.nn.Module:
+def build_model(module: ModuleType, name: str, reference: ModuleType, device: str, weight_seed: int) -> torch.nn.Module:
     """Instantiate `module.<name>` with the reference's init inputs, on `device`, after seeding."""
     torch.manual_seed(weight_seed)
     with torch.device(device):
@@ -106,29 +104,29 @@ def _numbers(values: Sequence[Any]) -> dict[str, float]:
 @torch.no_grad()
 def describe(reference: str, workload: Workload) -> Signature:
     """Work out a task's signature on meta tensors; on the CPU where the reference needs values."""
+    problem = Problem.load(reference, workload, 0)
+    try:
+        return _describe_on(problem, "meta")
+    except Exception:
+        return _describe_on(problem, "cpu")
+
+
+def _describe_on(problem: Problem, device: str) -> Signature:
     from torch.utils.flop_counter import FlopCounterMode
 
-    problem = Problem.load(reference, workload, 0)
-    for device in ("meta", "cpu"):
-        try:
-            model = problem.model(device)
-            values = problem.inputs(0, device)
-            with FlopCounterMode(display=False) as counter:
-                outputs = outputs_of(model(*values))
-            break
-        except Exception:
-            if device == "cpu":
-                raise
+    model = problem.model(device)
+    values = problem.inputs(0, device)
+    with FlopCounterMode(display=False) as counter:
+        outputs = outputs_of(model(*values))
     tensors = tensors_of(values)
     state = model.state_dict()
-    moved = sum(t.numel() * t.element_size() for t in (*tensors, *state.values(), *outputs))
     return Signature(
-        workload=workload.name,
+        workload=problem.workload,
         inputs=_specs(tensors),
         scalars=_numbers(values),
         init=_numbers(problem.module.get_init_inputs()),
         params=tuple(TensorSpec(k, tuple(v.shape), dtype_name(v)) for k, v in state.items()),
         outputs=_specs(outputs),
         flops=float(counter.get_total_flops()) or None,
-        bytes_moved=moved,
+        bytes_moved=sum(t.numel() * t.element_size() for t in (*tensors, *state.values(), *outputs)),
     )

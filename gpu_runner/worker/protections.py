@@ -9,7 +9,7 @@ import resource
 import signal
 import struct
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -42,7 +42,7 @@ def hide_memory() -> None:
 
 
 @contextlib.contextmanager
-def children_in_own_pid_namespace(*, wanted: bool) -> Iterator[bool]:
+def children_in_own_pid_namespace(*, wanted: bool) -> Generator[bool]:
     """Give the one child forked inside a process namespace of its own, so that all it leaves behind dies with it.
 
     Yields whether that worked. This process leaves the namespace again, because it could start no thread meanwhile.
@@ -125,13 +125,18 @@ def _limits(memory: int | None, file_bytes: int, cpu_s: int) -> None:
 
 
 def confine(
-    writable: Sequence[str], *, memory: int | None, file_bytes: int = 256 << 20, cpu_s: int = 600, drop_user: bool = True
+    writable: Sequence[str],
+    *,
+    memory: int | None,
+    file_bytes: int = 256 << 20,
+    cpu_s: int = 600,
+    drop_user: bool = True,
 ) -> list[str]:
     """Confine this process and all it starts; return the names of the protections in force.
 
-    `writable` lists the only folders and devices that stay writable. `memory` bounds the address space beyond today's; None
-    for processes that use CUDA, which reserves far more address space than memory. `drop_user` changes to the user nobody
-    where this runs as root and Python's own files stay readable.
+    `writable` lists the only folders and devices that stay writable. `memory` bounds the address space beyond today's;
+    None for processes that use CUDA, which reserves far more address space than memory. `drop_user` changes to the user
+    nobody where this runs as root and Python's own files stay readable.
     """
 
     def limits() -> None:

@@ -2,8 +2,8 @@
 
     python -m forewarp.gpu_runner.worker.server
 
-Standard input is a Unix socket to the controller. Each job arrives as one JSON line with two descriptors: one on which the
-child answers, and one on which the server reports the child's pid and, at its end, its exit status. When the socket
+Standard input is a Unix socket to the controller. Each job arrives as one JSON line with two descriptors: one on which
+the child answers, and one on which the server reports the child's pid and, at its end, its exit status. When the socket
 closes, every child is killed and the server ends.
 """
 
@@ -32,8 +32,7 @@ def preload() -> None:
 
     torch.set_grad_enabled(False)
     with contextlib.suppress(ImportError):
-        import triton
-        import triton.compiler
+        import triton.compiler  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
 def _handlers() -> dict[str, Callable[[dict[str, Any], Channel], None]]:

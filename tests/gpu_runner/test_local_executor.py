@@ -104,7 +104,7 @@ BAD_CPP = {
     ),
     "fakes a result while loading": (
         Candidate(
-            f"{PLAN}__attribute__((constructor)) static void f() {{ puts(\"K\"); fflush(stdout); _exit(0); }}\n"
+            f'{PLAN}__attribute__((constructor)) static void f() {{ puts("K"); fflush(stdout); _exit(0); }}\n'
             f"{SIGNATURE} {{{BODY}}}",
             "cpp",
             {"UNROLL": 1},

@@ -1,0 +1,109 @@
+"""The local executor on an NVIDIA GPU: run with `pytest -m gpu` on a machine that has one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.small_tasks import REFERENCE, small_task
+
+from forewarp.core.values import Candidate, Measurement, Task
+from forewarp.gpu_runner.devices import detect_cuda
+from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
+from forewarp.gpu_runner.formats import task as tasks
+
+pytestmark = pytest.mark.gpu
+
+LIMITS = Limits(measure_s=60, call_s=5.0, time_s=0.1, min_blocks=4, max_blocks=10)
+
+CUDA = """/*forewarp
+inputs = ["x"]
+outputs = ["y"]
+params = {w = "weight"}
+[let]
+rows = "x.shape[0]"
+cols = "x.shape[1]"
+[[launch]]
+kernel = "softmax"
+grid = ["rows"]
+block = [32]
+args = ["x", "w", "y", "cols", "init0 : f32"]
+*/
+extern "C" __global__ void softmax(const float* x, const float* w, float* y, int cols, float bias) {
+  x += (long long)blockIdx.x * cols;
+  y += (long long)blockIdx.x * cols;
+  float most = -1e30f, sum = 0;
+  for (int c = threadIdx.x; c < cols; c += 32) most = fmaxf(most, x[c] * w[c] + bias);
+  for (int s = 16; s; s /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, s));
+  for (int c = threadIdx.x; c < cols; c += 32) sum += expf(x[c] * w[c] + bias - most);
+  for (int s = 16; s; s /= 2) sum += __shfl_xor_sync(~0u, sum, s);
+  for (int c = threadIdx.x; c < cols; c += 32) y[c] = expf(x[c] * w[c] + bias - most) / sum;
+  /*AFTER*/
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
+    target = detect_cuda()
+    assert target is not None, "pytest -m gpu needs an NVIDIA GPU"
+    made = LocalExecutor(target, limits=LIMITS, cache=tmp_path_factory.mktemp("builds"))
+    yield made
+    made.close()
+
+
+def measure(executor: LocalExecutor, candidate: Candidate, task: Task | None = None) -> Measurement:
+    task = task or small_task()
+    return executor.measure(task, candidate, executor.compile(task, candidate))
+
+
+def after(code: str) -> Candidate:
+    return Candidate(CUDA.replace("/*AFTER*/", code), "cuda")
+
+
+def test_cuda_is_tier_zero(executor: LocalExecutor) -> None:
+    result = measure(executor, Candidate(CUDA, "cuda"))
+    assert result.status == "ok", result.log
+    assert result.tier == "T0"
+
+
+def test_kernelbench_module_runs_in_a_cell(executor: LocalExecutor) -> None:
+    result = measure(executor, Candidate(REFERENCE.replace("class Model(", "class ModelNew("), "python"))
+    assert result.status == "ok", result.log
+    assert result.tier == "T1"
+    assert result.speedup == pytest.approx(1.0, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "word"),
+    [
+        ("y[cols - 1] *= 1.01f;", "incorrect", "tolerance"),
+        ("if (blockIdx.x == 3) *(volatile int*)16 = 1;", "runtime_error", "illegal"),
+        ("for (volatile int i = 0; i < 2;) {}", "timeout", ""),
+        ("const_cast<float*>(x)[0] = 0;", "incorrect", "changed its input"),
+        ("this is no CUDA", "compile_error", "error"),
+        ("__shared__ float much[100000]; much[threadIdx.x] = 1; y[0] = much[5];", "compile_error", "shared"),
+    ],
+)
+def test_bad_cuda(tmp_path: Path, code: str, status: str, word: str) -> None:
+    target = detect_cuda()
+    assert target is not None
+    quick = LocalExecutor(target, limits=Limits(measure_s=15, time_s=0.1, min_blocks=4), cache=tmp_path)
+    try:
+        result = measure(quick, after(code))
+        assert result.status == status, result.log
+        assert word in result.log
+        # Whatever happened, the next candidate is measured as if nothing had.
+        assert measure(quick, Candidate(CUDA, "cuda")).status == "ok"
+    finally:
+        quick.close()
+
+
+@pytest.mark.parametrize("name", tasks.bundled())
+def test_bundled_seeds_are_right(executor: LocalExecutor, name: str) -> None:
+    task = tasks.load(name)
+    for seed in task.seeds:
+        if seed.language != "cpp":
+            result = measure(executor, seed, task)
+            assert result.status == "ok", f"{seed.language}: {result.log}"

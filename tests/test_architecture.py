@@ -1,0 +1,79 @@
+"""The folder names are the architecture: links are complete, and imports go the allowed way only."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROOMS = [
+    "agent", "archive", "cli", "core", "gpu_runner", "mcp_server", "prompts", "search", "surrogate", "tasks", "tools", "training",
+]  # fmt: skip
+FACES = {"agent", "mcp_server", "cli"}
+FORBIDDEN = {
+    "agent": {"gpu_runner", "surrogate", "search", "mcp_server", "cli"},
+    "mcp_server": {"gpu_runner", "surrogate", "search", "agent", "cli"},
+    "cli": set[str](),
+    "tools": FACES,
+    "search": FACES | {"tools", "training"},
+    "surrogate": FACES | {"tools", "search", "training"},
+    "gpu_runner": FACES | {"tools", "search", "surrogate", "archive", "prompts", "training"},
+    "archive": FACES | {"tools", "search", "surrogate", "gpu_runner", "prompts", "training"},
+    "prompts": set(ROOMS) - {"prompts"},
+    "training": FACES | {"search"},
+    "core": set(ROOMS) - {"core"},
+    "tasks": set(ROOMS) - {"tasks"},
+}
+
+
+def imported_rooms(path: Path) -> set[str]:
+    rooms: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        if isinstance(node, ast.Import):
+            names = [a.name for a in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == "forewarp":
+            names = [f"forewarp.{a.name}" for a in node.names]
+        rooms |= {n.split(".")[1] for n in names if n.startswith("forewarp.")}
+    return rooms
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_is_linked(room: str) -> None:
+    link = ROOT / "src" / "forewarp" / room
+    assert link.is_symlink()
+    assert link.resolve() == ROOT / room
+    assert (ROOT / room / "__init__.py").exists()
+
+
+def test_no_room_is_forgotten() -> None:
+    packages = {p.parent.name for p in ROOT.glob("*/__init__.py")}
+    assert packages == set(ROOMS)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_imports_go_the_allowed_way(room: str) -> None:
+    for path in (ROOT / room).rglob("*.py"):
+        if "seeds" not in path.parts:
+            assert not imported_rooms(path) & FORBIDDEN[room], path
+
+
+@pytest.mark.parametrize("package", ["core", "gpu_runner"])
+def test_the_worker_needs_the_standard_library_numpy_and_torch_only(package: str) -> None:
+    allowed = set(sys.stdlib_module_names) | {"numpy", "torch", "triton", "forewarp"}
+    for path in (ROOT / package).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module or ""]
+            assert {n.split(".")[0] for n in names} <= allowed, path
+
+
+def test_importing_forewarp_does_no_work() -> None:
+    code = "import forewarp, sys; print([m for m in ('torch', 'numpy', 'mcp', 'pydantic') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
