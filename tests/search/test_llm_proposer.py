@@ -1,9 +1,12 @@
+import itertools
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from contracts.forecaster_contract import TARGET, TASK, failed, measured, source, subject
+from contracts.proposer_contract import ProposerContract
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
@@ -164,3 +167,28 @@ def test_gpu_prompt_explains_gpu_languages():
     assert "tl.constexpr" in script.systems[0]
     assert "NVRTC" in script.systems[0]
     assert "multiprocessors: 132" in script.told[0]
+
+
+class TestLlmProposer(ProposerContract):
+    repeats = False  # a proposal carries how long the model took
+
+    @pytest.fixture
+    def make(self) -> Callable[[], Proposer]:
+        numbers = itertools.count()
+
+        def reply(messages: Any, info: Any) -> ModelResponse:
+            return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, kernel(f"f{next(numbers)}();"))])
+
+        return lambda: LlmProposer(FunctionModel(reply))
+
+    @pytest.fixture
+    def task(self) -> Task:
+        return SEEDED
+
+    @pytest.fixture
+    def target(self) -> Target:
+        return TARGET
+
+    @pytest.fixture
+    def history(self) -> list[Trial]:
+        return [Trial(subject(16), measured(1.5)), Trial(subject(16, "wrong();"), failed())]
