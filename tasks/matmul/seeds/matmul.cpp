@@ -4,13 +4,13 @@ inputs = ["a", "b"]
 outputs = ["c"]
 
 [tunables]
-MR = [2, 1, 4, 6]    # rows of c per register tile
-NV = [1, 2, 3]       # vectors per row of the register tile
-WIDTH = [8, 16]      # floats per vector
-PANELS = [8, 32]     # register tiles per block of columns
-BM = [64, 16, 256]   # rows per block
-BK = [128, 32, 512]  # depth per block
-PACK = [0, 1]        # 1 copies each block of b into a contiguous buffer
+MR = [2, 1, 4, 6]      # rows of c per register tile
+NV = [1, 2, 3]         # vectors per row of the register tile
+WIDTH = [8, 16]        # floats per vector
+PANELS = [8, 32]       # register tiles per block of columns
+BM = [64, 16, 256]     # rows per block
+BK = [128, 32, 512]    # depth per block
+PACK = [0, 1]          # 1 copies each block of b into a contiguous buffer
 
 [let]
 m = "a.shape[0]"
@@ -36,8 +36,8 @@ static inline vec load(const float* p) { return *reinterpret_cast<const vec*>(p)
 static inline void store(float* p, vec v) { *reinterpret_cast<vec*>(p) = v; }
 
 // Adds a[0:MR, 0:depth] * b[0:depth, 0:NR] to the top left `rows` x `cols` of c. Rows of a past the last repeat it.
-static inline void tile(const float* a, const float* b, float* c, int rows, int cols, int depth, int64_t lda, int64_t ldb,
-                        int64_t ldc) {
+static inline void tile(const float* a, const float* b, float* c, int rows, int cols, int depth, int64_t lda,
+                        int64_t ldb, int64_t ldc) {
     vec acc[MR][NV] = {};
     const float* row[MR];
     for (int i = 0; i < MR; i++) row[i] = a + std::min(i, rows - 1) * lda;

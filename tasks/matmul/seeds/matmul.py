@@ -12,7 +12,7 @@ constraints = [
 BM = [64, 32, 128, 256]
 BN = [64, 32, 128, 256]
 BK = [32, 64, 128]
-GROUP = [1, 8]            # blocks of rows that run next to each other
+GROUP = [1, 8]             # blocks of rows that run next to each other
 WARPS = [4, 2, 8]
 STAGES = [1, 2, 3, 4]
 

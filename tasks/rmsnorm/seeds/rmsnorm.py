@@ -11,12 +11,12 @@ constraints = [
 weight = "weight"
 
 [tunables]
-WHOLE = [0, 1]                    # 0 reads each row twice, block by block; 1 holds it
+WHOLE = [0, 1]                          # 0 reads each row twice, block by block; 1 holds it
 BLOCK = [1024, 256, 512, 2048, 4096]    # columns per step
-ROWS = [1, 2, 4]                  # rows per program
+ROWS = [1, 2, 4]                        # rows per program
 WARPS = [4, 1, 2, 8, 16]
 STAGES = [1, 2, 3]
-PROGRAMS = [0, 264, 1056]         # programs that share the rows; 0 is one program per group of rows
+PROGRAMS = [0, 264, 1056]               # programs that share the rows; 0 is one program per group of rows
 
 [let]
 rows = "x.shape[0]"

@@ -5,10 +5,10 @@ outputs = ["y"]
 constraints = ["THREADS * ROWS <= 1024", "PASSES != 1 or ROWS == 1"]
 
 [tunables]
-PASSES = [3, 2, 1]                    # times that x is read: 2 keeps a running maximum and sum, 1 a copy of the row
+PASSES = [3, 2, 1]                         # reads of x: 2 keeps a running maximum and sum, 1 a copy of the row
 THREADS = [256, 32, 64, 128, 512, 1024]    # threads per row
-ROWS = [1, 2, 4]                      # rows per block
-VEC = [1, 2, 4]                       # floats per load where rows are aligned to it
+ROWS = [1, 2, 4]                           # rows per block
+VEC = [1, 2, 4]                            # floats per load where rows are aligned to it
 UNROLL = [1, 2, 4]
 
 [let]
