@@ -1,0 +1,146 @@
+"""What `--json` prints: one versioned envelope, with each verb's own fields beside the common ones.
+
+The schemas under `docs/schemas/` are generated from these models (`python -m forewarp.cli.documents FOLDER`).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from forewarp.tools.forecast_kernel import ForecastResult
+from forewarp.tools.measure_kernel import MeasureResult
+from forewarp.tools.parts import SCHEMA_VERSION, Device
+from forewarp.tools.run_report import SearchResult
+
+
+class Failure(BaseModel):
+    """Why a command could not do its work. The same call may succeed later where `retryable` is true."""
+
+    code: str = Field(description="usage, task, candidate, model, device, worker, archive, interrupted or internal.")
+    message: str
+    hint: str = ""
+    retryable: bool = False
+
+
+class Artifact(BaseModel):
+    """A file that the command wrote."""
+
+    kind: Literal["kernel", "result", "candidates", "report"]
+    path: str
+
+
+class Envelope(BaseModel):
+    """What every document holds; by itself it is the document of a command that failed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_version: int = SCHEMA_VERSION
+    type: Literal["result"] = "result"
+    command: str
+    status: str = Field(description='"error" where the command could not do its work; else see the verb.')
+    reason: str = ""
+    run_id: str | None = None
+    summary: str
+    artifacts: list[Artifact] = []
+    error: Failure | None = None
+
+
+class MeasureDocument(MeasureResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Of `measure`; `status` is the kernel's."""
+
+    model_config = ConfigDict(title="forewarp measure --json")
+
+
+class ForecastDocument(ForecastResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Of `forecast`; `status` is ok or compile_error."""
+
+    model_config = ConfigDict(title="forewarp forecast --json")
+
+
+class SearchDocument(SearchResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Of `optimize`, `resume` and `show`; `status` is finished, interrupted, failed or running."""
+
+    model_config = ConfigDict(title="forewarp optimize --json")
+
+
+class TaskLine(BaseModel):
+    """One bundled task."""
+
+    name: str
+    title: str
+    languages: list[str] = Field(description="Languages in which it has a seed kernel.")
+    workloads: dict[str, list[str]]
+
+
+class TasksDocument(Envelope):
+    """Of `tasks`."""
+
+    model_config = ConfigDict(title="forewarp tasks --json")
+    tasks: list[TaskLine]
+
+
+class RunLine(BaseModel):
+    """One run."""
+
+    run_id: str
+    task: str
+    device: Device
+    status: str
+    reason: str
+    created: str
+    finished: str
+
+
+class RunsDocument(Envelope):
+    """Of `runs`, the newest first."""
+
+    model_config = ConfigDict(title="forewarp runs --json")
+    runs: list[RunLine]
+
+
+class Check(BaseModel):
+    """One thing that doctor looked at. `costs` says what is lost where it is missing."""
+
+    name: str
+    found: bool
+    detail: str
+    costs: str = ""
+
+
+class DoctorDocument(Envelope):
+    """Of `doctor`; `status` is ok if something can be measured here, else degraded."""
+
+    model_config = ConfigDict(title="forewarp doctor --json")
+    checks: list[Check]
+
+
+DOCUMENTS: dict[str, type[Envelope]] = {
+    "error": Envelope,
+    "measure": MeasureDocument,
+    "forecast": ForecastDocument,
+    "optimize": SearchDocument,
+    "tasks": TasksDocument,
+    "runs": RunsDocument,
+    "doctor": DoctorDocument,
+}
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of one document."""
+    return DOCUMENTS[name].model_json_schema(mode="serialization")
+
+
+def write_schemas(folder: Path) -> None:
+    """Write every schema as a file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in DOCUMENTS:
+        (folder / f"{name}.schema.json").write_text(json.dumps(schema(name), indent=2, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    write_schemas(Path(sys.argv[1]))

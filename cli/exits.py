@@ -1,0 +1,83 @@
+"""Exit codes, and what is printed when a command cannot do its work. Light: imported before any verb."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from forewarp.core.errors import ForewarpError
+
+if TYPE_CHECKING:
+    from cyclopts import CycloptsError
+
+OK, INTERNAL, USAGE, NO_KERNEL, UNAVAILABLE, NO_ARCHIVE, TRY_LATER, INTERRUPTED = 0, 1, 2, 3, 69, 73, 75, 130
+
+_BY_CODE = {
+    "usage": USAGE,
+    "task": USAGE,
+    "candidate": USAGE,
+    "model": USAGE,
+    "device": UNAVAILABLE,
+    "archive": NO_ARCHIVE,
+    "worker": TRY_LATER,
+}
+
+
+def of_error(error: BaseException) -> int:
+    """Return the exit code of an error."""
+    if not isinstance(error, ForewarpError):
+        return INTERNAL
+    return TRY_LATER if error.retryable else _BY_CODE.get(error.code, INTERNAL)
+
+
+def code(result: Any) -> int:
+    """Return a verb's exit code; help and version return nothing."""
+    return result if isinstance(result, int) else OK
+
+
+def failed(error: Exception, arguments: Sequence[str]) -> int:
+    """Report an error as a message with its hint, as JSON where that was asked for."""
+    if {"-v", "--verbose"} & set(arguments):
+        import traceback
+
+        traceback.print_exception(error)
+    exit_code = of_error(error)
+    if isinstance(error, ForewarpError):
+        report(arguments, error.code, error.message, error.hint, retryable=error.retryable)
+    else:
+        what = f"{type(error).__name__}: {error}"
+        report(arguments, "internal", what, "this is a bug in forewarp; run it again with -v for the traceback")
+    return exit_code
+
+
+def misused(error: CycloptsError, arguments: Sequence[str]) -> int:
+    """Report arguments that do not fit the verb."""
+    command = " ".join(("forewarp", *(error.command_chain or ())))
+    report(arguments, "usage", " ".join(str(error).split()), f"`{command} --help` says what is allowed")
+    return USAGE
+
+
+def interrupted(arguments: Sequence[str]) -> int:
+    """Report that Ctrl-C ended the command before there was a result."""
+    report(arguments, "interrupted", "interrupted before there was a result", "")
+    return INTERRUPTED
+
+
+def reader_gone() -> int:
+    """End quietly when whoever read stdout is gone, as `head` does."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return INTERNAL
+
+
+def report(arguments: Sequence[str], code: str, message: str, hint: str, *, retryable: bool = False) -> None:
+    """Print an error on stderr, and a document of it on stdout with --json."""
+    print(f"forewarp: {message}" + (f"\n  {hint}" if hint else ""), file=sys.stderr)
+    if "--json" in arguments:
+        from forewarp.cli.documents import Envelope, Failure
+
+        verb = next((a for a in arguments if not a.startswith("-")), "")
+        status = "interrupted" if code == "interrupted" else "error"
+        failure = Failure(code=code, message=message, hint=hint, retryable=retryable)
+        print(Envelope(command=verb, status=status, summary=message, reason=message, error=failure).model_dump_json())

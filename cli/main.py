@@ -1,0 +1,62 @@
+"""Entry of the `forewarp` command: verbs are registered by name and imported when they run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+
+import forewarp
+from forewarp.cli import exits
+
+EPILOGUE = (
+    "Exit codes: 0 done; 1 internal error; 2 the request is wrong; 3 no correct kernel; 69 no device or provider; "
+    "73 the archive cannot be written; 75 try again later; 130 interrupted, with the best so far.\n\n"
+    "With --json, stdout holds exactly one JSON document, also on failure; all else goes to stderr."
+)
+
+VERBS = {
+    "optimize": "Find a faster kernel for a task, on as few measurements as possible.",
+    "measure": "Check and time one kernel against the task's reference.",
+    "forecast": "Forecast one kernel's speed-up, and say whether to measure it.",
+    "tasks": "List the bundled tasks.",
+    "runs": "List the latest runs of the archive.",
+    "show": "Show what a run came to.",
+    "resume": "Go on with a run that was interrupted or killed.",
+    "doctor": "Say what was found on this machine, and what each missing part costs.",
+    "mcp": "Serve forecast_kernel, measure_kernel and search over MCP on stdio.",
+}
+
+
+def build_app() -> App:
+    """Return the command line with every verb, none of them imported yet."""
+    app = App(
+        name="forewarp",
+        help="Faster GPU kernels on fewer measurements: forecast a candidate first, measure it only if it pays.",
+        help_epilogue=EPILOGUE,
+        help_format="plaintext",
+        version=forewarp.__version__,
+    )
+    for place, (verb, text) in enumerate(VERBS.items()):
+        app.command(f"forewarp.cli.{verb}:{verb}", name=verb, help=text, sort_key=place)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; never shows a traceback unless asked to by -v."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return exits.code(build_app()(given, exit_on_error=False, print_error=False, result_action="return_value"))
+    except CycloptsError as e:
+        return exits.misused(e, given)
+    except KeyboardInterrupt:
+        return exits.interrupted(given)
+    except BrokenPipeError:
+        return exits.reader_gone()
+    except Exception as e:
+        return exits.failed(e, given)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

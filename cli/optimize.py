@@ -1,0 +1,66 @@
+"""`forewarp optimize`: the main job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from forewarp.cli.options import DEFAULT_CAPS, HERE, NO_MODEL, PLAIN, Caps, Language, Model, Output, Where
+
+
+def optimize(
+    task: str,
+    *,
+    caps: Caps = DEFAULT_CAPS,
+    forecaster: Literal["learned", "llm", "none"] = "learned",
+    model: Model = NO_MODEL,
+    seed_kernel: Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)] = (),
+    language: Language | None = None,
+    seed: int = 0,
+    out: Path | None = None,
+    announce: Annotated[Path | None, Parameter(show=False)] = None,
+    where: Where = HERE,
+    output: Output = PLAIN,
+) -> int:
+    """Find a faster kernel for a task, on as few measurements as possible.
+
+    Args:
+        task: Bundled task (see `forewarp tasks`), task folder or KernelBench file.
+        forecaster: learned is embedded and free; llm asks --model; none measures everything.
+        seed_kernel: Kernel file to start from; may be given several times.
+        language: Keep to one language; all languages of the device if left out.
+        seed: Two runs with the same seed make the same choices.
+        out: Folder for the best kernel, result.json, candidates.csv and report.html; ./forewarp-runs/RUN if left out.
+        announce: File that receives the run's id as soon as there is one.
+        caps: What the run may spend.
+        model: The language model, if any.
+        where: Device and archive.
+        output: How results are shown.
+    """
+    from forewarp.cli.running import drive
+    from forewarp.tools.parts import Amounts
+    from forewarp.tools.search import SearchRequest, open_search
+
+    request = SearchRequest(
+        task=task,
+        place=where.place(),
+        budget=Amounts(
+            measurements=caps.budget,
+            device_s=caps.max_gpu_seconds,
+            dollars=caps.max_usd,
+            tokens=caps.max_tokens,
+            wall_s=caps.deadline,
+        ),
+        seed=seed,
+        forecaster=forecaster,
+        model=model.model,
+        base_url=model.base_url,
+        seed_kernels=[str(p) for p in seed_kernel],
+        language=language,
+    )
+    with open_search(request) as job:
+        if announce is not None:
+            announce.write_text(job.run_id)
+        return drive(job, "optimize", out=out, output=output)

@@ -1,0 +1,116 @@
+"""The flags that verbs share, as groups that are flattened into each verb's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+if TYPE_CHECKING:
+    from forewarp.tools.parts import Place
+
+Positive = Number(gt=0)
+Language = Literal["cpp", "triton", "cuda", "python"]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Where:
+    """Device and archive.
+
+    Attributes:
+        device: Device to measure on; auto is cuda, else cpu. replay looks up a recorded pool.
+        pool: Parquet file or folder of recorded measurements, for --device replay.
+        archive: Archive file; $FOREWARP_ARCHIVE, else one in your data folder.
+        python: Python that has the torch to measure with; the one that runs forewarp if left out.
+    """
+
+    device: Literal["auto", "cuda", "cpu", "replay"] = "auto"
+    pool: Path | None = None
+    archive: Path | None = None
+    python: Path | None = None
+
+    def place(self) -> Place:
+        """Return the same for the engine, with paths that do not depend on the working folder."""
+        from forewarp.tools.parts import Place
+
+        return Place(
+            device=self.device,
+            pool=_absolute(self.pool),
+            archive=_absolute(self.archive),
+            # A virtual environment's python is a link that must not be resolved.
+            python=str(self.python.expanduser().absolute()) if self.python else None,
+        )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Output:
+    """How results are shown.
+
+    Attributes:
+        json: Print exactly one JSON document on stdout, also on failure.
+        quiet: Show no progress.
+        verbose: Show tracebacks and logs in full.
+    """
+
+    json: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", show_default=False)] = False
+    verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative="", show_default=False)] = False
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Model:
+    """The language model, if any.
+
+    Attributes:
+        model: Language model, as anthropic:NAME or openai:NAME; its key is read from the environment.
+        base_url: URL of an OpenAI-compatible server (vLLM, Ollama, llama.cpp, …) that serves the model.
+    """
+
+    model: str | None = None
+    base_url: str | None = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Caps:
+    """What a run may spend; the first cap that is reached ends it.
+
+    Attributes:
+        budget: Most measurements.
+        max_gpu_seconds: Most seconds for which the device is held.
+        max_usd: Most dollars for the language model.
+        max_tokens: Most tokens of the language model.
+        deadline: Most seconds of wall time.
+    """
+
+    budget: Annotated[int, Parameter(validator=Positive)] = 24
+    max_gpu_seconds: Annotated[float | None, Parameter(validator=Positive)] = None
+    max_usd: Annotated[float | None, Parameter(validator=Positive)] = None
+    max_tokens: Annotated[int | None, Parameter(validator=Positive)] = None
+    deadline: Annotated[float | None, Parameter(validator=Positive)] = None
+
+
+HERE, PLAIN, NO_MODEL, DEFAULT_CAPS = Where(), Output(), Model(), Caps()
+
+
+def tunables_of(pairs: tuple[str, ...]) -> dict[str, int]:
+    """Read NAME=VALUE pairs; raises `UsageError`."""
+    from forewarp.core.errors import UsageError
+
+    chosen: dict[str, int] = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not value.lstrip("-").isdigit():
+            raise UsageError(f"{pair!r} is no tunable", hint="write it as NAME=INTEGER")
+        chosen[name] = int(value)
+    return chosen
+
+
+def _absolute(path: Path | None) -> str | None:
+    return str(path.expanduser().absolute()) if path else None

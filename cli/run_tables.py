@@ -1,0 +1,96 @@
+"""A run for people: the winner, its shapes, the candidates, two plots, and where the files are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from forewarp.cli import display, plots
+from forewarp.tools.parts import shown
+from forewarp.tools.run_report import usable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forewarp.cli.documents import SearchDocument
+    from forewarp.tools.run_report import BestKernel, CandidateLine
+
+ROWS = 12
+
+
+def render(document: SearchDocument, console: Console, *, full: bool = False) -> None:
+    """Print a run; all its candidates if `full`, else the measured ones and a few more."""
+    if document.candidates:
+        console.print(_candidates(document.candidates, None if full else ROWS))
+    for plot in (plots.progress(document.candidates), plots.forecasts(document.candidates)):
+        if plot:
+            console.print(plot)
+    if document.best is not None:
+        console.print(_best(document.best))
+    console.print(document.summary, style="bold")
+    console.print(_counts(document))
+    if document.audit is not None:
+        a = document.audit
+        console.print(
+            f"false discards: {a.false} of {a.audited} audited of {a.discarded} discarded:"
+            f" {a.share.ratio:.0%} [{a.share.low:.0%}, {a.share.high:.0%}] (95 %)"
+        )
+    console.print(f"run {document.run_id} {document.status}: {document.reason}", style=display.colour(document.status))
+    for artifact in document.artifacts:
+        console.print(f"{artifact.kind:>10}  {artifact.path}", soft_wrap=True)
+
+
+def _candidates(lines: Sequence[CandidateLine], limit: int | None) -> Table:
+    def rank(line: CandidateLine) -> tuple[int, float]:
+        found = usable(line.measured)
+        if found is not None:
+            return 0, -found.ratio
+        promise = line.forecast.p_faster if line.forecast else -1.0
+        return (1 if line.measured else 2), -promise
+
+    ordered = sorted(lines, key=rank)
+    chosen = ordered if limit is None else ordered[:limit]
+    title = f"{len(chosen)} of {len(lines)} candidates, the fastest first"
+    table = Table(
+        *("kernel", "tunables", "forecast [80 %]", "p(correct)", "measured [95 %]", "came to"),
+        box=None,
+        title=title,
+        title_justify="left",
+    )
+    for line in chosen:
+        f, m = line.forecast, line.measured
+        came_to = (m.verdict if m.status == "ok" else m.status) if m else (line.action or line.outcome)
+        table.add_row(
+            line.kernel.short,
+            shown(line.kernel.tunables) or line.note[:60],
+            display.speedup(f.median) if f else "–",
+            f"{f.p_valid:.0%}" if f else "–",
+            display.speedup(m.speedup) + (" replay" if m.source == "replay" else "") if m else "–",
+            came_to,
+            style=display.colour(came_to) if m else "dim",
+        )
+    return table
+
+
+def _best(best: BestKernel) -> Table:
+    table = Table(
+        *("workload", "speed-up [95 %]", "kernel [95 %]", "reference [95 %]"),
+        box=None,
+        title=f"best: {best.kernel.short} ({best.kernel.language}) {shown(best.kernel.tunables)}",
+        title_justify="left",
+    )
+    for w in best.workloads:
+        times = (display.micros(w.candidate_us), display.micros(w.reference_us))
+        table.add_row(w.name, display.speedup(w.speedup), *times)
+    return table
+
+
+def _counts(document: SearchDocument) -> str:
+    c = document.counts
+    parts = [f"{c.proposed} proposed", *(f"{n} {name}" for name, n in c.rejected.items())]
+    parts += [f"{c.considered} considered", f"{c.measured} measured"]
+    parts += [f"{n} {name}" for name, n in c.failures.items()]
+    spent = display.amounts(document.budget.spent, document.budget.limit)
+    return f"{', '.join(parts)} · spent {spent}"

@@ -1,0 +1,36 @@
+"""`forewarp show`: what a run came to, from the archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from forewarp.cli.options import PLAIN, Output
+
+
+def show(
+    run: str,
+    *,
+    archive: Path | None = None,
+    out: Path | None = None,
+    output: Output = PLAIN,
+) -> int:
+    """Show what a run came to so far; works while it runs, too.
+
+    Args:
+        run: The run's id or a unique beginning of it; see `forewarp runs`.
+        archive: Archive file; $FOREWARP_ARCHIVE, else one in your data folder.
+        out: Also write the run's files into this folder.
+        output: How results are shown.
+    """
+    from forewarp.cli import artifacts, exits, running
+    from forewarp.cli.documents import SearchDocument
+    from forewarp.tools import session
+    from forewarp.tools.parts import Place
+    from forewarp.tools.run_report import report
+
+    with session.open_archive(Place(archive=str(archive) if archive else None)) as opened:
+        document = SearchDocument(command="show", **dict(report(opened, run)))
+    if out is not None:
+        document = artifacts.write(document, out)
+    running.show(document, output)
+    return exits.OK

@@ -1,0 +1,42 @@
+"""Write the chosen tunables into a kernel's launch plan as the defaults."""
+
+from __future__ import annotations
+
+import re
+
+from forewarp.core.errors import CandidateError
+from forewarp.core.values import DEVICE_ONLY, Candidate, Language
+from forewarp.gpu_runner.formats import candidate as candidates
+
+SUFFIXES: dict[Language, str] = {"cpp": ".cpp", "cuda": ".cu", "triton": ".py", "python": ".py"}
+
+
+def bake(candidate: Candidate) -> str:
+    """Return the source with each tunable's chosen value moved to the front of its choices.
+
+    A plan that is written too unusually to be edited is left as it is; the tunables are then in the result only.
+    """
+    if candidate.language not in DEVICE_ONLY or not candidate.tunables:
+        return candidate.source
+    source = candidate.source
+    for name, value in candidate.tunables.items():
+        source = re.sub(
+            rf"^(\s*{re.escape(name)}\s*=\s*)\[([^\]]*)\]",
+            lambda m, value=value: f"{m.group(1)}[{_front(m.group(2), value)}]",
+            source,
+            count=1,
+            flags=re.MULTILINE,
+        )
+    return source if _defaults(source, candidate.language) == dict(candidate.tunables) else candidate.source
+
+
+def _front(choices: str, value: int) -> str:
+    listed = [int(c, 0) for c in re.findall(r"[-+]?\w+", re.sub(r"#[^\n]*", "", choices))]
+    return ", ".join(str(c) for c in (value, *(c for c in listed if c != value)))
+
+
+def _defaults(source: str, language: Language) -> dict[str, int]:
+    try:
+        return dict(candidates.from_source(source, language).tunables)
+    except CandidateError:
+        return {}

@@ -1,0 +1,210 @@
+"""The pieces that requests and results are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from forewarp.core import bins
+from forewarp.core.values import Budget, Candidate, Cost, Evidence, Forecast, Measurement, Spend, Target
+
+SCHEMA_VERSION = 1
+"""Rises whenever a field of a result changes its meaning or goes away; new fields do not raise it."""
+
+Source = Literal["measured", "replay"]
+
+
+class Part(BaseModel):
+    """Base of all requests and results: frozen, and unknown fields are an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Place(Part):
+    """Where to measure and where to keep the record."""
+
+    device: Literal["auto", "cuda", "cpu", "replay"] = Field(
+        default="auto", description="Device to measure on. auto is cuda, else cpu; replay looks up a recorded pool."
+    )
+    pool: str | None = Field(
+        default=None, description="Parquet file or folder of recorded measurements, for device replay."
+    )
+    archive: str | None = Field(default=None, description="Archive file; the user's own where this is left out.")
+    python: str | None = Field(
+        default=None, description="Python that has the torch to measure with; this one if left out."
+    )
+
+
+class Kernel(Part):
+    """One candidate, by file or by text."""
+
+    path: str | None = Field(default=None, description="File that holds the candidate.")
+    source: str | None = Field(default=None, description="The candidate's text, instead of a file.")
+    language: Literal["cpp", "triton", "cuda", "python"] | None = Field(
+        default=None, description="Language of the text; told from it if left out."
+    )
+    tunables: dict[str, int] = Field(
+        default_factory=dict[str, int], description="Values of declared tunables; the plan's defaults for the rest."
+    )
+
+
+class Interval(Part):
+    """A speed-up over the reference (reference time / candidate time) with its interval."""
+
+    ratio: float
+    low: float
+    high: float
+    level: float = 0.95
+
+    def __str__(self) -> str:
+        return f"{self.ratio:.3g}× [{self.low:.3g}, {self.high:.3g}]"
+
+
+class Device(Part):
+    """The device that the numbers belong to."""
+
+    name: str
+    kind: str
+    arch: str
+
+    @staticmethod
+    def of(target: Target) -> Device:
+        """Keep what identifies a target."""
+        return Device(name=target.name, kind=target.kind, arch=target.arch)
+
+
+class KernelId(Part):
+    """Which candidate a result is about."""
+
+    sha256: str
+    short: str
+    language: str
+    tunables: dict[str, int]
+
+    @staticmethod
+    def of(candidate: Candidate) -> KernelId:
+        """Name a candidate without its text."""
+        return KernelId(
+            sha256=candidate.sha256,
+            short=candidate.short,
+            language=candidate.language,
+            tunables=dict(candidate.tunables),
+        )
+
+
+class Bin(Part):
+    """One of the eight ranges of the speed-up S with its probability, given that the candidate is valid."""
+
+    label: str
+    range: str
+    probability: float
+
+
+class Prediction(Part):
+    """A forecast of the speed-up over the reference, and of whether the candidate is valid at all."""
+
+    forecaster: str
+    p_valid: float = Field(description="Probability that the candidate is correct, given that it compiled.")
+    p_faster: float = Field(description="Probability that it is correct and faster than the reference.")
+    median: Interval = Field(description="Median speed-up of a correct candidate with the central 80 % interval.")
+    confidence: float = Field(description="Probability of the likeliest of the eight ranges.")
+    distribution: list[Bin]
+    rationale: str = ""
+
+    @staticmethod
+    def of(forecast: Forecast) -> Prediction:
+        """Show a forecast with its ranges in words."""
+        low, high = forecast.interval
+        return Prediction(
+            forecaster=forecast.forecaster,
+            p_valid=forecast.p_valid,
+            p_faster=forecast.p_faster,
+            median=Interval(ratio=forecast.median, low=low, high=high, level=0.8),
+            confidence=forecast.confidence,
+            distribution=[
+                Bin(label=label, range=span, probability=p)
+                for (label, span), p in zip(bins.ranges(), forecast.probabilities, strict=True)
+            ],
+            rationale=forecast.rationale,
+        )
+
+
+class Facts(Part):
+    """What is known of a candidate before it runs."""
+
+    facts: dict[str, float] = Field(default_factory=dict[str, float])
+    problems: list[str] = Field(default_factory=list[str])
+
+    @staticmethod
+    def of(evidence: Evidence) -> Facts:
+        """Copy evidence."""
+        return Facts(facts=dict(evidence.facts), problems=list(evidence.problems))
+
+
+class Price(Part):
+    """What an answer cost. `dollars` is null where the model's price is unknown."""
+
+    seconds: float = 0.0
+    device_s: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    dollars: float | None = 0.0
+
+    @staticmethod
+    def of(cost: Cost, device_s: float = 0.0) -> Price:
+        """Show a cost."""
+        return Price(
+            seconds=cost.seconds,
+            device_s=device_s,
+            input_tokens=cost.input_tokens,
+            output_tokens=cost.output_tokens,
+            dollars=cost.dollars,
+        )
+
+
+class Amounts(Part):
+    """An amount of each currency; null in a limit leaves that currency open."""
+
+    measurements: int | None = None
+    device_s: float | None = None
+    dollars: float | None = None
+    tokens: int | None = None
+    wall_s: float | None = None
+
+    @staticmethod
+    def of(amounts: Budget | Spend) -> Amounts:
+        """Show a budget or what was spent of it."""
+        return Amounts(
+            measurements=amounts.measurements,
+            device_s=amounts.device_s,
+            dollars=amounts.dollars,
+            tokens=amounts.tokens,
+            wall_s=amounts.wall_s,
+        )
+
+    def budget(self) -> Budget:
+        """Return the caps as the engine takes them."""
+        return Budget(self.measurements, self.device_s, self.dollars, self.tokens, self.wall_s)
+
+
+def speedup_of(measurement: Measurement) -> Interval | None:
+    """Return the measured speed-up with its 95 % interval; None where there is none."""
+    m = measurement
+    if m.speedup is None or m.low is None or m.high is None:
+        return None
+    return Interval(ratio=m.speedup, low=m.low, high=m.high)
+
+
+def trim(text: str, limit: int = 2000) -> str:
+    """Keep the head and the tail of a long log and say how much is left out."""
+    if len(text) <= limit:
+        return text
+    head, tail = limit // 2, limit - limit // 2
+    return f"{text[:head]}\n… {len(text) - limit} characters left out …\n{text[-tail:]}"
+
+
+def shown(values: Mapping[str, int]) -> str:
+    """Return tunables as one short line."""
+    return " ".join(f"{k}={v}" for k, v in values.items())

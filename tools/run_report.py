@@ -1,0 +1,209 @@
+"""What a run came to: read from the archive alone, so that it works for running, finished and killed runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from forewarp.archive.rows import CandidateRow, RunRow, RunStatus
+from forewarp.archive.store import Archive
+from forewarp.core.values import Measurement, Status, Verdict
+from forewarp.search.summary import RunSummary, summarise
+from forewarp.tools.measure_kernel import WorkloadResult, workload_result
+from forewarp.tools.parts import SCHEMA_VERSION, Amounts, Device, Interval, KernelId, Part, Prediction, speedup_of, trim
+
+
+class BestKernel(Part):
+    """The run's winner. `speedup` comes from a second, independent measurement where `confirmed` is true."""
+
+    kernel: KernelId
+    speedup: Interval
+    confirmed: bool
+    workloads: list[WorkloadResult]
+    source: str
+
+
+class Counts(Part):
+    """How many candidates went how far."""
+
+    proposed: int
+    considered: int = Field(description="Passed the gate and were forecast.")
+    measured: int
+    rejected: dict[str, int] = Field(description="By the gate: malformed, duplicate, same_code, compile_error.")
+    failures: dict[str, int] = Field(description="Measured, but failed: by status.")
+
+
+class Budget(Part):
+    """What was spent, and the caps; null is not capped."""
+
+    spent: Amounts
+    limit: Amounts
+
+
+class Measured(Part):
+    """What measuring a candidate gave."""
+
+    status: Status
+    verdict: Verdict
+    speedup: Interval | None
+    source: Literal["measured", "replay"]
+    log: str = ""
+
+
+class CandidateLine(Part):
+    """One candidate of the run: forecast against measurement."""
+
+    kernel: KernelId
+    round: int
+    proposer: str
+    parent: str
+    note: str
+    outcome: str = Field(description="What the gate said: passed, malformed, duplicate, same_code, compile_error.")
+    action: Literal["measure", "skip", "reject"] | None
+    reason: str
+    forecast: Prediction | None
+    measured: Measured | None
+
+
+class Audit(Part):
+    """How many of the forecaster's discards would have beaten the best: from random audits, with 95 % interval."""
+
+    discarded: int
+    audited: int
+    false: int
+    share: Interval
+
+
+class SearchResult(Part):
+    """What a run came to."""
+
+    summary: str
+    schema_version: int = SCHEMA_VERSION
+    status: RunStatus
+    reason: str
+    run_id: str
+    task: str
+    device: Device
+    source: Literal["measured", "replay"]
+    forecaster: str = Field(description="Empty where everything was measured.")
+    proposer: str
+    best: BestKernel | None
+    counts: Counts
+    budget: Budget
+    audit: Audit | None
+    candidates: list[CandidateLine]
+
+
+def report(archive: Archive, run_id: str) -> SearchResult:
+    """Return what the run came to so far; raises `UsageError` for an unknown run."""
+    row = archive.run(run_id)
+    found = summarise(archive, row.id)
+    lines = [_line(r) for r in archive.candidates(row.id)]
+    source = "replay" if any(c.measured and c.measured.source == "replay" for c in lines) else "measured"
+    best = _best(archive, found)
+    return SearchResult(
+        summary=" ".join(part for part in (_summary(row, found, best, source), found.note) if part),
+        status=found.status,
+        reason=found.reason,
+        run_id=row.id,
+        task=found.task,
+        device=Device.of(row.target),
+        source=source,
+        forecaster=found.forecaster,
+        proposer=found.proposer,
+        best=best,
+        counts=Counts(
+            proposed=found.proposed,
+            considered=found.considered,
+            measured=found.measured,
+            rejected=dict(found.rejected),
+            failures=dict(found.failures),
+        ),
+        budget=Budget(spent=Amounts.of(found.spend), limit=Amounts.of(found.budget)),
+        audit=_audit(found),
+        candidates=lines,
+    )
+
+
+def best_so_far(candidates: Sequence[CandidateLine]) -> list[Interval | None]:
+    """Return the best speed-up after each measurement, in order; None while nothing worked."""
+    best: Interval | None = None
+    curve: list[Interval | None] = []
+    for line in (c for c in candidates if c.measured is not None):
+        found = usable(line.measured)
+        best = found if found is not None and (best is None or found.ratio > best.ratio) else best
+        curve.append(best)
+    return curve
+
+
+def usable(measured: Measured | None) -> Interval | None:
+    """Return the speed-up of a candidate that is correct and not suspicious."""
+    if measured is None or measured.verdict in ("incorrect", "failed", "suspicious"):
+        return None
+    return measured.speedup
+
+
+def _best(archive: Archive, found: RunSummary) -> BestKernel | None:
+    best = found.best
+    if best is None:
+        return None
+    row = archive.measurement(best.measurement_id)
+    return BestKernel(
+        kernel=KernelId.of(best.candidate),
+        speedup=Interval(ratio=best.speedup, low=best.low, high=best.high),
+        confirmed=best.confirmed,
+        workloads=[workload_result(w) for w in row.measurement.workloads] if row.measurement else [],
+        source=best.candidate.source,
+    )
+
+
+def _measured(m: Measurement) -> Measured:
+    return Measured(status=m.status, verdict=m.verdict, speedup=speedup_of(m), source=m.source, log=trim(m.log, 400))
+
+
+def _line(row: CandidateRow) -> CandidateLine:
+    decision = row.decision
+    return CandidateLine(
+        kernel=KernelId.of(row.candidate),
+        round=row.round,
+        proposer=row.proposer,
+        parent=row.parent,
+        note=row.note,
+        outcome=row.outcome,
+        action=decision.action if decision else None,
+        reason=trim(row.reason or (decision.reason if decision else ""), 400),
+        forecast=Prediction.of(row.forecast) if row.forecast else None,
+        measured=_measured(row.measurement) if row.measurement else None,
+    )
+
+
+def _audit(found: RunSummary) -> Audit | None:
+    f = found.false_discards
+    if f is None:
+        return None
+    return Audit(
+        discarded=f.discarded,
+        audited=f.audited,
+        false=f.false,
+        share=Interval(ratio=f.share, low=f.low, high=f.high),
+    )
+
+
+def _summary(row: RunRow, found: RunSummary, best: BestKernel | None, source: str) -> str:
+    where = f"{found.task} on {row.target.name}{' (replay of recorded measurements)' if source == 'replay' else ''}"
+    effort = f"{found.considered} candidates considered, {found.measured} measured"
+    state = {"running": " so far", "interrupted": " before it was interrupted", "failed": " before it failed"}
+    when = state.get(found.status, "")
+    if best is None:
+        failed = ", ".join(f"{n} {status}" for status, n in found.failures.items())
+        return f"No correct candidate for {where}{when}: {effort}{f' ({failed})' if failed else ''}."
+    advice = "use it" if best.speedup.low > 1 else "it is not clearly faster than the reference; keep the reference"
+    checked = "confirmed by a second measurement" if best.confirmed else "not confirmed by a second measurement"
+    if found.status == "running":
+        advice = "the run goes on"
+    return (
+        f"Best kernel of {where}{when}: {best.speedup} (95 % interval) over the reference, {checked}; {advice}."
+        f" {effort}."
+    )

@@ -1,0 +1,161 @@
+"""Opening what a verb needs: the task, the archive and the device, in the order in which failing is cheapest."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from forewarp.archive.pools import read_pool
+from forewarp.archive.store import Archive, default_path
+from forewarp.core.errors import CandidateError, DeviceError, TaskError, UsageError
+from forewarp.core.protocols import Executor, Forecaster
+from forewarp.core.values import Candidate, DeviceKind, Language, Task
+from forewarp.gpu_runner import devices
+from forewarp.gpu_runner.formats import candidate as candidates
+from forewarp.gpu_runner.formats import task as tasks
+from forewarp.tools.parts import Kernel, Place
+
+if TYPE_CHECKING:
+    from forewarp.surrogate.models import LanguageModel
+
+LANGUAGES: dict[DeviceKind, tuple[Language, ...]] = {"cpu": ("cpp", "python"), "cuda": ("triton", "cuda", "python")}
+"""What runs on each kind of device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A task on a device, with the record of what is known of it."""
+
+    task: Task
+    executor: Executor
+    archive: Archive
+
+
+@contextmanager
+def open_session(place: Place, task: str | Task) -> Generator[Session]:
+    """Load the task, open the archive, then start the device; close both at the end."""
+    loaded = tasks.load(task) if isinstance(task, str) else task
+    with open_archive(place) as archive:
+        executor = open_executor(place, loaded)
+        try:
+            yield Session(loaded, executor, archive)
+        finally:
+            executor.close()
+
+
+def open_archive(place: Place) -> Archive:
+    """Open the archive that the request names, or the user's own."""
+    return Archive(Path(place.archive).expanduser() if place.archive else default_path())
+
+
+def open_executor(place: Place, task: Task) -> Executor:
+    """Return an executor for the device asked for; raises `DeviceError` that says what is missing."""
+    if place.device == "replay":
+        return _replay(place, task)
+    if place.pool:
+        raise UsageError(f"a pool is only for replay, not for device {place.device}", hint="pass --device replay too")
+    from forewarp.gpu_runner.executors.local import LocalExecutor
+
+    executor = LocalExecutor(devices.choose(place.device), python=place.python or sys.executable)
+    try:
+        executor.probe()
+    except BaseException:
+        executor.close()
+        raise
+    return executor
+
+
+def choose_candidate(kernel: Kernel) -> Candidate:
+    """Return the candidate that is given by file or by text; raises `CandidateError`."""
+    if (kernel.path is None) == (kernel.source is None):
+        raise UsageError("give the candidate either as a path or as source text", hint="pass exactly one of the two")
+    if kernel.path is not None:
+        return candidates.load(Path(kernel.path).expanduser(), kernel.tunables)
+    source = kernel.source or ""
+    return candidates.from_source(source, kernel.language or candidates.language_of(source), kernel.tunables)
+
+
+def check_language(candidate: Candidate, executor: Executor) -> None:
+    """Raise `CandidateError` if the device does not run the candidate's language."""
+    kind = executor.target.kind
+    if candidate.language not in LANGUAGES[kind]:
+        raise CandidateError(
+            f"a {candidate.language} kernel does not run on {executor.target.name} ({kind})",
+            hint=f"this device runs {', '.join(LANGUAGES[kind])}",
+        )
+
+
+def with_seeds(task: Task, kind: DeviceKind, paths: Sequence[str], language: str | None, *, needed: bool) -> Task:
+    """Return the task with the seed kernels that the device can run; the user's own replace the bundled ones.
+
+    Raises `UsageError` if none is left although one is needed.
+    """
+    allowed = LANGUAGES[kind]
+    if language is not None and language not in allowed:
+        raise UsageError(f"{language} does not run on the {kind} device", hint=f"use one of {', '.join(allowed)}")
+    wanted = (language,) if language else allowed
+    given = tuple(candidates.load(Path(p).expanduser()) for p in paths) or task.seeds
+    fitting = tuple(c for c in given if c.language in wanted)
+    if not fitting and (needed or paths):
+        raise UsageError(
+            f"there is no {' or '.join(wanted)} seed kernel for {task.name} to start from",
+            hint="pass one with --seed-kernel FILE, or --model anthropic:NAME to have a language model write them",
+        )
+    return replace(task, seeds=fitting)
+
+
+def make_forecaster(name: str, model: LanguageModel | None) -> Forecaster | None:
+    """Return the forecaster that is called `name`; None for "none"."""
+    if name == "none":
+        return None
+    if name == "learned":
+        from forewarp.surrogate.learned import LearnedForecaster
+
+        return LearnedForecaster()
+    if model is None:
+        raise UsageError("the llm forecaster needs a model", hint="pass --model anthropic:NAME or openai:NAME")
+    from forewarp.surrogate.llm import LlmForecaster
+
+    return LlmForecaster(model)
+
+
+def make_model(model: str | None, base_url: str | None) -> LanguageModel | None:
+    """Return the model that was asked for; raises `ModelError` before anything is spent on the run."""
+    if model is None:
+        if base_url:
+            raise UsageError("a base URL needs a model", hint="pass --model openai:NAME with --base-url")
+        return None
+    from forewarp.surrogate.models import resolve
+
+    return resolve(model, base_url or "")
+
+
+def check_price(model: LanguageModel) -> None:
+    """Raise `UsageError` if dollars cannot be counted for this model: a cap that is never reached is no cap."""
+    from pydantic_ai.usage import RunUsage
+
+    if model.cost(0.0, RunUsage(input_tokens=1)).dollars is None:
+        raise UsageError(
+            f"the price of {model.label} is unknown, so its dollars cannot be capped",
+            hint="cap tokens instead, or add the price to the table that $FOREWARP_PRICES names",
+        )
+
+
+def _replay(place: Place, task: Task) -> Executor:
+    from forewarp.gpu_runner.executors.replay import ReplayExecutor
+
+    if not place.pool:
+        raise DeviceError("replay needs a recorded pool", hint="pass --pool FILE.parquet or a folder of such files")
+    rows = read_pool(Path(place.pool).expanduser())
+    sha256 = task.sha256
+    targets = [r.target for r in rows if r.task.sha256 == sha256]
+    if not targets:
+        known = ", ".join(sorted({r.task.name for r in rows})) or "nothing"
+        raise TaskError(f"the pool {place.pool} has no measurement of {task.name}", hint=f"it holds {known}")
+    # A pool of several devices is replayed on the one that knows the task best.
+    names = [t.name for t in targets]
+    return ReplayExecutor(rows, max(targets, key=lambda t: names.count(t.name)))
