@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import random
 from collections.abc import Mapping, Sequence
@@ -112,9 +111,9 @@ def _neighbour(plan: plans.Plan, tunables: Mapping[str, int], rng: random.Random
     moved = plan.defaults() | dict(tunables)
     movable = [name for name, choices in plan.tunables.items() if len(choices) > 1]
     for name in rng.sample(movable, min(len(movable), rng.choice((1, 1, 2)))):
-        ordered = sorted(set(plan.tunables[name]))
-        place = bisect.bisect_left(ordered, moved[name]) + rng.choice((-1, 1))
-        moved[name] = ordered[min(max(place, 0), len(ordered) - 1)]
+        ordered = sorted({*plan.tunables[name], moved[name]})
+        place = ordered.index(moved[name])
+        moved[name] = rng.choice(ordered[max(place - 1, 0) : place] + ordered[place + 1 : place + 2])
     return moved
 
 

@@ -82,9 +82,7 @@ class SyntheticExecutor:
     def describe(self, task: Task) -> tuple[Signature, ...]:
         tensor = (16,)
         x, y = TensorSpec("x", tensor, "float32"), TensorSpec("y", tensor, "float32")
-        return tuple(
-            Signature(w.name, (x,), {}, {}, (), (y,), 32.0, 128) for w in task.workloads[self._target.kind]
-        )
+        return tuple(Signature(w.name, (x,), {}, {}, (), (y,), 32.0, 128) for w in task.workloads[self._target.kind])
 
     def compile(self, task: Task, candidate: Candidate) -> Build:
         with self._lock:

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import multiprocessing
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from support import synthetic_executor as synthetic
+
+from forewarp.archive import migrations
+from forewarp.archive.store import Archive, default_path
+from forewarp.core.errors import ArchiveError
+from forewarp.core.values import Build, Measurement
+
+OK = Measurement("ok", "faster", "synthetic-1", "T0", speedup=2.0, low=1.9, high=2.1)
+
+
+def record(archive: Archive) -> int:
+    return archive.record(synthetic.task(), synthetic.TARGET, synthetic.seed(), Build("ok", 0.0), OK)
+
+
+def test_the_default_path_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FOREWARP_ARCHIVE", str(tmp_path / "mine.db"))
+    assert default_path() == tmp_path / "mine.db"
+    monkeypatch.delenv("FOREWARP_ARCHIVE")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert default_path() == tmp_path / "forewarp" / "archive.db"
+
+
+def test_closing_twice_is_fine_and_a_closed_one_says_so(tmp_path: Path) -> None:
+    archive = Archive(tmp_path / "a.db")
+    archive.close()
+    archive.close()
+    with pytest.raises(ArchiveError, match="closed"):
+        archive.runs()
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database at all, only some text that is long enough to have a header\n" * 20)
+    with pytest.raises(ArchiveError, match="no SQLite file") as e:
+        Archive(path)
+    assert "--archive" in e.value.hint
+    assert path.read_text().startswith("not a database")
+
+
+def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE bookmarks (url TEXT)")
+    db.close()
+    with pytest.raises(ArchiveError, match="another program"):
+        Archive(path)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ArchiveError, match="cannot be created") as e:
+        Archive(tmp_path / "file" / "sub" / "a.db")
+    assert "--archive" in e.value.hint
+
+
+def test_a_folder_given_as_the_file(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match="cannot be opened"):
+        Archive(tmp_path)
+
+
+READ_ONLY = """
+import os, sys
+from forewarp.archive.store import Archive
+from forewarp.core.errors import ArchiveError
+if os.geteuid() == 0:
+    os.setuid(65534)  # root may write anywhere
+try:
+    with Archive(sys.argv[1]) as archive:
+        archive.add_spend(None, "tokens", 1)
+except ArchiveError as e:
+    print(e)
+"""
+
+
+@pytest.mark.parametrize(("exists", "said"), [(False, "cannot be opened or created"), (True, "cannot be written")])
+def test_a_read_only_folder(exists: bool, said: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if exists:
+            Archive(folder / "a.db").close()
+            (folder / "a.db").chmod(0o444)
+        folder.chmod(0o555)
+        run = subprocess.run(
+            [sys.executable, "-c", READ_ONLY, str(folder / "a.db")], capture_output=True, text=True, check=True
+        )
+        folder.chmod(0o755)
+    assert said in run.stdout
+    assert "pass --archive PATH" in run.stdout
+
+
+def test_a_read_only_file_in_words(tmp_path: Path) -> None:
+    with Archive(tmp_path / "a.db") as archive:
+        archive._db.execute("PRAGMA query_only = ON")
+        with pytest.raises(ArchiveError, match="read-only") as e:
+            record(archive)
+        assert "--archive" in e.value.hint
+        archive._db.execute("PRAGMA query_only = OFF")
+        record(archive)
+
+
+def test_a_full_disk_in_words_and_nothing_half_written(tmp_path: Path) -> None:
+    with Archive(tmp_path / "a.db") as archive:
+        pages = archive._rows("PRAGMA page_count")[0][0]
+        archive._db.execute(f"PRAGMA max_page_count = {pages}")
+
+        def fill() -> None:
+            for _ in range(200):
+                record(archive)
+
+        with pytest.raises(ArchiveError, match="disk is full") as e:
+            fill()
+        assert "free some space" in e.value.hint
+        archive._db.execute("PRAGMA max_page_count = 100000")
+        assert all(m.measurement is not None for m in archive.measurements())
+        record(archive)
+
+
+def test_an_older_file_is_brought_up_to_date_with_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.db"
+    for count in range(1, len(migrations.STEPS)):
+        path.unlink(missing_ok=True)
+        with monkeypatch.context() as older:
+            older.setattr(migrations, "STEPS", migrations.STEPS[:count])
+            with Archive(path) as archive:
+                record(archive)
+                run = archive.create_run(synthetic.task(), synthetic.TARGET, {}, {})
+        with Archive(path) as archive:
+            assert [m.measurement for m in archive.measurements()] == [OK]
+            assert archive.best(run) is None
+            with pytest.raises(ArchiveError, match="never"):
+                archive._write("DELETE FROM measurement")
+        with Archive(path) as archive:
+            assert migrations.pending(archive._db) == []
+
+
+def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def m0099_broken(db: sqlite3.Connection) -> None:
+        db.execute("CREATE TABLE extra (x INTEGER) STRICT")
+        raise sqlite3.OperationalError("no such column: y")
+
+    Archive(tmp_path / "a.db").close()
+    with monkeypatch.context() as newer:
+        newer.setattr(migrations, "STEPS", (*migrations.STEPS, m0099_broken))
+        with pytest.raises(ArchiveError, match="no such column"):
+            Archive(tmp_path / "a.db")
+    with Archive(tmp_path / "a.db") as archive:
+        assert archive._rows("SELECT name FROM sqlite_master WHERE name = 'extra'") == []
+
+
+def test_a_newer_file_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def m0099_later(db: sqlite3.Connection) -> None:
+        db.execute("ALTER TABLE kernel ADD COLUMN mood TEXT")
+
+    with monkeypatch.context() as newer:
+        newer.setattr(migrations, "STEPS", (*migrations.STEPS, m0099_later))
+        Archive(tmp_path / "a.db").close()
+    with pytest.raises(ArchiveError, match="newer forewarp") as e:
+        Archive(tmp_path / "a.db")
+    assert "upgrade" in e.value.hint
+
+
+def _write(path: Path) -> None:
+    with Archive(path) as archive:
+        for _ in range(10):
+            record(archive)
+
+
+def test_processes_open_and_write_one_new_file_at_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_write, args=(tmp_path / "a.db",)) for _ in range(3)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    assert [w.exitcode for w in workers] == [0, 0, 0]
+    with Archive(tmp_path / "a.db") as archive:
+        assert len(archive.measurements()) == 30

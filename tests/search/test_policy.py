@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.synthetic_executor import MisleadingForecaster, SyntheticExecutor, seed, task
+
+from forewarp.archive.store import Archive
+from forewarp.core import bins
+from forewarp.core.values import Budget, Decision, Forecast
+from forewarp.search import policy
+from forewarp.search.loop import Search
+from forewarp.search.policy import Option, Situation
+from forewarp.search.proposers.tunables import TunablesProposer
+from forewarp.search.settings import SearchSettings
+from forewarp.search.summary import exact_interval
+
+SETTINGS = SearchSettings(measure_per_round=2, audit=0.0, explore=0)
+MEASURED = [seed(), seed(UNROLL=16)]
+
+
+def option(number: int, mean: float, sd: float = 0.3, p_valid: float = 0.9, *, fresh: bool = True) -> Option:
+    return Option(number, seed(TILE=16, UNROLL=2), Forecast(bins.from_normal(mean, sd), p_valid, "f"), fresh)
+
+
+def decide(options: list[Option], *, left: int | None = None, settings: SearchSettings = SETTINGS, rng: int = 0):
+    return policy.decide(options, Situation(1.5, MEASURED, left), settings, random.Random(rng))
+
+
+def measured(decisions: dict[int, Decision]) -> list[int]:
+    chosen = [(d.numbers["order"], p) for p, d in decisions.items() if d.action == "measure"]
+    return [p for _, p in sorted(chosen)]
+
+
+def test_the_most_promising_are_measured_best_first() -> None:
+    options = [option(1, 0.0), option(2, 1.5), option(3, 0.5), option(4, 2.5)]
+    decisions = decide(options)
+    assert measured(decisions) == [4, 2]
+    assert set(decisions) == {1, 2, 3, 4}
+    assert decisions[4].reason.startswith("promising")
+
+
+def test_a_likely_failure_is_worth_less() -> None:
+    assert measured(decide([option(1, 2.0, p_valid=0.2), option(2, 1.5), option(3, 1.4)])) == [2, 3]
+
+
+def test_an_unsure_forecast_goes_before_a_sure_one_without_promise() -> None:
+    sure, unsure = option(1, -3.0, 0.05), option(2, -3.0, 1.0)
+    decisions = decide([sure, unsure], settings=replace(SETTINGS, measure_per_round=1))
+    assert measured(decisions) == [2]
+    assert decisions[2].reason.startswith("unsure")
+
+
+def test_the_numbers_explain_the_score() -> None:
+    for decision in decide([option(1, 0.5), option(2, 1.0), option(3, 0.0)]).values():
+        n = decision.numbers
+        assert decision.score == pytest.approx(n["p_valid"] * (n["gain"] + n["unsure_weight"] * n["unsure"]))
+        assert n["incumbent"] == 1.5
+
+
+def test_the_gain_is_the_expected_improvement_over_the_incumbent() -> None:
+    forecast = Forecast((0, 0, 0, 0, 0, 0.5, 0.5, 0), 1.0, "f")
+    decisions = policy.decide(
+        [Option(1, seed(), forecast, True)], Situation(2.0, MEASURED, None), SETTINGS, random.Random(0)
+    )
+    # Half of the mass lies evenly between one and two octaves, the incumbent at one.
+    assert decisions[1].numbers["gain"] == pytest.approx(0.25)
+
+
+def test_spread_of_a_single_bin_is_that_of_an_even_distribution() -> None:
+    assert policy.spread_log2((0, 0, 0, 0, 0, 0, 1, 0)) == pytest.approx(1 / 12**0.5)
+
+
+def test_no_more_than_the_budget_allows() -> None:
+    options = [option(i, i / 5) for i in range(8)]
+    all_audited = replace(SETTINGS, audit=1.0)
+    assert len(measured(decide(options, left=1, settings=all_audited))) == 1
+    assert len(measured(decide(options, left=4, settings=all_audited))) == 4
+    assert measured(decide(options, left=0, settings=all_audited)) == []
+    assert measured(decide([replace(o, forecast=None) for o in options], left=3)) == [0, 1, 2]
+
+
+def test_audits_are_drawn_from_fresh_discards_at_the_given_rate() -> None:
+    settings = replace(SETTINGS, audit=0.1)
+    audits = total = 0
+    for number in range(100):
+        decisions = decide([option(i, 0.1 * i, fresh=i % 2 == 0) for i in range(20)], settings=settings, rng=number)
+        flagged = [p for p, d in decisions.items() if policy.is_audit(d)]
+        assert all(p % 2 == 0 and p < 18 for p in flagged)
+        assert all(decisions[p].action == "measure" and policy.is_discard(decisions[p]) for p in flagged)
+        audits += len(flagged)
+        total += sum(policy.is_discard(d) for d in decisions.values())
+    assert total == 100 * 9
+    assert 0.07 < audits / total < 0.13
+
+
+def test_first_come_candidates_far_apart() -> None:
+    kernels = [seed(), seed(UNROLL=2), seed(TILE=512, UNROLL=4, WIDTH=1), seed(WIDTH=2)]
+    options = [Option(i, k, Forecast(bins.from_normal(0, 1), 1.0, "f"), True) for i, k in enumerate(kernels)]
+    settings = replace(SETTINGS, explore=2, audit=1.0)
+    decisions = policy.decide(options, Situation(None, [], None), settings, random.Random(0))
+    assert measured(decisions) == [0, 2]
+    assert not any(policy.is_audit(d) or policy.is_discard(d) for d in decisions.values())
+    another = Option(9, seed(seed().source.replace("go", "run")), options[0].forecast, True)
+    decisions = policy.decide([*options, another], Situation(None, kernels[:1], None), settings, random.Random(0))
+    assert measured(decisions) == [9]
+
+
+def test_audits_bound_the_false_discards(tmp_path: Path) -> None:
+    settings = SearchSettings(budget=Budget(measurements=25), audit=0.3, seed=1)
+    with Archive(tmp_path / "a.db") as archive:
+        search = Search.start(
+            archive, task(), SyntheticExecutor(), TunablesProposer(), MisleadingForecaster(), settings
+        )
+        summary = search.run()
+        audits = {d.proposal: d.decision for d in archive.decisions(search.run_id) if policy.is_audit(d.decision)}
+        speedups = {r.proposal: r.measurement.speedup for r in archive.candidates(search.run_id) if r.measurement}
+    bound = summary.false_discards
+    assert bound is not None
+    assert bound.audited == sum(row.audit for row in summary.forecasts) == len(audits) > 3
+    assert bound.false == sum((speedups[p] or 0) > d.numbers["incumbent"] for p, d in audits.items()) > 0
+    assert bound.share == bound.false / bound.audited
+    assert 0 < bound.low < bound.share < bound.high < 1
+    assert bound.discarded >= bound.audited
+
+
+@pytest.mark.parametrize(
+    ("hits", "count", "low", "high"), [(0, 20, 0.0, 0.1684), (1, 20, 0.0013, 0.2487), (10, 10, 0.6915, 1.0)]
+)
+def test_the_exact_interval_against_the_tables(hits: int, count: int, low: float, high: float) -> None:
+    assert exact_interval(hits, count) == pytest.approx((low, high), abs=1e-4)
