@@ -67,7 +67,7 @@ class Gate:
                 waiting.append((candidate, early, checked, future))
             for candidate, early, checked, future in waiting:
                 if future is not None and checked is not None:
-                    yield self._compiled(candidate, checked, future.result())
+                    yield self._compiled(candidate, checked, future)
                 elif early is not None:
                     yield early
         finally:
@@ -83,7 +83,11 @@ class Gate:
         self._programs[checked.program] = candidate
         return None, checked
 
-    def _compiled(self, candidate: Candidate, checked: _Checked, build: Build) -> Gated:
+    def _compiled(self, candidate: Candidate, checked: _Checked, future: Future[Build]) -> Gated:
+        try:
+            build = future.result()
+        except CandidateError as e:
+            return Gated("malformed", str(e))
         if build.status != "ok":
             return Gated("compile_error", f"{build.status}: {_trim(build.log)}", build)
         code = _code_key(candidate, checked, build)

@@ -101,9 +101,7 @@ class Rounds:
         if _fruitless(rows, number):
             return f"nothing passed the gate in {MAX_FRUITLESS_ROUNDS} rounds"
         if open_ones and not any(r.decided_round == number for r in rows):
-            if not any(r.forecast_round == number for r in rows):
-                self._pause()
-                yield from self._forecast(number, open_ones)
+            yield from self._forecast(number, [r for r in open_ones if _to_forecast(r, number)])
             yield from self._decide(number)
         yield from self._measure(number)
         return ""
@@ -177,8 +175,9 @@ class Rounds:
         return sorted([*skipped[: self._settings.reconsider], *fresh], key=lambda r: r.proposal)
 
     def _forecast(self, number: int, rows: Sequence[CandidateRow]) -> Generator[Event]:
-        if self._forecaster is None:
+        if self._forecaster is None or not rows:
             return
+        self._pause()
         subjects = [Subject(r.candidate, r.build) for r in rows if r.build is not None]
         made = self._forecaster.forecast(self._task, self._target, subjects, self._history())
         if len(made) != len(rows):
@@ -197,11 +196,7 @@ class Rounds:
         yield from said
 
     def _decide(self, number: int) -> Generator[Event]:
-        rows = self._archive.candidates(self._id)
-        if self._forecaster is None:
-            open_ones = self._open(number, rows)
-        else:
-            open_ones = [r for r in rows if r.forecast_round == number]
+        open_ones = self._open(number, self._archive.candidates(self._id))
         options = [policy.Option(r.proposal, r.candidate, r.forecast, r.round == number) for r in open_ones]
         best = self._archive.best(self._id)
         situation = policy.Situation(
@@ -303,6 +298,14 @@ class Rounds:
         spent = self._searching().exhausted(self._spend())
         if spent is not None:
             raise _Spent(spent)
+
+
+def _to_forecast(row: CandidateRow, number: int) -> bool:
+    """Return whether a candidate needs a forecast in this round; one that was paid for is not bought again."""
+    if row.forecast is None:
+        return True
+    cost = row.forecast.cost
+    return row.forecast_round != number and cost.dollars == 0 and cost.input_tokens + cost.output_tokens == 0
 
 
 def _undone(number: int, rows: Sequence[CandidateRow]) -> list[CandidateRow]:

@@ -21,7 +21,8 @@ class SearchSettings:
         audit: Share of the forecaster's discards that is measured all the same, drawn at random.
         explore: How many measurements are spread over the space before forecasts decide.
         unsure_weight: What one octave of uncertainty is worth, in octaves of expected improvement.
-        reconsider: How many candidates skipped earlier are forecast again in each round; 0 makes each skip final.
+        reconsider: How many candidates skipped earlier are decided on again in each round, with a new forecast where
+            forecasts are free; 0 makes each skip final.
         learn_across_runs: Whether forecaster and proposer also see other runs' measurements of this task and target.
         confirm: Keep one measurement back and spend it on measuring the best candidate again at the end.
         compile_threads: How many candidates compile at once.

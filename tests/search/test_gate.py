@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from support.synthetic_executor import SOURCE, SyntheticExecutor, seed, task
 
-from forewarp.core.errors import WorkerError
+from forewarp.core.errors import CandidateError, WorkerError
 from forewarp.core.values import Build, Candidate, Task
 from forewarp.search.gate import LOG_CHARS, Gate
 
@@ -90,6 +90,14 @@ def test_long_logs_keep_beginning_and_end() -> None:
     assert answer.reason.startswith("compile_error: first error")
     assert answer.reason.endswith("the end")
     assert len(answer.reason) < LOG_CHARS + 100
+
+
+def test_what_the_executor_refuses_is_malformed() -> None:
+    class Strict(SyntheticExecutor):
+        def compile(self, task: Task, candidate: Candidate) -> Build:
+            raise CandidateError("a cuda candidate does not run here")
+
+    assert outcomes(gate(Strict()), seed()) == ["malformed"]
 
 
 def test_a_lost_worker_is_not_the_candidates_fault() -> None:

@@ -229,6 +229,28 @@ def test_forecasts_cost_budget_too(archive: Archive) -> None:
     assert summary.spend.dollars == pytest.approx(summary.spend.tokens * 1e-4)
 
 
+def test_a_forecast_that_was_paid_for_is_not_bought_again(archive: Archive) -> None:
+    class Counting(KnowingForecaster):
+        price = 0
+
+        def forecast(
+            self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
+        ) -> list[Forecast]:
+            self.asked = [*getattr(self, "asked", []), *(s.candidate.sha256 for s in subjects)]
+            made = super().forecast(task, target, subjects, history)
+            return [replace(f, cost=Cost(input_tokens=self.price)) for f in made]
+
+    class Paid(Counting):
+        price = 100
+
+    free, paid = Counting(), Paid()
+    results = [begin(archive, forecaster).run() for forecaster in (free, paid)]
+    assert len(paid.asked) == len(set(paid.asked))
+    assert len(free.asked) > len(set(free.asked))
+    # Both forecasters say the same whenever they are asked, so the old forecasts lead to the same choices.
+    assert [r.candidate for r in results[0].forecasts] == [r.candidate for r in results[1].forecasts]
+
+
 def test_a_finite_space_is_used_up(archive: Archive) -> None:
     small = seed(SOURCE.replace("[64, 16, 32, 128, 256, 512]", "[64, 128]").replace("[4, 1, 2, 8]", "[4]"))
     summary = begin(archive, KnowingForecaster(), of=task(small), budget=Budget(measurements=100)).run()
