@@ -11,6 +11,9 @@ from forewarp.core import bins
 from forewarp.core.values import Candidate, Decision, Forecast
 from forewarp.search.settings import SearchSettings
 
+ROOM = 0.15
+"""Distance, as a mean over the tunables, within which two picks of one round are in each other's way."""
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -100,9 +103,18 @@ def _explore(
 def _exploit(
     options: Sequence[Option], situation: Situation, settings: SearchSettings, count: int
 ) -> dict[int, Decision]:
-    scored = [(o.proposal, _numbers(o, situation, settings)) for o in options]
-    scored.sort(key=lambda pair: (-pair[1]["score"], pair[0]))
-    return {p: Decision("measure", _why(facts), facts["score"], facts) for p, facts in scored[:count]}
+    """Pick by score, less what is close to a pick of the same round: neighbours mostly tell the same."""
+    left = {o.proposal: (o.candidate, _numbers(o, situation, settings)) for o in options}
+    room = dict.fromkeys(left, 1.0)
+    spans = _spans([o.candidate for o in options])
+    picks: dict[int, Decision] = {}
+    while left and len(picks) < count:
+        chosen = max(left, key=lambda p: (left[p][1]["score"] * room[p], -p))
+        candidate, facts = left.pop(chosen)
+        picks[chosen] = Decision("measure", _why(facts), facts["score"], facts | {"room": room[chosen]})
+        for proposal, (other, _) in left.items():
+            room[proposal] = min(room[proposal], _distance(other, candidate, spans) / ROOM)
+    return picks
 
 
 def _audit(

@@ -22,7 +22,8 @@ MEASURED = [seed(), seed(UNROLL=16)]
 
 
 def option(number: int, mean: float, sd: float = 0.3, p_valid: float = 0.9, *, fresh: bool = True) -> Option:
-    return Option(number, seed(TILE=16, UNROLL=2), Forecast(bins.from_normal(mean, sd), p_valid, "f"), fresh)
+    apart = seed(seed().source.replace("go", f"go{number}"))
+    return Option(number, apart, Forecast(bins.from_normal(mean, sd), p_valid, "f"), fresh)
 
 
 def decide(options: list[Option], *, left: int | None = None, settings: SearchSettings = SETTINGS, rng: int = 0):
@@ -40,6 +41,15 @@ def test_the_most_promising_are_measured_best_first() -> None:
     assert measured(decisions) == [4, 2]
     assert set(decisions) == {1, 2, 3, 4}
     assert decisions[4].reason.startswith("promising")
+
+
+def test_a_neighbour_of_a_pick_waits_for_the_next_round() -> None:
+    near, far = seed(UNROLL=2), seed(TILE=512, UNROLL=2, WIDTH=1)
+    forecasts = {1: (seed(), 2.0), 2: (near, 1.9), 3: (far, 1.2), 4: (seed(UNROLL=16), -2.0)}
+    options = [Option(i, c, Forecast(bins.from_normal(m, 0.3), 0.9, "f"), True) for i, (c, m) in forecasts.items()]
+    decisions = decide(options)
+    assert measured(decisions) == [1, 3]
+    assert decisions[1].numbers["room"] == decisions[3].numbers["room"] == 1.0
 
 
 def test_a_likely_failure_is_worth_less() -> None:
