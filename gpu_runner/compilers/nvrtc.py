@@ -51,8 +51,10 @@ def version() -> str | None:
 
 @lru_cache(maxsize=1)
 def _includes() -> tuple[str, ...]:
-    folders = [r / "include" for r in _roots() if (r / "include" / "cuda_fp16.h").exists()][:1]
-    return tuple(f"--include-path={p}" for f in folders for p in (f, f / "cccl") if p.exists())
+    """Return the include folders of the first root whose headers are complete: wheels come in parts."""
+    roots = [r / "include" for r in _roots()]
+    ranked = sorted((r for r in roots if (r / "cuda_fp16.h").exists()), key=lambda r: not (r / "crt" / "mma.h").exists())
+    return tuple(f"--include-path={p}" for f in ranked[:1] for p in (f, f / "cccl") if p.exists())
 
 
 def build(source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: str) -> dict[str, Any]:

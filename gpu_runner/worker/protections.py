@@ -167,4 +167,5 @@ def _refuse() -> None:
     raise OSError("not asked for")
 
 
-DEVICE_FILES = ("/dev/null", "/dev/shm", *sorted(str(p) for p in Path("/dev").glob("nvidia*")))
+# CUDA names its threads through /proc/self, and fails to start where it cannot.
+DEVICE_FILES = ("/dev/null", "/dev/shm", "/proc/self", *sorted(str(p) for p in Path("/dev").glob("nvidia*")))

@@ -1,0 +1,47 @@
+"""When, where and how a benchmark ran."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+
+def provenance() -> dict[str, Any]:
+    """Return date, machine, versions and command."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": " ".join(["python", *(Path(sys.argv[0]).name, *sys.argv[1:])]),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "versions": {n: metadata.version(n) for n in ("torch", "triton", "numpy") if _installed(n)},
+        "gpu": _gpu(),
+    }
+
+
+def write(path: Path, data: dict[str, Any]) -> None:
+    """Write a result file with its provenance first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"provenance": provenance()} | data, indent=1) + "\n")
+    print(f"wrote {path}", file=sys.stderr)
+
+
+def _installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _gpu() -> str:
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        return subprocess.run(query, capture_output=True, text=True, timeout=20).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
