@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from forewarp.archive.connection import Connection
@@ -164,6 +165,17 @@ def _maybe(kind: type[T], text: str | None) -> T | None:
     return None if text is None else _load(kind, text)
 
 
+# A run reads its candidates several times per round, and most of them are as they were.
+@lru_cache(maxsize=4096)
+def _build(text: str) -> Build:
+    return _load(Build, text)
+
+
+@lru_cache(maxsize=4096)
+def _forecast(text: str) -> Forecast:
+    return _load(Forecast, text)
+
+
 def _candidate(row: sqlite3.Row) -> Candidate:
     tunables: dict[str, int] = json.loads(row["tunables"])
     return Candidate(row["source"], row["language"], tunables)
@@ -218,8 +230,8 @@ def _candidate_row(row: sqlite3.Row) -> CandidateRow:
         note=row["note"],
         outcome=row["outcome"],
         reason=row["reason"],
-        build=_maybe(Build, row["build"]),
-        forecast=_maybe(Forecast, row["forecast"]),
+        build=_build(row["build"]) if row["build"] else None,
+        forecast=_forecast(row["forecast"]) if row["forecast"] else None,
         forecast_round=row["forecast_round"],
         decision=None if row["action"] is None else _decision(row),
         decided_round=row["decided_round"],

@@ -42,7 +42,7 @@ class Search:
         self.run_id = run.id
         self.settings = serde.from_data(SearchSettings, run.settings)
         self._archive, self._resumed, self._run = archive, resumed, run
-        self._stop = threading.Event()
+        self._stop, self._begun = threading.Event(), False
         self._recorder = Recorder(archive, run.id, self.settings.budget)
         self._rounds = Rounds(archive, run, executor, proposer, forecaster, self.settings, self._recorder, self._stop)
 
@@ -105,6 +105,9 @@ class Search:
         Errors of executor, proposer and forecaster mark the run as failed and are raised again; it can be resumed then.
         A kill leaves no time to write: the status stays "running", and that can be resumed, too.
         """
+        if self._begun:
+            raise UsageError(f"this search of run {self.run_id} was begun before", hint="use Search.resume")
+        self._begun = True
         with lease.hold(self._archive, self.run_id):
             try:
                 yield from self._work()

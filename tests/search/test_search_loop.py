@@ -100,6 +100,14 @@ def test_the_event_table_holds_what_was_yielded(archive: Archive) -> None:
     assert told.count("Proposed") == told.count("Accepted") + told.count("Rejected")
 
 
+def test_a_search_is_begun_once(archive: Archive) -> None:
+    search = begin(archive)
+    before = search.run()
+    with pytest.raises(UsageError, match="begun before"):
+        search.run()
+    assert search.summary() == before
+
+
 def test_without_a_forecaster_everything_is_measured_in_the_order_proposed(archive: Archive) -> None:
     search = begin(archive, budget=Budget(measurements=9), proposals_per_round=4, confirm=False)
     search.run()
