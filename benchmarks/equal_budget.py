@@ -42,7 +42,7 @@ def one_run(archive: Archive, task: Task, executor: Executor, arm: str, seed: in
     forecaster = LearnedForecaster() if arm == "on" else None
     kind = executor.target.kind
     seeds = [c for c in task.seeds if (c.language == "cpp") == (kind == "cpu")]
-    summary = Search.start(archive, task, executor, TunablesProposer(seeds), forecaster, settings).run()
+    summary = Search.start(archive, task, executor, TunablesProposer(), forecaster, settings).run()
     best = summary.best
     return {
         "task": task.name,

@@ -56,7 +56,7 @@ class LlmForecaster:
         self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
     ) -> list[Forecast]:
         """Return one forecast per subject, in order; only the first delivery of an answer carries its cost."""
-        system = render("forecast_system.j2", bins=_bin_table())
+        system = system_prompt()
         texts = prompts(task, target, subjects, history)
         keys = [hashlib.sha256(f"{self.model.label}\0{system}\0{text}".encode()).hexdigest() for text in texts]
         new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._answers}
@@ -107,6 +107,11 @@ def reply_type() -> type[BaseModel]:
         "p_valid": (float, Field(ge=0.0, le=1.0, description="probability that the candidate is valid")),
     }
     return create_model("SpeedupForecast", __config__=ConfigDict(extra="ignore"), **fields)
+
+
+def system_prompt() -> str:
+    """Return the part of the prompt that is the same for every subject."""
+    return render("forecast_system.j2", bins=_bin_table())
 
 
 def prompts(task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]) -> list[str]:
