@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from forewarp.cli.documents import Artifact, SearchDocument
 from forewarp.core.errors import UsageError
-from forewarp.core.values import Candidate
-from forewarp.tools.bake import SUFFIXES, bake
+from forewarp.tools.bake import SUFFIXES
 from forewarp.tools.parts import shown
 
 if TYPE_CHECKING:
@@ -43,8 +42,7 @@ def _write(document: SearchDocument, folder: Path) -> SearchDocument:
 
     best = document.best
     if best is not None:
-        candidate = Candidate(best.source, best.kernel.language, best.kernel.tunables)  # pyright: ignore[reportArgumentType]
-        keep("kernel", f"best{SUFFIXES[candidate.language]}", bake(candidate))
+        keep("kernel", f"best{SUFFIXES[best.kernel.language]}", best.source)
     with (folder / "candidates.csv").open("w", newline="", encoding="utf-8") as f:
         table = csv.DictWriter(f, COLUMNS)
         table.writeheader()

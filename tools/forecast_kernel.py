@@ -30,7 +30,7 @@ from forewarp.tools.parts import (
     speedup_of,
     trim,
 )
-from forewarp.tools.session import Session
+from forewarp.tools.session import Executors, Session
 
 WORTH = 0.1
 """A candidate is worth a measurement if its chance of beating the best one so far is at least this."""
@@ -76,14 +76,17 @@ class ForecastResult(Part):
     cost: Price = Price()
 
 
-def forecast_kernel(request: ForecastRequest) -> ForecastResult:
-    """Compile the kernel, forecast it against what the archive knows, and say whether to measure it."""
+def forecast_kernel(request: ForecastRequest, *, executors: Executors | None = None) -> ForecastResult:
+    """Compile the kernel, forecast it against what the archive knows, and say whether to measure it.
+
+    `executors` keeps the device warm between calls.
+    """
     candidate = sessions.choose_candidate(request.kernel)
     model = sessions.make_model(request.model, request.base_url)
     forecaster = sessions.make_forecaster(request.forecaster, model)
     if forecaster is None:
         raise UsageError("a forecast needs a forecaster", hint="use learned or llm")
-    with sessions.open_session(request.place, request.task) as opened:
+    with sessions.open_session(request.place, request.task, executors) as opened:
         start = time.perf_counter()
         sessions.check_language(candidate, opened.executor)
         trials = opened.archive.trials(opened.task.sha256, opened.executor.target.name)

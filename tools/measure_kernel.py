@@ -23,6 +23,7 @@ from forewarp.tools.parts import (
     speedup_of,
     trim,
 )
+from forewarp.tools.session import Executors
 
 Stage = Literal["starting the device", "compiling", "measuring"]
 
@@ -79,14 +80,19 @@ class MeasureResult(Part):
     cost: Price = Price()
 
 
-def measure_kernel(request: MeasureRequest, *, stage: Callable[[Stage], None] = lambda _: None) -> MeasureResult:
+def measure_kernel(
+    request: MeasureRequest,
+    *,
+    stage: Callable[[Stage], None] = lambda _: None,
+    executors: Executors | None = None,
+) -> MeasureResult:
     """Compile, check and time the kernel; announced in the archive before it starts, recorded there after.
 
-    `stage` is called when the next stage begins.
+    `stage` is called when the next stage begins; `executors` keeps the device warm between calls.
     """
     candidate = sessions.choose_candidate(request.kernel)
     stage("starting the device")
-    with sessions.open_session(request.place, request.task) as opened:
+    with sessions.open_session(request.place, request.task, executors) as opened:
         task, executor, archive = opened.task, opened.executor, opened.archive
         sessions.check_language(candidate, executor)
         stage("compiling")

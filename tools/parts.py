@@ -80,7 +80,7 @@ class KernelId(Part):
 
     sha256: str
     short: str
-    language: str
+    language: Literal["cpp", "triton", "cuda", "python"]
     tunables: dict[str, int]
 
     @staticmethod

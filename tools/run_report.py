@@ -11,6 +11,7 @@ from forewarp.archive.rows import CandidateRow, RunRow, RunStatus
 from forewarp.archive.store import Archive
 from forewarp.core.values import Measurement, Status, Verdict
 from forewarp.search.summary import RunSummary, summarise
+from forewarp.tools.bake import bake
 from forewarp.tools.measure_kernel import WorkloadResult, workload_result
 from forewarp.tools.parts import SCHEMA_VERSION, Amounts, Device, Interval, KernelId, Part, Prediction, speedup_of, trim
 
@@ -22,7 +23,7 @@ class BestKernel(Part):
     speedup: Interval
     confirmed: bool
     workloads: list[WorkloadResult]
-    source: str
+    source: str = Field(description="The kernel's text, with its tunables as the launch plan's defaults.")
 
 
 class Counts(Part):
@@ -155,7 +156,7 @@ def _best(archive: Archive, found: RunSummary) -> BestKernel | None:
         speedup=Interval(ratio=best.speedup, low=best.low, high=best.high),
         confirmed=best.confirmed,
         workloads=[workload_result(w) for w in row.measurement.workloads] if row.measurement else [],
-        source=best.candidate.source,
+        source=bake(best.candidate),
     )
 
 

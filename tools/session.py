@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -35,16 +36,40 @@ class Session:
     archive: Archive
 
 
+class Executors:
+    """Keeps executors between calls, so that only the first one waits for the device to start."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, ...], Executor] = {}
+        self._lock = threading.Lock()
+
+    def get(self, place: Place, task: Task) -> Executor:
+        """Return the executor for a place; a pool's executor is chosen by task, too."""
+        key = (place.device, place.pool or "", place.python or "", task.sha256 if place.pool else "")
+        with self._lock:
+            if key not in self._open:
+                self._open[key] = open_executor(place, task)
+            return self._open[key]
+
+    def close(self) -> None:
+        """Close them all; safe to call twice."""
+        with self._lock:
+            for executor in self._open.values():
+                executor.close()
+            self._open.clear()
+
+
 @contextmanager
-def open_session(place: Place, task: str | Task) -> Generator[Session]:
-    """Load the task, open the archive, then start the device; close both at the end."""
+def open_session(place: Place, task: str | Task, executors: Executors | None = None) -> Generator[Session]:
+    """Load the task, open the archive, then start the device; what was opened here is closed at the end."""
     loaded = tasks.load(task) if isinstance(task, str) else task
     with open_archive(place) as archive:
-        executor = open_executor(place, loaded)
+        kept = executors or Executors()
         try:
-            yield Session(loaded, executor, archive)
+            yield Session(loaded, kept.get(place, loaded), archive)
         finally:
-            executor.close()
+            if executors is None:
+                kept.close()
 
 
 def open_archive(place: Place) -> Archive:

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.recorded_pool import Recorded, record
+
+from forewarp.core.errors import DeviceError, ModelError, UsageError
+from forewarp.gpu_runner.formats import candidate as candidates
+from forewarp.search.events import Measured, RunFinished
+from forewarp.tools import runs
+from forewarp.tools.parts import Amounts, Place
+from forewarp.tools.proposer import from_label, label
+from forewarp.tools.run_report import best_so_far
+from forewarp.tools.search import ResumeRequest, SearchRequest, open_search, resume_search, search
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return record(tmp_path_factory.mktemp("pool"))
+
+
+def request(recorded: Recorded, **fields: object) -> SearchRequest:
+    place = Place(device="replay", pool=recorded.pool)
+    return SearchRequest(task=recorded.task, place=place, budget=Amounts(measurements=8)).model_copy(update=fields)
+
+
+def test_a_whole_search_reports_its_winner_and_every_candidate(recorded: Recorded) -> None:
+    seen: list[object] = []
+    found = search(request(recorded), watch=seen.append)
+    assert found.status == "finished"
+    assert isinstance(seen[-1], RunFinished)
+    assert sum(isinstance(e, Measured) for e in seen) == found.budget.spent.measurements == 8
+    assert found.source == "replay"
+    assert "replay" in found.summary
+    assert found.counts.considered > 2 * found.counts.measured
+    assert len(found.candidates) == found.counts.proposed
+    assert found.best is not None
+    curve = best_so_far(found.candidates)
+    assert len(curve) == found.counts.measured
+    assert max(b.ratio for b in curve if b) == found.best.speedup.ratio
+    assert candidates.from_source(found.best.source, "cpp").tunables == found.best.kernel.tunables
+    measured = [c for c in found.candidates if c.measured]
+    assert all(c.forecast is not None and c.action == "measure" for c in measured)
+
+
+def test_without_a_forecaster_everything_is_measured(recorded: Recorded) -> None:
+    found = search(request(recorded, forecaster="none"))
+    assert found.forecaster == ""
+    assert found.counts.measured == 8
+    assert all(c.forecast is None for c in found.candidates)
+
+
+def test_the_same_seed_makes_the_same_choices(recorded: Recorded) -> None:
+    first, second = (search(request(recorded, seed=3)) for _ in range(2))
+    assert [c.kernel.sha256 for c in first.candidates] == [c.kernel.sha256 for c in second.candidates]
+
+
+def test_a_stopped_run_is_resumed_with_its_spend(recorded: Recorded) -> None:
+    with open_search(request(recorded)) as job:
+        for event in job.events():
+            if isinstance(event, Measured):
+                job.stop()
+        stopped = job.result()
+    assert stopped.status == "interrupted"
+    assert 0 < (stopped.budget.spent.measurements or 0) < 8
+    assert "interrupted" in stopped.summary
+    with pytest.raises(UsageError, match="--pool"), resume_search(ResumeRequest(run_id=job.run_id)):
+        pass
+    again = ResumeRequest(run_id=job.run_id, place=Place(pool=recorded.pool))
+    with resume_search(again) as job:
+        for _ in job.events():
+            pass
+        finished = job.result()
+    assert (finished.status, finished.budget.spent.measurements) == ("finished", 8)
+    assert runs.look(Place(), finished.run_id[:5]).result == finished
+
+
+def test_stopping_a_run_that_nobody_works_on_is_refused(recorded: Recorded) -> None:
+    found = search(request(recorded))
+    with pytest.raises(UsageError, match="nothing works on run"):
+        runs.stop(Place(), found.run_id)
+
+
+def test_a_run_without_budget_is_refused(recorded: Recorded) -> None:
+    with pytest.raises(UsageError, match="no cap"):
+        search(request(recorded, budget=Amounts()))
+
+
+def test_replay_needs_a_pool(recorded: Recorded) -> None:
+    with pytest.raises(DeviceError, match="--pool"):
+        search(request(recorded, place=Place(device="replay")))
+    with pytest.raises(UsageError, match="only for replay"):
+        search(request(recorded, place=Place(device="cpu", pool=recorded.pool)))
+
+
+def test_a_model_without_key_is_refused_before_anything_is_spent(recorded: Recorded) -> None:
+    with pytest.raises(ModelError, match="OPENAI_API_KEY"):
+        search(request(recorded, model="openai:gpt-x"))
+
+
+def test_dollars_cannot_be_capped_where_the_price_is_unknown(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    fields = {"model": "anthropic:no-such-model", "budget": Amounts(measurements=1, dollars=1.0)}
+    with pytest.raises(UsageError, match=r"price of .* is unknown"):
+        search(request(recorded, **fields))
+
+
+def test_a_file_without_seeds_says_what_to_pass(recorded: Recorded, tmp_path: Path) -> None:
+    from forewarp.gpu_runner.formats import task as tasks
+    from forewarp.tools.session import with_seeds
+
+    with pytest.raises(UsageError, match=r"--seed-kernel FILE, or --model"):
+        with_seeds(tasks.load(recorded.task), "cpu", (), None, needed=True)
+    given = with_seeds(tasks.load("softmax"), "cpu", (recorded.seed,), None, needed=True)
+    assert [s.source for s in given.seeds] == [Path(recorded.seed).read_text()]
+    with pytest.raises(UsageError, match="does not run on the cpu device"):
+        with_seeds(tasks.load("softmax"), "cpu", (), "triton", needed=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "base_url", "replaying"),
+    [(None, None, False), (None, None, True), ("openai:m", None, False), ("openai:m", "http://h:1/v1", False)],
+)
+def test_a_label_tells_how_to_make_the_proposer_again(
+    model: str | None, base_url: str | None, *, replaying: bool
+) -> None:
+    assert from_label(label(model, base_url, replaying=replaying)) == (model, base_url, replaying)
