@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def forecast(
     task: str,
     candidate: Path,
+    /,
     *,
     tunable: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     forecaster: Literal["learned", "llm"] = "learned",

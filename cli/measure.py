@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def measure(
     task: str,
     candidate: Path,
+    /,
     *,
     tunable: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     where: Where = HERE,

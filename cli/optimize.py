@@ -12,6 +12,7 @@ from forewarp.cli.options import DEFAULT_CAPS, HERE, NO_MODEL, PLAIN, Caps, Lang
 
 def optimize(
     task: str,
+    /,
     *,
     caps: Caps = DEFAULT_CAPS,
     forecaster: Literal["learned", "llm", "none"] = "learned",

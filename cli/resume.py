@@ -9,6 +9,7 @@ from forewarp.cli.options import HERE, NO_MODEL, PLAIN, Model, Output, Where
 
 def resume(
     run: str,
+    /,
     *,
     model: Model = NO_MODEL,
     out: Path | None = None,

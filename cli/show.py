@@ -9,6 +9,7 @@ from forewarp.cli.options import PLAIN, Output
 
 def show(
     run: str,
+    /,
     *,
     archive: Path | None = None,
     out: Path | None = None,

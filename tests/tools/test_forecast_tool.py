@@ -110,7 +110,7 @@ def test_bad_requests_say_what_to_change(
 
 def test_an_unknown_task_lists_the_known_ones() -> None:
     request = ForecastRequest(task="softmux", kernel=Kernel(source=synthetic.SOURCE))
-    with pytest.raises(TaskError, match="bundled tasks: .*softmax"):
+    with pytest.raises(TaskError, match=r"bundled tasks: .*softmax"):
         forecast_kernel(request, executors=Synthetic())
 
 

@@ -84,8 +84,8 @@ def test_replayed_numbers_are_labelled(tmp_path_factory: pytest.TempPathFactory)
     found = measure_kernel(MeasureRequest(task=recorded.task, kernel=Kernel(path=recorded.seed), place=place))
     assert found.source == "replay"
     assert "replay" in found.summary
+    other = Kernel(path=recorded.seed, tunables={"TILE": 16, "UNROLL": 2, "WIDTH": 1})
     with pytest.raises(UsageError, match="does not hold kernel"):
-        other = Kernel(path=recorded.seed, tunables={"TILE": 16, "UNROLL": 2, "WIDTH": 1})
         measure_kernel(MeasureRequest(task=recorded.task, kernel=other, place=place))
     with pytest.raises(TaskError, match="no measurement of softmax"):
         measure_kernel(MeasureRequest(task="softmax", kernel=Kernel(path=recorded.seed), place=place))
@@ -93,7 +93,10 @@ def test_replayed_numbers_are_labelled(tmp_path_factory: pytest.TempPathFactory)
 
 def test_a_kernel_for_another_device_is_refused() -> None:
     with pytest.raises(CandidateError, match="does not run on"):
-        measure('"""forewarp\ninputs=["x"]\noutputs=["y"]\n[[launch]]\nkernel="k"\nargs=[]\ngrid=[1]\n"""\n# triton\n# @triton.jit')
+        measure(
+            '"""forewarp\ninputs=["x"]\noutputs=["y"]\n[[launch]]\nkernel="k"\nargs=[]\ngrid=[1]\n"""\n'
+            "# triton: @triton.jit"
+        )
 
 
 def test_the_interval_of_a_median_holds_it_95_times_in_100() -> None:

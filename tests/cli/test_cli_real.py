@@ -1,0 +1,129 @@
+"""The command as a user runs it: its own process, the real CPU device, real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import small_tasks
+
+import forewarp
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+
+SPINS = "\n  for (volatile long i = 0; ; ++i) {}\n"
+SEGFAULTS = "\n  *(volatile int*)0 = 1;\n"
+IS_WRONG = "\n  y[0] += 0.01f;\n"
+FAKES = '\n  printf("speedup: 9.0\\n"); fflush(stdout); _exit(0);\n'
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> str:
+    path = tmp_path / "small.py"
+    path.write_text(small_tasks.REFERENCE)
+    return str(path)
+
+
+def kernel(folder: Path, **parts: str) -> str:
+    path = folder / "kernel.cpp"
+    path.write_text(small_tasks.cpp(**parts).source)
+    return str(path)
+
+
+def start(folder: Path, arguments: Sequence[str]) -> subprocess.Popen[str]:
+    source = str(Path(forewarp.__file__).parents[1])
+    return subprocess.Popen(
+        [sys.executable, "-m", "forewarp.cli.main", *arguments, "--device", "cpu", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": source},
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, dict[str, Any], str]:
+    out, err = process.communicate(timeout=100)
+    assert out.count("\n") == 1, out + err
+    return process.returncode, json.loads(out), err
+
+
+def test_measures_a_kernel_for_a_file_of_ones_own(tmp_path: Path, task: str) -> None:
+    exit_code, found, _ = finish(start(tmp_path, ["measure", task, kernel(tmp_path)]))
+    assert (exit_code, found["status"], found["source"]) == (0, "ok", "measured")
+    assert found["speedup"]["low"] <= found["speedup"]["ratio"] <= found["speedup"]["high"]
+    assert found["protections"]
+    assert {"compile", "spawn", "check", "time"} <= set(found["phases"])
+
+
+def test_a_file_without_seeds_says_what_to_do(tmp_path: Path, task: str) -> None:
+    exit_code, found, _ = finish(start(tmp_path, ["optimize", task]))
+    assert (exit_code, found["error"]["code"]) == (2, "usage")
+    assert "--seed-kernel FILE" in found["error"]["hint"]
+    assert "--model" in found["error"]["hint"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("parts", "status"),
+    [
+        ({"before": " syntax error "}, "compile_error"),
+        ({"before": SEGFAULTS}, "crashed"),
+        ({"after": IS_WRONG}, "incorrect"),
+        ({"before": SPINS}, "timeout"),
+        ({"before": FAKES}, "crashed"),
+    ],
+)
+def test_bad_kernels_are_answers(tmp_path: Path, task: str, parts: dict[str, str], status: str) -> None:
+    exit_code, found, _ = finish(start(tmp_path, ["measure", task, kernel(tmp_path, **parts)]))
+    assert (exit_code, found["status"], found["speedup"], found["error"]) == (3, status, None, None)
+
+
+def wait_for_a_measurement(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    seen = ""
+    while not seen.rstrip().endswith("]") or "best" not in seen.splitlines()[-1]:
+        line = process.stderr.readline()
+        assert line, seen
+        seen += line
+    return seen
+
+
+def run_id(seen: str) -> str:
+    return seen.split("run ", 1)[1].split(":", 1)[0]
+
+
+@pytest.mark.slow
+def test_ctrl_c_prints_the_best_so_far(tmp_path: Path, task: str) -> None:
+    arguments = ["optimize", task, "--seed-kernel", kernel(tmp_path), "--forecaster", "none", "--budget", "3"]
+    process = start(tmp_path, arguments)
+    wait_for_a_measurement(process)
+    process.send_signal(signal.SIGINT)
+    exit_code, found, err = finish(process)
+    assert (exit_code, found["status"]) == (130, "interrupted")
+    assert found["best"] is not None
+    assert "stopping with the best so far" in err
+
+
+@pytest.mark.slow
+def test_a_killed_run_is_resumed_and_leaves_no_process(tmp_path: Path, task: str) -> None:
+    arguments = ["optimize", task, "--seed-kernel", kernel(tmp_path), "--forecaster", "none", "--budget", "3"]
+    process = start(tmp_path, arguments)
+    run = run_id(wait_for_a_measurement(process))
+    process.kill()
+    process.communicate()
+    exit_code, found, _ = finish(start(tmp_path, ["resume", run]))
+    assert (exit_code, found["status"], found["run_id"]) == (0, "finished", run)
+    assert found["budget"]["spent"]["measurements"] == 3
+    time.sleep(1.0)
+    left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(tmp_path) not in left

@@ -1,0 +1,222 @@
+"""What people see: tables, plots, progress, files, help."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from support.recorded_pool import Recorded, record
+
+from forewarp.archive.store import Archive, default_path
+from forewarp.cli import exits, plots, progress, running
+from forewarp.cli.main import VERBS, main
+from forewarp.cli.options import Output
+from forewarp.core.errors import WorkerError
+from forewarp.core.values import Spend
+from forewarp.gpu_runner.formats import candidate as candidates
+from forewarp.search import events
+from forewarp.tools.parts import Amounts, Place
+from forewarp.tools.run_report import report
+from forewarp.tools.search import SearchJob, SearchRequest, open_search
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return record(tmp_path_factory.mktemp("pool"))
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def optimize(recorded: Recorded, *more: str) -> int:
+    return main(["optimize", recorded.task, *recorded.flags, "--budget", "8", "--out", "here", *more])
+
+
+def test_results_go_to_stdout_and_progress_to_stderr(recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+    assert optimize(recorded) == 0
+    out, err = capsys.readouterr()
+    assert "Best kernel of toy" in out
+    assert "replay" in out
+    assert "best so far" in out
+    assert "measured (95 %) against forecast" in out
+    assert "candidates.csv" in out
+    assert err.count("best ") == 8
+    assert "\x1b" not in out + err
+
+
+def test_every_speed_up_in_the_output_has_an_interval(recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+    optimize(recorded)
+    main(["measure", recorded.task, recorded.seed, *recorded.flags])
+    text = "".join(capsys.readouterr())
+    without_axes = re.sub(r"^.*[┤┬┴].*$|^[\s\d.×]*$", "", text, flags=re.MULTILINE)
+    numbers = re.findall(r"[\d.]+×", without_axes)
+    assert numbers
+    assert len(re.findall(r"[\d.]+×\s+\[[\d., ]+\]", without_axes)) == len(numbers)
+
+
+def test_the_candidates_table_sets_forecast_against_measurement(recorded: Recorded, tmp_path: Path) -> None:
+    optimize(recorded)
+    with (tmp_path / "here" / "candidates.csv").open() as f:
+        rows = list(csv.DictReader(f))
+    measured = [r for r in rows if r["speedup"]]
+    assert len(rows) > 2 * len(measured) > 0
+    for row in measured:
+        assert float(row["low95"]) <= float(row["speedup"]) <= float(row["high95"])
+        assert float(row["forecast_low80"]) <= float(row["forecast_median"]) <= float(row["forecast_high80"])
+        assert row["source"] == "replay"
+
+
+def test_the_best_kernel_is_a_candidate_again(recorded: Recorded, tmp_path: Path) -> None:
+    optimize(recorded)
+    best = candidates.load(tmp_path / "here" / "best.cpp")
+    with Archive(default_path()) as archive:
+        found = report(archive, archive.runs()[0].id).best
+    assert found is not None
+    assert best.tunables == found.kernel.tunables
+
+
+def test_the_report_stands_alone(recorded: Recorded, tmp_path: Path) -> None:
+    optimize(recorded)
+    text = (tmp_path / "here" / "report.html").read_text()
+    assert "Replay" in text
+    assert text.count("<svg") == 2
+    assert not re.search(r"<script|src=|https?://", text.replace("http://www.w3.org", ""))
+
+
+def test_the_live_panel_says_what_goes_on(recorded: Recorded) -> None:
+    request = SearchRequest(
+        task=recorded.task, place=Place(device="replay", pool=recorded.pool), budget=Amounts(measurements=8)
+    )
+    tally = progress.Tally()
+    with open_search(request) as job:
+        for event in job.events():
+            tally.see(event)
+        found = job.result()
+    assert tally.counts["proposed"] == found.counts.proposed
+    assert tally.counts["measured"] + tally.counts["failed"] == found.counts.measured
+    assert found.best is not None
+    assert tally.best is not None
+    assert tally.best.ratio == found.best.speedup.ratio
+    assert tally.share() == 1.0
+    console = Console(width=120, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    console.print(progress.panel(tally))
+    console.file.close()
+    shown = console.export_text()
+    assert "8 measurements of 8" in shown
+    assert f"{tally.best.ratio:.3g}×" in shown
+
+
+def test_the_guess_of_the_time_left_follows_the_tightest_cap() -> None:
+    tally = progress.Tally()
+    tally.see(events.RunStarted("r-1", "t", "d", "p", "f", Amounts(measurements=10, tokens=100).budget()))
+    assert tally.seconds_left() is None
+    nothing = (None, None, None, None)
+    spend = Spend(2, tokens=80)
+    tally.see(events.Measured("r-1", 0, "k", 1, "candidate", "crashed", "failed", *nothing, spend))
+    assert tally.share() == pytest.approx(0.8)
+    assert tally.seconds_left() == pytest.approx(tally.elapsed() / 4, abs=0.1)
+
+
+def test_plots_need_two_points(recorded: Recorded) -> None:
+    assert plots.progress([]) == ""
+    assert plots.forecasts([]) == ""
+
+
+class Interrupted(SearchJob):
+    """Sends itself what Ctrl-C sends, after the second measurement."""
+
+    times = 1
+
+    def events(self) -> Iterator[events.Event]:
+        measured = 0
+        for event in super().events():
+            yield event
+            measured += isinstance(event, events.Measured)
+            if isinstance(event, events.Measured) and measured == 2:
+                for _ in range(self.times):
+                    os.kill(os.getpid(), signal.SIGINT)
+
+
+class InterruptedTwice(Interrupted):
+    times = 2
+
+
+@pytest.mark.parametrize("kind", [Interrupted, InterruptedTwice])
+def test_ctrl_c_ends_with_the_best_so_far(
+    recorded: Recorded, capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: type[Interrupted]
+) -> None:
+    request = SearchRequest(
+        task=recorded.task, place=Place(device="replay", pool=recorded.pool), budget=Amounts(measurements=20)
+    )
+    before = signal.getsignal(signal.SIGINT)
+    with open_search(request) as job:
+        stopped = kind(job.archive, job.search)
+        assert running.drive(stopped, "optimize", out=tmp_path / "here", output=Output()) == exits.INTERRUPTED
+    assert signal.getsignal(signal.SIGINT) is before
+    out, err = capsys.readouterr()
+    assert "press Ctrl-C again" in err
+    assert "interrupted" in out
+    assert (tmp_path / "here" / "result.json").exists()
+
+
+class Lost(SearchJob):
+    def events(self) -> Iterator[events.Event]:
+        for event in super().events():
+            yield event
+            if isinstance(event, events.Measured):
+                raise WorkerError("the measuring server stopped", hint="run it again")
+
+
+def test_an_error_in_the_middle_keeps_what_was_found(
+    recorded: Recorded, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    request = SearchRequest(
+        task=recorded.task, place=Place(device="replay", pool=recorded.pool), budget=Amounts(measurements=20)
+    )
+    with open_search(request) as job:
+        broken = Lost(job.archive, job.search)
+        exit_code = running.drive(broken, "optimize", out=tmp_path / "here", output=Output(json=True, quiet=True))
+    assert exit_code == 75
+    out = capsys.readouterr().out
+    assert '"retryable":true' in out
+    assert '"measured":1' in out
+
+
+def test_help_lists_every_verb_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(verb in out for verb in VERBS)
+    assert "130 interrupted" in " ".join(out.split())
+    for verb in VERBS:
+        assert main([verb, "--help"]) == 0
+
+
+def test_help_imports_nothing_heavy_and_is_quick() -> None:
+    code = "import sys; from forewarp.cli.main import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.split())
+    assert not loaded & {"numpy", "pydantic", "mcp", "torch", "sqlite3", "sklearn", "pydantic_ai", "pyarrow", "textual"}
+    seconds: list[float] = []
+    for _ in range(3):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "forewarp.cli.main", "--help"], capture_output=True, check=True)
+        seconds.append(time.perf_counter() - start)
+    # The aim is 0.3 s; a busy machine gets twice that.
+    assert min(seconds) < 0.6
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    code = f"{sys.executable} -m forewarp.cli.main tasks | true"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
