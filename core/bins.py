@@ -83,6 +83,15 @@ def expected_improvement(probabilities: Sequence[float], incumbent: float) -> fl
     return gain
 
 
+def normal_improvement(mean: float, sd: float, incumbent: float) -> float:
+    """Return E[max(0, log2 S − log2 incumbent)] in octaves for log2 S ~ N(mean, sd²) (Jones, Schonlau, Welch 1998)."""
+    ahead = mean - math.log2(incumbent)
+    if sd <= 0:
+        return max(0.0, ahead)
+    z = ahead / sd
+    return ahead * 0.5 * math.erfc(-z / math.sqrt(2)) + sd * math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+
+
 def mean_log2(probabilities: Sequence[float]) -> float:
     """Return the mean of log2 S."""
     return sum(p * (a + b) / 2 for p, a, b in zip(probabilities, LOG2_BOUNDS, LOG2_BOUNDS[1:], strict=False))

@@ -25,6 +25,10 @@ DEVICE_ONLY: tuple[Language, ...] = ("cpp", "triton", "cuda")
 """Languages of the device-only format; `python` is a KernelBench module with host code of its own."""
 
 
+Z80 = 1.2815515655446004
+"""Half-width of a normal's central 80 % interval, in standard deviations."""
+
+
 def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -174,7 +178,12 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A distribution over the speed-up of a valid candidate, and the probability that it is valid at all."""
+    """A distribution over the speed-up of a valid candidate, and the probability that it is valid at all.
+
+    Where the forecaster knows more than the bins can say, `mean_log2` and `sd_log2` give mean and spread of log2 S
+    (`sd_log2` such that mean ± 1.2816 sd is the central 80 %): they tell candidates of one bin apart, and reach beyond
+    the outer edges.
+    """
 
     probabilities: tuple[float, ...]
     p_valid: float
@@ -182,6 +191,8 @@ class Forecast:
     rationale: str = ""
     raw_sum: float = 1.0
     cost: Cost = field(default_factory=Cost)
+    mean_log2: float | None = None
+    sd_log2: float | None = None
 
     def __post_init__(self) -> None:
         if len(self.probabilities) != bins.COUNT or abs(sum(self.probabilities) - 1.0) > 1e-6:
@@ -195,12 +206,15 @@ class Forecast:
     @property
     def median(self) -> float:
         """Median speed-up, given that the candidate is valid."""
-        return bins.quantile(self.probabilities, 0.5)
+        return bins.quantile(self.probabilities, 0.5) if self.mean_log2 is None else 2.0**self.mean_log2
 
     @property
     def interval(self) -> tuple[float, float]:
         """Central 80 % interval of the speed-up, given that the candidate is valid."""
-        return bins.quantile(self.probabilities, 0.1), bins.quantile(self.probabilities, 0.9)
+        if self.mean_log2 is None or self.sd_log2 is None:
+            return bins.quantile(self.probabilities, 0.1), bins.quantile(self.probabilities, 0.9)
+        half = Z80 * self.sd_log2
+        return 2.0 ** (self.mean_log2 - half), 2.0 ** (self.mean_log2 + half)
 
     @property
     def confidence(self) -> float:

@@ -105,8 +105,7 @@ class Gate:
         plan = plans.parse(candidate)
         tunables = plan.defaults() | dict(candidate.tunables)
         resolved = [plans.resolve(plan, s, candidate.tunables) for s in self._signatures]
-        if not plan.allows(tunables):
-            raise CandidateError(f"the plan's constraints rule out {tunables}")
+        plan.check(candidate.tunables)
         # The normal form has no comments, so the plan, which lives in one, must be compared by itself: two equal
         # kernels under other launches are two programs. How tunables may vary does not matter, only what they are.
         bare = dataclasses.replace(plan, tunables={}, constraints=())

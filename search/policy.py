@@ -139,8 +139,10 @@ def _numbers(option: Option, situation: Situation, settings: SearchSettings) -> 
     if forecast is None:
         raise ValueError("an option without a forecast has no score")
     incumbent = situation.incumbent or 1.0
-    gain = bins.expected_improvement(forecast.probabilities, incumbent)
-    unsure = spread_log2(forecast.probabilities)
+    if forecast.mean_log2 is not None and forecast.sd_log2 is not None:
+        gain, unsure = bins.normal_improvement(forecast.mean_log2, forecast.sd_log2, incumbent), forecast.sd_log2
+    else:
+        gain, unsure = bins.expected_improvement(forecast.probabilities, incumbent), spread_log2(forecast.probabilities)
     return {
         "incumbent": incumbent,
         "p_valid": forecast.p_valid,

@@ -94,7 +94,7 @@ class ProgramKernel(StationaryKernelMixin, Kernel):  # pyright: ignore[reportInc
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """A fitted process: means and standard deviations for new rows, and its own leave-one-out residuals."""
+    """A fitted process: means and standard deviations for new rows."""
 
     process: Any
 
@@ -102,12 +102,6 @@ class Posterior:
         """Return mean and standard deviation of a new measurement at each row."""
         mean, sd = self.process.predict(rows, return_std=True)
         return mean, sd
-
-    def residuals(self) -> Array:
-        """Return each trial's standardised residual when predicted from all others (hyperparameters kept)."""
-        factor = np.linalg.inv(self.process.L_)
-        precision = factor.T @ factor
-        return (precision @ self.process.y_train_) / np.sqrt(np.diag(precision))
 
 
 def fit(rows: Array, y: Array, noise: Array, *, learn: bool) -> Posterior:

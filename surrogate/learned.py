@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from forewarp.core import bins
 from forewarp.core.protocols import Subject, Trial
-from forewarp.core.values import Cost, Forecast, Measurement, Target, Task
+from forewarp.core.values import Z80, Cost, Forecast, Measurement, Target, Task
 from forewarp.surrogate.features import Columns, features, program_of
 
 Array = NDArray[np.float64]
@@ -20,6 +20,7 @@ PRIOR_VALID = 0.8
 """Share of candidates that are valid, before any was measured, given that they compiled."""
 
 _MIN_LEARN = 3
+_FOLDS = 5
 _VALID_STRENGTH = 2.0
 _OTHER_PROGRAM = 0.3
 _SCALE_STRENGTH = 6.0
@@ -34,7 +35,7 @@ class LearnedForecaster:
 
     Without measured trials it answers with its prior, normal about "no change" with a standard deviation of 1.5
     octaves; with one or two it conditions that prior on them, and from three on it learns the hyperparameters too.
-    Predictive spreads are rescaled by the leave-one-out residuals, and tails are Student-t. The same history and
+    Predictive spreads are rescaled by cross-validated residuals, and tails are Student-t. The same history and
     subjects give the same forecasts.
     """
 
@@ -56,7 +57,15 @@ class LearnedForecaster:
         valid = _p_valid(known, asked, [is_valid(t.measurement) for t in history])
         cost = Cost(seconds=(time.perf_counter() - start) / len(subjects))
         return [
-            Forecast(_student(m, s, freedom), float(p), self.name, note, cost=cost)
+            Forecast(
+                _student(m, s, freedom),
+                float(p),
+                self.name,
+                note,
+                cost=cost,
+                mean_log2=float(m),
+                sd_log2=float(s) * _half_width(freedom) / Z80,
+            )
             for m, s, p in zip(mean, sd, valid, strict=True)
         ]
 
@@ -92,14 +101,30 @@ def _speedups(known: Array, asked: Array, history: Sequence[Trial]) -> tuple[Arr
     learn = len(used) >= _MIN_LEARN
     posterior = gp.fit(known[used], y, noise, learn=learn)
     mean, sd = posterior.predict(asked)
-    scale = _scale(posterior.residuals()) if learn else 1.0
+    scale = _scale(_residuals(known[used], y, noise)) if learn else 1.0
     programs = len(set(known[used, -1]))
     note = f"Gaussian process on {len(used)} trials of {programs} program{'s' * (programs != 1)}, spread × {scale:.2f}"
     return mean + gp.PRIOR_MEAN, sd * scale, max(_MIN_FREEDOM, float(len(used))), note
 
 
+def _residuals(rows: Array, y: Array, noise: Array) -> Array:
+    """Return each trial's standardised residual when predicted from a fit that has not seen it.
+
+    Every fold learns its hyperparameters anew: residuals under hyperparameters that saw all trials look too good.
+    """
+    from forewarp.surrogate import gp
+
+    folds = np.arange(len(y)) % min(_FOLDS, len(y))
+    residuals = np.empty(len(y))
+    for fold in range(int(folds.max()) + 1):
+        out = folds == fold
+        mean, sd = gp.fit(rows[~out], y[~out], noise[~out], learn=True).predict(rows[out])
+        residuals[out] = (y[out] - mean) / np.sqrt(sd**2 + noise[out])
+    return residuals
+
+
 def _scale(residuals: Array) -> float:
-    """Return the factor that brings leave-one-out residuals to unit variance, shrunk towards one."""
+    """Return the factor that brings residuals to unit variance, shrunk towards one."""
     clipped = np.clip(residuals, -4.0, 4.0)
     variance = (_SCALE_STRENGTH + float(clipped @ clipped)) / (_SCALE_STRENGTH + len(clipped))
     return float(np.clip(math.sqrt(variance), *_SCALE_RANGE))
@@ -114,6 +139,15 @@ def _student(mean: float, sd: float, freedom: float) -> tuple[float, ...]:
     edges = (np.array(bins.LOG2_BOUNDS[1:-1]) - mean) / max(sd, 1e-6)
     cdf = np.concatenate([[0.0], stdtr(freedom, edges), [1.0]])
     return bins.normalise([float(p) for p in np.diff(cdf)])
+
+
+def _half_width(freedom: float) -> float:
+    """Return the half-width of the central 80 % interval of a standard Student-t."""
+    if math.isinf(freedom):
+        return Z80
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 0.9))
 
 
 def _p_valid(known: Array, asked: Array, valid: Sequence[bool]) -> Array:

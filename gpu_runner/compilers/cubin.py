@@ -124,9 +124,7 @@ def problems(facts: Mapping[str, float], target: Target, kernel: str) -> list[st
             f"{kernel} needs {facts['shared_bytes']:.0f} bytes of shared memory; there are {target.shared_bytes}"
         )
     elif facts["occupancy"] == 0:
-        found.append(
-            f"{kernel} does not fit: {facts['registers']:.0f} registers × {facts['threads']:.0f} threads"
-        )
+        found.append(f"{kernel} does not fit: {facts['registers']:.0f} registers × {facts['threads']:.0f} threads")
     if facts["stack_bytes"] > 0:
         found.append(f"{kernel} spills: {facts['stack_bytes']:.0f} bytes of local memory a thread")
     if 0 < facts["blocks"] < target.processors:

@@ -53,7 +53,9 @@ def version() -> str | None:
 def _includes() -> tuple[str, ...]:
     """Return the include folders of the first root whose headers are complete: wheels come in parts."""
     roots = [r / "include" for r in _roots()]
-    ranked = sorted((r for r in roots if (r / "cuda_fp16.h").exists()), key=lambda r: not (r / "crt" / "mma.h").exists())
+    ranked = sorted(
+        (r for r in roots if (r / "cuda_fp16.h").exists()), key=lambda r: not (r / "crt" / "mma.h").exists()
+    )
     return tuple(f"--include-path={p}" for f in ranked[:1] for p in (f, f / "cccl") if p.exists())
 
 

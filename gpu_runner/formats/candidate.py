@@ -43,11 +43,8 @@ def from_source(source: str, language: str, tunables: Mapping[str, int] | None =
     if language == "python":
         return bare
     parsed = plan.parse(bare)
-    chosen = parsed.defaults() | dict(tunables or {})
-    unknown = sorted(set(chosen) - set(parsed.tunables))
-    if unknown:
-        raise CandidateError(f"tunables {unknown} are not declared", hint=f"declared: {sorted(parsed.tunables)}")
-    return Candidate(source, language, chosen)
+    parsed.check(tunables or {})
+    return Candidate(source, language, parsed.defaults() | dict(tunables or {}))
 
 
 def is_language(name: str) -> TypeGuard[Language]:
@@ -74,7 +71,7 @@ def language_of(source: str, suffix: str = "") -> Language:
 
 
 def normalise(candidate: Candidate) -> str:
-    """Return the source without comments and layout: equal texts mean equal programs for the same tunables."""
+    """Return the code without comments, launch plan and layout: equal texts mean equal code, whatever launches it."""
     strip = _strip_python if candidate.language in ("triton", "python") else _strip_c
     return " ".join(strip(candidate.source).split())
 

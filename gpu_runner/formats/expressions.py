@@ -69,8 +69,13 @@ def evaluate(expression: str | Number, names: Names, where: str) -> Number:
 
     Raises `CandidateError` that says which part is wrong and what may stand there.
     """
-    if isinstance(expression, int | float):
-        return expression
+    value = expression if isinstance(expression, int | float) else _compute(expression, names, where)
+    if not math.isfinite(value):
+        raise CandidateError(f"{where}: {expression!r} is {value}, not a finite number")
+    return value
+
+
+def _compute(expression: str, names: Names, where: str) -> Number:
     if len(expression) > 500:
         raise CandidateError(f"{where}: the expression has {len(expression)} characters; 500 is the most")
     try:
@@ -81,11 +86,19 @@ def evaluate(expression: str | Number, names: Names, where: str) -> Number:
         raise CandidateError(f"{where}: {expression[:60]!r}… is nested too deeply") from None
     except (ArithmeticError, TypeError, ValueError, IndexError) as e:
         raise CandidateError(f"{where}: {expression!r} cannot be computed: {e}") from None
-    if isinstance(value, bool):
-        return int(value)
     if not isinstance(value, int | float):
         raise CandidateError(f"{where}: {expression!r} is a tensor, not a number", hint="write x.shape[0] or numel(x)")
-    return value
+    return int(value) if isinstance(value, bool) else value
+
+
+def whole(expression: str | Number, names: Names, where: str) -> int:
+    """Return the value of an expression that must be a whole number; raises `CandidateError`."""
+    value = evaluate(expression, names, where)
+    if value != int(value):
+        raise CandidateError(
+            f"{where}: {expression!r} is {value}, not a whole number", hint="divide with // or cdiv(a, b)"
+        )
+    return int(value)
 
 
 class _Evaluator(ast.NodeVisitor):

@@ -15,13 +15,15 @@ from typing import Any, cast
 
 from forewarp.core.errors import CandidateError
 from forewarp.core.values import Candidate, Language, Signature, TensorSpec
-from forewarp.gpu_runner.formats.expressions import Number, evaluate
+from forewarp.gpu_runner.formats.expressions import Number, evaluate, whole
 
 FORMAT = 1
 _BLOCK = re.compile(r'\A\s*(?:/\*|"""|\'\'\')\s*forewarp\s*\n(.*?)(?:\*/|"""|\'\'\')', re.DOTALL)
 _KEYS = {"format", "inputs", "params", "outputs", "tunables", "constraints", "let", "constants", "scratch", "launch"}
 _LAUNCH_KEYS = {"kernel", "args", "grid", "block", "shared", "num_warps", "num_stages"}
-_ARG_TYPES = ("i32", "i64", "f32", "f64")
+_INTEGER_BITS = {"i32": 31, "i64": 63}
+_ARG_TYPES = (*_INTEGER_BITS, "f32", "f64")
+_DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 MAX_LAUNCHES = 64
 
 
@@ -73,6 +75,18 @@ class Plan:
             chosen = dict(zip(self.tunables, values, strict=True))
             if self.allows(chosen):
                 yield chosen
+
+    def check(self, tunables: Mapping[str, int]) -> None:
+        """Raise `CandidateError` unless these are values that the plan declares and its constraints admit."""
+        for name, value in tunables.items():
+            if name not in self.tunables:
+                raise CandidateError(f"tunable {name!r} is not declared", hint=f"declared: {sorted(self.tunables)}")
+            if value not in self.tunables[name]:
+                raise CandidateError(f"{name} = {value} is not one of {list(self.tunables[name])}")
+        if not self.allows(self.defaults() | dict(tunables)):
+            raise CandidateError(
+                f"the constraints rule out {dict(tunables)}", hint=f"constraints: {'; '.join(self.constraints)}"
+            )
 
     def allows(self, tunables: Mapping[str, int]) -> bool:
         """Return whether the constraints admit these values."""
@@ -136,11 +150,7 @@ def parse(candidate: Candidate) -> Plan:
 
 def resolve(plan: Plan, signature: Signature, tunables: Mapping[str, int]) -> ResolvedPlan:
     """Work out every expression of the plan for one workload; raises `CandidateError`."""
-    unknown = set(tunables) - set(plan.tunables)
-    if unknown:
-        raise CandidateError(
-            f"tunables {sorted(unknown)} are not declared", hint=f"the plan declares {sorted(plan.tunables) or 'none'}"
-        )
+    plan.check(tunables)
     chosen = plan.defaults() | dict(tunables)
     buffers = _bind(plan, signature)
     names: dict[str, Number | tuple[int, ...]] = {n: t.shape for n, t in buffers.items()}
@@ -152,7 +162,7 @@ def resolve(plan: Plan, signature: Signature, tunables: Mapping[str, int]) -> Re
     for name, expression in plan.constants.items():
         constants[name] = names[name] = evaluate(expression, names, f"constants.{name}")
     scratch = tuple(
-        TensorSpec(s.name, tuple(int(evaluate(d, names, f"scratch.{s.name}")) for d in s.shape), s.dtype)
+        TensorSpec(s.name, tuple(_extent(d, names, f"scratch.{s.name}.shape") for d in s.shape), s.dtype)
         for s in plan.scratch
     )
     buffers |= {s.name: s for s in scratch}
@@ -194,13 +204,15 @@ def _resolve_launch(
     where = f"launch[{index}]"
 
     def number(expression: str | Number, key: str) -> int:
-        return int(evaluate(expression, names, f"{where}.{key}"))
+        value = whole(expression, names, f"{where}.{key}")
+        if value < 0:
+            raise CandidateError(f"{where}.{key} is {value}; it must not be negative")
+        return value
 
     def triple(expressions: Sequence[str | Number], key: str) -> tuple[int, int, int]:
-        values = [number(e, key) for e in expressions]
-        if any(v < 1 for v in values):
-            raise CandidateError(f"{where}.{key} is {values}; every extent must be at least 1")
-        x, y, z = (*values, 1, 1, 1)[:3]
+        if len(expressions) > 3:
+            raise CandidateError(f"{where}.{key} has {len(expressions)} extents; three is the most")
+        x, y, z = (*(_extent(e, names, f"{where}.{key}") for e in expressions), 1, 1, 1)[:3]
         return x, y, z
 
     resolved = ResolvedLaunch(
@@ -220,6 +232,13 @@ def _resolve_launch(
     return resolved
 
 
+def _extent(expression: str | Number, names: Mapping[str, Number | tuple[int, ...]], where: str) -> int:
+    value = whole(expression, names, where)
+    if value < 1:
+        raise CandidateError(f"{where}: {expression!r} is {value}; every extent must be at least 1")
+    return value
+
+
 def _argument(
     text: str, where: str, names: Mapping[str, Number | tuple[int, ...]], buffers: Mapping[str, TensorSpec]
 ) -> Argument:
@@ -230,9 +249,14 @@ def _argument(
     kind = declared or ("f32" if isinstance(value, float) else "i32")
     if kind not in _ARG_TYPES:
         raise CandidateError(f"{where}: type {kind!r} of {expression!r} is not one of {', '.join(_ARG_TYPES)}")
-    if kind == "i32" and not -(2**31) <= value < 2**31:
-        raise CandidateError(f"{where}: {expression!r} = {value} does not fit i32", hint=f'write "{expression}:i64"')
-    return Argument(kind, expression, float(value) if kind in ("f32", "f64") else int(value))
+    if kind not in _INTEGER_BITS:
+        return Argument(kind, expression, float(value))
+    value = whole(expression, names, where)
+    most = 1 << _INTEGER_BITS[kind]
+    if not -most <= value < most:
+        hint = f'write "{expression} : i64"' if kind == "i32" else ""
+        raise CandidateError(f"{where}: {expression!r} = {value} does not fit {kind}", hint=hint)
+    return Argument(kind, expression, value)
 
 
 class _Reader:
@@ -249,6 +273,7 @@ class _Reader:
         launches = self.table.get("launch")
         if not isinstance(launches, list) or not 1 <= len(cast("list[Any]", launches)) <= MAX_LAUNCHES:
             raise CandidateError(f"the launch plan needs 1 to {MAX_LAUNCHES} [[launch]] tables")
+        self._check_names()
         return Plan(
             language=self.language,
             inputs=self._strings(self.table, "inputs", "the launch plan"),
@@ -261,6 +286,18 @@ class _Reader:
             scratch=tuple(self._scratch(k, v) for k, v in self._table("scratch").items()),
             launches=tuple(self._launch(i, e) for i, e in enumerate(cast("list[Any]", launches))),
         )
+
+    def _check_names(self) -> None:
+        """Each name is an identifier and means one thing: names become C macros and Python variables."""
+        lists = [name for key in ("inputs", "outputs") for name in self._strings(self.table, key, "the launch plan")]
+        tables = [name for key in ("params", "tunables", "let", "constants", "scratch") for name in self._table(key)]
+        taken: set[str] = set()
+        for name in (*lists, *tables):
+            if not name.isidentifier() or not name.isascii():
+                raise CandidateError(f"{name!r} is not a name", hint="use letters, digits and underscores")
+            if name in taken:
+                raise CandidateError(f"the launch plan gives the name {name!r} to two things")
+            taken.add(name)
 
     def _only(self, table: Mapping[str, Any], allowed: set[str], where: str) -> None:
         unknown = sorted(set(table) - allowed)
@@ -301,6 +338,8 @@ class _Reader:
     def _scratch(self, name: str, value: Any) -> Scratch:
         if not isinstance(value, dict) or set(cast("dict[str, Any]", value)) != {"dtype", "shape"}:
             raise CandidateError(f'scratch.{name} must be {{dtype = "float32", shape = ["rows"]}}, got {value!r}')
+        if value["dtype"] not in _DTYPES:
+            raise CandidateError(f"scratch.{name}.dtype is {value['dtype']!r}; use one of {', '.join(_DTYPES)}")
         return Scratch(name, str(value["dtype"]), self._list(value["shape"], f"scratch.{name}.shape"))
 
     def _launch(self, index: int, entry: Any) -> Launch:

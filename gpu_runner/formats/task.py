@@ -51,7 +51,6 @@ def _from_folder(folder: Path) -> Task:
         raise TaskError(f"{folder} has no readable task.toml: {e.strerror}") from None
     except tomllib.TOMLDecodeError as e:
         raise TaskError(f"{folder / 'task.toml'} is not valid TOML: {e}") from None
-    tolerance = table.get("tolerance")
     kinds: tuple[DeviceKind, ...] = ("cpu", "cuda")
     workloads: dict[DeviceKind, tuple[Workload, ...]] = {
         kind: _workloads(table.get("workloads", {}).get(kind, {}), f"workloads.{kind}") for kind in kinds
@@ -61,9 +60,18 @@ def _from_folder(folder: Path) -> Task:
         title=str(table.get("title", folder.name)),
         reference=_reference(folder / "reference.py"),
         workloads=workloads,
-        tolerance=Tolerance(float(tolerance["rtol"]), float(tolerance["atol"])) if tolerance else None,
+        tolerance=_tolerance(table.get("tolerance")),
         seeds=_seeds(folder / "seeds"),
     )
+
+
+def _tolerance(table: Any) -> Tolerance | None:
+    if table is None:
+        return None
+    try:
+        return Tolerance(float(table["rtol"]), float(table["atol"]))
+    except (KeyError, TypeError, ValueError):
+        raise TaskError(f"task.toml: tolerance must be {{rtol = 1e-4, atol = 1e-4}}, got {table!r}") from None
 
 
 def _workloads(table: Any, where: str) -> tuple[Workload, ...]:

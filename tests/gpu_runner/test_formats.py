@@ -89,7 +89,9 @@ def test_expressions_reject_everything_else(expression: str) -> None:
         evaluate(expression, {"x": (3, 4)}, "here")
 
 
-@pytest.mark.parametrize("expression", ["1 / 0", "1 or 1 / 0", "sqrt(-1)", "x.shape[7]", "min()", "x + 1", "1 +", "(" * 300 + "1"])
+@pytest.mark.parametrize(
+    "expression", ["1 / 0", "1 or 1 / 0", "sqrt(-1)", "x.shape[7]", "min()", "x + 1", "1 +", "(" * 300 + "1"]
+)
 def test_expressions_that_fail_say_where(expression: str) -> None:
     with pytest.raises(CandidateError, match=r"^here: "):
         evaluate(expression, {"x": (3, 4)}, "here")
@@ -224,9 +226,9 @@ def test_resolve_knows_the_limits_of_a_block_and_of_warps() -> None:
 
 
 def test_unknown_tunables_are_rejected() -> None:
-    with pytest.raises(CandidateError, match="are not declared"):
+    with pytest.raises(CandidateError, match="is not declared"):
         plans.resolve(plans.parse(cuda()), signature(), {"WARPS": 4})
-    with pytest.raises(CandidateError, match="are not declared"):
+    with pytest.raises(CandidateError, match="is not declared"):
         candidates.from_source(cuda().source, "cuda", {"WARPS": 4})
 
 
@@ -310,3 +312,48 @@ def test_every_choice_of_every_seed_resolves(name: str) -> None:
                     assert re.search(rf"\b{launch.kernel}\(", seed.source)
                 written = {a.name for e in resolved.launches for a in e.args if a.kind == "ptr"}
                 assert set(plan.outputs) <= written
+
+
+BAD_PLANS = {
+    "not finite": ('grid = ["rows"]', 'grid = ["1e999"]', "not a finite number"),
+    "fraction": ('grid = ["rows"]', 'grid = ["rows / 3"]', "not a whole number"),
+    "no extent": ('grid = ["rows"]', 'grid = ["rows - rows"]', "at least 1"),
+    "four extents": ('grid = ["rows"]', "grid = [1, 1, 1, 1]", "three is the most"),
+    "negative shared memory": ('grid = ["rows"]', 'grid = ["rows"]\nshared = -1', "negative"),
+    "a name twice": ('outputs = ["y"]', 'outputs = ["x"]', "two things"),
+    "no name": ("[tunables]", '[let]\n"a b" = 1\n[tunables]', "is not a name"),
+    "too large for i64": ('"rows"]\n*/', '"rows * 10000000000000000000 : i64"]\n*/', "does not fit i64"),
+    "scratch of no dtype": ("[tunables]", '[scratch]\nt = {dtype = "flaot", shape = [1]}\n[tunables]', "flaot"),
+}
+
+SMALL = """/*forewarp
+inputs = ["x"]
+outputs = ["y"]
+[tunables]
+BLOCK = [128, 256]
+[[launch]]
+kernel = "k"
+grid = ["rows"]
+block = ["BLOCK"]
+args = ["x", "y", "rows"]
+*/
+"""
+
+
+@pytest.mark.parametrize("name", BAD_PLANS)
+def test_bad_plans_say_what_is_wrong(name: str) -> None:
+    old, new, words = BAD_PLANS[name]
+    source = SMALL.replace("[tunables]", '[let]\nrows = "x.shape[0]"\n[tunables]') if "[let]" not in new else SMALL
+    source = source.replace(old, new)
+    assert new in source
+    spec = TensorSpec("0", (7, 5), "float32")
+    shape = Signature("w", (spec,), {}, {}, (), (spec,), None, 0)
+    bare = Candidate(source, "cuda")
+    with pytest.raises(CandidateError, match=words):
+        plans.resolve(plans.parse(bare), shape, {})
+
+
+@pytest.mark.parametrize("tunables", [{"BLOCK": 7}, {"WARPS": 1}])
+def test_tunables_are_those_declared(tunables: dict[str, int]) -> None:
+    with pytest.raises(CandidateError, match="not one of|is not declared"):
+        candidates.from_source(SMALL, "cuda", tunables)

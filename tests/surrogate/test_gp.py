@@ -31,14 +31,3 @@ def test_prior_variance_adds_up_to_the_documented_spread():
     posterior = gp.fit(nothing, np.zeros(1), np.array([1e9]), learn=False)
     _, sd = posterior.predict(nothing)
     assert sd[0] == pytest.approx(gp.PRIOR_SD, abs=0.01)
-
-
-def test_residuals_are_those_of_leaving_one_out():
-    rows, rng = _rows(8), np.random.default_rng(1)
-    y, noise = rng.normal(size=8), np.full(8, 0.01)
-    residuals = gp.fit(rows, y, noise, learn=False).residuals()
-    for i in range(8):
-        rest = np.arange(8) != i
-        mean, sd = gp.fit(rows[rest], y[rest], noise[rest], learn=False).predict(rows[i : i + 1])
-        expected = (y[i] - mean[0]) / np.sqrt(sd[0] ** 2 + noise[i])
-        assert residuals[i] == pytest.approx(expected, abs=1e-6)
