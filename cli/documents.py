@@ -119,6 +119,17 @@ class DoctorDocument(Envelope):
     checks: list[Check]
 
 
+class ChatDocument(Envelope):
+    """Of `chat`; `summary` is the answer."""
+
+    model_config = ConfigDict(title="forewarp chat --json")
+    input_tokens: int
+    output_tokens: int
+    dollars: float | None = Field(description="Null where the model's price is unknown.")
+    seconds: float
+    events: list[dict[str, Any]] = Field(description="Text pieces, tool calls and tool results in order.")
+
+
 DOCUMENTS: dict[str, type[Envelope]] = {
     "error": Envelope,
     "measure": MeasureDocument,
@@ -127,6 +138,7 @@ DOCUMENTS: dict[str, type[Envelope]] = {
     "tasks": TasksDocument,
     "runs": RunsDocument,
     "doctor": DoctorDocument,
+    "chat": ChatDocument,
 }
 
 

@@ -25,6 +25,7 @@ VERBS = {
     "show": "Show what a run came to.",
     "resume": "Go on with a run that was interrupted or killed.",
     "doctor": "Say what was found on this machine, and what each missing part costs.",
+    "chat": "Let a language model forecast, measure and search for you, one turn without a terminal interface.",
     "mcp": "Serve forecast_kernel, measure_kernel and search over MCP on stdio.",
 }
 

@@ -21,6 +21,8 @@ from forewarp.gpu_runner.formats import task as tasks
 from forewarp.tools.parts import Kernel, Place
 
 if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
     from forewarp.surrogate.models import LanguageModel
 
 LANGUAGES: dict[DeviceKind, tuple[Language, ...]] = {"cpu": ("cpp", "python"), "cuda": ("triton", "cuda", "python")}
@@ -148,7 +150,7 @@ def make_forecaster(name: str, model: LanguageModel | None) -> Forecaster | None
     return LlmForecaster(model)
 
 
-def make_model(model: str | None, base_url: str | None) -> LanguageModel | None:
+def make_model(model: str | Model | None, base_url: str | None) -> LanguageModel | None:
     """Return the model that was asked for; raises `ModelError` before anything is spent on the run."""
     if model is None:
         if base_url:
