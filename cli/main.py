@@ -38,6 +38,7 @@ def build_app() -> App:
         help_epilogue=EPILOGUE,
         help_format="plaintext",
         version=forewarp.__version__,
+        suppress_keyboard_interrupt=False,
     )
     for place, (verb, text) in enumerate(VERBS.items()):
         app.command(f"forewarp.cli.{verb}:{verb}", name=verb, help=text, sort_key=place)

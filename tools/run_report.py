@@ -200,7 +200,11 @@ def _summary(row: RunRow, found: RunSummary, best: BestKernel | None, source: st
     if best is None:
         failed = ", ".join(f"{n} {status}" for status, n in found.failures.items())
         return f"No correct candidate for {where}{when}: {effort}{f' ({failed})' if failed else ''}."
-    advice = "use it" if best.speedup.low > 1 else "it is not clearly faster than the reference; keep the reference"
+    advice = "it is not clearly faster than the reference; keep the reference"
+    if best.speedup.low > 1:
+        advice = "use it"
+    elif best.speedup.high < 1:
+        advice = "it is slower than the reference; keep the reference"
     checked = "confirmed by a second measurement" if best.confirmed else "not confirmed by a second measurement"
     if found.status == "running":
         advice = "the run goes on"

@@ -115,6 +115,16 @@ def test_ctrl_c_prints_the_best_so_far(tmp_path: Path, task: str) -> None:
 
 
 @pytest.mark.slow
+def test_ctrl_c_during_a_single_measurement_is_a_document_too(tmp_path: Path, task: str) -> None:
+    process = start(tmp_path, ["measure", task, kernel(tmp_path, before=SPINS)])
+    time.sleep(5.0)
+    process.send_signal(signal.SIGINT)
+    exit_code, found, err = finish(process)
+    assert (exit_code, found["status"], found["error"]["code"]) == (130, "interrupted", "interrupted")
+    assert "Traceback" not in err
+
+
+@pytest.mark.slow
 def test_a_killed_run_is_resumed_and_leaves_no_process(tmp_path: Path, task: str) -> None:
     arguments = ["optimize", task, "--seed-kernel", kernel(tmp_path), "--forecaster", "none", "--budget", "3"]
     process = start(tmp_path, arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import AsyncGenerator
@@ -151,6 +152,21 @@ async def test_a_killed_run_is_called_lost(recorded: Recorded) -> None:
         state = await call(client, "search", run_id=run_id)
     assert state["status"] == "lost"
     assert f"forewarp resume {run_id}" in state["summary"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+async def test_a_run_is_stopped_with_the_best_so_far() -> None:
+    async with Client(build_server(Place(device="cpu"))) as client:
+        state = await call(client, "search", task="softmax", budget=500)
+        run_id = state["run_id"]
+        deadline = time.monotonic() + 60
+        while not state["counts"]["measured"] and time.monotonic() < deadline:
+            state = await call(client, "search", run_id=run_id, wait_s=1)
+        state = await call(client, "search", run_id=run_id, stop=True, wait_s=30)
+    assert state["status"] == "interrupted"
+    assert state["best"] is not None
+    assert (Path(state["folder"]) / "result.json").exists()
 
 
 @pytest.mark.parametrize("era", ["auto", "legacy"])
