@@ -39,6 +39,7 @@ def one_job(job: str, args: argparse.Namespace, archive: Path, folder: Path) -> 
     start = time.perf_counter()
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     document = json.loads(done.stdout)
+    document.pop("artifacts", None)  # paths of a folder that is about to go
     document["exit_code"], document["wall_s"] = done.returncode, time.perf_counter() - start
     return document
 

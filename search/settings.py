@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
 from forewarp.core.errors import UsageError
@@ -40,7 +41,7 @@ class SearchSettings:
     reconsider: int = 64
     learn_across_runs: bool = False
     confirm: bool = True
-    compile_threads: int = 4
+    compile_threads: int = field(default_factory=lambda: min(16, os.cpu_count() or 1))
     proposer: str = ""
     forecaster: str = ""
 

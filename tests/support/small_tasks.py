@@ -82,7 +82,7 @@ class ModelNew(nn.Module):
     def __init__(self, bias):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(0))
-        {init or 'pass'}
+        {init or "pass"}
         self.bias = bias
 
     def forward(self, x):
