@@ -21,6 +21,14 @@ from forewarp.tools.parts import Place
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
+_PASSING = (
+    failures.ModelRateLimitError,
+    failures.ModelUnavailableError,
+    failures.ModelServerError,
+    failures.ModelConnectionError,
+    failures.ModelRequestTimeout,
+)
+
 INSTRUCTIONS = """\
 You help a developer to make GPU and CPU kernels faster with as few measurements as possible.
 Forecast a kernel before you measure it, and measure it only if that is recommended or the user asks for it. Use search
@@ -71,7 +79,9 @@ async def converse(
     except failures.UsageLimitExceeded as e:
         raise UsageError(f"the conversation was stopped: {e}", hint="allow more with --max-tokens") from None
     except (failures.AgentRunError, failures.UserError) as e:
-        raise ModelError(f"{asked.label} gave no answer: {e}", hint="check the model's name, key and base URL") from e
+        refused = ModelError(f"{asked.label} gave no answer: {e}", hint="check the model's name, key and base URL")
+        refused.retryable = isinstance(e, _PASSING)
+        raise refused from e
     finally:
         kit.close()
 

@@ -194,7 +194,7 @@ def _audit(found: RunSummary) -> Audit | None:
 
 def _summary(row: RunRow, found: RunSummary, best: BestKernel | None, source: str) -> str:
     where = f"{found.task} on {row.target.name}{' (replay of recorded measurements)' if source == 'replay' else ''}"
-    effort = f"{found.considered} candidates considered, {found.measured} measured"
+    effort = f"{found.considered} candidate{'s' * (found.considered != 1)} considered, {found.measured} measured"
     state = {"running": " so far", "interrupted": " before it was interrupted", "failed": " before it failed"}
     when = state.get(found.status, "")
     if best is None:

@@ -125,6 +125,12 @@ async def test_a_provider_that_refuses_is_a_model_error() -> None:
         [e async for e in converse("Hello", FunctionModel(stream_function=refuse))]
 
 
+async def test_a_provider_that_cannot_be_reached_may_be_asked_again() -> None:
+    with pytest.raises(ModelError) as caught:
+        [e async for e in converse("Hello", "openai:m", base_url="http://127.0.0.1:9/v1")]
+    assert caught.value.retryable
+
+
 async def test_the_tokens_of_a_conversation_can_be_capped(recorded: Recorded) -> None:
     call: Call = ("read_file", {"path": "toy.cpp"})
     folder = Path(recorded.seed).parent
