@@ -40,8 +40,6 @@ def one_run(archive: Archive, task: Task, executor: Executor, arm: str, seed: in
     start = time.perf_counter()
     settings = SearchSettings(seed=seed, budget=Budget(measurements=budget))
     forecaster = LearnedForecaster() if arm == "on" else None
-    kind = executor.target.kind
-    seeds = [c for c in task.seeds if (c.language == "cpp") == (kind == "cpu")]
     summary = Search.start(archive, task, executor, TunablesProposer(), forecaster, settings).run()
     best = summary.best
     return {

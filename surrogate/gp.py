@@ -54,7 +54,7 @@ class ProgramKernel(StationaryKernelMixin, Kernel):  # pyright: ignore[reportInc
     @property
     def hyperparameter_lengths(self) -> Any:
         """One length scale per feature."""
-        return _positive("lengths", len(self.lengths))
+        return _positive("lengths", int(np.size(self.lengths)))  # scikit-learn turns a single one into a number
 
     @property
     def hyperparameter_offset(self) -> Any:

@@ -50,6 +50,8 @@ class LearnedForecaster:
         start = time.perf_counter()
         rows = [features(task, target, s) for s in (*(t.subject for t in history), *subjects)]
         table = Columns.over(rows).matrix(rows)
+        if table.shape[1] == 0:  # nothing tells the subjects apart, but the process wants a column
+            table = np.zeros((len(rows), 1))
         programs = _numbers([program_of(s.candidate) for s in (*(t.subject for t in history), *subjects)])
         table = np.column_stack([table, programs])
         known, asked = table[: len(history)], table[len(history) :]

@@ -1,9 +1,9 @@
 """Rewards for training a forecaster by reinforcement learning: one measured outcome scores one forecast.
 
-Brier and the ranked probability score are proper: no forecast has a higher expected reward than the honest one. Adding the
-correctness term keeps that, and is what the paper trains with (arXiv 2605.31464, reward section). Group advantages must
-only be centred, never divided by the group's standard deviation: with one shared outcome that moves the optimum from the
-mean of the outcome to its median, and every probability to 0 or 1.
+Brier and the ranked probability score are proper: no forecast has a higher expected reward than the honest one. Adding
+the correctness term keeps that, and is what the paper trains with (arXiv 2605.31464, reward section). Group advantages
+must only be centred, never divided by the group's standard deviation: with one shared outcome that moves the optimum
+from the mean of the outcome to its median, and every probability to 0 or 1.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -10,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -180,7 +182,7 @@ class LocalExecutor:
             "min_blocks": self._limits.min_blocks,
             "max_blocks": self._limits.max_blocks,
         }
-        with self._device:
+        with self._device, _alone_on(self._target):
             reply = self._worker.run(job, self._limits.measure_s)
         return self._judge(reply, build, signatures)
 
@@ -245,6 +247,17 @@ class LocalExecutor:
     def close(self) -> None:
         """End the worker and all its children."""
         self._worker.close()
+
+
+@contextlib.contextmanager
+def _alone_on(target: Target) -> Generator[None]:
+    """Hold the device against other processes of this user: two timings at once would both be wrong."""
+    folder = default_cache() / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(f"{target.kind} {target.name}".encode()).hexdigest()[:16]
+    with (folder / name).open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 def _parse_module(candidate: Candidate) -> Build:

@@ -9,8 +9,8 @@ from forewarp.core import bins
 
 @pytest.mark.parametrize(
     ("speedup", "expected"),
-    [(0.1, 0), (0.25, 1), (0.49, 1), (0.5, 2), (0.7, 2), (0.71, 3), (0.99, 3), (1.0, 4), (1.41, 4), (1.42, 5), (2, 6), (4, 7), (99, 7)],
-)  # fmt: skip
+    [(0.1, 0), (0.25, 1), (0.49, 1), (0.5, 2), (0.7, 2), (0.71, 3), (1.0, 4), (1.41, 4), (1.42, 5), (2, 6), (4, 7)],
+)
 def test_edges_belong_to_the_bin_above(speedup: float, expected: int) -> None:
     assert bins.bin_of(speedup) == expected
 

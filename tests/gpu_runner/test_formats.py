@@ -355,5 +355,5 @@ def test_bad_plans_say_what_is_wrong(name: str) -> None:
 
 @pytest.mark.parametrize("tunables", [{"BLOCK": 7}, {"WARPS": 1}])
 def test_tunables_are_those_declared(tunables: dict[str, int]) -> None:
-    with pytest.raises(CandidateError, match="not one of|is not declared"):
+    with pytest.raises(CandidateError, match=r"not one of|is not declared"):
         candidates.from_source(SMALL, "cuda", tunables)

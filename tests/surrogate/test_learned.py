@@ -91,6 +91,12 @@ def test_constant_outcomes_give_no_warning(same: float):
     assert forecast.median == pytest.approx(same, rel=0.15)
 
 
+def test_the_same_kernel_again():
+    known = Trial(subject(64), measured(1.5, 0.02))
+    assert ask([subject(64)], [known])[0].median == pytest.approx(1.5, rel=0.3)
+    assert ask([subject(64)], [known] * 4)[0].median == pytest.approx(1.5, rel=0.1)
+
+
 def _landscape(seed: int, programs: int = 2) -> tuple[list[Subject], np.ndarray, np.random.Generator]:
     """Subjects of two made-up programs with a bowl, a cliff and facts that follow the tunables; and their log2 S."""
     rng = np.random.default_rng(seed)
