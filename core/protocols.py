@@ -55,7 +55,7 @@ class Executor(Protocol):
         ...
 
     def compile(self, task: Task, candidate: Candidate) -> Build:
-        """Compile for the target; needs no free device."""
+        """Compile for the target; needs no free device. Raises `CandidateError` for what is no candidate at all."""
         ...
 
     def measure(self, task: Task, candidate: Candidate, build: Build) -> Measurement:

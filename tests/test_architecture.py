@@ -10,20 +10,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = [
-    "agent",
-    "archive",
-    "cli",
-    "core",
-    "gpu_runner",
-    "mcp_server",
-    "prompts",
-    "search",
-    "surrogate",
-    "tasks",
-    "tools",
-    "training",
-]
+ROOMS = sorted(
+    {"agent", "archive", "cli", "core", "gpu_runner", "mcp_server"}
+    | {"prompts", "search", "surrogate", "tasks", "tools", "training"}
+)
 FACES = {"agent", "mcp_server", "cli"}
 FORBIDDEN = {
     "agent": {"gpu_runner", "surrogate", "search", "mcp_server", "cli"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -100,6 +100,9 @@ def open_search(request: SearchRequest) -> Generator[SearchJob]:
             proposer=label(request.model, request.base_url, replaying=replaying),
             forecaster="" if forecaster is None else request.forecaster,
         )
+        if request.forecaster == "llm":
+            # Each forecast costs seconds and cents: fewer candidates a round, and none asked about again.
+            settings = replace(settings, proposals_per_round=8, reconsider=0)
         proposer = make_proposer(opened.executor, task, model)
         yield SearchJob(
             opened.archive, Search.start(opened.archive, task, opened.executor, proposer, forecaster, settings)

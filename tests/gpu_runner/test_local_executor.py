@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from contracts.executor_contract import ExecutorContract
 from support.small_tasks import BODY, PLAN, REFERENCE, SIGNATURE, cpp, small_task
 
 from forewarp.core.errors import DeviceError, TaskError, WorkerError
-from forewarp.core.values import Candidate, Measurement
+from forewarp.core.protocols import Executor
+from forewarp.core.values import Candidate, Measurement, Status, Task
 from forewarp.gpu_runner.devices import detect_cpu
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 
@@ -31,6 +33,26 @@ def measure(executor: LocalExecutor, candidate: Candidate) -> Measurement:
 
 
 MODULE = REFERENCE.replace("class Model(", "class ModelNew(")
+
+
+class TestContract(ExecutorContract):
+    @pytest.fixture
+    def executor(self) -> Iterator[Executor]:
+        made = LocalExecutor(detect_cpu(), limits=LIMITS)
+        yield made
+        made.close()
+
+    @pytest.fixture
+    def task(self) -> Task:
+        return small_task()
+
+    @pytest.fixture
+    def good(self) -> Candidate:
+        return cpp()
+
+    @pytest.fixture
+    def failing(self) -> list[tuple[Candidate, Status]]:
+        return [(cpp(body="this is no C++"), "compile_error"), (cpp(after="y[0] += 1.0f;"), "incorrect")]
 
 
 class TestGoodCandidates:
