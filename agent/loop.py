@@ -15,6 +15,7 @@ from pydantic_ai.usage import UsageLimits
 from forewarp.agent.events import Answered, Event, TextDelta, ToolCalled, ToolReturned
 from forewarp.agent.kit import Kit
 from forewarp.core.errors import ModelError, UsageError
+from forewarp.prompts.render import render
 from forewarp.tools import session
 from forewarp.tools.parts import Place
 
@@ -29,13 +30,6 @@ _PASSING = (
     failures.ModelRequestTimeout,
 )
 
-INSTRUCTIONS = """\
-You help a developer to make GPU and CPU kernels faster with as few measurements as possible.
-Forecast a kernel before you measure it, and measure it only if that is recommended or the user asks for it. Use search
-to try many variants of a kernel with declared tunables. Say every measured speed-up together with its interval, and
-whether it was measured or replayed; never pass off a forecast as a measurement. When a tool returns an error, say what
-it was. The bundled tasks are cross_entropy, layernorm_gelu, matmul, rmsnorm, softmax and topk_gate.
-"""
 
 
 async def converse(
@@ -57,7 +51,7 @@ async def converse(
     if asked is None:
         raise UsageError("a conversation needs a model", hint="pass --model anthropic:NAME or openai:NAME")
     kit = Kit(place or Place(), folder or Path.cwd())
-    agent = Agent(asked.model, instructions=INSTRUCTIONS, tools=kit.tools())
+    agent = Agent(asked.model, instructions=render("agent_system.j2", tasks=session.bundled_tasks()), tools=kit.tools())
     began = time.perf_counter()
     calls: dict[str, float] = {}
     try:

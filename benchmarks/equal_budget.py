@@ -12,6 +12,7 @@ interval on the logarithm.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import statistics
 import sys
@@ -111,10 +112,12 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=12)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--time-s", type=float, default=0.4, help="seconds of timing per workload")
+    parser.add_argument("--add", type=Path, help="count the runs of this earlier result file, too")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "equal_budget_cpu.json")
     args = parser.parse_args()
     executor = LocalExecutor(choose(args.device), limits=Limits(time_s=args.time_s))
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = json.loads(args.add.read_text())["runs"] if args.add else []
+    names = list(dict.fromkeys([r["task"] for r in rows] + args.tasks))
     with tempfile.TemporaryDirectory() as folder, Archive(Path(folder) / "archive.db") as archive:
         for seed in range(args.seeds):
             for name in args.tasks:
@@ -131,7 +134,7 @@ def main() -> None:
             write(args.out, data)
     executor.close()
     print("| task | off | on | on / off (95 % interval) | pairs | considered per measured |\n|---|---|---|---|---|---|")
-    for r in table(rows, args.tasks):
+    for r in table(rows, names):
         print(
             f"| {r['task']} | {r['off']:.2f}× | {r['on']:.2f}× | {r['ratio']:.3f} ({r['low']:.3f} to {r['high']:.3f}) "
             f"| {r['pairs']} | {r['considered_per_measured']:.1f} |"

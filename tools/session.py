@@ -96,6 +96,11 @@ def open_executor(place: Place, task: Task) -> Executor:
     return executor
 
 
+def bundled_tasks() -> list[str]:
+    """Return the names of the bundled tasks."""
+    return tasks.bundled()
+
+
 def choose_candidate(kernel: Kernel) -> Candidate:
     """Return the candidate that is given by file or by text; raises `CandidateError`."""
     if (kernel.path is None) == (kernel.source is None):
