@@ -31,7 +31,6 @@ _PASSING = (
 )
 
 
-
 async def converse(
     prompt: str,
     model: str | Model,

@@ -49,7 +49,10 @@ def decide(
         audits: dict[int, Decision] = {}
     else:
         picks = _exploit(options, situation, settings, quota)
-        audits = _audit([o for o in options if o.proposal not in picks], situation, settings, rng, room - len(picks))
+        discards = [o for o in options if o.fresh and o.proposal not in picks]
+        rate = min(settings.audit, settings.audit_budget * len(picks) / max(1, len(discards)))
+        drawn = [o for o in discards if rng.random() < rate][: room - len(picks)]
+        audits = _audits(drawn, situation, settings)
     chosen = picks | audits
     ordered = {
         p: replace(d, numbers={**d.numbers, "order": float(place)}) for place, (p, d) in enumerate(chosen.items())
@@ -117,11 +120,8 @@ def _exploit(
     return picks
 
 
-def _audit(
-    discards: Sequence[Option], situation: Situation, settings: SearchSettings, rng: random.Random, room: int
-) -> dict[int, Decision]:
-    """Draw from the candidates that are discarded for the first time, regardless of their scores."""
-    drawn = [o for o in discards if o.fresh and rng.random() < settings.audit][: max(0, room)]
+def _audits(drawn: Sequence[Option], situation: Situation, settings: SearchSettings) -> dict[int, Decision]:
+    """Measure discards that were drawn at random, regardless of their scores."""
     audits: dict[int, Decision] = {}
     for option in drawn:
         facts = _numbers(option, situation, settings) | {"discard": 1.0, "audit": 1.0}

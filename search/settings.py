@@ -20,6 +20,8 @@ class SearchSettings:
         measure_per_round: How many the policy picks per round, audits not counted. Without a forecaster every
             candidate that passes the gate is measured.
         audit: Share of the forecaster's discards that is measured all the same, drawn at random.
+        audit_budget: Measurements spent on audits per measurement spent on picks, at most and on average; where many
+            candidates are discarded per pick, it lowers the share of discards that is audited.
         explore: How many measurements are spread over the space before forecasts decide.
         unsure_weight: What one octave of uncertainty is worth, in octaves of expected improvement.
         reconsider: How many candidates skipped earlier are decided on again in each round, with a new forecast where
@@ -33,11 +35,12 @@ class SearchSettings:
 
     seed: int = 0
     budget: Budget = field(default_factory=lambda: Budget(measurements=30))
-    proposals_per_round: int = 24
-    measure_per_round: int = 3
+    proposals_per_round: int = 8
+    measure_per_round: int = 1
     audit: float = 0.05
+    audit_budget: float = 0.1
     explore: int = 3
-    unsure_weight: float = 0.1
+    unsure_weight: float = 0.0
     reconsider: int = 64
     learn_across_runs: bool = False
     confirm: bool = True
@@ -53,7 +56,7 @@ class SearchSettings:
         for name in ("proposals_per_round", "measure_per_round", "compile_threads"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("explore", "unsure_weight", "reconsider"):
+        for name in ("explore", "unsure_weight", "reconsider", "audit_budget"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must not be negative")
         if not 0 <= self.audit <= 1:

@@ -100,6 +100,9 @@ def open_search(request: SearchRequest) -> Generator[SearchJob]:
             proposer=label(request.model, request.base_url, replaying=replaying),
             forecaster="" if forecaster is None else request.forecaster,
         )
+        if model is not None:
+            # A model is asked for several programs at once, and its answer takes longer than a measurement.
+            settings = replace(settings, proposals_per_round=12, measure_per_round=3)
         if request.forecaster == "llm":
             # Each forecast costs seconds and cents: fewer candidates a round, and none asked about again.
             settings = replace(settings, proposals_per_round=8, reconsider=0)

@@ -84,8 +84,13 @@ def compile_candidate(
 
 
 def _specialisation(resolved: ResolvedPlan) -> str:
-    """Name what the compiled code depends on: constants, and for Triton the types and divisibility of arguments."""
+    """Name what a build and its facts depend on.
+
+    Constants for all; blocks and shared memory for CUDA; types and divisibility of arguments for Triton.
+    """
     parts: list[Any] = [sorted(resolved.constants.items())]
+    if resolved.language == "cuda":
+        parts += [[e.block, e.shared] for e in resolved.launches]
     if resolved.language == "triton":
         parts += [
             [(a.kind, a.dtype, a.kind[0] == "i" and a.value % 16 == 0) for a in e.args] + [e.num_warps, e.num_stages]

@@ -35,7 +35,7 @@ from forewarp.gpu_runner import statistics
 from forewarp.gpu_runner.compilers import MANIFEST
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
 
-CACHE_VERSION = "1"
+CACHE_VERSION = "2"
 
 
 @dataclass(frozen=True, slots=True)

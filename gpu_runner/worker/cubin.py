@@ -46,6 +46,7 @@ class CubinRunner:
         for index, launch in enumerate(plan.launches):
             kernel = kernels[str(index)]
             function = self._function(folder / kernel["file"], kernel["symbol"], kernel["shared"])
+            # Triton decides on threads and shared memory while it compiles; a CUDA plan says both itself.
             block = (kernel["threads"], 1, 1) if plan.language == "triton" else launch.block
             for slot in range(len(buffers.by_slot)):
                 values = [buffers.c_argument(a, slot) for a in launch.args]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.small_tasks import REFERENCE, small_task
 
-from forewarp.core.values import Candidate, Measurement, Task
+from forewarp.core.values import Candidate, Measurement, Task, Workload
 from forewarp.gpu_runner.devices import detect_cuda
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 from forewarp.gpu_runner.formats import task as tasks
@@ -98,6 +99,18 @@ def test_bad_cuda(tmp_path: Path, code: str, status: str, word: str) -> None:
         assert measure(quick, Candidate(CUDA, "cuda")).status == "ok"
     finally:
         quick.close()
+
+
+def test_shared_memory_follows_each_workload(executor: LocalExecutor) -> None:
+    # Of the two workloads the second one needs more: 4 · 20000 bytes against 4 · 256.
+    workloads = (Workload("small"), Workload("large", {"ROWS": 33, "COLS": 20000}))
+    task = dataclasses.replace(small_task(), workloads={"cpu": workloads, "cuda": workloads})
+    staged = CUDA.replace("block = [32]", 'block = [32]\nshared = "4 * cols"')
+    staged = staged.replace("float most", "extern __shared__ float row[];\n  float most")
+    staged = staged.replace("x[c] * w[c] + bias - most) / sum", "row[c] - most) / sum")
+    staged = staged.replace("most = fmaxf(most, x[c]", "most = fmaxf(most, row[c] = x[c]")
+    result = measure(executor, Candidate(staged, "cuda"), task)
+    assert result.status == "ok", result.log
 
 
 @pytest.mark.parametrize("name", tasks.bundled())

@@ -17,7 +17,7 @@ from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings
 from forewarp.search.summary import exact_interval
 
-SETTINGS = SearchSettings(measure_per_round=2, audit=0.0, explore=0)
+SETTINGS = SearchSettings(measure_per_round=2, audit=0.0, audit_budget=100.0, explore=0)
 MEASURED = [seed(), seed(UNROLL=16)]
 
 
@@ -58,7 +58,7 @@ def test_a_likely_failure_is_worth_less() -> None:
 
 def test_an_unsure_forecast_goes_before_a_sure_one_without_promise() -> None:
     sure, unsure = option(1, -3.0, 0.05), option(2, -3.0, 1.0)
-    decisions = decide([sure, unsure], settings=replace(SETTINGS, measure_per_round=1))
+    decisions = decide([sure, unsure], settings=replace(SETTINGS, measure_per_round=1, unsure_weight=0.1))
     assert measured(decisions) == [2]
     assert decisions[2].reason.startswith("unsure")
 
@@ -119,7 +119,7 @@ def test_first_come_candidates_far_apart() -> None:
 
 
 def test_audits_bound_the_false_discards(tmp_path: Path) -> None:
-    settings = SearchSettings(budget=Budget(measurements=25), audit=0.3, seed=1)
+    settings = SearchSettings(budget=Budget(measurements=25), audit=0.3, audit_budget=100.0, seed=1)
     with Archive(tmp_path / "a.db") as archive:
         search = Search.start(
             archive, task(), SyntheticExecutor(), TunablesProposer(), MisleadingForecaster(), settings

@@ -271,7 +271,13 @@ def test_a_finite_space_is_used_up(archive: Archive) -> None:
 
 def test_without_reconsidering_a_skip_is_final(archive: Archive) -> None:
     kernels = every_kernel()[:20]
-    settings = {"proposals_per_round": 10, "audit": 0.0, "confirm": False, "budget": Budget(measurements=100)}
+    settings = {
+        "proposals_per_round": 10,
+        "measure_per_round": 3,
+        "audit": 0.0,
+        "confirm": False,
+        "budget": Budget(measurements=100),
+    }
     final = begin(archive, KnowingForecaster(), Listed(kernels[:10], kernels[10:]), reconsider=0, **settings).run()
     assert final.measured == 6
     assert final.reason == "there are no more candidates"
@@ -386,7 +392,7 @@ def test_a_forecaster_that_miscounts_is_our_failure(archive: Archive) -> None:
             return super().forecast(task, target, subjects, history)[1:]
 
     search = begin(archive, Short())
-    with pytest.raises(ForewarpError, match="23 forecasts for"):
+    with pytest.raises(ForewarpError, match="7 forecasts for"):
         search.run()
     assert search.summary().status == "failed"
 

@@ -1,0 +1,177 @@
+"""Compiling for a GPU needs none: Triton and NVRTC for a named target, and the facts read off their cubins."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from forewarp.core.values import Candidate, Task, Workload
+from forewarp.gpu_runner.compilers import nvrtc
+from forewarp.gpu_runner.compilers.cubin import launch_facts
+from forewarp.gpu_runner.devices import known_targets
+from forewarp.gpu_runner.executors.local import LocalExecutor
+
+H200 = known_targets()["h200"]
+REFERENCE = """
+import torch
+N = 4096
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * 2
+def get_inputs():
+    return [torch.rand(N)]
+def get_init_inputs():
+    return []
+"""
+TRITON = '''"""forewarp
+inputs = ["x"]
+outputs = ["y"]
+[tunables]
+BLOCK = [1024, 4096]
+WARPS = [4, 8]
+[let]
+n = "numel(x)"
+[[launch]]
+kernel = "double"
+grid = ["cdiv(n, BLOCK)"]
+args = ["x", "y", "n"]
+num_warps = "WARPS"
+"""
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def double(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+'''
+CUDA = """/*forewarp
+inputs = ["x"]
+outputs = ["y"]
+[let]
+n = "numel(x)"
+[[launch]]
+kernel = "twice"
+grid = ["cdiv(n, 256)"]
+block = [256]
+shared = "n"
+args = ["x", "y", "n"]
+*/
+extern "C" __global__ void twice(const float* x, float* y, int n) {
+  int i = blockIdx.x * 256 + threadIdx.x;
+  if (i < n) y[i] = 2 * x[i];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[LocalExecutor]:
+    made = LocalExecutor(H200)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return Task("double", "", REFERENCE, {"cpu": (), "cuda": (Workload("small"), Workload("large", {"N": 8192}))})
+
+
+def test_triton_compiles_without_a_gpu(executor: LocalExecutor, task: Task) -> None:
+    build = executor.compile(task, Candidate(TRITON, "triton", {"BLOCK": 1024, "WARPS": 4}))
+    assert build.status == "ok", build.log
+    facts = build.evidence.facts
+    assert facts["threads"] == 128
+    assert facts["blocks"] == 4
+    assert 0 < facts["registers"] <= 255
+    assert any("4 blocks for 132" in p for p in build.evidence.problems)
+
+
+def test_tunables_make_other_code(executor: LocalExecutor, task: Task) -> None:
+    one, other = (executor.compile(task, Candidate(TRITON, "triton", {"BLOCK": 1024, "WARPS": w})) for w in (4, 8))
+    assert one.binary_sha256 != other.binary_sha256
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('kernel = "double"', 'kernel = "triple"', "no @triton.jit function"),
+        ('args = ["x", "y", "n"]', 'args = ["x", "y"]', "end before it"),
+        ('args = ["x", "y", "n"]', 'args = ["x", "y", "n", "n"]', "takes no more"),
+        ("tl.load(x", "tl.no_such_thing(x", "no_such_thing"),
+        ("import triton\n", "import triton\nraise ValueError('at import')\n", "at import"),
+        ("BLOCK: tl.constexpr", "BLOCK: tl.constexpr, MISSING: tl.constexpr", "neither a tunable"),
+    ],
+)
+def test_what_triton_refuses_is_a_compile_error(
+    executor: LocalExecutor, task: Task, old: str, new: str, words: str
+) -> None:
+    assert old in TRITON
+    build = executor.compile(task, Candidate(TRITON.replace(old, new), "triton"))
+    assert build.status == "compile_error"
+    assert words in build.log
+
+
+needs_nvrtc = pytest.mark.skipif(nvrtc.library() is None, reason="NVRTC is not installed")
+
+
+@needs_nvrtc
+def test_cuda_compiles_without_a_gpu(executor: LocalExecutor, task: Task) -> None:
+    build = executor.compile(task, Candidate(CUDA, "cuda"))
+    assert build.status == "ok", build.log
+    assert build.evidence.facts["threads"] == 256
+
+
+@needs_nvrtc
+def test_shared_memory_is_that_of_each_workload(executor: LocalExecutor, task: Task) -> None:
+    # Both workloads compile to the same code, but the second one needs twice the shared memory.
+    build = executor.compile(task, Candidate(CUDA, "cuda"))
+    manifest = json.loads((Path(build.artefact) / "build.json").read_text())
+    shared = {
+        name: manifest["variants"][entry["variant"]]["kernels"]["0"]["shared"]
+        for name, entry in manifest["workloads"].items()
+    }
+    assert shared == {"small": 4096, "large": 8192}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("int i = ", "int i == ", "error"),
+        ('extern "C" ', "", 'must be extern "C"'),
+        ('shared = "n"', "shared = 300000", "shared memory"),
+        ("int n) {", "int n) {\n  #include </etc/hostname>\n", "error"),
+    ],
+)
+def test_what_nvrtc_refuses_is_a_compile_error(
+    executor: LocalExecutor, task: Task, old: str, new: str, words: str
+) -> None:
+    build = executor.compile(task, Candidate(CUDA.replace(old, new), "cuda"))
+    assert build.status == "compile_error"
+    assert words in build.log
+
+
+def test_cpp_does_not_run_on_a_gpu(executor: LocalExecutor, task: Task) -> None:
+    build = executor.compile(task, Candidate(CUDA, "cpp"))
+    assert build.status == "compile_error"
+    assert "does not run on NVIDIA H200" in build.log
+
+
+def test_occupancy_by_hand() -> None:
+    # 128 threads × 64 registers: 8192 of 65536 registers a block, so 8 blocks, 32 of 64 warps.
+    facts = launch_facts({"registers": 64}, 128, 1056, 0, H200)
+    assert facts["occupancy"] == 0.5
+    assert facts["waves"] == 1.0
+    # 100 KB of shared memory a block: two fit into 228 KB.
+    assert launch_facts({"registers": 32}, 256, 132, 100 * 1024, H200)["occupancy"] == 2 * 8 / 64
+
+
+def test_the_process_that_compiles_is_not_ours(executor: LocalExecutor, task: Task) -> None:
+    # A source that ends its process ends the child, and the executor lives on.
+    build = executor.compile(task, Candidate(TRITON.replace("import triton\n", "import os; os._exit(0)\n"), "triton"))
+    assert build.status == "crashed"
+    assert executor.compile(task, Candidate(TRITON, "triton")).status == "ok"
