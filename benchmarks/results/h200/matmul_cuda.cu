@@ -9,10 +9,10 @@ constraints = [
 ]
 
 [tunables]
-WARPS_M = [4, 2, 1]    # warps per block, down and across
-WARPS_N = [2, 1, 4]
-FM = [2, 1, 4]         # 16 x 16 fragments per warp, down and across
-FN = [4, 1, 2]
+WARPS_M = [2, 1, 4]    # warps per block, down and across
+WARPS_N = [4, 2, 1]
+FM = [4, 1, 2]         # 16 x 16 fragments per warp, down and across
+FN = [2, 1, 4]
 BK = [64, 16, 32]      # depth per step
 VEC = [8, 2]           # elements per load where rows are aligned to it
 PAD = [8, 0]           # extra elements at the end of each row in shared memory

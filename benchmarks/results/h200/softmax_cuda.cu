@@ -6,8 +6,8 @@ constraints = ["THREADS * ROWS <= 1024", "PASSES != 1 or ROWS == 1"]
 
 [tunables]
 PASSES = [2, 3, 1]                         # reads of x: 2 keeps a running maximum and sum, 1 a copy of the row
-THREADS = [128, 256, 32, 64, 512, 1024]    # threads per row
-ROWS = [2, 1, 4]                           # rows per block
+THREADS = [256, 32, 64, 128, 512, 1024]    # threads per row
+ROWS = [1, 2, 4]                           # rows per block
 VEC = [2, 1, 4]                            # floats per load where rows are aligned to it
 UNROLL = [4, 1, 2]
 

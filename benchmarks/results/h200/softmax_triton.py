@@ -8,12 +8,12 @@ constraints = [
 ]
 
 [tunables]
-PASSES = [3, 2, 1]                 # reads of x: 2 keeps a running maximum and sum, 1 holds the row
+PASSES = [1, 3, 2]                 # reads of x: 2 keeps a running maximum and sum, 1 holds the row
 BLOCK = [1024, 512, 2048, 4096]    # columns per step
-ROWS = [2, 1]                      # rows per program
-WARPS = [16, 4, 1, 2, 8]
+ROWS = [1, 2]                      # rows per program
+WARPS = [8, 4, 1, 2, 16]
 STAGES = [1, 2, 3]
-PROGRAMS = [1056, 0, 264]          # programs that share the rows; 0 is one program per group of rows
+PROGRAMS = [0, 264, 1056]          # programs that share the rows; 0 is one program per group of rows
 
 [let]
 rows = "x.shape[0]"
