@@ -16,7 +16,8 @@ def provenance() -> dict[str, Any]:
     """Return date, machine, versions and command."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["python", *(Path(sys.argv[0]).name, *sys.argv[1:])]),
+        # Where the files lay is nobody's business; their names are.
+        "command": " ".join(["python", *(Path(a).name if a.startswith("/") else a for a in sys.argv)]),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "versions": {n: metadata.version(n) for n in ("torch", "triton", "numpy") if _installed(n)},
