@@ -73,7 +73,10 @@ def render(result: MeasureResult, console: Console, *, full: bool = False) -> No
     for problem in result.evidence.problems:
         console.print(f"note: {problem}")
     phases = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in result.phases.items())
-    console.print(f"trust {result.tier} · {result.source} · {phases}", style="dim")
-    console.print(f"protections: {', '.join(result.protections) or 'none'}", style="dim")
+    if result.measurement_id is None and result.source == "measured":
+        console.print(phases, style="dim")  # it never ran, so there was nothing to protect from
+    else:
+        console.print(f"trust {result.tier} · {result.source} · {phases}", style="dim")
+        console.print(f"protections: {', '.join(result.protections) or 'none'}", style="dim")
     if result.log and (full or result.speedup is None or result.verdict == "suspicious"):
         console.print(result.log.rstrip())
