@@ -8,8 +8,9 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from forewarp.cli import display
+from forewarp.cli.run_tables import ranked
 from forewarp.tools.parts import shown
-from forewarp.tools.run_report import best_so_far, usable
+from forewarp.tools.run_report import best_so_far, in_order, usable
 
 if TYPE_CHECKING:
     from forewarp.cli.documents import SearchDocument
@@ -89,8 +90,8 @@ class _Axes:
 
 
 def _progress(document: SearchDocument) -> str:
-    measured = [c for c in document.candidates if c.measured is not None]
-    points = [(k, c.kernel.short, found) for k, c in enumerate(measured, 1) if (found := usable(c.measured))]
+    measured = in_order(document.candidates)
+    points = [(k, c.kernel.short, found) for k, (c, m) in enumerate(measured, 1) if (found := usable(m))]
     if not points:
         return ""
     axes = _Axes([v for _, _, i in points for v in (i.low, i.high, 1.0)], len(measured))
@@ -133,7 +134,7 @@ def _table(document: SearchDocument) -> str:
         *("forecast [80 %]", "p(correct)", "measured [95 %]", "came to"),
     )
     rows: list[str] = []
-    for c in document.candidates:
+    for c in ranked(document.candidates):
         m = c.measured
         cells = (
             *(c.kernel.short, str(c.round), c.kernel.language, shown(c.kernel.tunables), c.proposer),

@@ -42,7 +42,9 @@ def render(document: SearchDocument, console: Console, *, full: bool = False) ->
         console.print(f"{artifact.kind:>10}  {artifact.path}", soft_wrap=True)
 
 
-def _candidates(lines: Sequence[CandidateLine], limit: int | None) -> Table:
+def ranked(lines: Sequence[CandidateLine]) -> list[CandidateLine]:
+    """Return the candidates with the fastest measured one first, then failures, then skips by their promise."""
+
     def rank(line: CandidateLine) -> tuple[int, float]:
         found = usable(line.measured)
         if found is not None:
@@ -50,7 +52,11 @@ def _candidates(lines: Sequence[CandidateLine], limit: int | None) -> Table:
         promise = line.forecast.p_faster if line.forecast else -1.0
         return (1 if line.measured else 2), -promise
 
-    ordered = sorted(lines, key=rank)
+    return sorted(lines, key=rank)
+
+
+def _candidates(lines: Sequence[CandidateLine], limit: int | None) -> Table:
+    ordered = ranked(lines)
     chosen = ordered if limit is None else ordered[:limit]
     title = f"{len(chosen)} of {len(lines)} candidates, the fastest first"
     table = Table(

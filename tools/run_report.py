@@ -50,6 +50,7 @@ class Measured(Part):
     verdict: Verdict
     speedup: Interval | None
     source: Literal["measured", "replay"]
+    id: int = Field(description="Its number in the archive; numbers rise in the order of measuring.")
     log: str = ""
 
 
@@ -132,11 +133,17 @@ def best_so_far(candidates: Sequence[CandidateLine]) -> list[Interval | None]:
     """Return the best speed-up after each measurement, in order; None while nothing worked."""
     best: Interval | None = None
     curve: list[Interval | None] = []
-    for line in (c for c in candidates if c.measured is not None):
-        found = usable(line.measured)
+    for _, measured in in_order(candidates):
+        found = usable(measured)
         best = found if found is not None and (best is None or found.ratio > best.ratio) else best
         curve.append(best)
     return curve
+
+
+def in_order(candidates: Sequence[CandidateLine]) -> list[tuple[CandidateLine, Measured]]:
+    """Return the measured candidates in the order of measuring, which is not the order of proposing."""
+    pairs = [(c, c.measured) for c in candidates if c.measured is not None]
+    return sorted(pairs, key=lambda pair: pair[1].id)
 
 
 def usable(measured: Measured | None) -> Interval | None:
@@ -160,8 +167,9 @@ def _best(archive: Archive, found: RunSummary) -> BestKernel | None:
     )
 
 
-def _measured(m: Measurement) -> Measured:
-    return Measured(status=m.status, verdict=m.verdict, speedup=speedup_of(m), source=m.source, log=trim(m.log, 400))
+def _measured(m: Measurement, number: int) -> Measured:
+    found = speedup_of(m)
+    return Measured(status=m.status, verdict=m.verdict, speedup=found, source=m.source, id=number, log=trim(m.log, 400))
 
 
 def _line(row: CandidateRow) -> CandidateLine:
@@ -176,7 +184,7 @@ def _line(row: CandidateRow) -> CandidateLine:
         action=decision.action if decision else None,
         reason=trim(row.reason or (decision.reason if decision else ""), 400),
         forecast=Prediction.of(row.forecast) if row.forecast else None,
-        measured=_measured(row.measurement) if row.measurement else None,
+        measured=_measured(row.measurement, row.measurement_id or 0) if row.measurement else None,
     )
 
 
