@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from forewarp.cli.documents import SearchDocument
     from forewarp.tools.parts import Interval
 
-W, H, LEFT, BOTTOM, TOP = 560, 300, 56, 34, 12
+W, H, LEFT, BOTTOM, TOP = 540, 300, 56, 34, 12
 _STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:1150px;margin:2rem auto;padding:0 1rem;color:#1c1c1c;background:#fff}
+body{font:15px/1.5 system-ui,sans-serif;max-width:1240px;margin:2rem auto;padding:0 1rem;color:#1c1c1c;background:#fff}
 h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}table{border-collapse:collapse;font-size:13px}
-td,th{text-align:left;padding:.25rem .7rem;border-bottom:1px solid #ddd;white-space:nowrap}
-pre{background:#f5f5f5;padding:1rem;overflow:auto;font-size:12px}figure{display:inline-block;margin:0 1rem 0 0}
+td,th{text-align:left;padding:.25rem .5rem;border-bottom:1px solid #ddd;white-space:nowrap}
+td:nth-child(4){white-space:normal}
+pre{background:#f5f5f5;padding:1rem;overflow:auto;font-size:12px}figure{display:inline-block;margin:0}
 figcaption{font-size:13px;color:#555}svg{font:11px sans-serif}.label{background:#ffe9b0;padding:.1rem .5rem}
 """
 
