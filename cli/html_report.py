@@ -23,7 +23,8 @@ h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}table{border-collapse:co
 td,th{text-align:left;padding:.25rem .5rem;border-bottom:1px solid #ddd;white-space:nowrap}
 td:nth-child(4){white-space:normal}
 pre{background:#f5f5f5;padding:1rem;overflow:auto;font-size:12px}figure{display:inline-block;margin:0}
-figcaption{font-size:13px;color:#555;padding-right:1rem}svg{font:11px sans-serif}.label{background:#ffe9b0;padding:.1rem .5rem}
+figcaption{font-size:13px;color:#555;padding-right:1rem}
+svg{font:11px sans-serif}.label{background:#ffe9b0;padding:.1rem .5rem}
 """
 
 
