@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from forewarp.archive.rows import REJECTED, CandidateRow, DecisionRow, MeasurementRow, RunStatus
@@ -150,23 +149,13 @@ def best_of(archive: Archive, run_id: str) -> tuple[Best | None, str]:
 
 
 def exact_interval(hits: int, count: int, level: float = 0.95) -> tuple[float, float]:
-    """Return the Clopper-Pearson interval of a share, by bisection of the binomial tails."""
+    """Return the Clopper-Pearson interval of a share."""
+    from scipy.special import betaincinv  # slow to import, and few summaries have audits
+
     tail = (1 - level) / 2
-
-    def at_most(k: int, p: float) -> float:
-        return sum(math.comb(count, i) * p**i * (1 - p) ** (count - i) for i in range(k + 1))
-
-    low = _bisect(lambda p: 1 - at_most(hits - 1, p) - tail) if hits > 0 else 0.0
-    high = _bisect(lambda p: tail - at_most(hits, p)) if hits < count else 1.0
+    low = float(betaincinv(hits, count - hits + 1, tail)) if hits > 0 else 0.0
+    high = float(betaincinv(hits + 1, count - hits, 1 - tail)) if hits < count else 1.0
     return low, high
-
-
-def _bisect(rising: Callable[[float], float]) -> float:
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
-    return (low + high) / 2
 
 
 def _false_discards(rows: Sequence[CandidateRow], decisions: Sequence[DecisionRow]) -> FalseDiscards | None:

@@ -76,7 +76,7 @@ def compile_candidate(
         for name in variant["files"]:
             digest.update((folder / name).read_bytes())
     # The same code launched another way is another candidate.
-    launches = [serde.to_data(workloads[s.workload]["plan"])["launches"] for s in signatures]
+    launches = [workloads[s.workload]["plan"]["launches"] for s in signatures]
     digest.update(json.dumps(launches, sort_keys=True).encode())
     manifest = {"variants": variants, "workloads": workloads, "binary_sha256": digest.hexdigest()}
     (folder / MANIFEST).write_text(json.dumps(manifest))

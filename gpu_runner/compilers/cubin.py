@@ -7,17 +7,25 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from forewarp.core.values import Target
 
 _REGISTERS, _FRAME = 0x2F, 0x11
-_SYMTAB = 2
+_SYMTAB, _NOBITS = 2, 8
 _RESERVED_SHARED = 1024
 """On sm_90 and later the driver keeps this much of each block's shared memory, and the cubin counts it in."""
 
 
-def _sections(image: bytes) -> Iterator[tuple[str, int, bytes]]:
-    """Yield (name, type, contents) of each ELF section."""
+class _Section(NamedTuple):
+    name: str
+    kind: int
+    size: int
+    contents: bytes
+
+
+def _sections(image: bytes) -> Iterator[_Section]:
+    """Yield each ELF section; one without bytes in the file, such as shared memory, has a size all the same."""
     offset, entry, count, names = (
         struct.unpack_from("<Q", image, 0x28)[0],
         *struct.unpack_from("<HHH", image, 0x3A),
@@ -27,12 +35,12 @@ def _sections(image: bytes) -> Iterator[tuple[str, int, bytes]]:
     for name, kind, _flags, _addr, start, size, *_ in headers:
         begin = strings[4] + name
         label = image[begin : image.index(b"\0", begin)].decode()
-        yield label, kind, b"" if kind == 8 else image[start : start + size]
+        yield _Section(label, kind, size, b"" if kind == _NOBITS else image[start : start + size])
 
 
-def _symbols(sections: list[tuple[str, int, bytes]]) -> dict[int, str]:
-    table = next((c for _, kind, c in sections if kind == _SYMTAB), b"")
-    strings = next((c for name, _, c in sections if name == ".strtab"), b"")
+def _symbols(sections: list[_Section]) -> dict[int, str]:
+    table = next((x.contents for x in sections if x.kind == _SYMTAB), b"")
+    strings = next((x.contents for x in sections if x.name == ".strtab"), b"")
     found: dict[int, str] = {}
     for index in range(len(table) // 24):
         name = struct.unpack_from("<I", table, index * 24)[0]
@@ -45,10 +53,10 @@ def resources(image: bytes) -> dict[str, dict[str, int]]:
     sections = list(_sections(image))
     symbols = _symbols(sections)
     kernels: dict[str, dict[str, int]] = {}
-    for name, _, contents in sections:
-        if name.startswith(".text."):
-            kernels.setdefault(name[6:], {})["code_bytes"] = len(contents)
-    info = next((c for name, _, c in sections if name == ".nv.info"), b"")
+    for section in sections:
+        if section.name.startswith(".text."):
+            kernels.setdefault(section.name[6:], {})["code_bytes"] = section.size
+    info = next((x.contents for x in sections if x.name == ".nv.info"), b"")
     position = 0
     while position + 4 <= len(info):
         form, attribute, size = struct.unpack_from("<BBH", info, position)
@@ -60,21 +68,10 @@ def resources(image: bytes) -> dict[str, dict[str, int]]:
             if symbols.get(symbol) in kernels:
                 kernels[symbols[symbol]]["registers" if attribute == _REGISTERS else "stack_bytes"] = value
         position += size
-    shared = {name[11:]: _size(image, name) for name, _, _ in sections if name.startswith(".nv.shared.")}
+    shared = {x.name[11:]: x.size for x in sections if x.name.startswith(".nv.shared.")}
     for kernel, facts in kernels.items():
         facts["static_shared_bytes"] = shared.get(kernel, 0)
     return kernels
-
-
-def _size(image: bytes, wanted: str) -> int:
-    """Return a section's declared size; shared memory occupies no bytes in the file."""
-    offset, entry, count, names = struct.unpack_from("<Q", image, 0x28)[0], *struct.unpack_from("<HHH", image, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQIIQQ", image, offset + i * entry) for i in range(count)]
-    for name, _kind, _flags, _addr, _start, size, *_ in headers:
-        begin = headers[names][4] + name
-        if image[begin : image.index(b"\0", begin)].decode() == wanted:
-            return size
-    return 0
 
 
 def launch_facts(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -135,8 +136,6 @@ class Cell:
 
     def close(self) -> None:
         """End the cell and remove its folder."""
-        import shutil
-
         self.kill()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)

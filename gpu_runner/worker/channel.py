@@ -26,10 +26,6 @@ class Channel:
         self._socket = sock
         self._buffer = bytearray()
 
-    def fileno(self) -> int:
-        """Return the socket's descriptor, for `select`."""
-        return self._socket.fileno()
-
     def send(self, document: Any) -> None:
         """Send one document; raises `ChannelClosed` if nobody listens any more."""
         try:

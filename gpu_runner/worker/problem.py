@@ -12,8 +12,6 @@ import torch
 
 from forewarp.core.values import Signature, TensorSpec, Workload
 
-Scalar = int | float | bool
-
 
 def load_module(source: str, name: str, constants: Mapping[str, Any]) -> ModuleType:
     """Run a KernelBench file as a module and set a workload's constants in it."""

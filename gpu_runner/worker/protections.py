@@ -149,7 +149,7 @@ def confine(
     steps: list[tuple[str, Callable[[], object]]] = [
         ("memory, time and file limits" if memory is not None else "time and file limits", limits),
         ("no network", _no_network),
-        ("user nobody", (lambda: _drop_user(writable)) if drop_user else _refuse),
+        *([("user nobody", lambda: _drop_user(writable))] if drop_user else []),
         ("no new privileges", no_new_privileges),
         ("read-only files", lambda: _landlock([p for p in writable if os.path.exists(p)])),
         ("dies with its parent", die_with_parent),
@@ -161,10 +161,6 @@ def confine(
             continue
         in_force.append(name)
     return in_force
-
-
-def _refuse() -> None:
-    raise OSError("not asked for")
 
 
 # CUDA names its threads through /proc/self, and fails to start where it cannot.

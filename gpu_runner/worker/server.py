@@ -22,7 +22,6 @@ from typing import Any
 from forewarp.gpu_runner.worker import protections
 from forewarp.gpu_runner.worker.channel import Channel
 
-JOB_BYTES = 8 << 20
 REAP_S = 0.02
 
 
