@@ -7,7 +7,8 @@
 Each GPU gets its share of the programs; all programs have their turn before any has a second one, so that a run which
 is cut short has measured all of them about equally often. A program's default tunables come first, others are drawn
 uniformly from what its constraints allow. Choices that compile to code that was measured already are left out.
-`--repeat` measures a random share of what is in `--done` again, on another GPU where there are several. Rows are
+`--repeat` measures a random share of what is in `--done` again, on another GPU where there are several; `--redo` what
+had one of the verdicts given, after the harness has changed. Rows are
 written as they come, one file per GPU; `assemble_pool.py` makes a pool of them.
 """
 
@@ -125,12 +126,19 @@ class Lane:
         if a.repeat:
             sound = [e for e in listed if (e[0], e[1].name, tunables_key(e[2])) in self.done]
             sound = random.Random(1).sample(sound, int(len(sound) * a.repeat))
+        elif a.redo:
+            sound = [e for e in listed if self.verdict(e[0], e[1], e[2]) in a.redo]
         else:
             sound = [e for e in listed if (e[0], e[1].name, tunables_key(e[2])) not in self.done]
         shift = 1 if a.repeat else 0
         for name, path, candidate in sound:
             if (zlib.crc32(f"{name}/{path.name}".encode()) + shift) % a.lanes == self.lane:
                 yield name, path, candidate
+
+    def verdict(self, name: str, path: Path, candidate: Candidate) -> str:
+        """Return what was found of a choice in `--done`, "" where it is not there."""
+        row = self.done.get((name, path.name, tunables_key(candidate)))
+        return str(row["measurement"]["verdict"]) if row else ""
 
     def compiled(self, task: Task, candidate: Candidate) -> Build:
         """Compile; a plan that does not resolve is a compile error like any other."""
@@ -162,7 +170,7 @@ class Lane:
         if name in self.bad:
             return 0
         code = (name, build.binary_sha256)
-        if build.binary_sha256 and code in self.codes and not self.args.repeat:
+        if build.binary_sha256 and code in self.codes and not (self.args.repeat or self.args.redo):
             return 0
         self.codes.add(code)
         start = time.perf_counter()
@@ -216,6 +224,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=540.0)
     parser.add_argument("--time-s", type=float, default=0.2, help="most seconds of timing per shape")
     parser.add_argument("--repeat", type=float, default=0.0, help="share of --done to measure again")
+    parser.add_argument("--redo", nargs="*", default=[], help="verdicts in --done to measure again")
     parser.add_argument("--truth", action="store_true", help="ask the driver about each kernel")
     parser.add_argument("--done", type=Path, nargs="*", default=[])
     parser.add_argument("--out", type=Path, required=True)

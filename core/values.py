@@ -80,7 +80,8 @@ class Signature:
 
     `inputs` holds the tensors of `get_inputs()` in order; `scalars` the numbers among them by position; `init` the
     numbers of `get_init_inputs()` by position; `params` the model's parameters and buffers by `state_dict` key. `flops`
-    is None where nothing in the reference is counted (see `docs/tasks.md`). `written` names by position the inputs that
+    is None where nothing in the reference is counted (see `docs/tasks.md`); `needed_flops` are those among them that no
+    kernel can do without. `written` names by position the inputs that
     the reference itself writes to: a candidate may, and must, write to those as well. `aliases` gives for an output by
     position the written input that the reference returns as that output: the two are one buffer.
     """
@@ -95,6 +96,7 @@ class Signature:
     bytes_moved: int
     written: tuple[int, ...] = ()
     aliases: Mapping[str, int] = field(default_factory=dict[str, int])
+    needed_flops: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

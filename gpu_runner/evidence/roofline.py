@@ -9,22 +9,26 @@ from forewarp.core.values import Signature, Target, TensorSpec
 
 _ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 
+_BYTE_SPEED = 2.0
+"""Of int8 and fp8 on tensor cores against bf16: twice on every card in `devices` that has them."""
+
 
 def floor_s(signature: Signature, target: Target) -> float:
     """Return the least seconds that a call can take on `target`: the larger of its bytes and its operations at peak.
 
     Inputs and weights must come from memory, because the cache is flushed; outputs may still lie in the L2 cache when
-    the clock stops. Operations count at the rate of the fastest unit there is, whatever the dtype. Zero where the
-    target's rates are not known.
+    the clock stops. Only operations that no kernel can do without count, at the rate of the fastest unit there is,
+    which is twice as fast where an input is of single bytes. Zero where the target's rates are not known.
     """
-    return max(_moving_s(signature, target), _computing_s(signature, target))
+    return max(_moving_s(signature, target), _computing_s(signature, target, signature.needed_flops))
 
 
 def bound(signature: Signature, target: Target) -> Bound | None:
-    """Return which of the two the floor is made of; None where the target's rates are not known."""
+    """Return what takes a kernel longer that does all that the reference does; None where the rates are not known."""
     if not floor_s(signature, target):
         return None
-    return "memory" if _moving_s(signature, target) >= _computing_s(signature, target) else "arithmetic"
+    computing = _computing_s(signature, target, signature.flops or 0.0)
+    return "memory" if _moving_s(signature, target) >= computing else "arithmetic"
 
 
 def _moving_s(signature: Signature, target: Target) -> float:
@@ -35,11 +39,12 @@ def _moving_s(signature: Signature, target: Target) -> float:
     return (signature.bytes_moved - staying) / target.memory_bandwidth
 
 
-def _computing_s(signature: Signature, target: Target) -> float:
+def _computing_s(signature: Signature, target: Target, flops: float) -> float:
     rate = max(target.tensor_flops or 0.0, target.fp32_flops or 0.0)
     if target.memory_bandwidth is None or not rate:
         return 0.0
-    return (signature.flops or 0.0) / rate
+    bytewise = any(s.dtype not in _ITEM_BYTES for s in (*signature.inputs, *signature.params))
+    return flops / (rate * (_BYTE_SPEED if bytewise else 1.0))
 
 
 def _bytes(spec: TensorSpec) -> int:

@@ -138,5 +138,5 @@ def _below_floor(timed: WorkloadTiming, signature: Signature, target: Target) ->
         return ""
     return (
         f"{timed.workload}: {timed.candidate_median_s * 1e6:.1f} µs is below the floor of {floor * 1e6:.1f} µs for"
-        f" {signature.bytes_moved} bytes and {signature.flops or 0:.3g} operations; the result cannot be right"
+        f" {signature.bytes_moved} bytes and {signature.needed_flops:.3g} operations; the result cannot be right"
     )

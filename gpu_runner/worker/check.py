@@ -30,6 +30,10 @@ where errors partly cancel, the largest one can pass for an fp32 one."""
 SUM_SHARE = 2.0
 """Where k numbers are summed, errors may have a root mean square of this times √k units of fp32 rounding: twice what a
 single accumulator gives."""
+STRAYS = 1e-6
+"""Share of an output's elements that may be off by up to `STRAY_REACH` times what is allowed. Of 30 million honest
+rounding errors, the largest is one that nobody meets among the million of a test."""
+STRAY_REACH = 2.0
 POISON_BYTE = 0xFF
 """A float of 0xFF bytes is a NaN, an integer of them is -1 or the largest: an element left unwritten never passes."""
 _STEP = {"cuda": 1 << 22, "cpu": 1 << 18}
@@ -245,11 +249,17 @@ class _Floats:
         )
 
     def worst(self, output: torch.Tensor) -> torch.Tensor:
-        worst, squares = torch.zeros(2, dtype=torch.float64, device=output.device)
+        worst, squares, over = torch.zeros(3, dtype=torch.float64, device=output.device)
         for error, allowed in self._errors(output):
             squares = squares + error.square().sum()
-            worst = torch.maximum(worst, error.div_(allowed).max())
+            share = error.div_(allowed)
+            worst, over = torch.maximum(worst, share.max()), over + (share > 1.0).sum()
+        stray = (over <= self._strays(output)) & (worst <= STRAY_REACH)
+        worst = torch.where(stray, worst.clamp(max=1.0), worst)
         return torch.maximum(worst, (squares / max(1, output.numel())).sqrt() / self.rms_limit)
+
+    def _strays(self, output: torch.Tensor) -> int:
+        return int(STRAYS * output.numel())
 
     def _error(
         self, output: torch.Tensor, part: slice, share: float = REFERENCE_SHARE
@@ -277,8 +287,8 @@ class _Floats:
                 f"output {self.index}: {odd} elements are not finite or should not be{self._at(output, first)}"
             )
         wrong, first = _survey(error > allowed for error, allowed in self._errors(output))
-        if wrong:
-            worst = max(float((error / allowed).max()) for error, allowed in self._errors(output))
+        worst = max(float((error / allowed).max()) for error, allowed in self._errors(output))
+        if wrong > self._strays(output) or worst > STRAY_REACH:
             raise Mismatch(
                 f"output {self.index}: {100 * wrong / output.numel():.3g} % of the elements are off, by up to "
                 f"{worst:.3g} times the tolerance{self._at(output, first)}"

@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 
 from forewarp.core.values import Signature, TensorSpec, Workload
+from forewarp.gpu_runner.worker import operations
 
 
 def load_module(source: str, name: str, constants: Mapping[str, Any]) -> ModuleType:
@@ -184,11 +185,12 @@ def _describe_on(problem: Problem, device: str, *, flops: bool = True) -> Signat
     model = problem.model(device)
     values = problem.inputs(0, device)
     tensors, old, versions = tensors_of(values), copies(values), [t._version for t in tensors_of(values)]
-    counted = None
+    counted, needed = None, 0.0
     if flops:
-        with _flop_counter() as counter:
+        with _flop_counter() as counter, operations.Seen() as seen:
             outputs = outputs_of(model(*values))
         counted = float(counter.get_total_flops()) or None
+        needed = (counted or 0.0) if seen.all_needed else 0.0
     else:
         outputs = outputs_of(model(*values))
     written = tuple(
@@ -212,6 +214,7 @@ def _describe_on(problem: Problem, device: str, *, flops: bool = True) -> Signat
         bytes_moved=sum(t.numel() * t.element_size() for t in moved),
         written=written,
         aliases=aliases,
+        needed_flops=needed,
     )
 
 

@@ -62,9 +62,14 @@ def test_a_floor_is_made_of_bytes_or_of_operations() -> None:
     moved = replace(SIGNATURE, bytes_moved=10**9)
     assert floor_s(moved, H200) == pytest.approx((10**9 - (4 << 20)) / 4.8e12)
     assert bound(moved, H200) == "memory"
-    computed = replace(SIGNATURE, flops=1e12)
+    computed = replace(SIGNATURE, flops=1e12, needed_flops=1e12)
     assert floor_s(computed, H200) == pytest.approx(1e12 / 989e12)
     assert bound(computed, H200) == "arithmetic"
+    masked = replace(computed, needed_flops=0.0)
+    assert floor_s(masked, H200) < 1e12 / 989e12
+    assert bound(masked, H200) == "arithmetic"
+    tokens = TensorSpec("0", (8,), "int8")
+    assert floor_s(replace(computed, inputs=(tokens,)), H200) == pytest.approx(0.5e12 / 989e12)
     nothing = replace(H200, memory_bandwidth=None)
     assert floor_s(computed, nothing) == 0.0
     assert bound(computed, nothing) is None

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from forewarp.core.values import Workload
+from forewarp.gpu_runner.worker.problem import describe
+
+REFERENCE = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return {result}
+
+def get_inputs():
+    return [torch.rand(1, 8, 8), torch.rand(1, 8, 8)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "a @ b",
+        "torch.relu(a @ b.transpose(1, 2) * 2.0 + 1.0)",
+        "F.layer_norm(a @ b, (8,))",
+        "torch.softmax(a @ b, dim=-1) @ b",
+    ],
+)
+def test_products_that_go_into_the_output_are_needed(result: str) -> None:
+    signature = describe(REFERENCE.format(result=result), Workload("default"))
+    assert signature.flops
+    assert signature.needed_flops == signature.flops
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "torch.triu(a @ b)",
+        "(a @ b).masked_fill(a > 0.5, 0.0)",
+        "(a @ b).sum(dim=-1)",
+        "(a @ b) @ b[:, :, :1]",
+        "a @ b @ b",
+        "(a @ b)[:, :4]",
+        "F.scaled_dot_product_attention(a, b, b, is_causal=True)",
+    ],
+)
+def test_products_that_can_be_saved_are_not(result: str) -> None:
+    signature = describe(REFERENCE.format(result=result), Workload("default"))
+    assert signature.flops
+    assert signature.needed_flops == 0.0
+
+
+def test_without_products_nothing_is_needed() -> None:
+    assert describe(REFERENCE.format(result="a + b"), Workload("default")).needed_flops == 0.0
