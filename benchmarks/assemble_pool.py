@@ -2,7 +2,9 @@
 
     python benchmarks/assemble_pool.py rows*.jsonl.gz --out pool
 
-Texts and lineage come from the folder of tasks, so it must be the one that was measured. `--slice N` also writes the
+Texts and lineage come from the folder of tasks, so it must be the one that was measured; signatures and floors are
+worked out anew. Of rows about the same choice the last one counts. A row that was refused by a rule which has become
+milder since is left out: nobody knows what it would be today. `--slice N` also writes the
 small one that comes with the package: N kernels of each training task, spread over the programs.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import statistics
 import tomllib
 from collections import Counter, defaultdict
@@ -19,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from record_pool import read
+from record_pool import key_of, read
 
 import forewarp
 from forewarp.archive import splits, text
@@ -28,8 +31,11 @@ from forewarp.archive.rows import Origin, RecordedRow
 from forewarp.core import serde
 from forewarp.core.values import Build, Candidate, Measurement, Signature, Target, Task
 from forewarp.gpu_runner.devices import known_targets
+from forewarp.gpu_runner.evidence.roofline import floor_s
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
+from forewarp.gpu_runner.worker.check import STRAY_REACH, STRAYS
+from forewarp.gpu_runner.worker.problem import describe_job
 from forewarp.surrogate.vector import VECTOR_VERSION, vector
 
 PROPOSER = "Claude"
@@ -42,6 +48,7 @@ class Sources:
         self._folder, self._target = folder, target
         self._tasks: dict[str, Task] = {}
         self._lineage: dict[str, Any] = {}
+        self._signatures: dict[str, tuple[Signature, ...]] = {}
         self._splits = splits.load()
 
     def task(self, name: str) -> Task:
@@ -51,6 +58,17 @@ class Sources:
             path = self._folder / name / "lineage.toml"
             self._lineage[name] = tomllib.loads(path.read_text()) if path.exists() else {}
         return self._tasks[name]
+
+    def signatures(self, name: str, seen: tuple[Signature, ...]) -> tuple[Signature, ...]:
+        """Return a task's signatures; raises ValueError where those that were `seen` are another task's."""
+        if name not in self._signatures:
+            task = self.task(name)
+            job = {"reference": task.reference, "target_kind": self._target.kind}
+            self._signatures[name] = tuple(describe_job(job, w) for w in task.workloads[self._target.kind])
+        for one, other in zip(self._signatures[name], seen, strict=True):
+            if replace(other, needed_flops=one.needed_flops) != one:
+                raise ValueError(f"{name}: not the task that was measured")
+        return self._signatures[name]
 
     def program(self, name: str, file: str, tunables: Mapping[str, int]) -> Candidate:
         """Return a program with a choice of tunables."""
@@ -71,13 +89,18 @@ class Sources:
         name, file = found["task"], found["program"]
         candidate = self.program(name, file, json.loads(found["tunables"]))
         build = serde.from_data(Build, found["build"])
+        signatures = self.signatures(name, tuple(serde.from_data(Signature, s) for s in found["signatures"]))
         seen = build.evidence
+        if "floor_s" in seen.facts:
+            floor = statistics.geometric_mean(floor_s(s, self._target) for s in signatures)
+            seen = replace(seen, facts=dict(seen.facts) | {"floor_s": floor})
+            build = replace(build, evidence=seen)
         columns = vector(seen.facts, len(seen.problems), candidate.language, self._target, anchors.get(name))
         features = {"version": VECTOR_VERSION} | {k: v for k, v in columns.items() if not math.isnan(v)}
         return RecordedRow(
             task=self.task(name),
             target=self._target,
-            signatures=tuple(serde.from_data(Signature, s) for s in found["signatures"]),
+            signatures=signatures,
             candidate=candidate,
             build=build,
             measurement=serde.from_data(Measurement, found["measurement"]),
@@ -86,6 +109,19 @@ class Sources:
             version=forewarp.__version__,
             origin=replace(self.origin(name, file), features=json.dumps(features, separators=(",", ":"))),
         )
+
+
+def outdated(row: RecordedRow) -> bool:
+    """Return whether a measurement was refused that would not be today: below the floor of then, or off by a hair."""
+    m = row.measurement
+    if m.verdict == "impossible":
+        floors = {s.workload: floor_s(s, row.target) for s in row.signatures}
+        return all(w.candidate_median_s >= floors[w.workload] for w in m.workloads)
+    off = _OFF.search(m.log) if m.verdict == "incorrect" else None
+    return bool(off) and float(off[1]) / 100 <= STRAYS and float(off[2]) <= STRAY_REACH
+
+
+_OFF = re.compile(r"(\S+) % of the elements are off, by up to (\S+) times")
 
 
 def anchor_times(rows: list[dict[str, Any]]) -> dict[str, float]:
@@ -124,15 +160,17 @@ def main() -> None:
     parser.add_argument("--slice", type=int, default=0)
     parser.add_argument("--slice-out", type=Path)
     args = parser.parse_args()
-    found = read(args.rows)
+    found = list({key_of(r): r for r in read(args.rows)}.values())
     sources = Sources(args.folder, known_targets()[args.target])
     anchors = anchor_times(found)
     rows = [sources.row(r, anchors) for r in found]
+    kept = [r for r in rows if not outdated(r)]
+    print(f"{len(rows) - len(kept)} rows left out, refused by rules that have changed")
     for split in splits.NAMES:
-        count = write_rows((r for r in rows if r.origin.split == split), args.out / f"{split}.parquet")
+        count = write_rows((r for r in kept if r.origin.split == split), args.out / f"{split}.parquet")
         print(f"{split}: {count} rows")
     if args.slice and args.slice_out:
-        print(f"slice: {write_rows(sliced(rows, args.slice), args.slice_out)} rows")
+        print(f"slice: {write_rows(sliced(kept, args.slice), args.slice_out)} rows")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 python benchmarks/figures.py              # measuring, on an H200
 python benchmarks/figures.py inspecting   # without a GPU
+python benchmarks/figures.py pool         # what the features of `forewarp-h200` alone tell of families never seen
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def spread() -> Iterator[Row]:
             f"{100 * statistics.median(ours):.2f} %",
             target,
         )
-    pairs = found["aa"].values()
+    pairs = load("h200/measuring_aa.json")["aa"].values()
     naive = found["do_bench"].values()
     yield (
         "a kernel against itself: false `faster`/`slower` at ±1 %",
@@ -128,6 +129,11 @@ def inspecting() -> Iterator[Row]:
         "435 of 436",
     )
     yield "likewise, and every launch's grid and block known", "", f"{whole} of {total}", ""
+    truth = load("inspect_truth.json")
+    for name, count in truth["equal"].items():
+        yield f"{name.replace('_', ' ')} in the pool, equal to the driver's", "", f"{count} of {truth['kernels']}", "all"
+    floors = load("floors.json")
+    yield "measured times in the pool that lie below the floor", "", f"{floors['below']} of {floors['times']}", "0"
     rows = load("check_pool.json")["rows"]
     for language in ("triton", "cuda"):
         mine = [r for r in rows if r["language"] == language]
@@ -155,6 +161,18 @@ def inspecting() -> Iterator[Row]:
         )
 
 
+def pool() -> Iterator[Row]:
+    """Compare what models predict on families that they have not seen, by what they look at; 95 % intervals by task."""
+    for name, found in load("features_alone.json")["results"].items():
+        mean = found["mean"]
+        yield name, _interval(mean["spearman"]), _interval(mean["recovery_at_10"]), _interval(mean["bin"])
+
+
+def _interval(found: list[float]) -> str:
+    middle, low, high = found
+    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
+
+
 def _accepted(rows: dict[str, dict[str, Any]]) -> str:
     cheats = [r for name, r in rows.items() if not name.startswith("honest")]
     return f"{sum(r['accepted'] for r in cheats)} of {len(cheats)}"
@@ -164,10 +182,18 @@ def _believed(honest: list[dict[str, Any]]) -> str:
     return f"{sum(h['right'] for h in honest)} of {len(honest)}"
 
 
+MEASURED = ("figure", "beside it", "forewarp", "target")
+LEARNED = ("split: what the model sees", "rank correlation in a task", "best of its top 10 % over the best", "right bin")
+
+
 def main() -> None:
     """Print a table."""
-    print("| figure | beside it | forewarp | target |\n|---|---|---|---|")
-    for part in (inspecting,) if sys.argv[1:] == ["inspecting"] else (speed, spread, trust):
+    which = sys.argv[1] if len(sys.argv) > 1 else ""
+    heads, parts = {"inspecting": (MEASURED, (inspecting,)), "pool": (LEARNED, (pool,))}.get(
+        which, (MEASURED, (speed, spread, trust))
+    )
+    print(f"| {' | '.join(heads)} |\n|---|---|---|---|")
+    for part in parts:
         for row in part():
             print(f"| {' | '.join(row)} |")
 

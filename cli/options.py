@@ -23,7 +23,7 @@ class Where:
 
     Attributes:
         device: auto (cuda, else cpu), cuda, cuda:N, cuda:all (several kernels at once), cpu; replay looks up a pool.
-        pool: Parquet file or folder of recorded measurements, for --device replay.
+        pool: Parquet file or folder of recorded measurements, for --device replay; left out, those of forewarp.
         archive: Archive file; $FOREWARP_ARCHIVE, else one in your data folder.
         python: Python that has the torch to measure with; the one that runs forewarp if left out.
     """

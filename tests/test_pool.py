@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from forewarp.archive import splits, text
+from forewarp.archive import pool_check, splits, text
+from forewarp.archive.pools import read_pool, tasks_of
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import plan
 from forewarp.gpu_runner.formats import task as tasks
@@ -17,6 +18,18 @@ FOLDER = Path(__file__).parents[1] / "pool" / "tasks"
 NAMES = sorted(p.parent.name for p in FOLDER.glob("*/task.toml"))
 LEAST_PROGRAMS, LEAST_CHOICES = 8, 8
 _TELLING = re.compile(r"\b(fast|slow|naive|optimi[sz]ed?|speed-?up|baseline|buggy|wrong|broken)\w*", re.IGNORECASE)
+
+
+def test_the_measurements_are_sound_and_no_split_leaks() -> None:
+    files = sorted(FOLDER.parent.glob("*.parquet"))
+    assert [f.stem for f in files] == sorted(splits.NAMES)
+    assert list(pool_check.check(files, splits.load())) == []
+
+
+def test_what_comes_with_the_package_is_for_training() -> None:
+    rows = read_pool(tasks.BUNDLED_POOL)
+    assert {r.origin.split for r in rows} == {"train"}
+    assert {r.task.sha256 for r in rows} <= {t.sha256 for t in tasks_of(FOLDER.parent / "train.parquet").values()}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from forewarp.core import bins
 from forewarp.core.values import Budget, Candidate, Cost, Evidence, Forecast, Measurement, Spend, Target
@@ -31,12 +31,26 @@ class Place(Part):
         "cpu, or replay, which looks up a recorded pool.",
     )
     pool: str | None = Field(
-        default=None, description="Parquet file or folder of recorded measurements, for device replay."
+        default=None,
+        description="Parquet file or folder of recorded measurements, for device replay; left out, those that come "
+        "with forewarp.",
     )
     archive: str | None = Field(default=None, description="Archive file; the user's own where this is left out.")
     python: str | None = Field(
         default=None, description="Python that has the torch to measure with; this one if left out."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_a_pool(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        fields = cast("dict[str, Any]", given)
+        if fields.get("device") != "replay" or fields.get("pool"):
+            return fields
+        from forewarp.gpu_runner.formats.task import BUNDLED_POOL
+
+        return fields | {"pool": str(BUNDLED_POOL)}
 
 
 class Kernel(Part):

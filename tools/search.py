@@ -9,8 +9,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from forewarp.archive.pools import tasks_of
 from forewarp.archive.store import Archive
 from forewarp.core.errors import UsageError
+from forewarp.gpu_runner.formats.task import BUNDLED_POOL
 from forewarp.search.events import Event
 from forewarp.search.loop import Search
 from forewarp.search.settings import SearchSettings
@@ -122,9 +124,12 @@ def resume_search(request: ResumeRequest) -> Generator[SearchJob]:
     model = sessions.make_model(request.model or recorded_model, request.base_url or recorded_url)
     forecaster = sessions.make_forecaster(str(settings.get("forecaster") or "none"), model)
     device = "replay" if replayed else row.target.kind if request.place.device == "auto" else request.place.device
-    if replayed and not request.place.pool:
-        raise UsageError(f"run {row.id} replayed a pool", hint="pass --pool PATH of that pool again")
-    place = request.place.model_copy(update={"device": device})
+    pool = request.place.pool
+    if replayed and not pool:
+        if row.task.sha256 not in tasks_of(BUNDLED_POOL):
+            raise UsageError(f"run {row.id} replayed a pool", hint="pass --pool PATH of that pool again")
+        pool = str(BUNDLED_POOL)
+    place = request.place.model_copy(update={"device": device, "pool": pool})
     with sessions.open_session(place, row.task) as opened:
         proposer = make_proposer(opened.executor, row.task, model)
         yield SearchJob(opened.archive, Search.resume(opened.archive, row.id, opened.executor, proposer, forecaster))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from forewarp.archive.pools import read_pool, tasks_of
 from forewarp.archive.reader import REFERENCE
 from forewarp.archive.store import Archive, default_path
-from forewarp.core.errors import CandidateError, DeviceError, TaskError, UsageError
+from forewarp.core.errors import CandidateError, TaskError, UsageError
 from forewarp.core.protocols import Executor, Forecaster
 from forewarp.core.values import Candidate, DeviceKind, Language, Task
 from forewarp.gpu_runner import devices
@@ -210,9 +210,7 @@ def check_price(model: LanguageModel) -> None:
 def _replay(place: Place, task: Task) -> Executor:
     from forewarp.gpu_runner.executors.replay import ReplayExecutor
 
-    if not place.pool:
-        raise DeviceError("replay needs a recorded pool", hint="pass --pool FILE.parquet or a folder of such files")
-    path = Path(place.pool).expanduser()
+    path = Path(place.pool or tasks.BUNDLED_POOL).expanduser()
     rows = read_pool(path, task_sha256=task.sha256)
     targets = [r.target for r in rows if r.measurement.anchor == REFERENCE]
     if not rows:

@@ -14,6 +14,8 @@ from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import kernelbot
 
 BUNDLED = Path(__file__).parents[2] / "tasks"
+BUNDLED_POOL = BUNDLED / "pool.parquet"
+"""Some of what has been measured on training tasks of the pool `forewarp-h200`."""
 KERNELBENCH_NAMES = ("Model", "get_inputs", "get_init_inputs")
 
 

@@ -13,15 +13,62 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_PRODUCTS = frozenset("mm bmm addmm baddbmm mv addmv dot convolution".split())
+_PRODUCTS = frozenset(["mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "convolution"])
 _SHAPES = frozenset(
-    "view _unsafe_view reshape t transpose permute expand unsqueeze squeeze alias detach clone contiguous _to_copy empty"
-    " zeros".split()
+    [
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "t",
+        "transpose",
+        "permute",
+        "expand",
+        "unsqueeze",
+        "squeeze",
+        "alias",
+        "detach",
+        "clone",
+        "contiguous",
+        "_to_copy",
+        "empty",
+        "zeros",
+    ]
 )
 _ELEMENTS = frozenset(
-    "add sub rsub mul div neg exp tanh sigmoid relu gelu silu leaky_relu elu softplus mish hardswish hardsigmoid hardtanh"
-    " clamp clamp_min clamp_max arange bitwise_and bitwise_or __rshift__ __lshift__ _softmax _log_softmax"
-    " native_layer_norm native_group_norm native_batch_norm".split()
+    [
+        "add",
+        "sub",
+        "rsub",
+        "mul",
+        "div",
+        "neg",
+        "exp",
+        "tanh",
+        "sigmoid",
+        "relu",
+        "gelu",
+        "silu",
+        "leaky_relu",
+        "elu",
+        "softplus",
+        "mish",
+        "hardswish",
+        "hardsigmoid",
+        "hardtanh",
+        "clamp",
+        "clamp_min",
+        "clamp_max",
+        "arange",
+        "bitwise_and",
+        "bitwise_or",
+        "__rshift__",
+        "__lshift__",
+        "_softmax",
+        "_log_softmax",
+        "native_layer_norm",
+        "native_group_norm",
+        "native_batch_norm",
+    ]
 )
 _KEEPING = _PRODUCTS | _SHAPES | _ELEMENTS
 """Operations each of whose results depends on every product that goes in, and that drop none."""
@@ -47,8 +94,8 @@ class Seen(TorchDispatchMode):
         """Whether no operation was seen that throws products away, sums them up or takes parts of them.
 
         Of several products in a row, the order may be changed: only attention's two, with a softmax between, are kept
-        apart. A faster algorithm than the direct one (Strassen, Winograd) is not reckoned with: none is known to beat the
-        direct one's time at the full rate of tensor cores.
+        apart. A faster algorithm than the direct one (Strassen, Winograd) is not reckoned with: none is known to beat
+        the direct one's time at the full rate of tensor cores.
         """
         products = sum(self._times[name] for name in _PRODUCTS)
         return self._times.keys() <= _KEEPING and (products == 1 or (products == 2 and self._times["_softmax"] == 1))

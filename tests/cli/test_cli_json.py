@@ -163,7 +163,7 @@ def test_doctor_never_shows_a_key(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
         (["measure", "softmax", "nothing.cpp", "--tunable", "A"], 2, "usage", "'A'"),
         (["optimize", "softmax", "--model", "openai:x"], 2, "model", "OPENAI_API_KEY"),
         (["optimize", "softmax", "--model", "nobody:x"], 2, "model", "nobody"),
-        (["optimize", "softmax", "--device", "replay"], 69, "device", "pool"),
+        (["optimize", "softmax", "--device", "replay"], 2, "task", "pool"),
         (["optimize", "softmax", "--archive", "/proc/none/a.db"], 73, "archive", "/proc/none"),
         (["show", "r-none"], 2, "usage", "r-none"),
         (["resume", "r-none"], 2, "usage", "r-none"),

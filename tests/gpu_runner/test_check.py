@@ -148,7 +148,7 @@ def test_of_many_elements_one_in_a_million_may_be_a_little_off() -> None:
     output[:3] += 1.5 * (1.6e-2 * output[:3].abs() + 1e-2)
     assert expected.compare([output]) == 1.0
     output[3] += 1.5 * (1.6e-2 * output[3].abs() + 1e-2)
-    with pytest.raises(Mismatch, match="1.5"):
+    with pytest.raises(Mismatch, match="by up to"):
         expected.compare([output])
     output[:4] = exact[:4].bfloat16()
     output[0] += 0.1

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.recorded_pool import Recorded, record
 
-from forewarp.core.errors import DeviceError, ModelError, UsageError
+from forewarp.core.errors import ModelError, TaskError, UsageError
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.search.events import Measured, RunFinished
 from forewarp.tools import runs
@@ -87,9 +87,16 @@ def test_a_run_without_budget_is_refused(recorded: Recorded) -> None:
         search(request(recorded, budget=Amounts()))
 
 
-def test_replay_needs_a_pool(recorded: Recorded) -> None:
-    with pytest.raises(DeviceError, match="--pool"):
-        search(request(recorded, place=Place(device="replay")))
+def test_replay_without_a_pool_looks_up_what_comes_with_forewarp(recorded: Recorded) -> None:
+    own = Place(device="replay")
+    found = search(request(recorded, task="gelu_bias", place=own))
+    assert found.source == "replay"
+    assert found.device.name == "NVIDIA H200"
+    with pytest.raises(TaskError, match="gelu_bias"):
+        search(request(recorded, place=own))
+
+
+def test_only_replay_takes_a_pool(recorded: Recorded) -> None:
     with pytest.raises(UsageError, match="only for replay"):
         search(request(recorded, place=Place(device="cpu", pool=recorded.pool)))
 
