@@ -80,6 +80,66 @@ def ece(p: ArrayLike, y: ArrayLike, buckets: int = 10) -> float:
     return sum(b.count * abs(b.forecast - b.observed) for b in table) / len(confident)
 
 
+def ece_adaptive(p: ArrayLike, y: ArrayLike, buckets: int = 10) -> float:
+    """Expected calibration error of the likeliest bin over buckets of equal size (Nguyen & O'Connor 2015).
+
+    Rows sorted by confidence are cut into `buckets` runs that differ by one row at most (the first ones are longer), so
+    that no bucket is left to a handful of rows; rows of one confidence share their mean accuracy, so that their order
+    does not matter.
+    """
+    forecast, measured = _rows(p, y)
+    if len(forecast) == 0:
+        return math.nan
+    confident, right = forecast.max(axis=1), forecast.argmax(axis=1) == measured
+    _, group = np.unique(confident, return_inverse=True)
+    shares = (np.bincount(group, weights=right.astype(float)) / np.bincount(group))[group]
+    order = np.argsort(confident, kind="stable")
+    off = [abs(float((confident[part] - shares[part]).sum())) for part in np.array_split(order, buckets)]
+    return sum(off) / len(forecast)
+
+
+def ece_classwise(p: ArrayLike, y: ArrayLike, buckets: int = 10) -> float:
+    """Mean over the eight bins of the calibration error of that bin's probability (Kull et al. 2019, "classwise-ECE").
+
+    It sees what `ece` cannot: whether the probabilities of bins other than the likeliest one are true as well.
+    """
+    forecast, measured = _rows(p, y)
+    events = _one_hot(measured)
+    return _mean([event_ece(forecast[:, k], events[:, k], buckets) for k in range(bins.COUNT)])
+
+
+def event_ece(p_event: ArrayLike, happened: ArrayLike, buckets: int = 10) -> float:
+    """Expected calibration error of an event's forecast probability: Σ n_i/N · |mean forecast − share that happened|.
+
+    Equal-width buckets, each (low, high], as in `ece`.
+    """
+    said, truth = np.asarray(p_event, float), np.asarray(happened, float)
+    if len(said) == 0:
+        return math.nan
+    return sum(b.count * abs(b.forecast - b.observed) for b in _table(said, truth, buckets)) / len(said)
+
+
+def event_brier(p_event: ArrayLike, happened: ArrayLike) -> float:
+    """Mean squared difference of an event's forecast probability and 1 or 0, whether it happened (Brier 1950)."""
+    return _mean((np.asarray(p_event, float) - np.asarray(happened, float)) ** 2)
+
+
+def sharpness(lows: ArrayLike, highs: ArrayLike) -> float:
+    """Mean width of the forecast intervals of the speed-up, log2(high / low), in octaves.
+
+    Sharpness is how concentrated forecasts are, whatever came true, and is to be maximised subject to calibration
+    (Gneiting, Balabdaoui & Raftery 2007); its measure there is the average width of central intervals.
+    """
+    return _mean(np.log2(np.asarray(highs, float)) - np.log2(np.asarray(lows, float)))
+
+
+def entropy(p: ArrayLike) -> float:
+    """Mean Shannon entropy of the eight probabilities in nats: 0 if all are sure, ln 8 = 2.08 if all are uniform."""
+    forecast = np.asarray(p, float).reshape(-1, bins.COUNT)
+    logs = np.log(np.where(forecast > 0, forecast, 1.0))
+    return _mean(-(forecast * logs).sum(axis=1))
+
+
 def pairwise_accuracy(scores: ArrayLike, speedups: ArrayLike, apart: float = 0.1) -> float:
     """Share of pairs that the scores order as measured, among pairs whose speed-ups are more than `apart` apart.
 
@@ -153,11 +213,75 @@ def recovery(scores: ArrayLike, speedups: ArrayLike, share: float = 0.1) -> floa
     score, measured = np.asarray(scores, float), np.nan_to_num(np.asarray(speedups, float), nan=0.0)
     if len(measured) == 0 or measured.max() <= 0:
         return math.nan
-    count = max(1, math.ceil(share * len(measured) - 1e-9))
+    count = _taken(share, len(measured))
     limit = np.sort(score)[-count]
     sure, tied = measured[score > limit], np.sort(measured[score == limit])
     floor = float(sure.max(initial=0.0))
     return _expected_best(np.maximum(tied, floor), count - len(sure)) / float(measured.max())
+
+
+def regret(scores: ArrayLike, speedups: ArrayLike, share: float = 0.1) -> float:
+    """Simple regret relative to the best: the share of the best speed-up that is lost by measuring the top `share`.
+
+    (best of all − best measured) / best of all (simple regret as in Bubeck, Munos & Stoltz 2009), which is one minus
+    `recovery`.
+    """
+    return 1.0 - recovery(scores, speedups, share)
+
+
+def kept(scores: ArrayLike, share: float = 0.1) -> Array:
+    """Return the probability of each row to be measured under the rule "measure the top `share` by score".
+
+    1 above the limit and 0 below it; at least one row is taken, and rows that tie at the limit share what is left.
+    """
+    score = np.asarray(scores, float)
+    if len(score) == 0:
+        return np.zeros(0)
+    count = _taken(share, len(score))
+    limit = np.sort(score)[-count]
+    tied = score == limit
+    return np.where(tied, (count - (score > limit).sum()) / tied.sum(), (score > limit).astype(float))
+
+
+def near_best(speedups: ArrayLike, margin: float = 0.05) -> NDArray[np.bool_]:
+    """Return which rows come within `margin` of the best, S · (1 + margin) ≥ best; NaN or zero stand for invalid ones."""
+    measured = np.nan_to_num(np.asarray(speedups, float), nan=0.0)
+    return (measured > 0) & (measured * (1.0 + margin) >= measured.max(initial=0.0))
+
+
+def false_discard_rate(scores: ArrayLike, wanted: ArrayLike, share: float = 0.1) -> float:
+    """Share of the wanted rows that the rule "measure the top `share` by score" discards: its false negative rate.
+
+    `wanted` says which rows one would not have missed, such as those of `near_best` or those that beat the incumbent.
+    NaN if none is wanted.
+    """
+    good = np.asarray(wanted, bool)
+    return _mean(1.0 - kept(scores, share)[good])
+
+
+def false_omission_rate(scores: ArrayLike, wanted: ArrayLike, share: float = 0.1) -> float:
+    """Share of the discarded rows that were wanted, under the same rule; NaN if nothing is discarded."""
+    left = 1.0 - kept(scores, share)
+    return float(left @ np.asarray(wanted, float) / left.sum()) if left.sum() > 0 else math.nan
+
+
+def miss_rate(scores: ArrayLike, wanted: ArrayLike, share: float = 0.1) -> float:
+    """Probability that not one of the wanted rows is among the top `share` by score; NaN if none is wanted."""
+    score, good = np.asarray(scores, float), np.asarray(wanted, bool)
+    if not good.any():
+        return math.nan
+    count = _taken(share, len(score))
+    limit = np.sort(score)[-count]
+    if good[score > limit].any():
+        return 0.0
+    tied, left = score == limit, count - int((score > limit).sum())
+    size = int(tied.sum())
+    return math.comb(size - int(good[tied].sum()), left) / math.comb(size, left)
+
+
+def _taken(share: float, rows: int) -> int:
+    """Return how many of `rows` the top `share` is: rounded up, at least one."""
+    return max(1, math.ceil(share * rows - 1e-9))
 
 
 def _expected_best(values: Array, taken: int) -> float:

@@ -128,3 +128,130 @@ def test_bins_and_shapes():
         metrics.brier([UNIFORM], [1, 2])
     nothing = np.zeros((0, 8))
     assert all(math.isnan(m(nothing, [])) for m in (metrics.brier, metrics.crps, metrics.nll, metrics.ece))
+
+
+def random_rows(rows: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.full(8, 0.4), size=rows)
+    y = np.array([rng.choice(8, p=0.7 * row + 0.3 / 8) for row in p])
+    return p, y
+
+
+def test_scores_agree_with_scikit_learn_and_scipy():
+    from scipy import stats
+    from sklearn import metrics as sk
+
+    p, y = random_rows()
+    labels = list(range(8))
+    assert metrics.nll(p, y) == pytest.approx(sk.log_loss(y, p, labels=labels))
+    assert metrics.brier(p, y) == pytest.approx(sk.brier_score_loss(y, p, labels=labels, scale_by_half=True))
+    assert metrics.accuracy(p, y) == pytest.approx(sk.accuracy_score(y, p.argmax(axis=1)))
+    right = p.argmax(axis=1) == y
+    assert metrics.auroc(p.max(axis=1), right) == pytest.approx(sk.roc_auc_score(right, p.max(axis=1)))
+    assert metrics.event_brier(p[:, 0], y == 0) == pytest.approx(sk.brier_score_loss(y == 0, p[:, 0]))
+    assert metrics.entropy(p) == pytest.approx(float(np.mean(stats.entropy(p, axis=1))))
+    rounded = p[:, 0].round(1)
+    assert metrics.spearman(rounded, y) == pytest.approx(stats.spearmanr(rounded, y).statistic)
+
+
+def test_crps_is_the_mean_of_brier_scores_of_the_edges():
+    from sklearn.metrics import brier_score_loss
+
+    p, y = random_rows()
+    edges = [brier_score_loss(y <= k, np.clip(p[:, : k + 1].sum(axis=1), 0, 1)) for k in range(7)]
+    assert metrics.crps(p, y) == pytest.approx(np.mean(edges))
+
+
+def test_crps_is_the_energy_form():
+    # E|X − y| − ½·E|X − X'| for X, X' from the forecast (Gneiting & Raftery 2007, eq. 21), over seven edges.
+    p, y = random_rows(40)
+    apart = np.abs(np.subtract.outer(np.arange(8), np.arange(8)))
+    energy = [row @ apart[:, k] - 0.5 * row @ apart @ row for row, k in zip(p, y, strict=True)]
+    assert metrics.crps(p, y) == pytest.approx(np.mean(energy) / 7)
+
+
+def test_event_ece_against_scikit_learns_calibration_curve():
+    from sklearn.calibration import calibration_curve
+
+    p, y = random_rows(500)
+    said, happened = p[:, 0], (y == 0).astype(int)
+    observed, forecast = calibration_curve(happened, said, n_bins=10)
+    counts = np.histogram(said, bins=10, range=(0, 1))[0]
+    expected = np.sum(counts[counts > 0] * np.abs(observed - forecast)) / len(y)
+    assert metrics.event_ece(said, happened) == pytest.approx(expected)
+    assert math.isnan(metrics.event_ece([], []))
+
+
+def test_adaptive_ece_by_hand():
+    # Two buckets of two rows: confidences 0.5, 0.6 (one right) and 0.8, 0.9 (both right).
+    rows = [[c, 1 - c, 0, 0, 0, 0, 0, 0] for c in (0.9, 0.6, 0.8, 0.51)]
+    expected = 0.5 * abs(0.555 - 0.5) + 0.5 * abs(0.85 - 1)
+    assert metrics.ece_adaptive(rows, [0, 0, 0, 1], buckets=2) == pytest.approx(expected)
+    # One confidence for all: however the rows are ordered, they are right as often as all of them are.
+    for y in ([4, 4, 7, 7], [7, 7, 4, 4]):
+        assert metrics.ece_adaptive([HALF_4_5] * 4, y, buckets=2) == pytest.approx(0)
+
+
+def test_classwise_ece_by_hand():
+    # Bin 4 is said 0.5 and happens always, bin 5 is said 0.5 and never happens, the other six are right.
+    assert metrics.ece_classwise([HALF_4_5] * 3, [4] * 3) == pytest.approx((0.5 + 0.5) / 8)
+    assert metrics.ece_classwise([UNIFORM] * 8, list(range(8))) == pytest.approx(0)
+
+
+def test_sharpness_is_in_octaves():
+    assert metrics.sharpness([1.0, 0.5], [2.0, 4.0]) == pytest.approx((1 + 3) / 2)
+    assert metrics.entropy([UNIFORM]) == pytest.approx(math.log(8))
+    assert metrics.entropy([SURE_5]) == 0
+
+
+def test_regret_is_what_recovery_leaves():
+    speedups = [1.0, 2.0, 4.0, 3.0]
+    assert metrics.regret([0, 1, 2, 3], speedups, share=0.25) == pytest.approx(1 / 4)
+    assert metrics.regret([3, 1, 2, 0], [math.nan, 2.0, 4.0, 3.0], share=0.25) == 1
+
+
+def test_near_best_leaves_invalid_candidates_out():
+    assert metrics.near_best([1.0, 2.0, 1.92, 1.9, math.nan, 0.0]).tolist() == [False, True, True, False, False, False]
+    assert not metrics.near_best([0.0, math.nan]).any()
+
+
+def test_discards_by_hand():
+    # The top 40 % of five are the two of scores 5 and 4. Wanted: scores 5, 3 and 1: two of three are lost; of the
+    # three that are discarded two were wanted.
+    scores, wanted = [5, 4, 3, 2, 1], [True, False, True, False, True]
+    assert metrics.kept(scores, 0.4).tolist() == [1, 1, 0, 0, 0]
+    assert metrics.false_discard_rate(scores, wanted, 0.4) == pytest.approx(2 / 3)
+    assert metrics.false_omission_rate(scores, wanted, 0.4) == pytest.approx(2 / 3)
+    assert metrics.miss_rate(scores, wanted, 0.4) == 0
+    assert metrics.miss_rate(scores, [False, False, True, False, True], 0.4) == 1
+    assert math.isnan(metrics.false_discard_rate(scores, [False] * 5, 0.4))
+    assert math.isnan(metrics.miss_rate(scores, [False] * 5, 0.4))
+    assert math.isnan(metrics.false_omission_rate(scores, wanted, 1.0))
+
+
+def test_discards_by_ties_are_those_of_every_order():
+    from itertools import permutations
+
+    scores, wanted = [3, 2, 2, 2, 1], [False, True, True, False, True]
+    lost: list[float] = []
+    missed: list[bool] = []
+    omitted: list[float] = []
+    for order in permutations(range(5)):
+        ranked = sorted(order, key=lambda i: -scores[i])  # stable: ties stand in the order of the permutation
+        measured, dropped = ranked[:2], ranked[2:]
+        lost.append(sum(wanted[i] for i in dropped) / sum(wanted))
+        missed.append(not any(wanted[i] for i in measured))
+        omitted.append(sum(wanted[i] for i in dropped) / len(dropped))
+    assert metrics.false_discard_rate(scores, wanted, 0.4) == pytest.approx(np.mean(lost))
+    assert metrics.miss_rate(scores, wanted, 0.4) == pytest.approx(np.mean(missed))
+    assert metrics.false_omission_rate(scores, wanted, 0.4) == pytest.approx(np.mean(omitted))
+
+
+def test_recovery_falls_and_rises_with_the_score():
+    rng = np.random.default_rng(1)
+    speedups = np.exp(rng.normal(size=100))
+    shares = (0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
+    found = [metrics.recovery(-speedups, speedups, share) for share in shares]
+    assert found == sorted(found)
+    assert found[-1] == 1
+    assert found[0] == pytest.approx(speedups.min() / speedups.max())
