@@ -11,9 +11,19 @@ from forewarp.archive.rows import RecordedForecast
 from forewarp.core import bins
 from forewarp.core.errors import ArchiveError
 
-FORMAT = "1"
+FORMAT = "2"
 MARK = b"forewarp.forecasts"
-_STRINGS = ("source_dataset", "comparison", "task", "kernel", "anchor", "forecaster", "parse_error")
+_STRINGS = (
+    "source_dataset",
+    "comparison",
+    "task",
+    "kernel",
+    "anchor",
+    "forecaster",
+    "parse_error",
+    "rationale",
+    "prompt_sha256",
+)
 _PROBABILITIES = tuple(f"p{k}" for k in range(bins.COUNT))
 
 
@@ -38,6 +48,8 @@ def write_forecasts(rows: Iterable[RecordedForecast], path: Path) -> int:
             ("seconds", pa.float64()),
             ("speedup", pa.float64()),
             ("bin", pa.int64()),
+            ("p_valid", pa.float64()),
+            ("mean_log2", pa.float64()),
         ],
         metadata={MARK: FORMAT},
     )
@@ -77,6 +89,10 @@ def _flat(row: RecordedForecast) -> dict[str, Any]:
         "seconds": row.seconds,
         "speedup": row.speedup,
         "bin": pool_columns.bin_of(row.speedup),
+        "p_valid": row.p_valid,
+        "mean_log2": row.mean_log2,
+        "rationale": row.rationale,
+        "prompt_sha256": row.prompt_sha256,
     }
 
 
@@ -98,4 +114,8 @@ def _unflat(row: dict[str, Any]) -> RecordedForecast:
         output_tokens=row["output_tokens"],
         seconds=row["seconds"],
         speedup=row["speedup"],
+        p_valid=row["p_valid"],
+        mean_log2=row["mean_log2"],
+        rationale=row["rationale"],
+        prompt_sha256=row["prompt_sha256"],
     )

@@ -1,54 +1,92 @@
-"""The language-model forecaster: reads the code, the compiled facts and the nearest measured trials."""
+"""The language-model forecaster: reads code, compiled facts and measured trials, several candidates at once."""
 
 from __future__ import annotations
 
-import difflib
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import lru_cache
-from typing import Any
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
 
-import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, create_model
-from pydantic_ai import ModelRetry
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_ai import CachePoint, ModelRetry
+from pydantic_ai.messages import UserContent
 from pydantic_ai.models import Model
 
 from forewarp.core import bins
 from forewarp.core.errors import ModelError
 from forewarp.core.protocols import Subject, Trial
-from forewarp.core.values import Candidate, Cost, Forecast, Target, Task
-from forewarp.prompts.render import render
-from forewarp.surrogate import evidence_text, models
-from forewarp.surrogate.features import Columns, features, program_of
-from forewarp.surrogate.listing import FENCES, clip, listing
+from forewarp.core.values import Z80, Cost, Forecast, Target, Task
+from forewarp.surrogate import models
 from forewarp.surrogate.models import LanguageModel
+from forewarp.surrogate.questions import Question, Shown, name_of, question, system_prompt
 
-NEIGHBOURS = 6
-"""Measured trials that a prompt shows."""
+BATCH = 8
+"""Candidates that one prompt asks about: a model orders what it sees side by side, and reads the task once."""
 
-_OTHER_PROGRAMS = 2
-_SOURCE_LIMIT = 24_000
-_OTHER_SOURCE_LIMIT = 6_000
-_LOG_LIMIT = 300
-_FACTS_SHOWN = 8
+_MEDIAN_RANGE = (2.0**-10, 2.0**14)
+
+Probability = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+
+
+class OneForecast(BaseModel):
+    """What the model says of one candidate; the reason first, so that the numbers rest on it."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    candidate: str = Field(description="the candidate's name, such as c1")
+    rationale: str = Field(description="what decides its speed-up, in one or two sentences")
+    median: float = Field(gt=0.0, allow_inf_nan=False, description="speed-up to bet on at even odds")
+    p: list[Probability] = Field(
+        min_length=bins.COUNT, max_length=bins.COUNT, description="eight probabilities, in the order of the table"
+    )
+    p_valid: float = Field(ge=0.0, le=1.0, description="probability that the candidate is valid")
+
+
+class SpeedupForecasts(BaseModel):
+    """The model's reply."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    analysis: str = Field(description="what bounds the reference and the candidates, and their order; a few sentences")
+    forecasts: list[OneForecast] = Field(description="one per candidate")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A prompt that goes out, and the keys of the candidates that it asks about."""
+
+    question: Question
+    keys: tuple[str, ...]
 
 
 class LlmForecaster:
-    """Asks a language model for the eight probabilities, several subjects at a time.
+    """Asks a language model for the distributions of several subjects at a time.
 
-    `model` is a model string, a pydantic-ai model or a `LanguageModel`. Probabilities are normalised whatever they sum
-    to, and the sum is kept as `raw_sum`. A reply that stays malformed after one retry becomes a uniform forecast with
-    `p_valid` 0.5 that says so. Answers are kept in memory by the text of the prompt; a repeated question costs nothing.
-    Raises `ModelError` when the provider cannot be reached or refuses; what was answered by then is kept.
+    `model` is a model string, a pydantic-ai model or a `LanguageModel`. Of `samples` answers to one prompt the mean is
+    taken (a linear pool). Probabilities are normalised whatever they sum to, and the sum is kept as `raw_sum`. A
+    candidate without a well-formed answer after one retry gets a uniform forecast with `p_valid` 0.5 that says so.
+    Answers are kept by the text of the prompt, in memory and, with `cache`, in that folder; a repeated question costs
+    nothing. Raises `ModelError` when the provider cannot be reached or refuses; what was answered by then is kept.
     """
 
     def __init__(
-        self, model: str | Model | LanguageModel, *, base_url: str = "", concurrency: int = models.CONCURRENCY
+        self,
+        model: str | Model | LanguageModel,
+        *,
+        base_url: str = "",
+        concurrency: int = models.CONCURRENCY,
+        batch: int = BATCH,
+        samples: int = 1,
+        shown: Shown | None = None,
+        cache: Path | None = None,
+        timeout_s: float = models.TIMEOUT_S,
     ) -> None:
         self.model = models.resolve(model, base_url)
         self.name = f"llm:{self.model.label}"
-        self._concurrency = concurrency
+        self._concurrency, self._batch, self._samples = concurrency, max(1, batch), max(1, samples)
+        self._shown, self._cache, self._timeout_s = shown or Shown(), cache, timeout_s
         self._answers: dict[str, Forecast] = {}
         self._unpaid: dict[str, Cost] = {}
 
@@ -56,163 +94,130 @@ class LlmForecaster:
         self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
     ) -> list[Forecast]:
         """Return one forecast per subject, in order; only the first delivery of an answer carries its cost."""
-        system = system_prompt()
-        texts = prompts(task, target, subjects, history)
-        keys = [hashlib.sha256(f"{self.model.label}\0{system}\0{text}".encode()).hexdigest() for text in texts]
-        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._answers}
+        alone = [question(task, target, [s], history, self._shown) for s in subjects]
+        keys = [self._key(q) for q in alone]
+        new = {k: s for k, s in zip(keys, subjects, strict=True) if k not in self._answers and not self._recalled(k)}
         if new:
-            self._ask(system, new)
+            self._ask(
+                [
+                    _Asked(question(task, target, [new[k] for k in part], history, self._shown), part)
+                    for part in _parts(tuple(new), self._batch)
+                ]
+            )
         return [replace(self._answers[key], cost=self._unpaid.pop(key, Cost())) for key in keys]
 
-    def _ask(self, system: str, new: Mapping[str, str]) -> None:
+    def _key(self, asked: Question) -> str:
+        told = f"{self.model.label}\0{self._samples}\0{system_prompt()}\0{asked.text}"
+        return hashlib.sha256(told.encode()).hexdigest()
+
+    def _ask(self, asked: Sequence[_Asked]) -> None:
+        prompts = [_content(a.question) for a in asked for _ in range(self._samples)]
+        sizes = [len(a.keys) for a in asked for _ in range(self._samples)]
         answers = self.model.ask(
-            system, list(new.values()), reply_type(), check=_check, retries=1, concurrency=self._concurrency
+            system_prompt(),
+            prompts,
+            SpeedupForecasts,
+            check=lambda reply, place: _check(reply, sizes[place]),
+            retries=1,
+            concurrency=self._concurrency,
+            timeout_s=self._timeout_s,
         )
         error: ModelError | None = None
-        for key, answer in zip(new, answers, strict=True):
-            if isinstance(answer, ModelError):
-                error = error or answer
+        for i, one in enumerate(asked):
+            mine = answers[i * self._samples : (i + 1) * self._samples]
+            refused = next((a for a in mine if isinstance(a, ModelError)), None)
+            if refused is not None:
+                error = error or refused
                 continue
-            self._answers[key] = self._forecast(answer.value, answer.problem)
-            self._unpaid[key] = answer.cost
+            self._keep(one, [a for a in mine if not isinstance(a, ModelError)])
         if error is not None:
             raise error
 
-    def _forecast(self, reply: BaseModel | None, problem: str) -> Forecast:
-        if reply is None:
-            note = f"scored as uniform, because the model's reply was malformed: {problem}"
-            return Forecast(bins.normalise([1.0] * bins.COUNT), 0.5, self.name, note, raw_sum=0.0)
-        said = reply.model_dump()
-        weights = [float(said[name]) for name in field_names()]
-        return Forecast(
-            bins.normalise(weights), float(said["p_valid"]), self.name, str(said["rationale"]), raw_sum=sum(weights)
-        )
+    def _keep(self, asked: _Asked, answers: Sequence[models.Answer[SpeedupForecasts]]) -> None:
+        cost = sum((a.cost for a in answers), Cost())
+        problem = next((a.problem for a in answers if a.problem), "it does not mention this candidate")
+        for place, key in enumerate(asked.keys):
+            said = [
+                f
+                for a in answers
+                if a.value is not None
+                for f in a.value.forecasts
+                if f.candidate == name_of(place) and sum(f.p) > 0
+            ][: len(answers)]
+            self._answers[key] = _pooled(said, self.name, problem)
+            self._unpaid[key] = _share(cost, place, len(asked.keys))
+            if said and self._cache is not None:
+                _write(self._cache / f"{key}.json", said)
+
+    def _recalled(self, key: str) -> bool:
+        if self._cache is None:
+            return False
+        said = _read(self._cache / f"{key}.json")
+        if said:
+            self._answers[key] = _pooled(said, self.name, "")
+        return bool(said)
 
 
-def field_names() -> tuple[str, ...]:
-    """Return the reply's field for each bin, made from the bin's label."""
-    return tuple("p_" + label.replace("-", "").replace(" ", "_") for label in bins.LABELS)
+def _parts(keys: Sequence[str], size: int) -> list[tuple[str, ...]]:
+    """Split into as few parts as there must be, all of about the same length."""
+    count = -(-len(keys) // size)
+    return [tuple(keys[i * len(keys) // count : (i + 1) * len(keys) // count]) for i in range(count)]
 
 
-@lru_cache(maxsize=1)
-def reply_type() -> type[BaseModel]:
-    """Return the reply's schema: the reasoning first, so that it is written before the numbers that rest on it."""
-    probability = {
-        name: (float, Field(ge=0.0, allow_inf_nan=False, description=f"probability of {span}"))
-        for name, (_, span) in zip(field_names(), bins.ranges(), strict=True)
-    }
-    fields: dict[str, Any] = {
-        "rationale": (str, Field(description="what decides the speed-up, in at most four sentences")),
-        **probability,
-        "p_valid": (float, Field(ge=0.0, le=1.0, description="probability that the candidate is valid")),
-    }
-    return create_model("SpeedupForecast", __config__=ConfigDict(extra="ignore"), **fields)
+def _content(asked: Question) -> list[UserContent]:
+    """Return the prompt with a mark behind what all prompts of the task share: some providers cache up to there."""
+    return [asked.shared, CachePoint(), asked.own]
 
 
-def system_prompt() -> str:
-    """Return the part of the prompt that is the same for every subject."""
-    return render("forecast_system.j2", bins=_bin_table())
-
-
-def prompts(task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]) -> list[str]:
-    """Return the user prompt of each subject."""
-    if not subjects:
-        return []
-    rows = [features(task, target, s) for s in (*(t.subject for t in history), *subjects)]
-    table = Columns.over(rows).matrix(rows)
-    near = [
-        _nearest(s, row, history, table[: len(history)]) for s, row in zip(subjects, table[len(history) :], strict=True)
-    ]
-    return [_prompt(task, target, s, trials) for s, trials in zip(subjects, near, strict=True)]
-
-
-def _check(reply: BaseModel) -> BaseModel:
-    said = reply.model_dump()
-    if not sum(float(said[name]) for name in field_names()) > 0:
-        raise ModelRetry("The eight probabilities are all zero; they must sum to 1.")
+def _check(reply: SpeedupForecasts, count: int) -> SpeedupForecasts:
+    named = [f.candidate for f in reply.forecasts]
+    missing = [name_of(i) for i in range(count) if name_of(i) not in named]
+    if missing:
+        raise ModelRetry(f"There is no forecast for {', '.join(missing)}. Give one for each of the {count} candidates.")
+    if any(sum(f.p) <= 0 for f in reply.forecasts):
+        raise ModelRetry("Eight probabilities are all zero; they must sum to 1.")
     return reply
 
 
-def _bin_table() -> list[dict[str, str]]:
-    return [
-        {"label": label, "range": span, "field": name}
-        for name, (label, span) in zip(field_names(), bins.ranges(), strict=True)
-    ]
-
-
-def _nearest(subject: Subject, row: Any, history: Sequence[Trial], known: Any) -> list[Trial]:
-    """Return the most similar trials: those of the same program first, then by distance in the features."""
-    program = program_of(subject.candidate)
-    distances = np.sqrt(((known - row) ** 2).sum(axis=1))
-    order = sorted(
-        range(len(history)),
-        key=lambda i: (program_of(history[i].subject.candidate) != program, float(distances[i]), -i),
-    )
-    return [history[i] for i in order[:NEIGHBOURS]]
-
-
-def _prompt(task: Task, target: Target, subject: Subject, trials: Sequence[Trial]) -> str:
-    candidate, evidence = subject.candidate, subject.build.evidence
-    shown = listing(candidate)
-    return render(
-        "forecast_user.j2",
-        task=task,
-        target=target,
-        candidate=candidate,
-        code=clip(shown.code, _SOURCE_LIMIT),
-        plan=shown.plan,
-        fence=FENCES[candidate.language],
-        facts=evidence_text.lines(evidence.facts),
-        problems=evidence.problems,
-        trials=_shown_trials(subject, trials),
+def _pooled(said: Sequence[OneForecast], name: str, problem: str) -> Forecast:
+    """Return the mean of what was said of one candidate; uniform where nothing was."""
+    if not said:
+        note = f"scored as uniform, because the model's reply was malformed: {problem}"
+        return Forecast(bins.normalise([1.0] * bins.COUNT), 0.5, name, note, raw_sum=0.0)
+    each = [bins.normalise(f.p) for f in said]
+    pooled = bins.normalise([sum(p[k] for p in each) for k in range(bins.COUNT)])
+    low, high = bins.quantile(pooled, 0.1), bins.quantile(pooled, 0.9)
+    centre = sum(math.log2(min(max(f.median, _MEDIAN_RANGE[0]), _MEDIAN_RANGE[1])) for f in said) / len(said)
+    return Forecast(
+        pooled,
+        sum(f.p_valid for f in said) / len(said),
+        name,
+        said[0].rationale,
+        raw_sum=sum(sum(f.p) for f in said) / len(said),
+        mean_log2=centre,
+        sd_log2=max(0.02, math.log2(high / low) / (2 * Z80)),
     )
 
 
-def _shown_trials(subject: Subject, trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """Return what the template shows of each trial; the text of another program is shown once, and of two at most."""
-    own = program_of(subject.candidate)
-    letters: dict[str, str] = {}
-    shown: list[dict[str, Any]] = []
-    for trial in trials:
-        other, measured = trial.subject.candidate, trial.measurement
-        key = program_of(other)
-        text, label = "", ""
-        if key != own and key not in letters:
-            letters[key] = chr(ord("A") + len(letters))
-            if len(letters) <= _OTHER_PROGRAMS:
-                text, label = _other_text(subject.candidate, other)
-        shown.append(
-            {
-                "same": key == own,
-                "program": letters.get(key, ""),
-                "tunables": dict(other.tunables),
-                "speedup": measured.speedup if measured.trusted else None,
-                "low": measured.low,
-                "high": measured.high,
-                "workloads": measured.workloads,
-                "status": measured.status if measured.status != "ok" else measured.verdict,
-                "log": clip(" ".join(measured.log.split()), _LOG_LIMIT),
-                "facts": _differing(trial.subject, subject) if key == own else {},
-                "text": text,
-                "text_label": label,
-                "fence": "diff" if label.startswith("Difference") else FENCES[other.language],
-            }
-        )
-    return shown
+def _share(cost: Cost, place: int, count: int) -> Cost:
+    """Return one candidate's part of what a prompt cost; the parts sum to the whole."""
+    read, written = (n * (place + 1) // count - n * place // count for n in (cost.input_tokens, cost.output_tokens))
+    return Cost(cost.seconds / count, read, written, None if cost.dollars is None else cost.dollars / count)
 
 
-def _differing(trial: Subject, subject: Subject) -> dict[str, float]:
-    """Return the facts of a trial that are not the subject's own, a few of them."""
-    own = subject.build.evidence.facts
-    found = {k: v for k, v in sorted(trial.build.evidence.facts.items()) if own.get(k) != v}
-    return dict(list(found.items())[:_FACTS_SHOWN])
+def _read(path: Path) -> list[OneForecast]:
+    try:
+        return SpeedupForecasts.model_validate_json(path.read_bytes()).forecasts
+    except (OSError, ValidationError):
+        return []
 
 
-def _other_text(candidate: Candidate, other: Candidate) -> tuple[str, str]:
-    """Return another program as a difference to the candidate, or in full where that is shorter."""
-    theirs, ours = listing(other).code, listing(candidate).code
-    lines = difflib.unified_diff(theirs.splitlines(), ours.splitlines(), "trial", "candidate", n=1, lineterm="")
-    difference = "\n".join(lines)
-    if other.language == candidate.language and len(difference) < len(theirs):
-        return clip(difference, _OTHER_SOURCE_LIMIT), "Difference from it to the candidate"
-    return clip(theirs, _OTHER_SOURCE_LIMIT), "Its code"
+def _write(path: Path, said: Sequence[OneForecast]) -> None:
+    """Keep an answer; a cache that cannot be written is no cache, and no error."""
+    scratch = path.with_suffix(".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.write_text(SpeedupForecasts(analysis="", forecasts=list(said)).model_dump_json(), encoding="utf-8")
+        scratch.replace(path)
+    except OSError:
+        scratch.unlink(missing_ok=True)

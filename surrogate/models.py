@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic_ai import Agent, RunContext
 from pydantic_ai import exceptions as failures
+from pydantic_ai.messages import UserContent
 from pydantic_ai.models import Model
 from pydantic_ai.usage import RunUsage
 
@@ -70,43 +71,46 @@ class LanguageModel:
     def ask(
         self,
         system: str,
-        prompts: Sequence[str],
+        prompts: Sequence[str | Sequence[UserContent]],
         output: type[T],
         *,
-        check: Callable[[T], T] = lambda value: value,
+        check: Callable[[T, int], T] = lambda value, _: value,
         retries: int = 1,
         concurrency: int = CONCURRENCY,
         timeout_s: float = TIMEOUT_S,
     ) -> list[Answer[T] | ModelError]:
         """Ask every prompt, some at a time, and return one entry per prompt, in order.
 
-        `check` may raise `pydantic_ai.ModelRetry` to send its text back to the model; after `retries` of these, or of
+        `check` gets a value and the place of its prompt. It may raise `pydantic_ai.ModelRetry` to send its text back to
+        the model; after `retries` of these, or of
         replies that are no `output`, the answer has no value. A provider that cannot be reached or refuses is an entry
         of type `ModelError`, so that the answers that did arrive are not lost. Works with and without a running loop.
         """
-        agent = Agent(self.model, output_type=output, instructions=system, retries={"output": retries})
+        agent = Agent(self.model, deps_type=int, output_type=output, instructions=system, retries={"output": retries})
 
         @agent.output_validator
-        def _(ctx: RunContext[Any], value: T) -> T:
-            return check(value)
+        def _(ctx: RunContext[int], value: T) -> T:
+            return check(value, ctx.deps)
 
         async def batch() -> list[Answer[T] | ModelError]:
             gate = asyncio.Semaphore(max(1, concurrency))
 
-            async def one(prompt: str) -> Answer[T] | ModelError:
+            async def one(place: int, prompt: str | Sequence[UserContent]) -> Answer[T] | ModelError:
                 async with gate:
-                    return await self._one(agent, prompt, timeout_s)
+                    return await self._one(agent, place, prompt, timeout_s)
 
             async with self.model:
-                return list(await asyncio.gather(*(one(p) for p in prompts)))
+                return list(await asyncio.gather(*(one(i, p) for i, p in enumerate(prompts))))
 
         with self._lock:
             return _run(batch)
 
-    async def _one(self, agent: Agent[Any, T], prompt: str, timeout_s: float) -> Answer[T] | ModelError:
+    async def _one(
+        self, agent: Agent[int, T], place: int, prompt: str | Sequence[UserContent], timeout_s: float
+    ) -> Answer[T] | ModelError:
         usage, start = RunUsage(), time.perf_counter()
         try:
-            value = (await agent.run(prompt, usage=usage, timeout=timeout_s)).output
+            value = (await agent.run(prompt, deps=place, usage=usage, timeout=timeout_s)).output
         except failures.UnexpectedModelBehavior as e:
             return Answer(None, _reason(e), self.cost(time.perf_counter() - start, usage))
         except (failures.AgentRunError, failures.UserError, OSError) as e:

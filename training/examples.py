@@ -19,7 +19,7 @@ from typing import TypedDict
 from forewarp.archive.store import Archive
 from forewarp.core import bins
 from forewarp.surrogate.learned import is_valid
-from forewarp.surrogate.llm import prompts, system_prompt
+from forewarp.surrogate.questions import question, system_prompt
 
 
 class Example(TypedDict):
@@ -59,7 +59,7 @@ def examples(archive: Archive) -> Iterator[Example]:
                 device=measured.device,
                 source=measured.source,
                 system=system,
-                prompt=prompts(run.task, run.target, [trial.subject], trials[:index])[0],
+                prompt=question(run.task, run.target, [trial.subject], trials[:index]).text,
                 valid=valid,
                 speedup=measured.speedup if valid else None,
                 low=measured.low if valid else None,

@@ -115,8 +115,8 @@ def languages_for(task: Task, target: Target) -> tuple[Language, ...]:
     return tuple(language for language in able if language in used) or able
 
 
-def _checker(languages: Sequence[Language], seen: frozenset[str]) -> Callable[[NewKernel], NewKernel]:
-    def check(reply: NewKernel) -> NewKernel:
+def _checker(languages: Sequence[Language], seen: frozenset[str]) -> Callable[[NewKernel, int], NewKernel]:
+    def check(reply: NewKernel, _: int) -> NewKernel:
         if reply.language not in languages:
             raise ModelRetry(f"language must be one of {', '.join(languages)}, not {reply.language!r}")
         # Some models fence code even inside a field.

@@ -1,0 +1,203 @@
+"""What a language model is shown of candidates to forecast: one prompt about several of them.
+
+What all prompts of a task share stands first, so that providers can cache it; then the measured trials that are most
+like the candidates, each program's text once, then the candidates with the facts of their compiled code.
+"""
+
+from __future__ import annotations
+
+import difflib
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from forewarp.core import bins
+from forewarp.core.protocols import Subject, Trial
+from forewarp.core.values import Candidate, Target, Task
+from forewarp.prompts.render import render
+from forewarp.surrogate import evidence_text
+from forewarp.surrogate.features import Columns, features, program_of
+from forewarp.surrogate.listing import FENCES, clip, listing
+
+NEIGHBOURS = 8
+"""Measured trials that a prompt shows."""
+
+_OTHER_PROGRAMS = 3
+_SOURCE_LIMIT = 24_000
+_OTHER_SOURCE_LIMIT = 6_000
+_LOG_LIMIT = 300
+_FACTS_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Which parts a prompt has beside code, shapes and target; switched off to find out what they are worth."""
+
+    evidence: bool = True
+    trials: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A prompt about candidates: `shared` is the same for all prompts of a task, `own` for these candidates alone."""
+
+    shared: str
+    own: str
+
+    @property
+    def text(self) -> str:
+        """The whole prompt."""
+        return f"{self.shared}\n{self.own}"
+
+
+@lru_cache(maxsize=1)
+def system_prompt() -> str:
+    """Return the part of the prompt that is the same for every task."""
+    table = [{"label": label, "range": span, "place": str(i)} for i, (label, span) in enumerate(bins.ranges(), 1)]
+    return render("forecast_system.j2", bins=table)
+
+
+def name_of(place: int) -> str:
+    """Return what the candidate at a place of the batch, from 0, is called in prompt and reply."""
+    return f"c{place + 1}"
+
+
+def question(
+    task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial], shown: Shown | None = None
+) -> Question:
+    """Return the prompt that asks about `subjects` together, with the measured trials that are most like them."""
+    shown = shown or Shown()
+    trials = nearest(task, target, subjects, history) if shown.trials else []
+    letters = _letters(subjects, trials)
+    shared = render("forecast_task.j2", task=task, target=target, anchor=_anchor(history) if shown.trials else {})
+    own = render(
+        "forecast_user.j2",
+        programs=_programs(subjects, letters),
+        trials=_trials(trials, subjects, letters, shown),
+        candidates=[
+            {
+                "name": name_of(place),
+                "program": letters[program_of(s.candidate)],
+                "tunables": dict(s.candidate.tunables),
+                "facts": evidence_text.lines(s.build.evidence.facts) if shown.evidence else [],
+                "problems": s.build.evidence.problems if shown.evidence else (),
+            }
+            for place, s in enumerate(subjects)
+        ],
+        evidence=shown.evidence,
+        history=shown.trials,
+    )
+    return Question(shared, own)
+
+
+def nearest(task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]) -> list[Trial]:
+    """Return the trials most like any of the subjects: those of their programs first, then by distance in features."""
+    if not history:
+        return []
+    rows = [features(task, target, s) for s in (*(t.subject for t in history), *subjects)]
+    table = Columns.over(rows).matrix(rows)
+    known, asked = table[: len(history)], table[len(history) :]
+    distances = np.sqrt(((known[:, None] - asked[None]) ** 2).sum(axis=2)).min(axis=1)
+    programs = {program_of(s.candidate) for s in subjects}
+    order = sorted(
+        range(len(history)),
+        key=lambda i: (program_of(history[i].subject.candidate) not in programs, float(distances[i]), -i),
+    )
+    return [history[i] for i in order[:NEIGHBOURS]]
+
+
+def _letters(subjects: Sequence[Subject], trials: Sequence[Trial]) -> dict[str, str]:
+    """Name the programs in order of appearance: A to Z, then A1, B1 and so on."""
+    found: dict[str, str] = {}
+    for subject in (*subjects, *(t.subject for t in trials)):
+        place = len(found)
+        found.setdefault(
+            program_of(subject.candidate), chr(ord("A") + place % 26) + (str(place // 26) if place >= 26 else "")
+        )
+    return found
+
+
+def _anchor(history: Sequence[Trial]) -> dict[str, float]:
+    """Return the reference's measured seconds by workload: the median over the trials."""
+    times: dict[str, list[float]] = {}
+    for trial in history:
+        for timing in trial.measurement.workloads:
+            times.setdefault(timing.workload, []).append(timing.anchor_median_s)
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def _programs(subjects: Sequence[Subject], letters: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return the candidates' programs, each once."""
+    found: dict[str, dict[str, str]] = {}
+    for subject in subjects:
+        shown = listing(subject.candidate)
+        found.setdefault(
+            letters[program_of(subject.candidate)],
+            {
+                "language": subject.candidate.language,
+                "code": clip(shown.code, _SOURCE_LIMIT),
+                "plan": shown.plan,
+                "fence": FENCES[subject.candidate.language],
+            },
+        )
+    return [{"letter": letter} | text for letter, text in found.items()]
+
+
+def _trials(
+    trials: Sequence[Trial], subjects: Sequence[Subject], letters: Mapping[str, str], shown: Shown
+) -> list[dict[str, Any]]:
+    """Return what the template shows of each trial; the text of another program is shown once, and of a few at most."""
+    ours = {program_of(s.candidate): s for s in subjects}
+    told: set[str] = set()
+    found: list[dict[str, Any]] = []
+    for trial in trials:
+        other, measured = trial.subject.candidate, trial.measurement
+        key = program_of(other)
+        text, label = "", ""
+        if key not in ours and key not in told and len(told) < _OTHER_PROGRAMS:
+            told.add(key)
+            text, label = _other_text([s.candidate for s in subjects], other, letters)
+        found.append(
+            {
+                "program": letters[key],
+                "tunables": dict(other.tunables),
+                "speedup": measured.speedup if measured.trusted else None,
+                "low": measured.low,
+                "high": measured.high,
+                "workloads": measured.workloads,
+                "status": measured.status if measured.status != "ok" else measured.verdict,
+                "log": clip(" ".join(measured.log.split()), _LOG_LIMIT),
+                "facts": _differing(trial.subject, ours[key]) if shown.evidence and key in ours else {},
+                "text": text,
+                "text_label": label,
+                "fence": "diff" if label.startswith("Difference") else FENCES[other.language],
+            }
+        )
+    return found
+
+
+def _differing(trial: Subject, subject: Subject) -> dict[str, float]:
+    """Return the facts of a trial that are not the subject's own, a few of them."""
+    own = subject.build.evidence.facts
+    found = {k: v for k, v in sorted(trial.build.evidence.facts.items()) if own.get(k) != v}
+    return dict(list(found.items())[:_FACTS_SHOWN])
+
+
+def _other_text(ours: Sequence[Candidate], other: Candidate, letters: Mapping[str, str]) -> tuple[str, str]:
+    """Return another program as a difference to one of the candidates', or in full where that is shorter."""
+    theirs = listing(other).code
+    best, label = clip(theirs, _OTHER_SOURCE_LIMIT), "Its code"
+    for candidate in ours:
+        if candidate.language != other.language:
+            continue
+        lines = difflib.unified_diff(
+            theirs.splitlines(), listing(candidate).code.splitlines(), "trial", "candidate", n=1, lineterm=""
+        )
+        difference = "\n".join(lines)
+        if len(difference) < len(best):
+            best, label = difference, f"Difference from it to program {letters[program_of(candidate)]}"
+    return best, label
