@@ -145,11 +145,16 @@ def pairwise_accuracy(scores: ArrayLike, speedups: ArrayLike, apart: float = 0.1
 
     A pair counts if the larger speed-up exceeds (1 + apart) times the smaller one; a tie of scores counts one half.
     """
+    return _mean(pair_outcomes(scores, speedups, apart))
+
+
+def pair_outcomes(scores: ArrayLike, speedups: ArrayLike, apart: float = 0.1) -> Array:
+    """Return 1, 0 or, where the scores tie, one half for each pair that `pairwise_accuracy` counts."""
     score, logs = np.asarray(scores, float), np.log(np.asarray(speedups, float))
     first, second = np.triu_indices(len(score), 1)
     real, said = logs[first] - logs[second], score[first] - score[second]
     counted = np.abs(real) > math.log1p(apart)
-    return _mean(0.5 * (1.0 + np.sign(real[counted]) * np.sign(said[counted])))
+    return 0.5 * (1.0 + np.sign(real[counted]) * np.sign(said[counted]))
 
 
 def spearman(a: ArrayLike, b: ArrayLike) -> float:
