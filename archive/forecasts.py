@@ -50,6 +50,7 @@ def write_forecasts(rows: Iterable[RecordedForecast], path: Path) -> int:
             ("bin", pa.int64()),
             ("p_valid", pa.float64()),
             ("mean_log2", pa.float64()),
+            ("sd_log2", pa.float64()),
         ],
         metadata={MARK: FORMAT},
     )
@@ -91,6 +92,7 @@ def _flat(row: RecordedForecast) -> dict[str, Any]:
         "bin": pool_columns.bin_of(row.speedup),
         "p_valid": row.p_valid,
         "mean_log2": row.mean_log2,
+        "sd_log2": row.sd_log2,
         "rationale": row.rationale,
         "prompt_sha256": row.prompt_sha256,
     }
@@ -116,6 +118,7 @@ def _unflat(row: dict[str, Any]) -> RecordedForecast:
         speedup=row["speedup"],
         p_valid=row["p_valid"],
         mean_log2=row["mean_log2"],
+        sd_log2=row.get("sd_log2"),
         rationale=row["rationale"],
         prompt_sha256=row["prompt_sha256"],
     )

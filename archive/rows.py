@@ -153,8 +153,9 @@ class RecordedForecast:
     `comparison` names the pair in its source; `kernel` and `anchor` are identities, or the digits by which the source
     names them. `probabilities` are eight that sum to one, or None where the answer could not be read; `raw_sum` is
     their sum before that. `speedup` is the measured outcome, None where the pool beside it does not hold it. Where
-    they were told, `p_valid` is the probability of being valid and `mean_log2` the centre of log2 S; `prompt_sha256` is
-    the hash of what a language model was asked, "" where it is not known.
+    they were told, `p_valid` is the probability of being valid, `mean_log2` and `sd_log2` are centre and spread of
+    log2 S as in `core.values.Forecast`; `prompt_sha256` is the hash of what a language model was asked, "" where it is
+    not known.
     """
 
     dataset: str
@@ -176,3 +177,4 @@ class RecordedForecast:
     mean_log2: float | None = None
     rationale: str = ""
     prompt_sha256: str = ""
+    sd_log2: float | None = None
