@@ -133,7 +133,7 @@ def inspecting() -> Iterator[Row]:
     for name, count in truth["equal"].items():
         yield f"{name.replace('_', ' ')} in the pool, equal to the driver's", "", f"{count} of {truth['kernels']}", "all"
     floors = load("floors.json")
-    yield "measured times in the pool that lie below the floor", "", f"{floors['below']} of {floors['times']}", "0"
+    yield "measured times in the pool that lie below the floor", "", f"{len(floors['below'])} of {floors['times']}", "0"
     rows = load("check_pool.json")["rows"]
     for language in ("triton", "cuda"):
         mine = [r for r in rows if r["language"] == language]

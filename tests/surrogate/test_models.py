@@ -196,7 +196,7 @@ def test_a_check_sends_its_text_back():
         told.append(str(messages[-1].parts[-1].content))
         return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {"n": len(told)})])
 
-    def check(value: Reply) -> Reply:
+    def check(value: Reply, _: int) -> Reply:
         if value.n < 2:
             raise ModelRetry("more, please")
         return value
