@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 LANGUAGES: dict[DeviceKind, tuple[Language, ...]] = {"cpu": ("cpp", "python"), "cuda": ("triton", "cuda", "python")}
 """What runs on each kind of device."""
 
+ESCALATIONS = 8
+"""Most candidates that a cascade asks its language model for in one call."""
+
+PROMPT_TOKENS, REPLY_TOKENS = 5000, 500
+"""What a forecast is expected to take of a language model, before any was paid for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -170,19 +176,42 @@ def with_seeds(task: Task, kind: DeviceKind, paths: Sequence[str], language: str
     return replace(task, seeds=fitting)
 
 
-def make_forecaster(name: str, model: LanguageModel | None) -> Forecaster | None:
-    """Return the forecaster that is called `name`; None for "none"."""
+def make_forecaster(name: str, model: LanguageModel | None, *, patience: int = 0) -> Forecaster | None:
+    """Return the forecaster that is called `name`: learned, llm, cascade, or none.
+
+    A cascade asks its language model only once there are `patience` trials. Raises `UsageError` where the model is
+    missing.
+    """
     if name == "none":
         return None
     if name == "learned":
+        return _tier(name, None)
+    if model is None:
+        raise UsageError(f"the {name} forecaster needs a model", hint="pass --model anthropic:NAME or openai:NAME")
+    if name == "llm":
+        return _tier(name, model)
+    from forewarp.surrogate.cascade import CascadeForecaster, Tier
+
+    dearer = Tier("llm", _tier("llm", model), _expected_price(model), ESCALATIONS, patience)
+    return CascadeForecaster([Tier("learned", _tier("learned", None)), dearer])
+
+
+def _tier(label: str, model: LanguageModel | None) -> Forecaster:
+    """Return one forecaster; what every tier is wrapped in, alone or in a cascade, is put around it here."""
+    if label == "learned" or model is None:
         from forewarp.surrogate.learned import LearnedForecaster
 
         return LearnedForecaster()
-    if model is None:
-        raise UsageError("the llm forecaster needs a model", hint="pass --model anthropic:NAME or openai:NAME")
     from forewarp.surrogate.llm import LlmForecaster
 
     return LlmForecaster(model)
+
+
+def _expected_price(model: LanguageModel) -> float:
+    """Return the dollars that a forecast is expected to cost; 0 where the price is unknown."""
+    from pydantic_ai.usage import RunUsage
+
+    return model.cost(0.0, RunUsage(input_tokens=PROMPT_TOKENS, output_tokens=REPLY_TOKENS)).dollars or 0.0
 
 
 def make_model(model: str | Model | None, base_url: str | None) -> LanguageModel | None:

@@ -64,7 +64,7 @@ def failed(status: Status = "incorrect", log: str = "max error 3.2") -> Measurem
 
 
 def without_cost(forecast: Forecast) -> Forecast:
-    return replace(forecast, cost=Cost())
+    return replace(forecast, cost=Cost(), tiers=tuple(map(without_cost, forecast.tiers)))
 
 
 class ForecasterContract:
