@@ -1,0 +1,365 @@
+"""Recalibration of forecasts from what was measured after them, shrunk so that few outcomes change little.
+
+A forecast's cumulative probability F at each bin edge becomes
+
+    z = Φ⁻¹(F) / s,   s = exp(spread) · (sd / 0.3)^tilt,   F′ = (1 − tails)·Φ(z) + tails·Φ(z / 4)
+
+with sd the forecast's own spread in octaves: one factor for all spreads, one for forecasts that are sharper or wider
+than usual, and a wide component for surprises. It is a recalibration of the probability integral transform (Kuleshov,
+Fenner, Ermon 2018) with R(½) = ½, so that medians, and with them the order of candidates, stay exactly as they are. `p_valid` goes through a rising line on the logit scale (Platt 1999).
+
+The five parameters are the mode of a posterior whose prior sits at the calibration that the fit starts from. Outcomes
+of one task resemble each other, so n of them count as n / (1 + (n − 1)·correlation). `docs/calibration.md` says what
+else was compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forewarp.core import bins, serde
+from forewarp.core.protocols import Forecaster, Subject, Trial
+from forewarp.core.values import Z80, Forecast, Measurement, Target, Task
+from forewarp.surrogate.drift import Drift
+
+Array = NDArray[np.float64]
+
+MIN_OUTCOMES = 12
+"""With fewer outcomes than this, a fit stays where it starts."""
+
+CORRELATION = 0.3
+"""How alike outcomes of one task are, for a fit over several tasks."""
+
+_SHIPPED = Path(__file__).parent / "calibrations.json"
+_USUAL_SD = 0.3
+_WIDE = 4.0
+_TINY = 1e-6
+_PRIOR_SDS = np.array([0.5, 0.3, 0.05])
+_BOUNDS = ((-1.5, 1.5), (-0.9, 0.9), (0.0, 0.5))
+_VALID_SDS = np.array([0.5, 0.3])
+_VALID_BOUNDS = ((-3.0, 3.0), (-1.5, 1.5))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A forecast with what was measured after it.
+
+    `speedup` is None where the candidate was not valid. `task` groups outcomes that resemble each other. `incumbent`
+    is the best speed-up when the forecast was made: to beat it is what a candidate is measured for.
+    """
+
+    forecast: Forecast
+    valid: bool
+    speedup: float | None
+    task: str = ""
+    incumbent: float = 1.0
+
+    @staticmethod
+    def of(forecast: Forecast, measurement: Measurement, task: str = "", incumbent: float = 1.0) -> Outcome:
+        """Read the outcome off a measurement; an untrusted one counts as not valid."""
+        valid = measurement.trusted and (measurement.speedup or 0.0) > 0
+        return Outcome(forecast, valid, measurement.speedup if valid else None, task, incumbent)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The correction of one tier; as it is made it changes nothing.
+
+    `spread`, `tilt`, `tails`, `valid_shift` and `valid_slope` (a logarithm) are the parameters; `outcomes` and `tasks`
+    say how many the fit rests on.
+    """
+
+    tier: str = ""
+    spread: float = 0.0
+    tilt: float = 0.0
+    tails: float = 0.0
+    valid_shift: float = 0.0
+    valid_slope: float = 0.0
+    outcomes: int = 0
+    tasks: int = 0
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether forecasts stay as they are."""
+        return not any((self.spread, self.tilt, self.tails, self.valid_shift, self.valid_slope))
+
+    def apply(self, forecast: Forecast) -> Forecast:
+        """Return the corrected forecast; its median, name, rationale and cost stay."""
+        if self.is_identity:
+            return forecast
+        cdf, sd = _cdf(forecast), _spread_of(forecast)
+        p = _corrected(cdf[None, :], np.array([sd]), (self.spread, self.tilt, self.tails))[0]
+        factor = _scale(np.array([sd]), self.spread, self.tilt)[0] * _half_width(self.tails) / Z80
+        return replace(
+            forecast,
+            probabilities=bins.normalise([float(v) for v in p]),
+            p_valid=_line(forecast.p_valid, self.valid_shift, self.valid_slope),
+            # Corrected bins spread their mass evenly again, which would move the median within its bin.
+            mean_log2=math.log2(forecast.median),
+            sd_log2=None if forecast.sd_log2 is None else forecast.sd_log2 * float(factor),
+        )
+
+    def to_json(self) -> str:
+        """Return the calibration as a JSON object."""
+        return json.dumps(serde.to_data(self))
+
+    @staticmethod
+    def from_json(text: str) -> Calibration:
+        """Build a calibration from what `to_json` returned."""
+        return serde.from_data(Calibration, json.loads(text))
+
+
+IDENTITY = Calibration()
+
+
+def fit(
+    outcomes: Sequence[Outcome],
+    start: Calibration = IDENTITY,
+    *,
+    correlation: float = CORRELATION,
+    looseness: float = 1.0,
+) -> Calibration:
+    """Return the calibration that the outcomes speak for, shrunk towards `start`.
+
+    With fewer than `MIN_OUTCOMES` valid outcomes the distribution's part stays that of `start`, with fewer than that
+    many at all the part of `p_valid` does. `looseness` multiplies the standard deviations of the prior.
+    """
+    timed = [o for o in outcomes if o.valid and o.speedup is not None]
+    found = start
+    if len(timed) >= MIN_OUTCOMES:
+        spread, tilt, tails = _fit_distribution(timed, start, correlation, looseness)
+        found = replace(found, spread=spread, tilt=tilt, tails=tails)
+    if len(outcomes) >= MIN_OUTCOMES:
+        shift, slope = _fit_valid(outcomes, start, correlation, looseness)
+        found = replace(found, valid_shift=shift, valid_slope=slope)
+        found = replace(found, outcomes=len(outcomes), tasks=len({o.task for o in outcomes}))
+    return found
+
+
+def shipped(tier: str) -> Calibration:
+    """Return the calibration that comes with forewarp for a tier; the identity where there is none.
+
+    A forecaster called `llm:MODEL` that has none of its own takes that of `llm`.
+    """
+    table = _shipped()
+    return table.get(tier) or table.get(tier.partition(":")[0]) or Calibration(tier)
+
+
+def pit(forecast: Forecast, speedup: float, key: str) -> float:
+    """Return the randomised probability integral transform, in (0, 1): uniform if the forecast is calibrated.
+
+    Where in the measured bin's share it lies is drawn from `key`, so that the same question has the same answer.
+    """
+    k = bins.bin_of(speedup)
+    below = math.fsum(forecast.probabilities[:k])
+    return _inside(below + _draw(key) * forecast.probabilities[k])
+
+
+def pit_valid(p_valid: float, *, valid: bool, key: str) -> float:
+    """Return the same for the question of whether a candidate is valid."""
+    v = _draw(f"valid {key}")
+    return _inside(1 - p_valid + v * p_valid if valid else v * (1 - p_valid))
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> dict[str, Calibration]:
+    if not _SHIPPED.exists():
+        return {}
+    rows: list[Any] = json.loads(_SHIPPED.read_text())
+    found = [serde.from_data(Calibration, row) for row in rows]
+    return {c.tier: c for c in found}
+
+
+class Recalibrated:
+    """A forecaster whose forecasts are corrected, first as shipped, then by what the run itself measures.
+
+    It remembers each forecast that it gave before the candidate was measured. Once the history holds the measurement,
+    the pair is an outcome; from `MIN_OUTCOMES` on the calibration is refitted with the shipped one as its prior, which
+    the run's own outcomes soon outweigh. When the drift alarm goes off the prior is loosened and the rationale says so.
+
+    The same calls in the same order give the same answers. A new object, as after a resume, knows none of the forecasts
+    and uses the shipped calibration, and `recorded`: outcomes of uncorrected forecasts of the task at hand.
+    """
+
+    def __init__(
+        self, forecaster: Forecaster, calibration: Calibration | None = None, recorded: Sequence[Outcome] = ()
+    ) -> None:
+        self._forecaster = forecaster
+        self._shipped = shipped(forecaster.name) if calibration is None else calibration
+        self._recorded = tuple(recorded)
+        self._runs: dict[tuple[str, str], _Run] = {}
+
+    @property
+    def name(self) -> str:
+        """The name of the forecaster that is corrected."""
+        return self._forecaster.name
+
+    def forecast(
+        self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
+    ) -> list[Forecast]:
+        """Return one corrected forecast per subject, in order."""
+        raw = self._forecaster.forecast(task, target, subjects, history)
+        run = self._run(task, target)
+        run.learn(history, task.name)
+        current = run.calibration(self._shipped, self._recorded)
+        made = [current.apply(f) for f in raw]
+        measured = {t.subject.candidate.sha256 for t in history}
+        for subject, before, after in zip(subjects, raw, made, strict=True):
+            if subject.candidate.sha256 not in measured:
+                run.open[subject.candidate.sha256] = before, after
+        return [replace(f, rationale=f"{f.rationale}; {_DOUBT}") for f in made] if run.drift.alarmed else made
+
+    def calibration(self, task: Task, target: Target) -> Calibration:
+        """Return the calibration as the outcomes of this task on this target have made it."""
+        return self._run(task, target).calibration(self._shipped, self._recorded)
+
+    def drift(self, task: Task, target: Target) -> Drift:
+        """Return the state of the alarm for this task on this target."""
+        return self._run(task, target).drift
+
+    def _run(self, task: Task, target: Target) -> _Run:
+        return self._runs.setdefault((task.sha256, target.name), _Run())
+
+
+_DOUBT = "measured outcomes drift away from this forecaster's calibration"
+_ALARMED = 2.0
+
+
+@dataclass(slots=True)
+class _Run:
+    """What one task on one target has shown: forecasts (uncorrected, corrected) without and with their outcomes."""
+
+    open: dict[str, tuple[Forecast, Forecast]] = field(default_factory=dict[str, tuple[Forecast, Forecast]])
+    outcomes: list[Outcome] = field(default_factory=list[Outcome])
+    drift: Drift = field(default_factory=Drift)
+    fitted: tuple[int, Calibration] | None = None
+
+    def learn(self, history: Sequence[Trial], task: str) -> None:
+        """Turn open forecasts into outcomes, in the order of the history."""
+        for trial in history:
+            key = trial.subject.candidate.sha256
+            given = self.open.pop(key, None)
+            if given is None:
+                continue
+            before, after = given
+            outcome = Outcome.of(before, trial.measurement, task)
+            self.outcomes.append(outcome)
+            self.drift.update(pit_valid(after.p_valid, valid=outcome.valid, key=key), "valid")
+            if outcome.speedup is not None:
+                self.drift.update(pit(after, outcome.speedup, key), "speed")
+
+    def calibration(self, start: Calibration, recorded: Sequence[Outcome]) -> Calibration:
+        """Return the calibration after all outcomes so far; refitted only when there are new ones."""
+        known = [*recorded, *self.outcomes]
+        if self.fitted is None or self.fitted[0] != len(known):
+            looseness = _ALARMED if self.drift.alarmed else 1.0
+            self.fitted = len(known), fit(known, start, correlation=0.0, looseness=looseness)
+        return self.fitted[1]
+
+
+def _draw(key: str) -> float:
+    return (int.from_bytes(hashlib.sha256(key.encode()).digest()[:7], "big") + 0.5) / 2**56
+
+
+def _inside(value: float) -> float:
+    return min(1 - 1e-12, max(1e-12, value))
+
+
+def _cdf(forecast: Forecast) -> Array:
+    """Return the cumulative probabilities at the seven inner edges."""
+    return np.cumsum(np.array(forecast.probabilities))[:-1]
+
+
+def _spread_of(forecast: Forecast) -> float:
+    """Return the standard deviation in octaves that the forecast's 80 % interval stands for."""
+    low, high = forecast.interval
+    return max(0.01, (math.log2(high) - math.log2(low)) / (2 * Z80))
+
+
+def _scale(sd: Array, spread: float, tilt: float) -> Array:
+    return np.exp(spread + tilt * np.log(sd / _USUAL_SD))
+
+
+def _corrected(cdf: Array, sd: Array, parameters: Sequence[float]) -> Array:
+    """Return bin probabilities, a row of eight for each row of seven cumulative ones."""
+    from scipy.special import ndtr, ndtri  # slow to import, and not needed by whoever only reads a calibration
+
+    spread, tilt, tails = parameters
+    z = ndtri(np.clip(cdf, _TINY, 1 - _TINY)) / _scale(sd, spread, tilt)[:, None]
+    inner = (1 - tails) * ndtr(z) + tails * ndtr(z / _WIDE)
+    ends = np.zeros((len(inner), 1))
+    return np.diff(np.concatenate([ends, inner, ends + 1.0], axis=1), axis=1)
+
+
+def _half_width(tails: float) -> float:
+    """Return the half-width of the central 80 % of the standard mixture, by bisection."""
+    low, high = Z80, Z80 * _WIDE
+    for _ in range(40):
+        middle = (low + high) / 2
+        inside = (1 - tails) * math.erf(middle / math.sqrt(2)) + tails * math.erf(middle / _WIDE / math.sqrt(2))
+        low, high = (middle, high) if inside < 0.8 else (low, middle)
+    return low
+
+
+def _line(p: float, shift: float, slope: float) -> float:
+    if not 0 < p < 1:
+        return p
+    return 1 / (1 + math.exp(-(shift + math.exp(slope) * math.log(p / (1 - p)))))
+
+
+def _weights(outcomes: Sequence[Outcome], correlation: float) -> Array:
+    counts = Counter(o.task for o in outcomes)
+    return np.array([1 / (1 + (counts[o.task] - 1) * correlation) for o in outcomes])
+
+
+def _fit_distribution(
+    timed: Sequence[Outcome], start: Calibration, correlation: float, looseness: float
+) -> tuple[float, float, float]:
+    cdf = np.stack([_cdf(o.forecast) for o in timed])
+    sd = np.array([_spread_of(o.forecast) for o in timed])
+    rows, measured = np.arange(len(timed)), np.array([bins.bin_of(o.speedup or 1.0) for o in timed])
+    weights = _weights(timed, correlation)
+
+    def surprise(x: Array) -> float:
+        return -float(weights @ np.log(np.maximum(_corrected(cdf, sd, (x[0], x[1], x[2]))[rows, measured], 1e-9)))
+
+    centre = np.array([start.spread, start.tilt, start.tails])
+    spread, tilt, tails = _mode(surprise, centre, _PRIOR_SDS * looseness, _BOUNDS)
+    return spread, tilt, tails
+
+
+def _fit_valid(
+    outcomes: Sequence[Outcome], start: Calibration, correlation: float, looseness: float
+) -> tuple[float, float]:
+    said = np.clip([o.forecast.p_valid for o in outcomes], _TINY, 1 - _TINY)
+    logits, weights = np.log(said / (1 - said)), _weights(outcomes, correlation)
+    signs = np.array([1.0 if o.valid else -1.0 for o in outcomes])
+
+    def surprise(x: Array) -> float:
+        return float(weights @ np.logaddexp(0.0, -signs * (x[0] + np.exp(x[1]) * logits)))
+
+    centre = np.array([start.valid_shift, start.valid_slope])
+    shift, slope = _mode(surprise, centre, _VALID_SDS * looseness, _VALID_BOUNDS)
+    return shift, slope
+
+
+def _mode(loss: Any, centre: Array, sds: Array, bounds: Sequence[tuple[float, float]]) -> list[float]:
+    """Return the minimum of a loss plus the prior's, rounded so that equal data give equal numbers."""
+    from scipy.optimize import minimize
+
+    def posterior(x: Array) -> float:
+        return loss(x) + 0.5 * float((((x - centre) / sds) ** 2).sum())
+
+    found: Any = minimize(posterior, centre, method="L-BFGS-B", bounds=bounds)
+    return [round(float(v), 4) for v in found.x]
