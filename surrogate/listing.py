@@ -11,8 +11,9 @@ import io
 import re
 import tokenize
 from dataclasses import dataclass
+from functools import lru_cache
 
-from forewarp.core.values import Candidate
+from forewarp.core.values import Candidate, Language
 
 FENCES = {"cpp": "cpp", "cuda": "cuda", "triton": "python", "python": "python"}
 
@@ -32,10 +33,15 @@ class Listing:
 
 def listing(candidate: Candidate) -> Listing:
     """Split and strip a candidate's text; a text that does not parse loses what can be found in it."""
-    match = _PLAN.match(candidate.source)
+    return _listing(candidate.source, candidate.language)
+
+
+@lru_cache(maxsize=512)
+def _listing(source: str, language: Language) -> Listing:
+    match = _PLAN.match(source)
     plan = _TOML_COMMENT.sub(lambda m: m.group(1) or "", match.group(1)) if match else ""
-    body = candidate.source[match.end() :] if match else candidate.source
-    code = _python(body) if candidate.language in ("triton", "python") else _c(body)
+    body = source[match.end() :] if match else source
+    code = _python(body) if language in ("triton", "python") else _c(body)
     return Listing(_tidy(code), _tidy(plan))
 
 

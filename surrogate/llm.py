@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from pydantic_ai import CachePoint, ModelRetry
 from pydantic_ai.messages import UserContent
 from pydantic_ai.models import Model
 
-from forewarp.core import bins
+from forewarp.core import bins, serde
 from forewarp.core.errors import ModelError
 from forewarp.core.protocols import Subject, Trial
 from forewarp.core.values import Z80, Cost, Forecast, Target, Task
@@ -94,8 +95,8 @@ class LlmForecaster:
         self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
     ) -> list[Forecast]:
         """Return one forecast per subject, in order; only the first delivery of an answer carries its cost."""
-        alone = [question(task, target, [s], history, self._shown) for s in subjects]
-        keys = [self._key(q) for q in alone]
+        known = self._known(task, target, history)
+        keys = [self._key(known, s) for s in subjects]
         new = {k: s for k, s in zip(keys, subjects, strict=True) if k not in self._answers and not self._recalled(k)}
         if new:
             self._ask(
@@ -106,9 +107,14 @@ class LlmForecaster:
             )
         return [replace(self._answers[key], cost=self._unpaid.pop(key, Cost())) for key in keys]
 
-    def _key(self, asked: Question) -> str:
-        told = f"{self.model.label}\0{self._samples}\0{system_prompt()}\0{asked.text}"
-        return hashlib.sha256(told.encode()).hexdigest()
+    def _known(self, task: Task, target: Target, history: Sequence[Trial]) -> str:
+        """Return what all answers of a call rest on: model, instructions, task, target and trials."""
+        trials = [(t.subject.candidate.sha256, serde.to_data(t.measurement)) for t in history if self._shown.trials]
+        told = [self.model.label, self._samples, system_prompt(), task.sha256, serde.to_data(target), trials]
+        return _digest([*told, serde.to_data(self._shown)])
+
+    def _key(self, known: str, subject: Subject) -> str:
+        return _digest([known, subject.candidate.sha256, serde.to_data(subject.build.evidence)])
 
     def _ask(self, asked: Sequence[_Asked]) -> None:
         prompts = [_content(a.question) for a in asked for _ in range(self._samples)]
@@ -156,6 +162,10 @@ class LlmForecaster:
         if said:
             self._answers[key] = _pooled(said, self.name, "")
         return bool(said)
+
+
+def _digest(told: object) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def _parts(keys: Sequence[str], size: int) -> list[tuple[str, ...]]:

@@ -188,16 +188,13 @@ def _differing(trial: Subject, subject: Subject) -> dict[str, float]:
 
 
 def _other_text(ours: Sequence[Candidate], other: Candidate, letters: Mapping[str, str]) -> tuple[str, str]:
-    """Return another program as a difference to one of the candidates', or in full where that is shorter."""
+    """Return another program as a difference to the most similar candidate's, or in full where that is shorter."""
     theirs = listing(other).code
-    best, label = clip(theirs, _OTHER_SOURCE_LIMIT), "Its code"
-    for candidate in ours:
-        if candidate.language != other.language:
-            continue
-        lines = difflib.unified_diff(
-            theirs.splitlines(), listing(candidate).code.splitlines(), "trial", "candidate", n=1, lineterm=""
-        )
-        difference = "\n".join(lines)
-        if len(difference) < len(best):
-            best, label = difference, f"Difference from it to program {letters[program_of(candidate)]}"
-    return best, label
+    lines = theirs.splitlines()
+    same = [(c, listing(c).code.splitlines()) for c in ours if c.language == other.language]
+    if same:
+        nearest_one, text = max(same, key=lambda pair: len(set(lines) & set(pair[1])))
+        difference = "\n".join(difflib.unified_diff(lines, text, "trial", "candidate", n=1, lineterm=""))
+        if len(difference) < min(len(theirs), _OTHER_SOURCE_LIMIT):
+            return difference, f"Difference from it to program {letters[program_of(nearest_one)]}"
+    return clip(theirs, _OTHER_SOURCE_LIMIT), "Its code"
