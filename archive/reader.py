@@ -91,6 +91,11 @@ class Reader(Connection):
         """Return every proposal of the run in order, joined with forecast, decision and measurement."""
         return [_candidate_row(r) for r in self._rows(_CANDIDATES, (run,))]
 
+    def forecasts(self, run: str) -> list[tuple[int, Forecast]]:
+        """Return every forecast of the run with its proposal's id, in the order made."""
+        rows = self._rows("SELECT proposal, data FROM forecast WHERE run = ? ORDER BY round, proposal", (run,))
+        return [(int(r["proposal"]), _forecast(r["data"])) for r in rows]
+
     def decisions(self, run: str) -> list[DecisionRow]:
         """Return every decision of the run, round by round, in the order of the proposals."""
         rows = self._rows(

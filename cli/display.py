@@ -9,13 +9,14 @@ from rich.console import Console
 
 if TYPE_CHECKING:
     from forewarp.tools.measured import Micros
-    from forewarp.tools.parts import Amounts, Interval
+    from forewarp.tools.parts import Amounts, Interval, Price
 
 _COLOURS = {
     "faster": "green",
     "ok": "green",
     "finished": "green",
     "measure": "green",
+    "accept": "green",
     "slower": "red",
     "failed": "red",
     "incorrect": "red",
@@ -68,6 +69,13 @@ def microseconds(value: Micros) -> str:
 
 def _number(value: float) -> str:
     return f"{value:.3g}" if value < 100 else f"{value:,.0f}"
+
+
+def price(cost: Price) -> str:
+    """Return what an answer of a language model cost, in brackets; "" where none was asked."""
+    if not cost.input_tokens + cost.output_tokens:
+        return ""
+    return " ($ unknown)" if cost.dollars is None else f" (${cost.dollars:.2f})"
 
 
 def amounts(spent: Amounts, limit: Amounts) -> str:

@@ -15,7 +15,7 @@ def optimize(
     /,
     *,
     caps: Caps = DEFAULT_CAPS,
-    forecaster: Literal["learned", "llm", "none"] = "learned",
+    forecaster: Literal["learned", "llm", "cascade", "none"] = "learned",
     model: Model = NO_MODEL,
     seed_kernel: Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)] = (),
     language: Language | None = None,
@@ -29,7 +29,8 @@ def optimize(
 
     Args:
         task: Bundled task (see `forewarp tasks`), task folder or KernelBench file.
-        forecaster: learned is embedded and free; llm asks --model; none measures everything.
+        forecaster: learned is embedded and free; llm asks --model; cascade asks --model only where that could change
+            what is measured; none measures everything.
         seed_kernel: Kernel file to start from; may be given several times.
         language: Keep to one language; all languages of the device if left out.
         seed: Two runs with the same seed make the same choices.

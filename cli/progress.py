@@ -34,6 +34,7 @@ class Tally:
     best_kernel: str = ""
     standing: tuple[bool, float] = (False, 0.0)
     doing: str = "starting"
+    tier: str = ""
     began: float = field(default_factory=time.monotonic)
     measured_here: int = 0
 
@@ -59,6 +60,9 @@ class Tally:
             case events.Forecasted():
                 self.counts["forecast"] += 1
                 self.doing = "forecasting"
+            case events.Escalated():
+                self.counts["escalated"] += event.candidates
+                self.tier = event.tier
             case events.Decided():
                 self.counts[event.decision.action] += 1
             case events.Measuring():
@@ -150,7 +154,8 @@ def panel(tally: Tally) -> RenderableType:
         + display.amounts(Amounts.of(tally.spend), Amounts.of(tally.budget))
         + (f"  about {left:.0f} s left" if left is not None else ""),
         f"proposed {c['proposed']} → passed the gate {c['passed']} (dropped {dropped}) → forecast {c['forecast']}"
-        f" → measured {c['measured']} (failed {c['failed']})",
+        + (f" ({c['escalated']} also by {tally.tier})" if c["escalated"] else "")
+        + f" → measured {c['measured']} (failed {c['failed']})",
         f"best {display.speedup(tally.best)}  {tally.best_kernel[:10]} {tally.tunables.get(tally.best_kernel, '')}",
         f"{tally.doing} …",
     ]

@@ -36,6 +36,8 @@ def render(document: SearchDocument, console: Console, *, full: bool = False) ->
             console.print(line, style="dim")
     console.print(document.summary, style="bold")
     console.print(_counts(document))
+    if document.tiers:
+        console.print(oracles(document))
     if document.audit is not None:
         a = document.audit
         console.print(
@@ -45,6 +47,12 @@ def render(document: SearchDocument, console: Console, *, full: bool = False) ->
     console.print(f"run {document.run_id} {document.status}: {document.reason}", style=display.colour(document.status))
     for artifact in document.artifacts:
         console.print(f"{artifact.kind:>10}  {artifact.path}", soft_wrap=True)
+
+
+def oracles(document: SearchDocument) -> str:
+    """Return who answered for how many candidates, from the cheapest to the device, and what the paid ones cost."""
+    asked = [f"{t.tier} {t.candidates}{display.price(t.cost)}" for t in document.tiers]
+    return ", ".join([*asked, f"measured {document.counts.measured}"])
 
 
 def ranked(lines: Sequence[CandidateLine]) -> list[CandidateLine]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from forewarp.core import serde
-from forewarp.core.values import Budget, Decision, Forecast, Spend, Status, Verdict
+from forewarp.core.values import Budget, Cost, Decision, Forecast, Spend, Status, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,17 @@ class Forecasted:
 
 
 @dataclass(frozen=True, slots=True)
+class Escalated:
+    """A dearer tier of a cascade was asked for some of the round's candidates; `tier` is its forecaster's name."""
+
+    run: str
+    round: int
+    tier: str
+    candidates: int
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
 class Decided:
     """It was decided whether to measure a candidate; `decision.numbers` holds what this rested on."""
 
@@ -147,6 +158,7 @@ Event = (
     | Accepted
     | Rejected
     | Forecasted
+    | Escalated
     | Decided
     | Measuring
     | Measured

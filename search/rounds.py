@@ -16,13 +16,24 @@ from forewarp.archive.rows import CandidateRow, Purpose, RunRow
 from forewarp.archive.store import Archive
 from forewarp.core.errors import ForewarpError, WorkerError
 from forewarp.core.protocols import Executor, Forecaster, Proposer, Subject, Trial
-from forewarp.core.values import DEVICE_ONLY, Build, Measurement, Spend
+from forewarp.core.values import DEVICE_ONLY, Build, Cost, Forecast, Measurement, Spend
 from forewarp.search import budget as budgets
 from forewarp.search import policy
-from forewarp.search.events import Accepted, Decided, Event, Forecasted, Measured, Measuring, Proposed, Rejected
+from forewarp.search.events import (
+    Accepted,
+    Decided,
+    Escalated,
+    Event,
+    Forecasted,
+    Measured,
+    Measuring,
+    Proposed,
+    Rejected,
+)
 from forewarp.search.gate import Gate, Gated
 from forewarp.search.recorder import Recorder
 from forewarp.search.settings import SearchSettings
+from forewarp.surrogate.cascade import CascadeForecaster
 
 MAX_FRUITLESS_ROUNDS = 10
 
@@ -179,6 +190,9 @@ class Rounds:
             return
         self._pause()
         subjects = [Subject(r.candidate, r.build) for r in rows if r.build is not None]
+        if isinstance(self._forecaster, CascadeForecaster):
+            recorded = {r.candidate.sha256: r.forecast for r in rows if r.forecast is not None}
+            self._forecaster.recall(self._task, self._target, recorded)
         made = self._forecaster.forecast(self._task, self._target, subjects, self._history())
         if len(made) != len(rows):
             raise ForewarpError(
@@ -191,6 +205,7 @@ class Rounds:
                 for r, f in zip(rows, made, strict=True)
                 if r.round == number
             ]
+            said += [self._recorder.say(event) for event in _escalated(self._id, number, made)]
             self._recorder.tick()
             said += self._recorder.warn()
         yield from said
@@ -301,11 +316,24 @@ class Rounds:
 
 
 def _to_forecast(row: CandidateRow, number: int) -> bool:
-    """Return whether a candidate needs a forecast in this round; one that was paid for is not bought again."""
-    if row.forecast is None:
-        return True
+    """Return whether a candidate needs a forecast in this round; one that was paid for is not bought again.
+
+    A cascade keeps what it paid for, and pools it with the newest forecast of its free tier.
+    """
+    if row.forecast is None or row.forecast.tiers:
+        return row.forecast_round != number
     cost = row.forecast.cost
     return row.forecast_round != number and cost.dollars == 0 and cost.input_tokens + cost.output_tokens == 0
+
+
+def _escalated(run: str, number: int, made: Sequence[Forecast]) -> list[Event]:
+    """Return what the round asked of each tier above the first; remembered answers cost nothing and do not count."""
+    asked: dict[str, list[Cost]] = {}
+    for forecast in made:
+        for answer in forecast.tiers[1:]:
+            if answer.cost != Cost():
+                asked.setdefault(answer.forecaster, []).append(answer.cost)
+    return [Escalated(run, number, tier, len(costs), sum(costs, Cost())) for tier, costs in asked.items()]
 
 
 def _undone(number: int, rows: Sequence[CandidateRow]) -> list[CandidateRow]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from forewarp.archive.rows import REJECTED, CandidateRow, DecisionRow, MeasurementRow, RunStatus
 from forewarp.archive.store import Archive
 from forewarp.core import serde
-from forewarp.core.values import Budget, Candidate, Forecast, Measurement, Spend, Verdict
+from forewarp.core.values import Budget, Candidate, Cost, Forecast, Measurement, Spend, Verdict
 from forewarp.search import policy
 from forewarp.search.settings import SearchSettings
 
@@ -60,12 +60,22 @@ class FalseDiscards:
 
 
 @dataclass(frozen=True, slots=True)
+class TierTotal:
+    """What one tier of forecasting did in a run: for how many candidates it answered, and what that cost."""
+
+    tier: str
+    candidates: int
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
 class RunSummary:
     """Counts, spend and winner of one run.
 
     `considered` counts candidates that passed the gate and were forecast; without a forecaster, all that passed it.
     `rejected` counts by gate outcome (malformed, duplicate, same_code, compile_error), `failures` measurements by
-    status other than ok. `measured` counts candidates; the confirmation is in `spend` only.
+    status other than ok. `measured` counts candidates; the confirmation is in `spend` only. `tiers` holds who forecast,
+    the cheapest first; a candidate that was forecast in several rounds counts once.
     """
 
     run: str
@@ -88,6 +98,7 @@ class RunSummary:
     budget: Budget
     forecasts: tuple[ForecastRow, ...]
     false_discards: FalseDiscards | None
+    tiers: tuple[TierTotal, ...] = ()
 
 
 def summarise(archive: Archive, run_id: str) -> RunSummary:
@@ -126,6 +137,7 @@ def summarise(archive: Archive, run_id: str) -> RunSummary:
             if r.forecast and r.measurement and r.decision
         ),
         false_discards=_false_discards(rows, archive.decisions(run.id)),
+        tiers=_tiers(archive.forecasts(run.id)),
     )
 
 
@@ -158,6 +170,16 @@ def exact_interval(hits: int, count: int, level: float = 0.95) -> tuple[float, f
     low = float(betaincinv(hits, count - hits + 1, tail)) if hits > 0 else 0.0
     high = float(betaincinv(hits + 1, count - hits, 1 - tail)) if hits < count else 1.0
     return low, high
+
+
+def _tiers(forecasts: Sequence[tuple[int, Forecast]]) -> tuple[TierTotal, ...]:
+    answered: dict[str, set[int]] = {}
+    costs: dict[str, Cost] = {}
+    for proposal, forecast in forecasts:
+        for answer in forecast.tiers or (forecast,):
+            answered.setdefault(answer.forecaster, set()).add(proposal)
+            costs[answer.forecaster] = costs.get(answer.forecaster, Cost()) + answer.cost
+    return tuple(TierTotal(tier, len(found), costs[tier]) for tier, found in answered.items())
 
 
 def _false_discards(rows: Sequence[CandidateRow], decisions: Sequence[DecisionRow]) -> FalseDiscards | None:

@@ -75,14 +75,17 @@ def pool(said: Sequence[tuple[str, Forecast]], weights: Weights, name: str, rati
     """Return the tiers' forecasts, by label in the order asked, as one forecast called `name`.
 
     Costs add up. Mean and spread of log2 S are those of the product of the tiers' normals; a tier that gives none has
-    them derived from its bins. Where no tier gives any, the pool gives none either.
+    them derived from its bins. Where no tier gives any, the pool gives none either. An answer that could not be read
+    (`raw_sum` 0) is kept and paid for, but has no say.
     """
     if not said:
         raise ValueError("there is no forecast to combine")
+    everything = tuple(forecast for _, forecast in said)
+    cost = sum((f.cost for f in everything), Cost())
+    said = [(label, f) for label, f in said if f.raw_sum > 0] or said[:1]
     answers = tuple(forecast for _, forecast in said)
-    cost = sum((f.cost for f in answers), Cost())
     if len(said) == 1:
-        return replace(answers[0], forecaster=name, rationale=rationale, cost=cost, tiers=answers)
+        return replace(answers[0], forecaster=name, rationale=rationale, cost=cost, tiers=everything)
     shares = _shares([weights.weights.get(label, 1.0) for label, _ in said]) * weights.sharpness
     logs = np.log(_floored(np.array([f.probabilities for f in answers])))
     mean, sd = _normal(answers, shares)
@@ -96,7 +99,7 @@ def pool(said: Sequence[tuple[str, Forecast]], weights: Weights, name: str, rati
         cost,
         mean_log2=mean,
         sd_log2=sd,
-        tiers=answers,
+        tiers=everything,
     )
 
 

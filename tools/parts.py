@@ -118,32 +118,48 @@ class Bin(Part):
     probability: float
 
 
+class TierAnswer(Part):
+    """What one tier of a cascade said before it was combined with the others."""
+
+    forecaster: str
+    p_valid: float
+    p_faster: float
+    median: Interval
+
+
 class Prediction(Part):
-    """A forecast of the speed-up over the reference, and of whether the candidate is valid at all."""
+    """A forecast of the speed-up over its anchor, and of whether the candidate is valid at all."""
 
     forecaster: str
     p_valid: float = Field(description="Probability that the candidate is correct, given that it compiled.")
-    p_faster: float = Field(description="Probability that it is correct and faster than the reference.")
+    p_faster: float = Field(description="Probability that it is correct and faster than the anchor.")
     median: Interval = Field(description="Median speed-up of a correct candidate with the central 80 % interval.")
     confidence: float = Field(description="Probability of the likeliest of the eight ranges.")
     distribution: list[Bin]
     rationale: str = ""
+    tiers: list[TierAnswer] = Field(
+        default_factory=list[TierAnswer],
+        description="Of a cascade: who was asked, each answer over the reference; else empty.",
+    )
 
     @staticmethod
     def of(forecast: Forecast) -> Prediction:
         """Show a forecast with its ranges in words."""
-        low, high = forecast.interval
         return Prediction(
             forecaster=forecast.forecaster,
             p_valid=forecast.p_valid,
             p_faster=forecast.p_faster,
-            median=Interval(ratio=forecast.median, low=low, high=high, level=0.8),
+            median=median_of(forecast),
             confidence=forecast.confidence,
             distribution=[
                 Bin(label=label, range=span, probability=p)
                 for (label, span), p in zip(bins.ranges(), forecast.probabilities, strict=True)
             ],
             rationale=forecast.rationale,
+            tiers=[
+                TierAnswer(forecaster=t.forecaster, p_valid=t.p_valid, p_faster=t.p_faster, median=median_of(t))
+                for t in forecast.tiers
+            ],
         )
 
 
@@ -203,6 +219,12 @@ class Amounts(Part):
     def budget(self) -> Budget:
         """Return the caps as the engine takes them."""
         return Budget(self.measurements, self.device_s, self.dollars, self.tokens, self.wall_s)
+
+
+def median_of(forecast: Forecast) -> Interval:
+    """Return a forecast's median with its central 80 % interval."""
+    low, high = forecast.interval
+    return Interval(ratio=forecast.median, low=low, high=high, level=0.8)
 
 
 def speedup_of(measurement: Measurement) -> Interval | None:

@@ -13,7 +13,18 @@ from forewarp.core.values import UNTRUSTED, Measurement, Status, Verdict
 from forewarp.search.summary import RunSummary, best_of, summarise
 from forewarp.tools.bake import bake
 from forewarp.tools.measured import DeviceState, WorkloadResult, device_state, workload_result
-from forewarp.tools.parts import SCHEMA_VERSION, Amounts, Device, Interval, KernelId, Part, Prediction, speedup_of, trim
+from forewarp.tools.parts import (
+    SCHEMA_VERSION,
+    Amounts,
+    Device,
+    Interval,
+    KernelId,
+    Part,
+    Prediction,
+    Price,
+    speedup_of,
+    trim,
+)
 
 
 class BestKernel(Part):
@@ -50,6 +61,14 @@ class Counts(Part):
     measured: int
     rejected: dict[str, int] = Field(description="By the gate: malformed, duplicate, same_code, compile_error.")
     failures: dict[str, int] = Field(description="Measured, but failed: by status.")
+
+
+class TierLine(Part):
+    """What one tier of forecasting did."""
+
+    tier: str = Field(description="Name of the forecaster.")
+    candidates: int = Field(description="How many it answered for; one that was asked about again counts once.")
+    cost: Price
 
 
 class Budget(Part):
@@ -109,6 +128,9 @@ class SearchResult(Part):
     proposer: str
     best: BestKernel | None
     counts: Counts
+    tiers: list[TierLine] = Field(
+        default_factory=list[TierLine], description="Who forecast, the cheapest first; empty without a forecaster."
+    )
     budget: Budget
     audit: Audit | None
     candidates: list[CandidateLine]
@@ -139,6 +161,7 @@ def report(archive: Archive, run_id: str) -> SearchResult:
             rejected=dict(found.rejected),
             failures=dict(found.failures),
         ),
+        tiers=[TierLine(tier=t.tier, candidates=t.candidates, cost=Price.of(t.cost)) for t in found.tiers],
         budget=Budget(spent=Amounts.of(found.spend), limit=Amounts.of(found.budget)),
         audit=_audit(found),
         candidates=lines,

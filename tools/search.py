@@ -31,7 +31,7 @@ class SearchRequest(Part):
     place: Place = Place()
     budget: Amounts = Amounts(measurements=DEFAULT_BUDGET)
     seed: int = 0
-    forecaster: Literal["learned", "llm", "none"] = "learned"
+    forecaster: Literal["learned", "llm", "cascade", "none"] = "learned"
     model: str | None = Field(default=None, description="Language model that proposes kernels, such as anthropic:NAME.")
     base_url: str | None = Field(default=None, description="URL of an OpenAI-compatible server that serves the model.")
     seed_kernels: list[str] = Field(default_factory=list[str], description="Files to start from, not the bundled ones.")
@@ -86,7 +86,8 @@ def open_search(request: SearchRequest) -> Generator[SearchJob]:
     model = sessions.make_model(request.model, request.base_url)
     if model is not None and request.budget.dollars is not None:
         sessions.check_price(model)
-    forecaster = sessions.make_forecaster(request.forecaster, model)
+    # Until the policy has explored it does not look at forecasts, so that paid ones would be wasted.
+    forecaster = sessions.make_forecaster(request.forecaster, model, patience=SearchSettings().explore)
     with sessions.open_session(request.place, request.task) as opened:
         replaying = request.place.device == "replay"
         task = sessions.with_seeds(
@@ -122,7 +123,9 @@ def resume_search(request: ResumeRequest) -> Generator[SearchJob]:
     settings: Mapping[str, Any] = row.settings
     recorded_model, recorded_url, replayed = from_label(str(settings.get("proposer", "")))
     model = sessions.make_model(request.model or recorded_model, request.base_url or recorded_url)
-    forecaster = sessions.make_forecaster(str(settings.get("forecaster") or "none"), model)
+    forecaster = sessions.make_forecaster(
+        str(settings.get("forecaster") or "none"), model, patience=int(settings.get("explore", 0))
+    )
     device = "replay" if replayed else row.target.kind if request.place.device == "auto" else request.place.device
     pool = request.place.pool
     if replayed and not pool:
