@@ -12,7 +12,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from forewarp.tools.calibration import CalibrationResult
 from forewarp.tools.data import DataResult
+from forewarp.tools.evaluate import EvaluateResult
 from forewarp.tools.forecast_kernel import ForecastResult
 from forewarp.tools.inspect_kernel import InspectResult
 from forewarp.tools.measure_kernel import MeasureManyResult
@@ -34,7 +36,7 @@ class Failure(BaseModel):
 class Artifact(BaseModel):
     """A file that the command wrote."""
 
-    kind: Literal["kernel", "result", "candidates", "report"]
+    kind: Literal["kernel", "result", "candidates", "report", "forecasts", "image"]
     path: str
 
 
@@ -148,6 +150,18 @@ class DataDocument(DataResult, Envelope):  # pyright: ignore[reportIncompatibleV
     model_config = ConfigDict(title="forewarp data --json")
 
 
+class EvaluateDocument(EvaluateResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Of `evaluate`."""
+
+    model_config = ConfigDict(title="forewarp evaluate --json")
+
+
+class CalibrationDocument(CalibrationResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Of `calibration`; `status` is ok, or too_few where no forecaster has enough outcomes for a correction."""
+
+    model_config = ConfigDict(title="forewarp calibration --json")
+
+
 class ChatDocument(Envelope):
     """Of `chat`; `summary` is the answer."""
 
@@ -166,6 +180,8 @@ DOCUMENTS: dict[str, type[Envelope]] = {
     "inspect": InspectDocument,
     "forecast": ForecastDocument,
     "optimize": SearchDocument,
+    "evaluate": EvaluateDocument,
+    "calibration": CalibrationDocument,
     "validate": ValidateDocument,
     "tasks": TasksDocument,
     "runs": RunsDocument,

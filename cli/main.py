@@ -23,6 +23,8 @@ VERBS = {
     "measure": "Check and time kernels against the task's reference, or against another kernel.",
     "inspect": "Say what kernels tell before they run, for any GPU, without one.",
     "forecast": "Forecast one kernel's speed-up, and say whether to measure it.",
+    "evaluate": "Judge forecasters by candidates that were measured, and compare two of them.",
+    "calibration": "Show whether forecasts come true as often as they say, and correct those that do not.",
     "validate": "Try answers on a task that must be turned down, before anything is measured on it.",
     "tasks": "List the bundled tasks.",
     "runs": "List the latest runs of the archive.",

@@ -1,0 +1,343 @@
+"""Judge forecasters by measured candidates: every figure with its interval, and two forecasters side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from forewarp.archive.forecasts import read_forecasts, write_forecasts
+from forewarp.archive.pools import rows_of
+from forewarp.archive.rows import RecordedRow
+from forewarp.core.errors import UsageError
+from forewarp.core.protocols import Forecaster
+from forewarp.surrogate import baselines, evaluation, metrics, scorecard
+from forewarp.surrogate.evaluation import Answers, Progress
+from forewarp.surrogate.resampling import RESAMPLES, Estimate, Resampled, cluster_draws
+from forewarp.tools import session
+from forewarp.tools.parts import Part
+
+Split = Literal["train", "validation", "test", "all"]
+CURVE_POINTS = 100
+CURVE_SHARES = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
+OF_TASKS = ("exact", "within_one", "pairwise", "spearman", "crps", "error", "recovery_1", "recovery_10", "recovery_20")
+
+_Scores = dict[str, tuple[scorecard.Measure, Resampled]]
+
+
+class EvaluateRequest(Part):
+    """What to judge whom by."""
+
+    pools: list[str] = Field(default_factory=list[str], description="Parquet files or folders of measured candidates.")
+    forecasters: list[str] = Field(
+        default_factory=list[str],
+        description="Forecasters to ask: learned, llm, …; uniform and climatology look at no candidate.",
+    )
+    recorded: list[str] = Field(default_factory=list[str], description="Files of recorded forecasts to score again.")
+    split: Split = Field(default="test", description="Only rows of this split; all takes every row.")
+    tasks: list[str] = Field(default_factory=list[str], description="Only these tasks, by name; all if left out.")
+    train: str | None = Field(
+        default=None,
+        description="Pool whose frequencies climatology forecasts; the train split of `pools` if left out.",
+    )
+    history: int = Field(default=0, ge=0, description="Rows of each task that are shown as measured, and not scored.")
+    seed: int = Field(default=0, description="Draws the rows that are shown, and the resamples.")
+    resamples: int = Field(default=RESAMPLES, ge=2, description="Draws of the tasks that intervals rest on.")
+    margin: float = Field(default=scorecard.MARGIN, gt=0, description="How near the best counts as one to be found.")
+    model: str | None = Field(default=None, description="Language model of the llm forecaster.")
+    base_url: str | None = None
+    keep: str | None = Field(default=None, description="Parquet file to write the forecasts to, to score them again.")
+
+
+class Figure(Part):
+    """A figure with its 95 % interval over tasks; null where there is none."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+class MeasureLine(Part):
+    """What a figure is called, and which way is better."""
+
+    name: str
+    title: str
+    better: Literal["higher", "lower", ""]
+
+
+class ReliabilityLine(Part):
+    """Forecast probabilities between `low` and `high`: their number, their mean, and how often it came true."""
+
+    low: float
+    high: float
+    count: int
+    forecast: float
+    observed: float
+
+
+class Point(Part):
+    """One candidate: forecast with its 80 % interval against the measured speed-up."""
+
+    task: str
+    kernel: str
+    forecast: float
+    low: float
+    high: float
+    measured: float
+
+
+class TaskScores(Part):
+    """One forecaster on one task."""
+
+    task: str
+    target: str
+    family: str
+    rows: int
+    valid: int
+    figures: dict[str, float | None]
+
+
+class Scores(Part):
+    """One forecaster: all its figures, by the names of `measures`, and its curves."""
+
+    name: str
+    figures: dict[str, Figure]
+    confidence: list[ReliabilityLine] = Field(description="Confidence against how often the likeliest bin was right.")
+    faster: list[ReliabilityLine] = Field(description="P(valid and faster) against how often that came true.")
+    risk_coverage: list[tuple[float, float]] = Field(description="Share answered, and how often the bin was wrong.")
+    recovery: list[tuple[float, float]] = Field(description="Share measured, and the median recovery over tasks.")
+    tasks: list[TaskScores]
+    seconds: float | None = Field(description="Wall time of asking; null for recorded forecasts.")
+    tokens: int
+    dollars: float | None = Field(description="Null where it is not known.")
+    points: list[Point] = Field(default_factory=list[Point], exclude=True)
+
+
+class Difference(Part):
+    """`first` minus `second` on the same rows; the intervals are of paired resamples."""
+
+    first: str
+    second: str
+    figures: dict[str, Figure]
+
+
+class EvaluateResult(Part):
+    """How good forecasters are. All were judged by the same rows."""
+
+    summary: str
+    rows: int
+    valid: int
+    task_count: int
+    split: str
+    history: int
+    seed: int
+    resamples: int
+    margin: float
+    level: float = 0.95
+    measures: list[MeasureLine]
+    forecasters: list[Scores]
+    differences: list[Difference]
+    left_out: dict[str, int] = Field(description="Rows that nobody was judged by, by reason.")
+    files: list[str] = Field(default_factory=list[str], description="Files that were written.")
+
+
+def evaluate(request: EvaluateRequest, progress: Progress | None = None) -> EvaluateResult:
+    """Ask, match, score and compare. Raises `UsageError`, `ArchiveError`, or what a forecaster raises."""
+    _check(request)
+    rows = [row for pool in request.pools for row in rows_of(Path(pool).expanduser()) if _wanted(row, request)]
+    plan = evaluation.plan(rows, request.history, request.seed)
+    cases = [case for group in plan.groups for case in group.cases]
+    if request.pools and not cases:
+        raise UsageError(
+            f"no row of the split {request.split!r} is left in {', '.join(request.pools)}",
+            hint="choose another split with --split, or all; other tasks; or a smaller --history",
+        )
+    answers = [evaluation.run(f, plan.groups, progress) for f in _forecasters(request, rows)]
+    records = [r for path in request.recorded for r in read_forecasts(Path(path).expanduser())]
+    records = [r for r in records if not request.tasks or r.task in request.tasks]
+    answers += evaluation.recorded(records, cases if request.pools else None)
+    shared = evaluation.common(answers)
+    if not shared or not shared[0].rows:
+        raise UsageError(
+            "there is no candidate that every forecaster answered",
+            hint="pass forecasters, or records of the same tasks and kernels as the pool's",
+        )
+    files = _keep(shared, request.keep)
+    left_out = dict(plan.left_out)
+    unanswered = (len(cases) or max(len(a.rows) for a in answers)) - len(shared[0].rows)
+    if unanswered:
+        left_out["not answered by every forecaster"] = unanswered
+    return _result(request, shared, left_out, files)
+
+
+def _check(request: EvaluateRequest) -> None:
+    if not request.pools and not request.recorded:
+        raise UsageError("there is nothing to judge by", hint="pass a pool, or recorded forecasts with --recorded")
+    if request.forecasters and not request.pools:
+        raise UsageError("forecasters need a pool to be asked about", hint="pass a pool of measured candidates")
+    twice = {f for f in request.forecasters if request.forecasters.count(f) > 1}
+    if twice:
+        raise UsageError(f"{', '.join(sorted(twice))} is named twice", hint="name each forecaster once")
+
+
+def _wanted(row: RecordedRow, request: EvaluateRequest) -> bool:
+    split = request.split == "all" or row.origin.split == request.split
+    return split and (not request.tasks or row.task.name in request.tasks)
+
+
+def _forecasters(request: EvaluateRequest, rows: Sequence[RecordedRow]) -> Iterable[Forecaster]:
+    model = session.make_model(request.model, request.base_url)
+    for name in request.forecasters:
+        if name == "uniform":
+            yield baselines.uniform()
+        elif name == "climatology":
+            yield _climatology(request)
+        else:
+            forecaster = session.make_forecaster(name, model)
+            if forecaster is None:
+                raise UsageError(f"there is no forecaster called {name!r}", hint="name learned, llm or a baseline")
+            yield forecaster
+
+
+def _climatology(request: EvaluateRequest) -> Forecaster:
+    places = [request.train] if request.train else request.pools
+    rows = (row for place in places for row in rows_of(Path(place).expanduser()))
+    compiled = [r for r in rows if r.build.status == "ok" and (request.train or r.origin.split == "train")]
+    if not compiled:
+        raise UsageError("climatology needs measurements to count", hint="pass a pool of the train split with --train")
+    return baselines.climatology(r.measurement for r in compiled)
+
+
+def _keep(answers: Sequence[Answers], path: str | None) -> list[str]:
+    if path is None:
+        return []
+    write_forecasts((r for a in answers for r in evaluation.as_recorded(a)), Path(path).expanduser())
+    return [path]
+
+
+def _result(
+    request: EvaluateRequest, answers: Sequence[Answers], left_out: Mapping[str, int], files: list[str]
+) -> EvaluateResult:
+    names = [b.task for b in scorecard.blocks(answers[0])]
+    draws = cluster_draws(names, request.resamples, request.seed)
+    scored = [scorecard.score(a, draws, request.margin) for a in answers]
+    described = [MeasureLine(name=n, title=m.title, better=m.better) for n, (m, _) in scored[0].items()]
+    forecasters = [_scores(a, s, request.margin) for a, s in zip(answers, scored, strict=True)]
+    differences = [_difference(answers[0].name, scored[0], a.name, s) for a, s in _rest(answers, scored)]
+    rows = answers[0].rows
+    return EvaluateResult(
+        summary=_summary(forecasters, len(rows), len(set(names)), request.split if request.pools else "recorded"),
+        rows=len(rows),
+        valid=sum(r.case.speedup is not None for r in rows),
+        task_count=len(set(names)),
+        split=request.split if request.pools else "recorded",
+        history=request.history,
+        seed=request.seed,
+        resamples=request.resamples,
+        margin=request.margin,
+        measures=described,
+        forecasters=forecasters,
+        differences=differences,
+        left_out=dict(left_out),
+        files=files,
+    )
+
+
+def _rest(answers: Sequence[Answers], scored: Sequence[_Scores]) -> Iterable[tuple[Answers, _Scores]]:
+    return zip(answers[1:], scored[1:], strict=True)
+
+
+def _scores(answers: Answers, scored: _Scores, margin: float) -> Scores:
+    found = scorecard.blocks(answers)
+    p, y = np.concatenate([b.p for b in found]), np.concatenate([b.y for b in found])
+    wrong = p.argmax(axis=1) != y if len(y) else np.zeros(0, bool)
+    confidence = p.max(axis=1) if len(y) else np.zeros(0)
+    coverages, risks = metrics.risk_coverage(confidence, wrong)
+    places = np.unique(np.linspace(0, max(len(coverages) - 1, 0), CURVE_POINTS).astype(int)) if len(coverages) else []
+    asked = answers.milliseconds
+    return Scores(
+        name=answers.name,
+        figures={name: _figure(r.estimate()) for name, (_, r) in scored.items()},
+        confidence=_reliability(confidence, ~wrong),
+        faster=_reliability(
+            np.concatenate([b.p_faster for b in found]), np.concatenate([b.speedups > 1.0 for b in found])
+        ),
+        risk_coverage=[(float(coverages[i]), float(risks[i])) for i in places],
+        recovery=_recovery_curve(found),
+        tasks=[_task(b, figures) for b, figures in scorecard.by_task(answers, margin)],
+        seconds=sum(asked[b.task, b.target] * b.rows for b in found) / 1e3 if asked else None,
+        tokens=answers.cost.input_tokens + answers.cost.output_tokens,
+        dollars=answers.cost.dollars,
+        points=[_point(r.case.task, r.case.kernel, r) for r in answers.rows if r.case.speedup is not None],
+    )
+
+
+def _recovery_curve(found: Sequence[scorecard.Block]) -> list[tuple[float, float]]:
+    curve: list[tuple[float, float]] = []
+    for share in CURVE_SHARES:
+        each = [metrics.recovery(b.worth, b.speedups, share) for b in found]
+        each = [v for v in each if math.isfinite(v)]
+        curve += [(share, float(np.median(each)))] if each else []
+    return curve
+
+
+def _reliability(said: np.ndarray, happened: np.ndarray) -> list[ReliabilityLine]:
+    table = metrics.reliability(said, happened)
+    return [
+        ReliabilityLine(low=b.low, high=b.high, count=b.count, forecast=b.forecast, observed=b.observed) for b in table
+    ]
+
+
+def _point(task: str, kernel: str, row: evaluation.Row) -> Point:
+    low, high = row.forecast.interval
+    return Point(
+        task=task,
+        kernel=kernel[:10],
+        forecast=2.0 ** scorecard.centre(row.forecast),
+        low=low,
+        high=high,
+        measured=row.case.speedup or 0.0,
+    )
+
+
+def _task(block: scorecard.Block, figures: Mapping[str, float]) -> TaskScores:
+    return TaskScores(
+        task=block.task,
+        target=block.target,
+        family=block.family,
+        rows=block.rows,
+        valid=int(block.valid.sum()),
+        figures={name: _number(figures[name]) for name in OF_TASKS},
+    )
+
+
+def _difference(first: str, one: _Scores, second: str, other: _Scores) -> Difference:
+    figures = {name: _figure(r.minus(other[name][1]).estimate()) for name, (_, r) in one.items()}
+    return Difference(first=first, second=second, figures=figures)
+
+
+def _figure(estimate: Estimate) -> Figure:
+    return Figure(value=_number(estimate.value), low=_number(estimate.low), high=_number(estimate.high))
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _summary(found: Sequence[Scores], rows: int, tasks: int, split: str) -> str:
+    """Say in one sentence for each forecaster how well it ranks, how true it is, and what it saves."""
+
+    def said(scores: Scores, name: str, form: str = ".2f") -> str:
+        value = scores.figures[name].value
+        return "unknown" if value is None else format(value, form).replace("%", " %")
+
+    each = [
+        f"{s.name}: ±1 bin {said(s, 'within_one')}, Spearman {said(s, 'spearman')}, CRPS {said(s, 'crps', '.3f')}, "
+        f"ECE {said(s, 'ece', '.3f')}, {said(s, 'recovery_10', '.0%')} of the best speed-up in the top 10 %"
+        for s in found
+    ]
+    return f"{rows} candidates of {tasks} tasks ({split}). {'; '.join(each)}."
