@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from forewarp.cli.evaluate_tables import Table
     from forewarp.tools.evaluate import EvaluateResult, ReliabilityLine, Scores
 
-W, H, LEFT, RIGHT, TOP, BOTTOM = 470, 370, 60, 14, 16, 46
+W, H, LEFT, RIGHT, TOP, BOTTOM = 470, 370, 60, 24, 16, 46
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito's colours, which colour-blind people can tell apart."""
 
@@ -137,7 +137,8 @@ def _recovery(found: Sequence[Scores]) -> str:
         lambda value: (max(value, floor) - floor) / (1 - floor),
         ("share measured, the best by forecast first", "best found / best of all"),
     )
-    steps = [floor + (1 - floor) * k / 5 for k in range(6)]
+    apart = 0.1 if floor >= 0.3 else 0.2
+    steps = [1 - apart * k for k in range(round((1 - floor) / apart) + 1) if 1 - apart * k >= floor - 1e-9]
     xs = [(v, f"{v * 100:g} %") for v in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)]
     frame.ticks(xs, [(v, f"{v * 100:.0f} %") for v in steps])
     for place, scores in enumerate(found):

@@ -17,14 +17,14 @@ _MAIN = (
     *("ece", "auroc_confidence", "aurc", "sharpness", "coverage", "faster_brier", "faster_ece", "faster_auroc"),
     *("valid_brier", "valid_auroc", "milliseconds"),
 )
-_CHOICE = ("recovery", "regret", "miss", "false_discard", "false_omission", "lost_wins")
-_CHOICE_TITLES = (
-    "recovery, median",
-    "regret, mean",
-    "none near the best",
-    "near the best, lost",
-    "lost, near the best",
-)
+_CHOICE = {
+    "recovery": "recovery, median",
+    "regret": "regret, mean",
+    "miss": "none near the best",
+    "false_discard": "near the best: lost",
+    "false_omission": "lost: near the best",
+    "lost_wins": "wins: lost",
+}
 _PERCENT = ("recovery", "regret", "miss", "false", "lost", "exact", "within", "pairwise", "coverage")
 SHARES = ("1", "5", "10", "15", "20", "50")
 OF_TASKS = (("spearman", "Spearman"), ("within_one", "±1 bin"), ("crps", "CRPS"), ("recovery_10", "recovery, top 10 %"))
@@ -120,7 +120,7 @@ def _text(name: str, value: float) -> str:
 
 
 def _quality(result: EvaluateResult, full: bool) -> list[Table]:
-    chosen = [m for m in result.measures if m.name in _MAIN or (full and not m.name.startswith(_CHOICE))]
+    chosen = [m for m in result.measures if m.name in _MAIN or (full and not m.name.startswith(tuple(_CHOICE)))]
     if not full:
         chosen.sort(key=lambda m: _MAIN.index(m.name))
     rows = [(_title(m), *(cell(m.name, s.figures[m.name]) for s in result.forecasters)) for m in chosen]
@@ -137,13 +137,14 @@ def _title(line: MeasureLine) -> str:
 
 
 def _choice(result: EvaluateResult, scores: Scores) -> Table:
-    kinds = _CHOICE if result.history else _CHOICE[:-1]
-    titles = (*_CHOICE_TITLES, "of wins: lost")[: len(kinds)]
+    kinds = [kind for kind in _CHOICE if kind != "lost_wins" or result.history]
     rows: list[tuple[str, ...]] = []
     for share in SHARES:
         names = [f"{kind}_{share}" for kind in kinds]
-        rows.append((f"top {share} %", *(cell(name, scores.figures[name]) for name in names)))
-    return Table(f"{scores.name}: measuring the top share only", ("measured", *titles), tuple(rows))
+        cells = (cell(name, scores.figures[name]).replace(" %", "") for name in names)
+        rows.append((f"top {share} %", *cells))
+    titles = tuple(_CHOICE[kind] for kind in kinds)
+    return Table(f"{scores.name}: measuring the top share only (in %)", ("measured", *titles), tuple(rows))
 
 
 def _tasks(result: EvaluateResult) -> Table:
