@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from forewarp.tools.calibration import CalibrationResult
 from forewarp.tools.data import DataResult
 from forewarp.tools.evaluate import EvaluateResult
-from forewarp.tools.forecast_kernel import ForecastResult
+from forewarp.tools.forecasted import ForecastResult
 from forewarp.tools.inspect_kernel import InspectResult
 from forewarp.tools.measure_kernel import MeasureManyResult
 from forewarp.tools.measured import MeasureResult
@@ -75,7 +75,7 @@ class InspectDocument(InspectResult, Envelope):  # pyright: ignore[reportIncompa
 
 
 class ForecastDocument(ForecastResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Of `forecast`; `status` is ok or compile_error."""
+    """Of `forecast`; `status` is ok or compile_error; of several kernels, that of the most promising one."""
 
     model_config = ConfigDict(title="forewarp forecast --json")
 

@@ -1,4 +1,4 @@
-"""`forewarp forecast`: how fast a kernel will be, and whether it is worth a measurement."""
+"""`forewarp forecast`: how fast kernels will be, which is best, and what is worth a measurement."""
 
 from __future__ import annotations
 
@@ -11,28 +11,35 @@ from forewarp.cli.options import HERE, NO_MODEL, PLAIN, Model, Output, Where, tu
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
-    from forewarp.tools.forecast_kernel import ForecastResult
+    from forewarp.tools.forecasted import ForecastResult
 
 
 def forecast(
     task: str,
     candidate: Path,
     /,
-    *,
+    *more: Path,
+    against: Path | None = None,
+    target: str | None = None,
     tunable: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
-    forecaster: Literal["learned", "llm"] = "learned",
+    forecaster: Literal["learned", "llm", "cascade"] | None = None,
     model: Model = NO_MODEL,
     where: Where = HERE,
     output: Output = PLAIN,
 ) -> int:
-    """Forecast one kernel's speed-up from what the archive knows, and say whether to measure it.
+    """Forecast kernels' speed-ups, rank them, and say whether to measure them. Runs no kernel.
 
     Args:
         task: Bundled task, task folder or KernelBench file.
         candidate: File that holds the kernel.
-        tunable: NAME=VALUE of a declared tunable; may be given several times.
-        forecaster: learned is embedded and free; llm asks the model given by --model.
+        more: More kernels, which are ranked together with it.
+        against: File of a kernel to forecast against, instead of the reference.
+        target: Forecast for a device that need not be here: a100, h100, h200, b200, l40s, rtx4090; instead of --device.
+        tunable: NAME=VALUE of a declared tunable, for every kernel given; may be given several times.
+        forecaster: learned is embedded and free; llm asks --model; cascade asks --model only where that could change
+            what to do. Left out: cascade with --model, else learned.
         model: The language model, if any.
         where: Device and archive.
         output: How results are shown.
@@ -41,10 +48,15 @@ def forecast(
     from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
     from forewarp.tools.parts import Kernel
 
+    chosen = tunables_of(tunable)
+    kernels = [Kernel(path=str(path), tunables=chosen) for path in (candidate, *more)]
     request = ForecastRequest(
         task=task,
-        kernel=Kernel(path=str(candidate), tunables=tunables_of(tunable)),
+        kernel=None if more else kernels[0],
+        kernels=kernels if more else [],
+        against=None if against is None else Kernel(path=str(against)),
         place=where.place(),
+        target=target,
         forecaster=forecaster,
         model=model.model,
         base_url=model.base_url,
@@ -63,13 +75,18 @@ def forecast(
 
 
 def render(result: ForecastResult, console: Console) -> None:
-    """Print a forecast: what to do, the distribution, and what it rests on."""
+    """Print a forecast: what to do, the ranking if there is one, the distribution, and what it rests on."""
     from rich.table import Table
 
     from forewarp.cli import display
     from forewarp.surrogate.evidence_text import lines
 
     console.print(result.summary, style=display.colour(result.recommendation))
+    if result.ranking:
+        console.print(_ranking(result))
+        for line in result.ranking:
+            if line.problem:
+                console.print(f"{line.position}. {line.path}: {line.problem}", style="yellow")
     if result.forecast is None:
         console.print(result.log.rstrip())
         return
@@ -84,7 +101,37 @@ def render(result: ForecastResult, console: Console) -> None:
     )
     if result.best_so_far:
         better = f" · beaten with {result.p_better:.0%}" if result.p_better is not None else ""
-        console.print(f"best so far {display.speedup(result.best_so_far)} (95 %){better}")
+        against = "" if result.anchor == "reference" else " over the reference"
+        console.print(f"best so far {display.speedup(result.best_so_far)} (95 %){against}{'' if against else better}")
     console.print("\n".join((f"{f.forecaster}: {f.rationale}", *lines(result.evidence.facts))), style="dim")
     for problem in result.evidence.problems:
         console.print(f"problem: {problem}", style="yellow")
+    console.print(f"rests on: {'; '.join(result.evidence_used)}", style="dim")
+    asked = ", ".join(f"{t.tier} {t.candidates}{display.price(t.cost)}" for t in result.tiers)
+    console.print(f"asked: {asked} · {result.cost.seconds:.1f} s", style="dim")
+
+
+def _ranking(result: ForecastResult) -> Table:
+    from rich.table import Table
+
+    from forewarp.cli import display
+
+    heads = ("kernel", "forecast [80 %]", "correct", "faster", "best of these", "beats the next", "do")
+    table = Table(*heads, box=None, title="the most promising first", title_justify="left")
+    ranked = [line for line in result.ranking if line.forecast is not None]
+    for place, line in enumerate(ranked):
+        f = line.forecast
+        if f is None:
+            continue
+        following = line.p_faster_than[place + 1 : place + 2]
+        table.add_row(
+            Path(line.path).name or (line.kernel.short if line.kernel else ""),
+            display.speedup(f.median),
+            f"{f.p_valid:.0%}",
+            f"{f.p_faster:.0%}",
+            f"{line.p_best or 0:.0%}",
+            f"{following[0]:.0%}" if following else "–",
+            line.recommendation or "",
+            style=display.colour(line.recommendation or ""),
+        )
+    return table

@@ -20,13 +20,15 @@ from pydantic import Field
 import forewarp
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.mcp_server.jobs import Jobs, SearchState
-from forewarp.tools.forecast_kernel import ForecastRequest, ForecastResult, forecast_kernel
+from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
+from forewarp.tools.forecasted import ForecastResult
 from forewarp.tools.measure_kernel import MeasureRequest, measure_kernel
 from forewarp.tools.measured import MeasureResult
 from forewarp.tools.parts import Kernel, Place
 from forewarp.tools.session import Executors
 
 MAX_SOURCE = 200_000
+MAX_RANKED = 16
 MAX_WAIT_S = 45.0
 """Clients give a request 60 s by default."""
 HEARTBEAT_S = 5.0
@@ -43,10 +45,14 @@ measured number by its interval. A kernel that fails is an answer with a status,
 
 FORECAST = """\
 Forecast how fast a kernel will be over the task's reference, before running it: compiles it, then gives a distribution
-over the speed-up, the probability that it is correct, and a recommendation, measure or skip, with the reason. Runs no
-kernel, takes 1 to 5 s, costs nothing unless forecaster is "llm". Use it before measure_kernel. Do not take its numbers
-for measurements: while trials is 0 they are a broad prior.
-Example: {"task": "softmax", "path": "/repo/softmax.cpp", "device": "cpu"}"""
+over the speed-up, the probability that it is correct, and a recommendation with the reason: measure; skip; or accept,
+where a measurement would hardly change the answer. paths ranks several kernels in one call: ranking holds them with the
+best first, p_best and p_faster_than; the other fields are about the first. against compares with a kernel file instead
+of the reference. target forecasts for a GPU that is not here. Runs no kernel, takes 1 to 5 s, costs nothing without
+model; with one it is asked only where its answer could change the recommendation. Use it before measure_kernel. Do not
+take its numbers for measurements: while trials is 0 nothing of this task was measured on this device.
+Example: {"task": "softmax", "path": "/repo/softmax.cpp", "device": "cpu"},
+or {"task": "softmax", "paths": ["a.cu", "b.py"], "target": "h200"}"""
 
 MEASURE = """\
 Check a kernel against the task's reference on fresh inputs and time both in turn: speed-up with 95 % interval and
@@ -141,19 +147,34 @@ class Verbs:
         path: FilePath = None,
         language: Language = None,
         tunables: Tunables = None,
+        paths: Annotated[
+            list[str] | None, Field(max_length=MAX_RANKED, description="Files to rank, instead of source or path.")
+        ] = None,
+        against: Annotated[
+            str | None, Field(description="File of a kernel to forecast against, instead of the reference.")
+        ] = None,
+        target: Annotated[
+            str | None, Field(description="a100, h100, h200, b200, l40s or rtx4090; instead of device.")
+        ] = None,
         device: Device = None,
         pool: Pool = None,
         forecaster: Annotated[
-            Literal["learned", "llm"], Field(description="llm asks model; it costs money.")
-        ] = "learned",
+            Literal["learned", "llm", "cascade"] | None,
+            Field(description="llm asks model about all; left out: cascade with model, else learned."),
+        ] = None,
         model: ModelName = None,
         base_url: BaseUrl = None,
     ) -> ForecastResult:
-        """Forecast a kernel."""
+        """Forecast one kernel or several."""
         with told():
+            if paths and (source is not None or path is not None):
+                raise UsageError("pass either one kernel, by source or path, or paths of several")
             request = ForecastRequest(
                 task=task,
-                kernel=_kernel(source, path, language, tunables),
+                kernel=None if paths else _kernel(source, path, language, tunables),
+                kernels=[_kernel(None, p, language, tunables) for p in paths or ()],
+                against=Kernel(path=against) if against else None,
+                target=target,
                 place=self._at(device, pool),
                 forecaster=forecaster,
                 model=model,
@@ -197,7 +218,7 @@ class Verbs:
         max_tokens: Annotated[int | None, Field(gt=0, description="For model.")] = None,
         deadline_s: Annotated[float | None, Field(gt=0, description="Most seconds of wall time.")] = None,
         forecaster: Annotated[
-            Literal["learned", "llm", "none"], Field(description="none measures everything.")
+            Literal["learned", "llm", "cascade", "none"], Field(description="none measures everything.")
         ] = "learned",
         model: ModelName = None,
         base_url: BaseUrl = None,

@@ -56,6 +56,10 @@ class Gate:
         if outcome == "passed" and code:
             self._code.setdefault(code, candidate)
 
+    def key(self, candidate: Candidate) -> str:
+        """Return what is equal for candidates that are the same program; raises `CandidateError` for none at all."""
+        return self._check(candidate).program
+
     def check(self, batch: Sequence[Candidate]) -> Generator[Gated]:
         """Yield one answer per candidate, in order; compiles run ahead in a few threads.
 

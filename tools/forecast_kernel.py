@@ -1,23 +1,27 @@
-"""Forecast one kernel: whether it compiles, how fast it will be, and whether it is worth a measurement."""
+"""Forecast kernels: whether each compiles, how fast it will be, which is best, and what is worth a measurement."""
 
 from __future__ import annotations
 
-import math
+import os
 import time
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
 
 from pydantic import Field
 
-from forewarp.core import bins
-from forewarp.core.errors import UsageError
-from forewarp.core.protocols import Subject, Trial
-from forewarp.core.values import Build, Candidate, Forecast, Measurement, Status
-from forewarp.search.gate import Gate
-from forewarp.surrogate.learned import is_valid
+from forewarp.core.errors import CandidateError, UsageError
+from forewarp.core.protocols import Forecaster, Subject, Trial
+from forewarp.core.values import Build, Candidate, Cost, Forecast
+from forewarp.surrogate import compare
+from forewarp.tools import recommendation
 from forewarp.tools import session as sessions
+from forewarp.tools.forecasted import ForecastResult, RankedKernel
+from forewarp.tools.inspect_kernel import choose_target
 from forewarp.tools.parts import (
-    SCHEMA_VERSION,
     Device,
     Facts,
     Interval,
@@ -30,161 +34,337 @@ from forewarp.tools.parts import (
     speedup_of,
     trim,
 )
+from forewarp.tools.recommendation import Judged
+from forewarp.tools.run_report import TierLine
 from forewarp.tools.session import Executors, Session
 
-WORTH = 0.1
-"""A candidate is worth a measurement if its chance of beating the best one so far is at least this."""
+Given = TypeVar("Given")
+
+MAX_KERNELS = 64
+MAX_THREADS = 8
 
 
 class ForecastRequest(Part):
-    """What to forecast, where, and with what."""
+    """What to forecast, over what, for which device, and with what."""
 
     task: str = Field(description="Bundled task, task folder or KernelBench file.")
-    kernel: Kernel
+    kernel: Kernel | None = Field(default=None, description="The kernel; or pass several as kernels.")
+    kernels: list[Kernel] = Field(default_factory=list[Kernel], max_length=MAX_KERNELS, description="Kernels to rank.")
+    against: Kernel | None = Field(default=None, description="Kernel to forecast against, instead of the reference.")
     place: Place = Place()
-    forecaster: Literal["learned", "llm"] = "learned"
-    model: str | None = Field(
-        default=None, description="Language model for the llm forecaster, such as anthropic:NAME."
+    target: str | None = Field(
+        default=None,
+        description="Forecast for this device without having it: a100, h100, h200, b200, l40s, rtx4090; instead of "
+        "place's device.",
     )
+    forecaster: Literal["learned", "llm", "cascade"] | None = Field(
+        default=None, description="Left out: cascade where a model is given, else learned."
+    )
+    model: str | None = Field(default=None, description="Language model for llm and cascade, such as anthropic:NAME.")
     base_url: str | None = Field(default=None, description="URL of an OpenAI-compatible server that serves the model.")
 
 
-class ForecastResult(Part):
-    """What is known of a kernel before it runs, and whether to measure it."""
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What all kernels of a request share; `anchor` forecasts the kernel to beat, if there is one."""
 
-    summary: str
-    schema_version: int = SCHEMA_VERSION
-    status: Status
-    recommendation: Literal["measure", "skip"]
-    reason: str
-    task: str
-    device: Device
-    kernel: KernelId
-    forecast: Prediction | None = Field(description="Null where the kernel does not compile.")
-    p_better: float | None = Field(
-        default=None, description="Probability of being correct and faster than the best so far."
-    )
-    best_so_far: Interval | None = Field(
-        default=None, description="Best measured speed-up of this task on this device."
-    )
-    already_measured: Interval | None = Field(
-        default=None, description="Measured speed-up of this very program, if any."
-    )
-    trials: int = Field(description="Measurements of this task on this device that the forecast rests on.")
-    evidence: Facts = Facts()
-    log: str = ""
-    cost: Price = Price()
+    opened: Session
+    trials: list[Trial]
+    other: Candidate | None
+    anchor: Forecast | None
+    anchor_measured: bool
+    best: Interval | None
+    measured: recommendation.Measured
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """One kernel that compiles: `over_reference` as forecast, `forecast` over the anchor of the request."""
+
+    subject: Subject
+    over_reference: Forecast
+    forecast: Forecast
+    judged: Judged
+    same: Trial | None
 
 
 def forecast_kernel(request: ForecastRequest, *, executors: Executors | None = None) -> ForecastResult:
-    """Compile the kernel, forecast it against what the archive knows, and say whether to measure it.
+    """Compile the kernels, forecast them in one go, and say what to do with each; runs none of them.
 
-    `executors` keeps the device warm between calls.
+    `executors` keeps the device warm between calls. Raises `UsageError` for a request that makes no sense, and
+    `CandidateError` where no kernel can be read or the one to forecast against is of no use.
     """
-    candidate = sessions.choose_candidate(request.kernel)
+    if (request.kernel is None) == (not request.kernels):
+        raise UsageError("give either a kernel or several kernels", hint="pass exactly one of kernel and kernels")
+    given = [request.kernel] if request.kernel else request.kernels
+    candidates = _chosen(given, alone=request.kernel is not None)
+    other = sessions.choose_candidate(request.against) if request.against else None
     model = sessions.make_model(request.model, request.base_url)
-    forecaster = sessions.make_forecaster(request.forecaster, model)
+    forecaster = sessions.make_forecaster(request.forecaster or ("cascade" if model else "learned"), model)
     if forecaster is None:
-        raise UsageError("a forecast needs a forecaster", hint="use learned or llm")
-    with sessions.open_session(request.place, request.task, executors) as opened:
+        raise UsageError("a forecast needs a forecaster", hint="use learned, llm or cascade")
+    with _opened(request, executors) as opened:
         start = time.perf_counter()
-        sessions.check_language(candidate, opened.executor)
-        trials = opened.archive.trials(opened.task.sha256, opened.executor.target.name)
-        build = opened.executor.compile(opened.task, candidate)
+        candidates = _fitting(opened, candidates, alone=request.kernel is not None)
+        if other is not None:
+            sessions.check_language(other, opened.executor)
+        wanted = {c.sha256: c for c in (*candidates, other) if isinstance(c, Candidate)}
+        builds = _compiled(opened, list(wanted.values()), alone=request.kernel is not None)
+        known, forecasts = _forecasts(opened, forecaster, wanted, builds, other)
+        answers = {sha256: _answer(known, wanted[sha256], builds[sha256], f) for sha256, f in forecasts.items()}
+        ranked = _ranked(given, candidates, builds, answers)
+        result = _result(known, ranked, candidates, builds, answers)
+    spent = sum((f.cost for f in forecasts.values()), Cost())
+    return result.model_copy(
+        update={
+            "cost": Price.of(spent).model_copy(update={"seconds": time.perf_counter() - start}),
+            "tiers": _tiers(list(forecasts.values())),
+            "ranking": ranked if request.kernel is None else [],
+        }
+    )
+
+
+@contextmanager
+def _opened(request: ForecastRequest, executors: Executors | None) -> Generator[Session]:
+    if request.target is None:
+        with sessions.open_session(request.place, request.task, executors) as opened:
+            yield opened
+        return
+    target = choose_target(request.target)
+    task = sessions.load_task(request.task, request.place)
+    with sessions.open_archive(request.place) as archive:
+        kept = executors or Executors()
+        try:
+            yield Session(task, kept.compiler(request.place, target), archive)
+        finally:
+            if executors is None:
+                kept.close()
+
+
+def _chosen(kernels: Sequence[Kernel], *, alone: bool) -> list[Candidate | str]:
+    """Return each kernel, or what is wrong with it; raises `CandidateError` where none can be read."""
+    return _each(kernels, sessions.choose_candidate, alone=alone)
+
+
+def _fitting(opened: Session, candidates: Sequence[Candidate | str], *, alone: bool) -> list[Candidate | str]:
+    """Return each kernel that the device runs, or what is wrong with it; raises `CandidateError` where none is left."""
+
+    def check(candidate: Candidate | str) -> Candidate | str:
+        if isinstance(candidate, Candidate):
+            sessions.check_language(candidate, opened.executor)
+        return candidate
+
+    return _each(candidates, check, alone=alone)
+
+
+def _each(given: Sequence[Given], choose: Callable[[Given], Candidate | str], *, alone: bool) -> list[Candidate | str]:
+    found: list[Candidate | str] = []
+    for one in given:
+        try:
+            found.append(choose(one))
+        except CandidateError as e:
+            if alone:
+                raise
+            found.append(str(e))
+    if not any(isinstance(c, Candidate) for c in found):
+        raise CandidateError("none of the kernels can be forecast", hint=str(found[0]))
+    return found
+
+
+def _compiled(opened: Session, candidates: Sequence[Candidate], *, alone: bool) -> dict[str, Build]:
+    def compiled(candidate: Candidate) -> Build:
+        try:
+            return opened.executor.compile(opened.task, candidate)
+        except CandidateError as e:
+            if alone:
+                raise
+            return Build("compile_error", 0.0, log=f"error: {e}")
+
+    threads = max(1, min(MAX_THREADS, len(candidates), (os.cpu_count() or 2) - 1))
+    with ThreadPoolExecutor(threads, thread_name_prefix="compile") as pool:
+        return {c.sha256: build for c, build in zip(candidates, pool.map(compiled, candidates), strict=True)}
+
+
+def _forecasts(
+    opened: Session,
+    forecaster: Forecaster,
+    wanted: dict[str, Candidate],
+    builds: dict[str, Build],
+    other: Candidate | None,
+) -> tuple[_Known, dict[str, Forecast]]:
+    """Ask the forecaster once about all kernels that compile; the kernel to beat only if it was not measured."""
+    task, target = opened.task, opened.executor.target
+    trials = opened.archive.trials(task.sha256, target.name)
+    programs, measured = recommendation.Measured(opened.executor, task, trials), None
+    if other is not None:
+        build = builds[other.sha256]
         if build.status != "ok":
-            return _broken(opened, candidate, build, len(trials))
-        subject = Subject(candidate, build)
-        forecast = forecaster.forecast(opened.task, opened.executor.target, [subject], trials)[0]
-        opened.archive.add_cost(None, forecast.cost, f"forecast of {candidate.short}")
-        return _result(opened, subject, forecast, trials, time.perf_counter() - start)
+            raise CandidateError(
+                f"the kernel to forecast against does not compile: {trim(build.log, 600)}",
+                hint="forecast it alone first, and pass one that compiles",
+            )
+        same = programs.find(other)
+        measured = recommendation.as_forecast(same.measurement) if same else None
+    subjects = [Subject(c, builds[k]) for k, c in wanted.items() if builds[k].status == "ok"]
+    made = forecaster.forecast(task, target, subjects, trials) if subjects else []
+    forecasts = {s.candidate.sha256: f for s, f in zip(subjects, made, strict=True)}
+    for sha256, forecast in forecasts.items():
+        opened.archive.add_cost(None, forecast.cost, f"forecast of {sha256[:10]}")
+    anchor = None if other is None else measured or forecasts[other.sha256]
+    best = recommendation.best_of(trials)
+    return _Known(opened, trials, other, anchor, measured is not None, best, programs), forecasts
 
 
-def chance_above(probabilities: Sequence[float], threshold: float) -> float:
-    """Return P(S > threshold), with each bin's mass even over its log2 range."""
-    at = math.log2(threshold)
-    edges = zip(probabilities, bins.LOG2_BOUNDS, bins.LOG2_BOUNDS[1:], strict=False)
-    return sum(p * min(1.0, max(0.0, (high - at) / (high - low))) for p, low, high in edges)
+def _answer(known: _Known, candidate: Candidate, build: Build, forecast: Forecast) -> _Answer:
+    subject, same = Subject(candidate, build), known.measured.find(candidate)
+    if known.other is None or known.anchor is None:
+        best = known.best
+        ahead = best is not None and best.ratio > 1
+        named = f"the best so far, {best}," if ahead else "the reference"
+        judged = recommendation.judge(forecast, best.ratio if best and ahead else 1.0, named, same)
+        return _Answer(subject, forecast, forecast, judged, same)
+    over = compare.quotient(forecast, known.anchor)
+    # Both must have been measured for the question to be settled.
+    judged = recommendation.judge(over, 1.0, f"kernel {known.other.short}", same if known.anchor_measured else None)
+    return _Answer(subject, forecast, over, judged, same)
 
 
-def _broken(opened: Session, candidate: Candidate, build: Build, trials: int) -> ForecastResult:
-    first = next((line for line in build.log.splitlines() if "error" in line.lower()), build.log.strip()[:200])
-    return ForecastResult(
-        summary=f"Skip: the kernel does not compile ({build.status}). {first}".strip(),
-        status=build.status,
+def _ranked(
+    given: Sequence[Kernel],
+    candidates: Sequence[Candidate | str],
+    builds: dict[str, Build],
+    answers: dict[str, _Answer],
+) -> list[RankedKernel]:
+    """Return a line for each kernel given: those with a forecast in their order, then the others as given."""
+    firsts: dict[str, int] = {}
+    lines: list[RankedKernel] = []
+    for position, (kernel, c) in enumerate(zip(given, candidates, strict=True), 1):
+        line = RankedKernel(position=position, path=kernel.path or "")
+        if isinstance(c, str):
+            lines.append(line.model_copy(update={"problem": c}))
+            continue
+        line = line.model_copy(update={"kernel": KernelId.of(c), "status": builds[c.sha256].status})
+        if c.sha256 in firsts:
+            line = line.model_copy(update={"problem": f"it is the same kernel as number {firsts[c.sha256]}"})
+        elif c.sha256 not in answers:
+            line = line.model_copy(
+                update={"recommendation": "skip", "problem": f"it does not compile: {_first_error(builds[c.sha256])}"}
+            )
+        firsts.setdefault(c.sha256, position)
+        lines.append(line)
+    open_ones = [(line, answers[line.kernel.sha256]) for line in lines if line.kernel and not line.problem]
+    said = [answer.over_reference for _, answer in open_ones]
+    order = compare.ranking(said)
+    chances = compare.chances_best(said)
+    placed = [
+        open_ones[i][0].model_copy(
+            update=_shown(open_ones[i][1])
+            | {
+                "value": compare.value(open_ones[i][1].forecast),
+                "p_best": round(chances[i], 4),
+                "p_faster_than": [0.5 if i == j else round(compare.chance_faster(said[i], said[j]), 4) for j in order],
+            }
+        )
+        for i in order
+    ]
+    return [*placed, *(line for line in lines if line.problem)]
+
+
+def _shown(answer: _Answer) -> dict[str, object]:
+    """Return the fields that a kernel's line and the result of one kernel share."""
+    return {
+        "recommendation": answer.judged.advice,
+        "reason": answer.judged.reason,
+        "forecast": Prediction.of(answer.forecast),
+        "p_better": answer.judged.p_better,
+        "already_measured": speedup_of(answer.same.measurement) if answer.same else None,
+        "cost": Price.of(answer.over_reference.cost),
+    }
+
+
+def _result(
+    known: _Known,
+    ranked: Sequence[RankedKernel],
+    candidates: Sequence[Candidate | str],
+    builds: dict[str, Build],
+    answers: dict[str, _Answer],
+) -> ForecastResult:
+    opened = known.opened
+    first = ranked[0].kernel.sha256 if ranked[0].kernel and not ranked[0].problem else ""
+    chosen = answers[first].subject if first else _broken(candidates, builds)
+    found = ForecastResult(
+        summary=f"Skip: the kernel does not compile ({chosen.build.status}). {_first_error(chosen.build)}".strip(),
+        status=chosen.build.status,
         recommendation="skip",
         reason="it does not compile; the log says why",
         task=opened.task.name,
         device=Device.of(opened.executor.target),
-        kernel=KernelId.of(candidate),
+        kernel=KernelId.of(chosen.candidate),
+        anchor=known.other.sha256 if known.other else "reference",
         forecast=None,
-        trials=trials,
-        evidence=Facts.of(build.evidence),
-        log=trim(build.log),
-        cost=Price(seconds=build.seconds),
+        best_so_far=known.best,
+        trials=len(known.trials),
+        evidence=Facts.of(chosen.build.evidence),
+        log=trim(chosen.build.log),
+    )
+    if not first:
+        return found
+    answer = answers[first]
+    used = recommendation.evidence_used(answer.subject, answer.over_reference, known.trials)
+    said = _summary(known, answer) if len(ranked) == 1 else _ranking_summary(known, ranked)
+    return found.model_copy(update=_shown(answer) | {"summary": said, "evidence_used": used})
+
+
+def _summary(known: _Known, answer: _Answer) -> str:
+    median, judged = Prediction.of(answer.forecast).median, answer.judged
+    over = f"kernel {known.other.short}" if known.other else "the reference"
+    return (
+        f"{judged.advice.capitalize()}: {judged.reason}. Forecast {median} (80 % interval) over {over} if correct:"
+        f" {_basis(known, answer)}."
     )
 
 
-def _result(
-    opened: Session, subject: Subject, forecast: Forecast, trials: Sequence[Trial], seconds: float
-) -> ForecastResult:
-    candidate = subject.candidate
-    same = _same(opened, subject, trials)
-    best = max((t.measurement for t in trials if is_valid(t.measurement)), key=_standing, default=None)
-    best_speedup = speedup_of(best) if best else None
-    rival = max(1.0, best_speedup.ratio if best_speedup else 1.0)
-    p_better = forecast.p_valid * chance_above(forecast.probabilities, rival)
-    recommendation, reason = _recommend(p_better, best_speedup, same)
-    prediction = Prediction.of(forecast)
-    known = f"from {len(trials)} trial{'s' * (len(trials) != 1)} of this task on this device"
-    if not trials:
-        prior = "the broad prior, because " if forecast.forecaster == "learned" else ""
-        known = f"{prior}nothing of this task has been measured on this device yet"
-    return ForecastResult(
-        summary=f"{recommendation.capitalize()}: {reason}. "
-        f"Forecast {prediction.median} (80 % interval) over the reference if correct: {known}.",
-        status="ok",
-        recommendation=recommendation,
-        reason=reason,
-        task=opened.task.name,
-        device=Device.of(opened.executor.target),
-        kernel=KernelId.of(candidate),
-        forecast=prediction,
-        p_better=p_better,
-        best_so_far=best_speedup,
-        already_measured=speedup_of(same.measurement) if same else None,
-        trials=len(trials),
-        evidence=Facts.of(subject.build.evidence),
-        log=trim(subject.build.log),
-        cost=Price.of(forecast.cost).model_copy(update={"seconds": seconds}),
+def _ranking_summary(known: _Known, ranked: Sequence[RankedKernel]) -> str:
+    best, rest = ranked[0], [r for r in ranked if r.problem]
+    named = [f"{_name(r)} ({r.recommendation})" for r in ranked if not r.problem]
+    median = best.forecast.median if best.forecast else ""
+    over = f"kernel {known.other.short}" if known.other else "the reference"
+    failed = f" {len(rest)} not ranked." if rest else ""
+    return (
+        f"Most promising of {len(ranked)}: {_name(best)}, forecast {median} (80 % interval) over {over} if correct, the"
+        f" best of these with {best.p_best or 0:.0%}. {(best.recommendation or 'skip').capitalize()} it: {best.reason}."
+        f" Order: {', '.join(named)}.{failed}"
     )
 
 
-def _standing(m: Measurement) -> tuple[bool, float]:
-    """Order measurements as a run's winner is chosen: an ambiguous one only where there is no other."""
-    return m.verdict != "ambiguous", m.speedup or 0.0
+def _name(line: RankedKernel) -> str:
+    return Path(line.path).name or f"number {line.position}"
 
 
-def _same(opened: Session, subject: Subject, trials: Sequence[Trial]) -> Trial | None:
-    """Return the latest trial of the same program, if there is one."""
-    for trial in reversed(trials):
-        if trial.subject.candidate.sha256 == subject.candidate.sha256:
-            return trial
-        gate = Gate(opened.executor, opened.task, ())
-        gate.remember(trial.subject.candidate, "passed", None)
-        if next(iter(gate.check([subject.candidate]))).outcome == "duplicate":
-            return trial
-    return None
+def _basis(known: _Known, answer: _Answer) -> str:
+    count = len(known.trials)
+    if count:
+        return f"from {count} trial{'s' * (count != 1)} of this task on this device"
+    first = (answer.over_reference.tiers or (answer.over_reference,))[0]
+    prior = "the broad prior, because " if first.rationale.startswith("prior") else ""
+    return f"{prior}nothing of this task has been measured on this device yet"
 
 
-def _recommend(p_better: float, best: Interval | None, same: Trial | None) -> tuple[Literal["measure", "skip"], str]:
-    if same is not None:
-        m = same.measurement
-        found = speedup_of(m)
-        if m.verdict == "ambiguous":
-            return "measure", "the same program was measured already, but the result was ambiguous"
-        said = f"{found} (95 % interval)" if found and m.trusted else m.verdict if m.status == "ok" else m.status
-        return "skip", f"the same program was measured already: {said}"
-    rival = f"the best so far, {best}," if best and best.ratio > 1 else "the reference"
-    if p_better >= WORTH:
-        return "measure", f"its chance of beating {rival} is {p_better:.0%}"
-    return "skip", f"its chance of beating {rival} is only {p_better:.1%}"
+def _broken(candidates: Sequence[Candidate | str], builds: dict[str, Build]) -> Subject:
+    candidate = next(c for c in candidates if isinstance(c, Candidate))
+    return Subject(candidate, builds[candidate.sha256])
+
+
+def _first_error(build: Build) -> str:
+    return next((line for line in build.log.splitlines() if "error" in line.lower()), build.log.strip()[:200])
+
+
+def _tiers(forecasts: Sequence[Forecast]) -> list[TierLine]:
+    answered: dict[str, list[Cost]] = {}
+    for forecast in forecasts:
+        for answer in forecast.tiers or (forecast,):
+            answered.setdefault(answer.forecaster, []).append(answer.cost)
+    return [
+        TierLine(tier=tier, candidates=len(costs), cost=Price.of(sum(costs, Cost())))
+        for tier, costs in answered.items()
+    ]

@@ -15,7 +15,7 @@ from forewarp.archive.reader import REFERENCE
 from forewarp.archive.store import Archive, default_path
 from forewarp.core.errors import CandidateError, TaskError, UsageError
 from forewarp.core.protocols import Executor, Forecaster
-from forewarp.core.values import Candidate, DeviceKind, Language, Task
+from forewarp.core.values import Candidate, DeviceKind, Language, Target, Task
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
@@ -58,6 +58,16 @@ class Executors:
         with self._lock:
             if key not in self._open:
                 self._open[key] = open_executor(place, task)
+            return self._open[key]
+
+    def compiler(self, place: Place, target: Target) -> Executor:
+        """Return an executor that compiles for a target which this machine need not have; it measures nothing."""
+        from forewarp.gpu_runner.executors.local import LocalExecutor
+
+        key = ("compiler", target.name, place.python or "")
+        with self._lock:
+            if key not in self._open:
+                self._open[key] = LocalExecutor(target, python=place.python or sys.executable)
             return self._open[key]
 
     def close(self) -> None:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import math
-
 import pytest
 from support import synthetic_executor as synthetic
 
@@ -10,7 +8,7 @@ from forewarp.core import bins
 from forewarp.core.errors import CandidateError, ModelError, TaskError, UsageError
 from forewarp.core.protocols import Executor
 from forewarp.core.values import Task
-from forewarp.tools.forecast_kernel import ForecastRequest, ForecastResult, chance_above, forecast_kernel
+from forewarp.tools.forecast_kernel import ForecastRequest, ForecastResult, forecast_kernel
 from forewarp.tools.measure_kernel import MeasureRequest, measure_kernel
 from forewarp.tools.parts import Kernel, Place
 from forewarp.tools.session import Executors
@@ -112,13 +110,3 @@ def test_an_unknown_task_lists_the_known_ones() -> None:
     request = ForecastRequest(task="softmux", kernel=Kernel(source=synthetic.SOURCE))
     with pytest.raises(TaskError, match=r"bundled tasks: .*softmax"):
         forecast_kernel(request, executors=Synthetic())
-
-
-@pytest.mark.parametrize("threshold", [0.3, 0.5, 1.0, 1.3, 3.0, 20.0])
-def test_chance_above_agrees_with_quantiles(threshold: float) -> None:
-    p = bins.from_normal(0.2, 0.8)
-    above = chance_above(p, threshold)
-    if 0 < above < 1:
-        assert bins.quantile(p, 1 - above) == pytest.approx(threshold)
-    else:
-        assert math.log2(threshold) >= bins.LOG2_BOUNDS[-1]

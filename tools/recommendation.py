@@ -1,0 +1,108 @@
+"""What to do with a kernel that was forecast: measure it, skip it, or take it as it is."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from forewarp.core import bins
+from forewarp.core.errors import CandidateError
+from forewarp.core.protocols import Executor, Subject, Trial
+from forewarp.core.values import Candidate, Forecast, Measurement, Task
+from forewarp.search.gate import Gate
+from forewarp.surrogate import compare
+from forewarp.surrogate.features import program_of
+from forewarp.surrogate.learned import is_valid
+from forewarp.tools.parts import Interval, speedup_of
+
+Advice = Literal["measure", "skip", "accept"]
+
+WORTH = 0.1
+"""A candidate is worth a measurement if its chance of beating its rival is at least this."""
+
+SURE, SURE_VALID, CLEAR = 0.95, 0.98, 1.05
+"""A candidate is accepted unmeasured if it is valid with `SURE_VALID`, and valid and `CLEAR` times as fast as its rival
+with `SURE`: then nearly every measurement would end in taking it."""
+
+_SD_FLOOR = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A forecast held against the rival that the candidate has to beat."""
+
+    advice: Advice
+    reason: str
+    p_better: float
+
+
+def judge(forecast: Forecast, rival: float, named: str, same: Trial | None) -> Judged:
+    """Return what to do; `rival` is the speed-up to beat, called `named`, and `same` a trial of the same program."""
+    better, clear = (forecast.p_valid * compare.chance_above(forecast, rival * by) for by in (1.0, CLEAR))
+    if same is not None:
+        return Judged(*_measured_before(same.measurement), better)
+    if forecast.p_valid >= SURE_VALID and clear >= SURE:
+        sure = f"it is correct and more than {CLEAR - 1:.0%} faster than {named} with {clear:.0%}"
+        return Judged("accept", f"{sure}; a measurement would hardly change that", better)
+    if better >= WORTH:
+        return Judged("measure", f"its chance of beating {named} is {better:.0%}", better)
+    return Judged("skip", f"its chance of beating {named} is only {better:.1%}", better)
+
+
+def best_of(trials: Sequence[Trial]) -> Interval | None:
+    """Return the best speed-up measured so far; an ambiguous one only where there is no other."""
+    best = max((t.measurement for t in trials if is_valid(t.measurement)), key=_standing, default=None)
+    return speedup_of(best) if best else None
+
+
+class Measured:
+    """The programs that were measured."""
+
+    def __init__(self, executor: Executor, task: Task, trials: Sequence[Trial]) -> None:
+        self._gate = Gate(executor, task, ())
+        self._trials: dict[str, Trial] = {}
+        for trial in trials:
+            with contextlib.suppress(CandidateError):  # what an older forewarp took may be malformed by now
+                self._trials[self._gate.key(trial.subject.candidate)] = trial
+
+    def find(self, candidate: Candidate) -> Trial | None:
+        """Return the latest trial of the same program, if there is one."""
+        return self._trials.get(self._gate.key(candidate))
+
+
+def as_forecast(measurement: Measurement) -> Forecast | None:
+    """Return a measured speed-up as a narrow forecast; None where it is not to be believed."""
+    found = speedup_of(measurement)
+    if found is None or not measurement.trusted or not 0 < found.low <= found.high:
+        return None
+    mean, sd = math.log2(found.ratio), max(_SD_FLOOR, math.log2(found.high / found.low) / (2 * 1.96))
+    return Forecast(bins.from_normal(mean, sd), 1.0, "measured", mean_log2=mean, sd_log2=sd)
+
+
+def evidence_used(subject: Subject, forecast: Forecast, trials: Sequence[Trial]) -> list[str]:
+    """Return in words what a forecast rests on."""
+    evidence = subject.build.evidence
+    own = program_of(subject.candidate)
+    related = sum(program_of(t.subject.candidate) == own for t in trials)
+    used = [
+        f"{len(evidence.facts)} facts of the compiled kernel" if evidence.facts else "no fact of the compiled kernel"
+    ]
+    used += [f"{len(evidence.problems)} problems found by looking"] if evidence.problems else []
+    used.append(f"{len(trials)} measured trials of this task on this device, {related} of them of this program")
+    return [*used, f"the answers of {' and '.join(t.forecaster for t in forecast.tiers or (forecast,))}"]
+
+
+def _measured_before(m: Measurement) -> tuple[Advice, str]:
+    found = speedup_of(m)
+    if m.verdict == "ambiguous":
+        return "measure", "the same program was measured already, but the result was ambiguous"
+    said = f"{found} (95 % interval)" if found and m.trusted else m.verdict if m.status == "ok" else m.status
+    return "skip", f"the same program was measured already: {said}"
+
+
+def _standing(m: Measurement) -> tuple[bool, float]:
+    """Order measurements as a run's winner is chosen: an ambiguous one only where there is no other."""
+    return m.verdict != "ambiguous", m.speedup or 0.0
