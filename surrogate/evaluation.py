@@ -83,7 +83,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What one forecaster said. `milliseconds` holds the wall time per candidate of each task and target asked here."""
+    """What one forecaster said. `milliseconds` holds the time per candidate by task and target, where it is known."""
 
     name: str
     rows: tuple[Row, ...]
@@ -142,7 +142,8 @@ def recorded(forecasts: Iterable[RecordedForecast], cases: Sequence[Case] | None
     """Return recorded forecasts as answers, one for each forecaster that the record names.
 
     They are matched with `cases` by task and kernel (by the digits that the record has of it); without cases, the
-    record's own outcomes are what was measured. Repeated forecasts are averaged, and one that could not be read counts
+    record's own outcomes are what was measured: it tells of valid candidates only, so that nothing can be said of
+    forecasts of validity. Repeated forecasts are averaged, and one that could not be read counts
     as uniform. What has no outcome is left out. A `comparison` that is about several kernels is no pair but a condition
     under which was asked, and tells forecasters of one name apart.
     """
@@ -158,7 +159,7 @@ def recorded(forecasts: Iterable[RecordedForecast], cases: Sequence[Case] | None
             shared = forecast.comparison in conditions
             name = f"{forecast.forecaster} {forecast.comparison}" if shared else forecast.forecaster
             found.setdefault(name, {}).setdefault(case.key, []).append(forecast)
-    return [_answers(name, by_case, outcomes) for name, by_case in found.items()]
+    return [_answers(name, by_case, outcomes, judged=cases is not None) for name, by_case in found.items()]
 
 
 def common(answers: Sequence[Answers]) -> list[Answers]:
@@ -254,16 +255,23 @@ def _own_case(forecast: RecordedForecast) -> Case | None:
     return Case(forecast.task, "", "", forecast.kernel, "", "", forecast.speedup)
 
 
-def _answers(name: str, by_case: Mapping[Key, list[RecordedForecast]], outcomes: Mapping[Key, Case]) -> Answers:
-    rows = tuple(_combined(name, outcomes[key], repeats) for key, repeats in by_case.items())
-    return Answers(name, rows, {}, sum((r.forecast.cost for r in rows), Cost()))
+def _answers(
+    name: str, by_case: Mapping[Key, list[RecordedForecast]], outcomes: Mapping[Key, Case], *, judged: bool
+) -> Answers:
+    rows = tuple(_combined(name, outcomes[key], repeats, judged) for key, repeats in by_case.items())
+    spent: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        if row.forecast.cost.seconds > 0:
+            spent.setdefault((row.case.task, row.case.target), []).append(1e3 * row.forecast.cost.seconds)
+    milliseconds = {key: sum(each) / len(each) for key, each in spent.items()}
+    return Answers(name, rows, milliseconds, sum((r.forecast.cost for r in rows), Cost()))
 
 
-def _combined(name: str, case: Case, repeats: Sequence[RecordedForecast]) -> Row:
+def _combined(name: str, case: Case, repeats: Sequence[RecordedForecast], judged: bool) -> Row:
     """Return the mean of repeated forecasts; finer moments than the bins are kept where there is but one."""
     even = (1.0 / bins.COUNT,) * bins.COUNT
     each = [r.probabilities or even for r in repeats]
-    said = [r.p_valid for r in repeats if r.p_valid is not None]
+    said = [r.p_valid for r in repeats if r.p_valid is not None and judged]
     only = repeats[0] if len(repeats) == 1 else None
     cost = Cost(
         sum(r.seconds or 0.0 for r in repeats),

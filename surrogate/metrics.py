@@ -249,7 +249,7 @@ def kept(scores: ArrayLike, share: float = 0.1) -> Array:
 
 
 def near_best(speedups: ArrayLike, margin: float = 0.05) -> NDArray[np.bool_]:
-    """Return which rows come within `margin` of the best, S · (1 + margin) ≥ best; NaN or zero stand for invalid ones."""
+    """Return which rows come within `margin` of the best, S · (1 + margin) ≥ best; NaN and zero are invalid ones."""
     measured = np.nan_to_num(np.asarray(speedups, float), nan=0.0)
     return (measured > 0) & (measured * (1.0 + margin) >= measured.max(initial=0.0))
 

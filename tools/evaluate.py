@@ -111,7 +111,7 @@ class Scores(Part):
     risk_coverage: list[tuple[float, float]] = Field(description="Share answered, and how often the bin was wrong.")
     recovery: list[tuple[float, float]] = Field(description="Share measured, and the median recovery over tasks.")
     tasks: list[TaskScores]
-    seconds: float | None = Field(description="Wall time of asking; null for recorded forecasts.")
+    seconds: float | None = Field(description="What asking took; null where it is not known.")
     tokens: int
     dollars: float | None = Field(description="Null where it is not known.")
     points: list[Point] = Field(default_factory=list[Point], exclude=True)
@@ -269,7 +269,7 @@ def _scores(answers: Answers, scored: _Scores, margin: float) -> Scores:
         risk_coverage=[(float(coverages[i]), float(risks[i])) for i in places],
         recovery=_recovery_curve(found),
         tasks=[_task(b, figures) for b, figures in scorecard.by_task(answers, margin)],
-        seconds=sum(asked[b.task, b.target] * b.rows for b in found) / 1e3 if asked else None,
+        seconds=sum(asked.get((b.task, b.target), 0.0) * b.rows for b in found) / 1e3 if asked else None,
         tokens=answers.cost.input_tokens + answers.cost.output_tokens,
         dollars=answers.cost.dollars,
         points=[_point(r.case.task, r.case.kernel, r) for r in answers.rows if r.case.speedup is not None],
