@@ -41,7 +41,10 @@ def rows(split: str = "test") -> list[RecordedRow]:
 
 def write(path: Path) -> str:
     """Write the pool with a train split of the same outcomes under other names."""
-    train = [replace(r, task=replace(r.task, name=f"{r.task.name} of train", reference="#")) for r in rows("train")]
+    train = [
+        replace(r, task=replace(r.task, name=f"{r.task.name} of train", reference=f"# train\n{r.task.reference}"))
+        for r in rows("train")
+    ]
     write_rows([*rows(), *train], path)
     return str(path)
 
