@@ -95,7 +95,7 @@ class Sources:
             floor = statistics.geometric_mean(floor_s(s, self._target) for s in signatures)
             seen = replace(seen, facts=dict(seen.facts) | {"floor_s": floor})
             build = replace(build, evidence=seen)
-        columns = vector(seen.facts, len(seen.problems), candidate.language, self._target, anchors.get(name))
+        columns = vector(seen.facts, len(seen.problems), candidate, self._target, anchors.get(name))
         features = {"version": VECTOR_VERSION} | {k: v for k, v in columns.items() if not math.isnan(v)}
         return RecordedRow(
             task=self.task(name),

@@ -52,7 +52,7 @@ def all_features(rows: Sequence[RecordedRow]) -> Array:
             vector(
                 r.build.evidence.facts,
                 len(r.build.evidence.problems),
-                r.candidate.language,
+                r.candidate,
                 r.target,
                 anchor_s(r),
             )

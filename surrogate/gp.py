@@ -1,10 +1,10 @@
 """A Gaussian process over candidates of several programs, fitted by maximum a posteriori.
 
-    k = mean² + offset·[same program] + amplitude · Matérn5/2(x, x′) · (1 if same program else share)
+    k = level + offset·[same program] + amplitude · Matérn5/2(x, x′) · (1 if same program else share)
 
-`mean` is the prior spread of a task's overall level, `offset` lets each program have a level of its own, `share` says
-how much of the landscape over tunables and facts programs have in common (partial pooling). Measurement noise enters
-per trial from its interval; a white term takes up what the features do not explain.
+`level` is the prior variance of a task's overall level, `offset` lets each program have a level of its own, `share`
+says how much of the landscape over tunables and facts programs have in common (partial pooling). Measurement noise
+enters per trial from its interval; a white term takes up what the features do not explain.
 
 Maximum likelihood over-fits a dozen trials, so every hyperparameter has a log-normal prior. That of the length scales
 grows with the square root of the number of columns (Hvarfner et al., "Vanilla Bayesian Optimization Performs Great in
@@ -30,9 +30,6 @@ PRIOR_MEAN = 0.0
 PRIOR_SD = 1.5
 """The forecast before anything is measured: log2 S is normal about "no change", with a spread of 1.5 octaves."""
 
-_MEAN_VARIANCE = 1.0
-_OFFSET = 0.5
-_AMPLITUDE = PRIOR_SD**2 - _MEAN_VARIANCE - _OFFSET
 _SHARE = 0.3
 _WHITE = 0.06**2
 _LENGTH, _LENGTH_SIGMA = 1.5, 0.8
@@ -40,11 +37,25 @@ _MAX_FIT = 120
 _BOUND_SDS = 4.0
 
 
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """Variances before any trial, in octaves²: of a task's level, of a program's own, and of the landscape."""
+
+    level: float = 1.0
+    offset: float = 0.5
+    amplitude: float = PRIOR_SD**2 - 1.5
+
+
+BROAD = Prior()
+"""Of a forecaster that knows nothing but the run's own trials."""
+
+
 class ProgramKernel(StationaryKernelMixin, Kernel):  # pyright: ignore[reportIncompatibleMethodOverride]
     """The covariance above. The last column of X is the program's number, the others are standardised features."""
 
-    def __init__(self, amplitude: float, lengths: Any, offset: float, share: float) -> None:
+    def __init__(self, amplitude: float, lengths: Any, offset: float, share: float, level: float = 1.0) -> None:
         self.amplitude, self.lengths, self.offset, self.share = amplitude, lengths, offset, share
+        self.level = level
 
     @property
     def hyperparameter_amplitude(self) -> Any:
@@ -75,7 +86,7 @@ class ProgramKernel(StationaryKernelMixin, Kernel):  # pyright: ignore[reportInc
         decay = np.exp(-root)
         landscape = self.amplitude * (1.0 + root + root**2 / 3.0) * decay
         pooled = landscape * (same + self.share * (1.0 - same))
-        covariance = _MEAN_VARIANCE + self.offset * same + pooled
+        covariance = self.level + self.offset * same + pooled
         if not eval_gradient:
             return covariance
         slope = self.amplitude * (5.0 / 3.0) * (1.0 + root) * decay * (same + self.share * (1.0 - same))
@@ -89,7 +100,7 @@ class ProgramKernel(StationaryKernelMixin, Kernel):  # pyright: ignore[reportInc
 
     def diag(self, X: Array) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the prior variance at each row."""
-        return np.full(len(X), _MEAN_VARIANCE + self.offset + self.amplitude)
+        return np.full(len(X), self.level + self.offset + self.amplitude)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +115,12 @@ class Posterior:
         return mean, sd
 
 
-def fit(rows: Array, y: Array, noise: Array, *, learn: bool) -> Posterior:
-    """Condition on trials: features and program number, log2 speed-ups, and noise variances.
+def fit(rows: Array, y: Array, noise: Array, *, learn: bool, prior: Prior = BROAD) -> Posterior:
+    """Condition on trials: features and program number, log2 speed-ups less what was expected, and noise variances.
 
     With `learn` the hyperparameters go to the mode of their posterior; otherwise they stay at their priors' medians.
     """
-    kernel = _prior_kernel(rows.shape[1] - 1)
+    kernel = _prior_kernel(rows.shape[1] - 1, prior)
     if learn:
         chosen = np.linspace(0, len(y) - 1, min(len(y), _MAX_FIT)).astype(int)
         kernel = kernel.clone_with_theta(_mode(kernel, rows[chosen], y[chosen], noise[chosen]))
@@ -120,9 +131,10 @@ def _positive(name: str, count: int = 1) -> Any:
     return Hyperparameter(name, "numeric", (1e-9, 1e9), count)
 
 
-def _prior_kernel(dimensions: int) -> Any:
+def _prior_kernel(dimensions: int, prior: Prior) -> Any:
     lengths = np.full(dimensions, _LENGTH * math.sqrt(max(1, dimensions)))
-    return ProgramKernel(_AMPLITUDE, lengths, _OFFSET, _SHARE) + WhiteKernel(_WHITE, (1e-9, 1e9))
+    landscape = ProgramKernel(prior.amplitude, lengths, prior.offset, _SHARE, prior.level)
+    return landscape + WhiteKernel(_WHITE, (1e-9, 1e9))
 
 
 def _prior_sds(dimensions: int) -> Array:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from forewarp.core.values import Language, Target
+from forewarp.core.values import Candidate, Language, Target
+from forewarp.surrogate import access, work
 
-VECTOR_VERSION = 1
+VECTOR_VERSION = 2
 """Rises whenever the same candidate would give other numbers, or columns come or go."""
 
 Array = NDArray[np.float64]
@@ -106,18 +107,49 @@ def _in_tens(facts: _Facts) -> float | None:
     return facts["floor_s"] / _TEN_MICROSECONDS if "floor_s" in facts else None
 
 
+_TUNABLES = {
+    "tunables.count": "number of tunables",
+    "tunables.product": "log2 of the product of the tunables",
+    "tunables.largest": "log2 of the largest tunable",
+    "tunables.second": "log2 of the second largest",
+    "tunables.warps": "log2 of 1 + the tunable with WARPS in its name",
+    "tunables.stages": "log2 of 1 + the tunable with STAGES in its name",
+    "tunables.vector": "log2 of 1 + the tunable with VEC or WIDTH in its name",
+    "tunables.items": "log2 of 1 + the largest tunable with PER, ITEMS, STEPS, UNROLL or ROWS in its name",
+}
+_ROLES = {
+    "tunables.warps": ("WARPS",),
+    "tunables.stages": ("STAGES",),
+    "tunables.vector": ("VEC", "WIDTH"),
+    "tunables.items": ("PER", "ITEMS", "STEPS", "UNROLL", "ROWS"),
+}
+
+
+def _tunables(candidate: Candidate) -> dict[str, float]:
+    """Return what tunables of any name have in common: their sizes, and the parts that usual names play."""
+    sizes = sorted((math.log2(v) for v in candidate.tunables.values() if v > 0), reverse=True)
+    found = {"tunables.count": float(len(candidate.tunables)), "tunables.product": sum(sizes)}
+    found |= dict(zip(("tunables.largest", "tunables.second"), sizes, strict=False))
+    for column, words in _ROLES.items():
+        values = [v for name, v in candidate.tunables.items() if any(w in name.upper() for w in words)]
+        if values and max(values) >= 0:
+            found[column] = math.log2(1 + max(values))
+    return found
+
+
 def columns() -> dict[str, str]:
     """Return the vector's columns in order, with what each holds."""
     found = {name: text for name, (text, _) in _COLUMNS.items()}
     found |= {f"mix.{name}": f"share of {name.replace('_', ' ')} instructions" for name in _CLASSES}
     found["problems"] = "number of problems found by looking"
     found |= {f"language.{name}": f"1 for a {name} candidate" for name in _LANGUAGES}
+    found |= work.columns() | access.COLUMNS | _TUNABLES
     found["anchor"] = "log2 of the anchor's measured time over the floor"
     return found
 
 
 def vector(
-    facts: _Facts, problems: int, language: Language, target: Target, anchor_s: float | None = None
+    facts: _Facts, problems: int, candidate: Candidate, target: Target, anchor_s: float | None = None
 ) -> dict[str, float]:
     """Return the columns of one candidate by name.
 
@@ -128,7 +160,9 @@ def vector(
     compiled = "instructions" in facts
     found |= {f"mix.{name}": facts.get(f"mix.{name}", 0.0) if compiled else math.nan for name in _CLASSES}
     found["problems"] = float(problems)
-    found |= {f"language.{name}": float(name == language) for name in _LANGUAGES}
+    found |= {f"language.{name}": float(name == candidate.language) for name in _LANGUAGES}
+    extra = work.work(facts, target) | access.columns(candidate) | _tunables(candidate)
+    found |= {name: extra.get(name, math.nan) for name in (*work.columns(), *access.COLUMNS, *_TUNABLES)}
     found["anchor"] = _log2(_ratio(anchor_s, facts.get("floor_s")))
     return found
 

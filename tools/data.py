@@ -338,7 +338,7 @@ def _with_features(row: RecordedRow) -> RecordedRow:
     seen = row.build.evidence
     times = [timing.anchor_median_s for timing in row.measurement.workloads]
     anchor = geometric_mean(times) if times else None
-    found = vector(seen.facts, len(seen.problems), row.candidate.language, row.target, anchor)
+    found = vector(seen.facts, len(seen.problems), row.candidate, row.target, anchor)
     known = {name: value for name, value in found.items() if not math.isnan(value)}
     written = pool_columns.to_json({"version": VECTOR_VERSION} | known)
     return replace(row, origin=replace(row.origin, features=written))

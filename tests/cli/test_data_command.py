@@ -17,6 +17,7 @@ from forewarp.archive.pools import read_pool, write_rows
 from forewarp.archive.store import Archive, default_path
 from forewarp.cli import documents
 from forewarp.cli.main import DATA, main
+from forewarp.core.values import Candidate
 from forewarp.surrogate.vector import vector
 
 Run = Callable[..., tuple[int, dict[str, Any]]]
@@ -140,7 +141,7 @@ def test_export_takes_families_and_parents_from_task_folders(run: Run) -> None:
     assert (one.origin.tags, two.origin.tags) == ((), ("mistake",))
     features = json.loads(one.origin.features)
     assert features["version"] >= 1
-    assert set(features) - {"version"} <= set(vector({}, 0, "cpp", synthetic.TARGET, 1.0))
+    assert set(features) - {"version"} <= set(vector({}, 0, Candidate("", "cpp"), synthetic.TARGET, 1.0))
     assert len(features) > 1
     exit_code, found = run("data", "check", "a.parquet")
     assert exit_code == 0

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forewarp.core.values import Target
+from forewarp.core.values import Candidate, Target
 from forewarp.surrogate import evidence_text
 from forewarp.surrogate.vector import VECTOR_VERSION, columns, matrix, vector
 
 GPU = Target("g", "cuda", "sm_90", 132, 4.8e12, 67e12, 989e12, 60 << 20, 232448)
+CUDA, TRITON = Candidate("", "cuda", {"THREADS": 256, "VEC": 4}), Candidate("", "triton")
 FACTS = {
     "registers": 51.0,
     "stack_bytes": 0.0,
@@ -37,7 +38,7 @@ FACTS = {
 
 
 def test_ratios_and_logarithms() -> None:
-    found = vector(FACTS, 2, "triton", GPU, anchor_s=8e-5)
+    found = vector(FACTS, 2, TRITON, GPU, anchor_s=8e-5)
     assert found["waves"] == -1.0
     assert found["registers"] == pytest.approx(0.2)
     assert found["shared"] == 0.5
@@ -53,13 +54,14 @@ def test_ratios_and_logarithms() -> None:
 
 def test_the_same_launch_of_a_task_twice_as_large_looks_the_same_but_for_its_size() -> None:
     larger = FACTS | {"floor_s": 4e-5, "blocks": 528.0, "waves": 1.0}
-    one, other = vector(FACTS, 0, "cuda", GPU), vector(larger, 0, "cuda", GPU)
+    one, other = vector(FACTS, 0, CUDA, GPU), vector(larger, 0, CUDA, GPU)
     differing = {name for name in one if one[name] != other[name] and not math.isnan(one[name])}
-    assert differing == {"waves", "blocks", "floor", "moved"}
+    # A launch of less than one wave waits as long as a full one.
+    assert differing == {"waves", "blocks", "floor", "moved", "work.latency"}
 
 
 def test_what_is_not_known_is_missing() -> None:
-    found = vector({}, 0, "python", GPU)
+    found = vector({}, 0, Candidate("class ModelNew: ...", "python"), GPU)
     assert math.isnan(found["waves"])
     assert math.isnan(found["mix.tensor"])
     assert math.isnan(found["anchor"])
@@ -67,11 +69,11 @@ def test_what_is_not_known_is_missing() -> None:
 
 
 def test_a_class_without_instructions_is_zero() -> None:
-    assert vector(FACTS, 0, "cuda", GPU)["mix.atomic"] == 0.0
+    assert vector(FACTS, 0, CUDA, GPU)["mix.atomic"] == 0.0
 
 
 def test_rows_become_an_array_in_the_order_of_the_columns() -> None:
-    table = matrix([vector(FACTS, 0, "cuda", GPU), {}])
+    table = matrix([vector(FACTS, 0, CUDA, GPU), {}])
     assert table.shape == (2, len(columns()))
     assert table[0, list(columns()).index("occupancy")] == 0.25
     assert np.isnan(table[1]).all()
