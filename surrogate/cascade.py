@@ -20,6 +20,7 @@ from forewarp.surrogate.pooling import Weights
 
 # Nine Gauss-Hermite nodes for a standard normal.
 _NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+_NOTHING = 1e-6
 _NODE_SHARES = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
 
 
@@ -196,7 +197,7 @@ class CascadeForecaster:
             moved_scores = f.p_valid * compare.gains(f, incumbent, moved * _NODES)
             mean = float(_NODE_SHARES @ moved_scores)
             gain = float(_NODE_SHARES @ np.maximum(moved_scores, rival)) - max(mean, rival)
-            if gain > price:
+            if gain > max(price, _NOTHING):
                 values[sha256] = gain
         chosen = sorted(values, key=lambda k: (-values[k], k))
         return set(chosen[: tier.limit])

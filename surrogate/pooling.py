@@ -28,8 +28,8 @@ Loss = Literal["nll", "crps"]
 FLOOR = 0.01
 """Share of each distribution that is spread evenly before pooling, so that no tier can rule a bin out alone."""
 
-STRENGTHS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-"""Shrinkage strengths that are tried."""
+STRENGTHS = (0.001, 0.01, 0.1, 1.0)
+"""Shrinkage strengths that are tried, as a share of the default's loss."""
 
 _VALID_LIMIT = 1e-3
 _FOLDS = 5
@@ -239,13 +239,13 @@ def _fitted(model: _Speed | _Valid, tasks: Sequence[str], size: int) -> tuple[Ar
         losses = np.empty(len(tasks))
         for fold in range(int(folds.max()) + 1):
             out = np.flatnonzero(folds == fold)
-            offsets = _minimum(model, np.flatnonzero(folds != fold), number, strength, size)
+            offsets = _minimum(model, np.flatnonzero(folds != fold), number, strength * before, size)
             losses[out] = model.losses(offsets, out)
         best = min(best, (_by_task(losses, number), strength))
     after, strength = best
     if math.isinf(strength):
         return nothing, strength, before, after
-    return _minimum(model, everything, number, strength, size), strength, before, after
+    return _minimum(model, everything, number, strength * before, size), strength, before, after
 
 
 def _minimum(model: _Speed | _Valid, rows: Rows, number: Rows, strength: float, size: int) -> Array:

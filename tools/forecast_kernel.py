@@ -165,7 +165,7 @@ def _each(given: Sequence[Given], choose: Callable[[Given], Candidate | str], *,
         except CandidateError as e:
             if alone:
                 raise
-            found.append(str(e))
+            found.append(e.message)
     if not any(isinstance(c, Candidate) for c in found):
         raise CandidateError("none of the kernels can be forecast", hint=str(found[0]))
     return found

@@ -1,0 +1,129 @@
+import math
+import random
+from pathlib import Path
+
+import pytest
+
+from forewarp.core import bins
+from forewarp.core.errors import UsageError
+from forewarp.core.values import Cost, Forecast
+from forewarp.surrogate import pooling
+from forewarp.surrogate.pooling import Outcome, Weights, fit_weights, pool
+
+EQUAL = Weights({"learned": 0.5, "llm": 0.5}, valid={"learned": 0.5, "llm": 0.5})
+
+
+def normal(mean: float, sd: float = 0.5, p_valid: float = 0.8, name: str = "f") -> Forecast:
+    return Forecast(bins.from_normal(mean, sd), p_valid, name, mean_log2=mean, sd_log2=sd, cost=Cost(1.0, 2, 3, 0.5))
+
+
+def test_alone_a_tier_is_left_as_it_is() -> None:
+    found = pool([("learned", normal(0.3))], Weights({}, sharpness=3.0), "cascade", "why")
+    assert (found.probabilities, found.mean_log2) == (normal(0.3).probabilities, 0.3)
+    assert (found.forecaster, found.rationale, found.tiers) == ("cascade", "why", (normal(0.3),))
+
+
+def test_two_that_agree_are_pooled_to_what_they_say() -> None:
+    found = pool([("learned", normal(0.3)), ("llm", normal(0.3))], EQUAL, "cascade")
+    assert found.probabilities == pytest.approx(normal(0.3).probabilities, abs=0.01)
+    assert (found.mean_log2, found.sd_log2, found.p_valid) == pytest.approx((0.3, 0.5, 0.8))
+    assert found.cost == Cost(2.0, 4, 6, 1.0)
+
+
+def test_sharpness_two_is_the_product_of_independent_normals() -> None:
+    sharp = Weights(EQUAL.weights, 2.0, EQUAL.valid)
+    found = pool([("learned", normal(0.0, 0.5)), ("llm", normal(1.0, 1.0))], sharp, "cascade")
+    assert found.mean_log2 == pytest.approx(0.2)
+    assert found.sd_log2 == pytest.approx(math.sqrt(0.2))
+
+
+def test_hand_worked_pool_of_two() -> None:
+    a, b = Forecast((0.5, 0.5, 0, 0, 0, 0, 0, 0), 0.5, "a"), Forecast((0.9, 0.1, 0, 0, 0, 0, 0, 0), 0.9, "b")
+    found = pool([("learned", a), ("llm", b)], EQUAL, "cascade")
+    # √(0.5·0.9) : √(0.5·0.1) = 3 : 1, but for the floor; logit(½) = 0 and logit(0.9) = ln 9, their mean is ln 3.
+    assert found.probabilities[:2] == pytest.approx((0.75, 0.25), abs=0.01)
+    assert found.p_valid == pytest.approx(0.75)
+    assert found.mean_log2 is None
+
+
+def test_no_tier_rules_a_bin_out_alone() -> None:
+    sure = Forecast((1, 0, 0, 0, 0, 0, 0, 0), 1.0, "a")
+    other = Forecast((0, 0, 0, 0, 0, 0, 0, 1), 0.0, "b")
+    found = pool([("learned", sure), ("llm", other)], EQUAL, "cascade")
+    assert found.probabilities[0] == pytest.approx(found.probabilities[7])
+    assert found.p_valid == pytest.approx(0.5)
+
+
+def test_moments_are_derived_from_bins_where_there_are_none() -> None:
+    assert pooling.moments(Forecast((0, 0, 0, 0, 0, 0, 1, 0), 1.0, "a")) == pytest.approx((1.5, 1 / math.sqrt(12)))
+    found = pool([("learned", normal(0.0)), ("llm", Forecast((0, 0, 0, 0, 0, 0, 1, 0), 1.0, "a"))], EQUAL, "c")
+    assert 0 < (found.mean_log2 or 0) < 1.5
+
+
+def test_an_unreadable_answer_has_no_say_but_is_paid_for() -> None:
+    broken = Forecast((0.125,) * 8, 0.5, "llm", raw_sum=0.0, cost=Cost(1.0, 2, 3, 0.5))
+    found = pool([("learned", normal(0.3)), ("llm", broken)], EQUAL, "cascade")
+    assert (found.probabilities, found.p_valid) == (normal(0.3).probabilities, 0.8)
+    assert found.cost.dollars == 1.0
+    assert len(found.tiers) == 2
+
+
+def outcomes(good: str, tasks: int = 5, count: int = 20) -> list[Outcome]:
+    """One tier knows the speed-up to 0.3 octaves and says so; the other is as sure and knows nothing."""
+    rng = random.Random(3)
+    found: list[Outcome] = []
+    for i in range(tasks * count):
+        truth = rng.gauss(0.0, 1.0)
+        said = {
+            "learned": normal(truth + rng.gauss(0, 0.3) if good == "learned" else rng.gauss(0.0, 1.0), 0.3),
+            "llm": normal(truth + rng.gauss(0, 0.3) if good == "llm" else rng.gauss(0.0, 1.0), 0.3),
+        }
+        valid = rng.random() < 0.7
+        knows = {"learned": 0.5, "llm": 0.5, good: 0.95 if valid else 0.05}
+        forecasts = {k: normal(f.mean_log2 or 0.0, 0.3, knows[k]) for k, f in said.items()}
+        found.append(Outcome(f"task {i % tasks}", forecasts, 2.0**truth if valid else None, valid))
+    return found
+
+
+@pytest.mark.parametrize(("good", "loss"), [("learned", "nll"), ("llm", "crps")])
+def test_the_tier_that_knows_gets_the_weight(good: str, loss: pooling.Loss) -> None:
+    found = fit_weights(outcomes(good), EQUAL, loss=loss)
+    assert found.weights[good] > 0.8
+    assert found.valid[good] > 0.6
+    assert sum(found.weights.values()) == pytest.approx(1.0, abs=1e-3)
+    assert found.numbers["left_out_loss"] < found.numbers["left_out_loss_default"]
+    assert found.origin == f"fitted by {loss}"
+    assert fit_weights(outcomes(good, tasks=3, count=5), EQUAL, loss=loss, origin="here").origin == "here"
+
+
+def test_outcomes_that_teach_nothing_leave_the_default() -> None:
+    rng = random.Random(5)
+    flat = Forecast((0.125,) * 8, 0.5, "f")
+    said = [Outcome(f"t{i % 4}", {"learned": flat, "llm": flat}, 2.0 ** rng.gauss(0, 1)) for i in range(40)]
+    found = fit_weights(said, EQUAL)
+    assert found.weights == EQUAL.weights
+    assert found.sharpness == EQUAL.sharpness
+    assert found.valid == EQUAL.valid
+
+
+def test_a_fit_needs_tasks_and_all_tiers() -> None:
+    with pytest.raises(UsageError, match="two tasks"):
+        fit_weights(outcomes("llm", tasks=1), EQUAL)
+    with pytest.raises(UsageError, match="every outcome"):
+        fit_weights([Outcome("t", {"learned": normal(0.0)}, 1.0)], EQUAL)
+
+
+def test_weights_go_to_a_file_and_back(tmp_path: Path) -> None:
+    fitted = Weights({"learned": 0.3, "llm": 0.7}, 1.3, {"learned": 0.4, "llm": 0.6}, 0.7, "fitted", {"rows": 3})
+    pooling.write_weights(fitted, tmp_path / "w.json")
+    assert pooling.read_weights(tmp_path / "w.json") == fitted
+    for text in ("{}", "[1]", '{"format": 2}', '{"format": 1, "weights": {"a": 0}}'):
+        (tmp_path / "bad.json").write_text(text)
+        with pytest.raises(UsageError):
+            pooling.read_weights(tmp_path / "bad.json")
+
+
+def test_weights_ship_with_the_package() -> None:
+    shipped = pooling.shipped()
+    assert set(shipped.weights) == set(shipped.valid) == {"learned", "llm"}
+    assert shipped.origin
