@@ -6,11 +6,13 @@ A forecast's cumulative probability F at each bin edge becomes
 
 with sd the forecast's own spread in octaves: one factor for all spreads, one for forecasts that are sharper or wider
 than usual, and a wide component for surprises. It is a recalibration of the probability integral transform (Kuleshov,
-Fenner, Ermon 2018) with R(½) = ½, so that medians, and with them the order of candidates, stay exactly as they are. `p_valid` goes through a rising line on the logit scale (Platt 1999).
+Fenner, Ermon 2018) with R(½) = ½, so that medians, and with them the order of candidates, stay exactly as they are.
+`p_valid` goes through a rising line on the logit scale (Platt 1999).
 
-The five parameters are the mode of a posterior whose prior sits at the calibration that the fit starts from. Outcomes
-of one task resemble each other, so n of them count as n / (1 + (n − 1)·correlation). `docs/calibration.md` says what
-else was compared.
+The five parameters are the mode of a posterior whose priors (normal for `tails`, Cauchy for the others) sit at the
+calibration that the fit starts from: a small correction takes much evidence, a large one, once it is clear, is hardly
+held back. Outcomes of one task resemble each other, so n of them count as n / (1 + (n − 1)·correlation).
+`docs/calibration.md` says what else was compared.
 """
 
 from __future__ import annotations
@@ -45,9 +47,13 @@ _SHIPPED = Path(__file__).parent / "calibrations.json"
 _USUAL_SD = 0.3
 _WIDE = 4.0
 _TINY = 1e-6
-_PRIOR_SDS = np.array([0.5, 0.3, 0.05])
-_BOUNDS = ((-1.5, 1.5), (-0.9, 0.9), (0.0, 0.5))
-_VALID_SDS = np.array([0.5, 0.3])
+_FAR = 20.0
+_RESOLVED = 1e-4
+_PRIOR = np.array([0.15, 0.08, 0.04])
+_FIRST_TAILS = 0.02
+_SEARCH = {"maxiter": 40, "ftol": 1e-7, "eps": 1e-6}
+_BOUNDS = ((-1.5, 1.5), (-0.9, 0.9), (0.0, 0.3))
+_VALID_PRIOR = np.array([0.7, 0.4])
 _VALID_BOUNDS = ((-3.0, 3.0), (-1.5, 1.5))
 
 
@@ -98,8 +104,8 @@ class Calibration:
         """Return the corrected forecast; its median, name, rationale and cost stay."""
         if self.is_identity:
             return forecast
-        cdf, sd = _cdf(forecast), _spread_of(forecast)
-        p = _corrected(cdf[None, :], np.array([sd]), (self.spread, self.tilt, self.tails))[0]
+        sd = _spread_of(forecast)
+        p = _corrected(_scores_of(forecast)[None, :], np.array([sd]), (self.spread, self.tilt, self.tails))[0]
         factor = _scale(np.array([sd]), self.spread, self.tilt)[0] * _half_width(self.tails) / Z80
         return replace(
             forecast,
@@ -133,7 +139,7 @@ def fit(
     """Return the calibration that the outcomes speak for, shrunk towards `start`.
 
     With fewer than `MIN_OUTCOMES` valid outcomes the distribution's part stays that of `start`, with fewer than that
-    many at all the part of `p_valid` does. `looseness` multiplies the standard deviations of the prior.
+    many at all the part of `p_valid` does. `looseness` multiplies the scales of the priors.
     """
     timed = [o for o in outcomes if o.valid and o.speedup is not None]
     found = start
@@ -185,8 +191,9 @@ class Recalibrated:
     """A forecaster whose forecasts are corrected, first as shipped, then by what the run itself measures.
 
     It remembers each forecast that it gave before the candidate was measured. Once the history holds the measurement,
-    the pair is an outcome; from `MIN_OUTCOMES` on the calibration is refitted with the shipped one as its prior, which
-    the run's own outcomes soon outweigh. When the drift alarm goes off the prior is loosened and the rationale says so.
+    the pair is an outcome; from `MIN_OUTCOMES` on the calibration is refitted with the shipped one, however many
+    outcomes that rests on, as its prior. When the drift alarm goes off, the run's outcomes count in full, the prior is
+    loosened and the rationale says so.
 
     The same calls in the same order give the same answers. A new object, as after a resume, knows none of the forecasts
     and uses the shipped calibration, and `recorded`: outcomes of uncorrected forecasts of the task at hand.
@@ -263,8 +270,9 @@ class _Run:
         """Return the calibration after all outcomes so far; refitted only when there are new ones."""
         known = [*recorded, *self.outcomes]
         if self.fitted is None or self.fitted[0] != len(known):
-            looseness = _ALARMED if self.drift.alarmed else 1.0
-            self.fitted = len(known), fit(known, start, correlation=0.0, looseness=looseness)
+            alarmed = self.drift.alarmed
+            correlation, looseness = (0.0, _ALARMED) if alarmed else (CORRELATION, 1.0)
+            self.fitted = len(known), fit(known, start, correlation=correlation, looseness=looseness)
         return self.fitted[1]
 
 
@@ -276,9 +284,20 @@ def _inside(value: float) -> float:
     return min(1 - 1e-12, max(1e-12, value))
 
 
-def _cdf(forecast: Forecast) -> Array:
-    """Return the cumulative probabilities at the seven inner edges."""
-    return np.cumsum(np.array(forecast.probabilities))[:-1]
+def _scores_of(forecast: Forecast) -> Array:
+    """Return Φ⁻¹(F) at the seven inner edges.
+
+    Where F is too near 0 or 1 to tell how far an edge is, the distance from the median in standard deviations is taken:
+    mass that a wider forecast sends over an edge must land beside it, not in the outermost bin.
+    """
+    from scipy.special import ndtri  # slow to import, and not needed by whoever only reads a calibration
+
+    cdf = np.cumsum(np.array(forecast.probabilities))[:-1]
+    limit = -float(ndtri(_RESOLVED))
+    inner = ndtri(np.clip(cdf, _RESOLVED, 1 - _RESOLVED))
+    away = np.abs(np.array(bins.LOG2_BOUNDS[1:-1]) - math.log2(forecast.median)) / _spread_of(forecast)
+    far = np.clip(away, limit, _FAR)
+    return np.where(cdf < _RESOLVED, -far, np.where(cdf > 1 - _RESOLVED, far, inner))
 
 
 def _spread_of(forecast: Forecast) -> float:
@@ -291,12 +310,12 @@ def _scale(sd: Array, spread: float, tilt: float) -> Array:
     return np.exp(spread + tilt * np.log(sd / _USUAL_SD))
 
 
-def _corrected(cdf: Array, sd: Array, parameters: Sequence[float]) -> Array:
-    """Return bin probabilities, a row of eight for each row of seven cumulative ones."""
-    from scipy.special import ndtr, ndtri  # slow to import, and not needed by whoever only reads a calibration
+def _corrected(scores: Array, sd: Array, parameters: Sequence[float]) -> Array:
+    """Return bin probabilities, a row of eight for each row of seven normal scores."""
+    from scipy.special import ndtr
 
     spread, tilt, tails = parameters
-    z = ndtri(np.clip(cdf, _TINY, 1 - _TINY)) / _scale(sd, spread, tilt)[:, None]
+    z = scores / _scale(sd, spread, tilt)[:, None]
     inner = (1 - tails) * ndtr(z) + tails * ndtr(z / _WIDE)
     ends = np.zeros((len(inner), 1))
     return np.diff(np.concatenate([ends, inner, ends + 1.0], axis=1), axis=1)
@@ -326,16 +345,18 @@ def _weights(outcomes: Sequence[Outcome], correlation: float) -> Array:
 def _fit_distribution(
     timed: Sequence[Outcome], start: Calibration, correlation: float, looseness: float
 ) -> tuple[float, float, float]:
-    cdf = np.stack([_cdf(o.forecast) for o in timed])
+    scores = np.stack([_scores_of(o.forecast) for o in timed])
     sd = np.array([_spread_of(o.forecast) for o in timed])
     rows, measured = np.arange(len(timed)), np.array([bins.bin_of(o.speedup or 1.0) for o in timed])
     weights = _weights(timed, correlation)
 
     def surprise(x: Array) -> float:
-        return -float(weights @ np.log(np.maximum(_corrected(cdf, sd, (x[0], x[1], x[2]))[rows, measured], 1e-9)))
+        return -float(weights @ np.log(np.maximum(_corrected(scores, sd, (x[0], x[1], x[2]))[rows, measured], 1e-30)))
 
     centre = np.array([start.spread, start.tilt, start.tails])
-    spread, tilt, tails = _mode(surprise, centre, _PRIOR_SDS * looseness, _BOUNDS)
+    # Without tails a sharp forecast that missed by far gives no slope to follow.
+    first = np.maximum(centre, [-math.inf, -math.inf, _FIRST_TAILS])
+    spread, tilt, tails = _mode(surprise, centre, first, _PRIOR * looseness, _BOUNDS)
     return spread, tilt, tails
 
 
@@ -350,16 +371,17 @@ def _fit_valid(
         return float(weights @ np.logaddexp(0.0, -signs * (x[0] + np.exp(x[1]) * logits)))
 
     centre = np.array([start.valid_shift, start.valid_slope])
-    shift, slope = _mode(surprise, centre, _VALID_SDS * looseness, _VALID_BOUNDS)
+    shift, slope = _mode(surprise, centre, centre, _VALID_PRIOR * looseness, _VALID_BOUNDS)
     return shift, slope
 
 
-def _mode(loss: Any, centre: Array, sds: Array, bounds: Sequence[tuple[float, float]]) -> list[float]:
-    """Return the minimum of a loss plus the prior's, rounded so that equal data give equal numbers."""
+def _mode(loss: Any, centre: Array, first: Array, scales: Array, bounds: Sequence[tuple[float, float]]) -> list[float]:
+    """Return the minimum of a loss plus the prior's, searched from `first`, rounded to what the data can tell."""
     from scipy.optimize import minimize
 
     def posterior(x: Array) -> float:
-        return loss(x) + 0.5 * float((((x - centre) / sds) ** 2).sum())
+        away = ((x - centre) / scales) ** 2
+        return loss(x) + float(np.log1p(away[:2]).sum() + away[2:].sum())
 
-    found: Any = minimize(posterior, centre, method="L-BFGS-B", bounds=bounds)
+    found: Any = minimize(posterior, first, method="L-BFGS-B", bounds=bounds, options=_SEARCH)
     return [round(float(v), 4) for v in found.x]

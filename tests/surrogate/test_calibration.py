@@ -1,0 +1,251 @@
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from contracts.forecaster_contract import TARGET, TASK, ForecasterContract, failed, measured, subject, without_cost
+from scipy.special import ndtri
+
+from forewarp.core import bins, serde
+from forewarp.core.protocols import Forecaster, Subject, Trial
+from forewarp.core.values import Cost, Forecast, Measurement, Target, Task
+from forewarp.surrogate import metrics
+from forewarp.surrogate.calibration import (
+    CORRELATION,
+    IDENTITY,
+    MIN_OUTCOMES,
+    Calibration,
+    Outcome,
+    Recalibrated,
+    fit,
+    pit,
+    pit_valid,
+    shipped,
+)
+from forewarp.surrogate.learned import LearnedForecaster
+
+SOME = Calibration("some", spread=0.4, tilt=-0.2, tails=0.05, valid_shift=0.3, valid_slope=-0.2)
+
+
+def normal(mean: float, sd: float, p_valid: float = 0.8, *, known: bool = True) -> Forecast:
+    p = bins.from_normal(mean, sd)
+    return Forecast(p, p_valid, "test", "why", mean_log2=mean, sd_log2=sd) if known else Forecast(p, p_valid, "test")
+
+
+def outcomes(seed: int, count: int, tasks: int, *, said: float = 0.2, true: float = 0.2) -> list[Outcome]:
+    """Forecasts that state a spread of `said` octaves where the true one is `true`; all that valid at 0.8 are 80 %."""
+    rng = np.random.default_rng(seed)
+    found: list[Outcome] = []
+    for i in range(count):
+        mean = float(rng.normal(0, 1))
+        valid = bool(rng.random() < 0.8)
+        speedup = 2.0 ** float(rng.normal(mean, true)) if valid else None
+        found.append(Outcome(normal(mean, said), valid, speedup, f"task {i % tasks}"))
+    return found
+
+
+def surprise(of: Sequence[Outcome], calibration: Calibration) -> float:
+    timed = [(calibration.apply(o.forecast).probabilities, o.speedup) for o in of if o.speedup]
+    return metrics.nll([p for p, _ in timed], metrics.bins_of([s for _, s in timed]))
+
+
+class TestRecalibrated(ForecasterContract):
+    @pytest.fixture
+    def forecaster(self) -> Forecaster:
+        return Recalibrated(LearnedForecaster(), SOME)
+
+
+def test_a_normal_forecast_becomes_a_wider_normal():
+    wider = Calibration(spread=math.log(2)).apply(normal(0.3, 0.4))
+    assert wider.probabilities == pytest.approx(bins.from_normal(0.3, 0.8), abs=1e-4)
+    assert wider.sd_log2 == pytest.approx(0.8, rel=1e-6)
+    assert wider.median == pytest.approx(2**0.3)
+
+
+def test_the_tilt_widens_the_sharp_and_narrows_the_wide():
+    tilted = Calibration(tilt=-0.5)
+    assert (tilted.apply(normal(0, 0.3)).sd_log2 or 0) == pytest.approx(0.3)
+    assert (tilted.apply(normal(0, 0.075)).sd_log2 or 0) == pytest.approx(0.15)
+    assert (tilted.apply(normal(0, 1.2)).sd_log2 or 0) == pytest.approx(0.6)
+
+
+def test_tails_widen_the_interval_as_the_mixture_says():
+    # 80 % of 0.8·N(0, 1) + 0.2·N(0, 4²) lie within ±h: checked by 4·10⁵ draws.
+    rng = np.random.default_rng(0)
+    draws = rng.normal(0, 1, 400_000) * np.where(rng.random(400_000) < 0.2, 4.0, 1.0)
+    half = float(np.quantile(np.abs(draws), 0.8))
+    found = Calibration(tails=0.2).apply(normal(0, 1.0)).interval
+    assert math.log2(found[1]) == pytest.approx(half, rel=0.01)
+
+
+def test_name_rationale_and_cost_stay_and_the_identity_changes_nothing():
+    given = replace(normal(0.1, 0.3), cost=Cost(seconds=2.0), raw_sum=0.9)
+    found = SOME.apply(given)
+    assert (found.forecaster, found.rationale, found.cost, found.raw_sum) == ("test", "why", given.cost, 0.9)
+    assert IDENTITY.apply(given) is given
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_order_of_medians_never_changes(known: bool):
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        parameters = rng.uniform([-1, -0.5, 0, -1, -1], [1, 0.5, 0.4, 1, 1])
+        calibration = Calibration("x", *(float(v) for v in parameters))
+        if known:
+            forecasts = [
+                normal(float(m), float(s))
+                for m, s in zip(rng.normal(0, 1.5, 40), rng.uniform(0.01, 2, 40), strict=True)
+            ]
+        else:
+            forecasts = [Forecast(bins.normalise(rng.dirichlet([0.3] * 8).tolist()), 0.5, "x") for _ in range(40)]
+            forecasts.append(Forecast((0, 0, 0, 0, 1, 0, 0, 0), 0.5, "x"))
+        before = [f.median for f in forecasts]
+        after = [calibration.apply(f).median for f in forecasts]
+        assert np.argsort(before, kind="stable").tolist() == np.argsort(after, kind="stable").tolist()
+        assert after == pytest.approx(before)
+
+
+def test_p_valid_rises_with_p_valid():
+    said = [0.0, 0.01, 0.3, 0.5, 0.9, 0.999, 1.0]
+    found = [SOME.apply(normal(0, 1, p)).p_valid for p in said]
+    assert found == sorted(found)
+    assert all(0 <= p <= 1 for p in found)
+
+
+def test_sure_bins_give_some_to_their_neighbours():
+    sure = Forecast((0, 0, 0, 0, 1, 0, 0, 0), 1.0, "x")
+    found = Calibration(spread=0.7).apply(sure).probabilities
+    assert 0.01 < found[3] < 0.1
+    assert found[3] > 2 * found[2]
+    assert found[4] > 0.85
+
+
+def test_over_confidence_is_found_and_put_right():
+    train, other = outcomes(0, 400, 8, said=0.15, true=0.45), outcomes(1, 1000, 8, said=0.15, true=0.45)
+    found = fit(train)
+    assert 1.6 < math.exp(found.spread + found.tilt * math.log(0.15 / 0.3)) < 3.5
+    assert surprise(other, found) < surprise(other, IDENTITY) - 0.1
+    assert (found.outcomes, found.tasks) == (400, 8)
+
+
+def test_under_confidence_is_found_too():
+    other = outcomes(1, 1000, 8, said=0.6, true=0.15)
+    found = fit(outcomes(0, 400, 8, said=0.6, true=0.15))
+    assert surprise(other, found) < surprise(other, IDENTITY) - 0.1
+
+
+@pytest.mark.parametrize("count", [15, 40, 200])
+def test_calibrated_forecasts_are_left_alone(count: int):
+    costs: list[float] = []
+    for seed in range(8):
+        found = fit(outcomes(seed, count, 4))
+        costs.append(surprise(outcomes(100 + seed, 400, 4), found) - surprise(outcomes(100 + seed, 400, 4), IDENTITY))
+    assert np.mean(costs) < 0.01
+    assert max(costs) < 0.05
+
+
+def test_too_few_outcomes_leave_the_start():
+    few = outcomes(0, MIN_OUTCOMES - 1, 1, said=0.05, true=1.0)
+    assert fit(few) == IDENTITY
+    assert fit(few, SOME) == SOME
+
+
+def test_outcomes_of_one_task_count_less_than_those_of_many():
+    one = fit([replace(o, task="same") for o in outcomes(0, 60, 60, said=0.15, true=0.5)])
+    many = fit(outcomes(0, 60, 60, said=0.15, true=0.5))
+    assert 0 < one.spread < many.spread
+
+
+def test_a_fit_starts_from_another_calibration():
+    start = Calibration("x", spread=0.8)
+    found = fit(outcomes(0, 20, 1), start)
+    assert 0.0 < found.spread <= 0.8
+
+
+def test_it_survives_json():
+    assert Calibration.from_json(SOME.to_json()) == SOME
+    assert serde.from_data(Calibration, serde.to_data(SOME)) == SOME
+
+
+def test_an_untrusted_measurement_is_no_valid_outcome():
+    cheat = Measurement("ok", "suspicious", "a CPU", "T0", speedup=40.0, low=39.0, high=41.0)
+    assert Outcome.of(normal(0, 1), cheat) == Outcome(normal(0, 1), valid=False, speedup=None)
+    assert Outcome.of(normal(0, 1), measured(1.5)).speedup == 1.5
+    assert not Outcome.of(normal(0, 1), failed()).valid
+
+
+def test_transforms_of_calibrated_forecasts_are_uniform():
+    found = outcomes(5, 2000, 1, said=0.6, true=0.6)
+    timed = [pit(o.forecast, o.speedup, str(i)) for i, o in enumerate(found) if o.speedup]
+    valid = [pit_valid(0.8, valid=o.valid, key=str(i)) for i, o in enumerate(found)]
+    for transforms in (timed, valid):
+        shares = np.histogram(transforms, bins=10, range=(0, 1))[0] / len(transforms)
+        assert np.abs(shares - 0.1).max() < 0.03
+
+
+def test_unknown_tiers_have_no_correction_and_models_share_one():
+    assert shipped("nobody").is_identity
+    assert shipped("llm:some-model").tier in ("llm", "llm:some-model")
+
+
+class Sharp:
+    """Says every block size is a 1.2-fold speed-up, and is far too sure of it."""
+
+    name = "sharp"
+
+    def forecast(
+        self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
+    ) -> list[Forecast]:
+        return [Forecast(bins.from_normal(0.25, 0.05), 0.9, self.name, mean_log2=0.25, sd_log2=0.05) for _ in subjects]
+
+
+def run(forecaster: Recalibrated, count: int, spread: float) -> list[Trial]:
+    history: list[Trial] = []
+    for k in range(count):
+        one = subject(k + 1)
+        forecaster.forecast(TASK, TARGET, [one, subject(k + 2)], history)
+        level = float(ndtri(((k * 0.618034) % 1.0) * 0.98 + 0.01))
+        history.append(Trial(one, measured(2 ** (0.25 + spread * level))))
+    return history
+
+
+def test_a_run_learns_that_its_forecaster_is_too_sure():
+    forecaster = Recalibrated(Sharp(), IDENTITY)
+    history = run(forecaster, 40, 0.8)
+    asked = [subject(500)]
+    raw, found = Sharp().forecast(TASK, TARGET, asked, [])[0], forecaster.forecast(TASK, TARGET, asked, history)[0]
+    assert (found.sd_log2 or 0) > 3 * (raw.sd_log2 or 0)
+    assert found.median == pytest.approx(raw.median)
+    assert forecaster.drift(TASK, TARGET).alarmed
+    assert "drift" in found.rationale
+    again = Recalibrated(Sharp(), IDENTITY)
+    assert run(again, 40, 0.8) == history
+    assert again.forecast(TASK, TARGET, asked, history) == [found]
+
+
+def test_a_run_that_goes_as_forecast_stays_as_it_is():
+    forecaster = Recalibrated(Sharp(), IDENTITY)
+    history = run(forecaster, 40, 0.05)
+    found = forecaster.forecast(TASK, TARGET, [subject(500)], history)[0]
+    assert not forecaster.drift(TASK, TARGET).alarmed
+    assert 0.03 < (found.sd_log2 or 0) < 0.09
+
+
+def test_a_fresh_object_uses_the_shipped_calibration_and_what_was_recorded():
+    history = run(Recalibrated(Sharp(), SOME), 30, 0.8)
+    fresh = Recalibrated(Sharp(), SOME)
+    raw = Sharp().forecast(TASK, TARGET, [subject(500)], [])[0]
+    assert without_cost(fresh.forecast(TASK, TARGET, [subject(500)], history)[0]) == SOME.apply(raw)
+    recorded = [Outcome.of(raw, t.measurement, TASK.name) for t in history]
+    assert Recalibrated(Sharp(), SOME, recorded).calibration(TASK, TARGET) == fit(
+        recorded, SOME, correlation=CORRELATION
+    )
+
+
+def test_forecasts_made_after_the_measurement_teach_nothing():
+    forecaster = Recalibrated(Sharp(), IDENTITY)
+    history = [Trial(subject(k), measured(4.0)) for k in range(1, 30)]
+    for _ in range(3):
+        forecaster.forecast(TASK, TARGET, [t.subject for t in history], history)
+    assert forecaster.calibration(TASK, TARGET) == IDENTITY

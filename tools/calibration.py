@@ -1,0 +1,337 @@
+"""How far forecasts can be believed: those on record next to what was measured after them, as given and corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from forewarp.archive.forecasts import beside, read_forecasts
+from forewarp.archive.pools import files_of, read_pool
+from forewarp.archive.rows import CandidateRow
+from forewarp.core.errors import UsageError
+from forewarp.core.protocols import Forecaster
+from forewarp.core.values import Forecast, Measurement
+from forewarp.search.summary import exact_interval
+from forewarp.surrogate import calibration, conformal, evaluation, metrics
+from forewarp.surrogate.calibration import Calibration, Outcome
+from forewarp.surrogate.drift import Drift
+from forewarp.tools import session
+from forewarp.tools.parts import SCHEMA_VERSION, Part, Place
+
+HISTORY = 8
+"""Trials of each task of a pool that a forecaster is shown before it is asked about the others."""
+
+_FOLDS = 5
+_ALL_RUNS = 1_000_000
+
+
+class CalibrationRequest(Part):
+    """Whose forecasts to look at."""
+
+    archive: str | None = Field(default=None, description="Archive file; the user's own where this is left out.")
+    run: str | None = Field(default=None, description="Only this run of the archive.")
+    task: str | None = Field(default=None, description="Only this task, by name.")
+    pool: str | None = Field(
+        default=None,
+        description="Pool to look at instead of the archive: the forecasts recorded beside it, else those that the "
+        "forecaster makes of it.",
+    )
+    forecaster: str | None = Field(default=None, description="Only this forecaster; the one to ask about a pool.")
+    alpha: float = Field(default=0.05, gt=0, lt=1, description="Error rate that the thresholds keep.")
+
+
+class ReliabilityPoint(Part):
+    """Forecast probabilities in one tenth: their number, their mean, how often it came true with its 95 % interval."""
+
+    count: int
+    forecast: float
+    observed: float
+    low: float
+    high: float
+
+
+class CalibrationScores(Part):
+    """How well forecasts fit what was measured, valid candidates only; null where there are none."""
+
+    ece: float | None = Field(description="Gap between confidence and accuracy of the likeliest bin, in ten buckets.")
+    brier: float | None = Field(description="Half squared distance of the eight bins to the outcome.")
+    crps: float | None
+    nll: float | None
+    coverage: float | None = Field(description="Share of measured speed-ups in the 80 % intervals.")
+    brier_valid: float = Field(description="Squared distance of p_valid to the outcome, all candidates.")
+    confidence: list[ReliabilityPoint] = Field(description="Confidence in the likeliest bin against its accuracy.")
+    faster: list[ReliabilityPoint] = Field(description="Probability of being correct and faster against its frequency.")
+
+
+class Parameters(Part):
+    """The correction that all outcomes speak for; all zero is none."""
+
+    spread: float
+    tilt: float
+    tails: float
+    valid_shift: float
+    valid_slope: float
+
+
+class DriftState(Part):
+    """The alarm, per run: forecasts as they were given against what was measured, in order."""
+
+    runs: int
+    alarmed: list[str] = Field(description="Runs (tasks, for a pool) in which the alarm went off.")
+    evidence: float = Field(description="The largest bet against calibration, from 1; the alarm goes off at `limit`.")
+    limit: float
+
+
+class Limit(Part):
+    """A threshold that keeps an error rate; null where the outcomes are too few or too wrong for any."""
+
+    value: float | None
+    decided: float = Field(description="Share of the outcomes that it decides without measuring.")
+    error: float = Field(description="Share of those that was wrong.")
+    outcomes: int
+    needed: int = Field(description="Outcomes that any threshold takes, at least.")
+
+
+class TierCalibration(Part):
+    """One forecaster. `after` is null with too few outcomes; each outcome in it was corrected by others only."""
+
+    forecaster: str
+    outcomes: int
+    valid: int
+    tasks: int
+    needed: int = Field(description="Valid outcomes that a correction takes.")
+    before: CalibrationScores
+    after: CalibrationScores | None
+    corrected_by: Literal["other tasks", "other outcomes", ""]
+    correction: Parameters
+    drift: DriftState
+    abstain: Limit = Field(description="State a bin only above this confidence.")
+    discard: Limit = Field(description="Discard below this probability of beating the best so far.")
+    keep_winners: Limit = Field(description="Discard below this, and lose at most the rate of those that beat it.")
+
+
+class CalibrationResult(Part):
+    """Calibration of each forecaster."""
+
+    summary: str
+    schema_version: int = SCHEMA_VERSION
+    source: Literal["archive", "pool"]
+    where: str
+    alpha: float
+    tiers: list[TierCalibration]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An outcome with the forecaster and the run (or, of a pool, the task) that it belongs to."""
+
+    tier: str
+    run: str
+    key: str
+    outcome: Outcome
+
+
+def calibrate(request: CalibrationRequest) -> CalibrationResult:
+    """Return how calibrated the recorded forecasts are; raises `UsageError` for an unknown run or forecaster."""
+    if request.pool is not None:
+        if request.run is not None:
+            raise UsageError("a pool has no runs", hint="pass --task to look at a part of it")
+        seen, where = of_pool(Path(request.pool).expanduser(), request.task, request.forecaster), request.pool
+    else:
+        seen, where = _of_archive(request)
+    if request.forecaster is not None:
+        seen = [s for s in seen if request.forecaster in (s.tier, s.tier.partition(":")[0])]
+    tiers = [_tier(name, [s for s in seen if s.tier == name], request.alpha) for name in _names(seen)]
+    return CalibrationResult(
+        summary=_summary(tiers, where),
+        source="archive" if request.pool is None else "pool",
+        where=where,
+        alpha=request.alpha,
+        tiers=tiers,
+    )
+
+
+def of_pool(
+    path: Path, task: str | None = None, forecaster: str | None = None, history: int = HISTORY, asked: int | None = None
+) -> list[Seen]:
+    """Return the forecasts recorded beside a pool, else those that the forecaster makes now, with their outcomes.
+
+    Of each task it is shown `history` trials and asked about at most `asked` others.
+    """
+    plan = evaluation.plan(read_pool(path), history)
+    groups = [g for g in plan.groups if task in (None, g.task.name)]
+    records = [r for file in files_of(path) if beside(file).exists() for r in read_forecasts(beside(file))]
+    cases = [c for g in evaluation.plan(read_pool(path)).groups for c in g.cases if task in (None, g.task.name)]
+    answers = evaluation.recorded(records, cases) if records else []
+    if not answers or (forecaster is not None and not any(a.name.startswith(forecaster) for a in answers)):
+        chosen = _forecaster(forecaster or "learned")
+        groups = [replace(g, subjects=g.subjects[:asked], cases=g.cases[:asked]) for g in groups]
+        answers = [evaluation.run(chosen, groups)]
+    return [
+        Seen(
+            answer.name,
+            row.case.task,
+            row.case.kernel,
+            Outcome(row.forecast, row.case.speedup is not None, row.case.speedup, row.case.task, row.case.incumbent),
+        )
+        for answer in answers
+        for row in answer.rows
+    ]
+
+
+def _forecaster(name: str) -> Forecaster:
+    found = session.make_forecaster(name, None)
+    if found is None:
+        raise UsageError(f"{name} is no forecaster that can be asked about a pool", hint="use --forecaster learned")
+    return found
+
+
+def _of_archive(request: CalibrationRequest) -> tuple[list[Seen], str]:
+    found: list[Seen] = []
+    with session.open_archive(Place(archive=request.archive)) as archive:
+        runs = [archive.run(request.run)] if request.run is not None else archive.runs(limit=_ALL_RUNS)[::-1]
+        for run in runs:
+            if request.task in (None, run.task.name):
+                rows = sorted(archive.candidates(run.id), key=lambda r: r.measurement_id or 0)
+                found += [s for r in rows for s in _seen(r, run.id, run.task.name)]
+        return found, str(archive.path)
+
+
+def _seen(row: CandidateRow, run: str, task: str) -> list[Seen]:
+    """Return the outcome of a candidate's forecast and of each tier that it was combined from."""
+    if row.forecast is None or row.measurement is None:
+        return []
+    incumbent = row.decision.numbers.get("incumbent", 1.0) if row.decision else 1.0
+
+    def seen(forecast: Forecast, measurement: Measurement) -> Seen:
+        outcome = Outcome.of(forecast, measurement, task, incumbent)
+        return Seen(forecast.forecaster, run, row.candidate.sha256, outcome)
+
+    return [seen(f, row.measurement) for f in (row.forecast, *row.forecast.tiers)]
+
+
+def _names(seen: Sequence[Seen]) -> list[str]:
+    return list(dict.fromkeys(s.tier for s in seen))
+
+
+def _tier(name: str, seen: Sequence[Seen], alpha: float) -> TierCalibration:
+    outcomes = [s.outcome for s in seen]
+    tasks = {o.task for o in outcomes}
+    timed = sum(o.valid for o in outcomes)
+    enough = timed >= calibration.MIN_OUTCOMES
+    corrected = _crossed(outcomes) if enough else None
+    whole = calibration.fit(outcomes, Calibration(name))
+    judged = outcomes if corrected is None else corrected
+    return TierCalibration(
+        forecaster=name,
+        outcomes=len(outcomes),
+        valid=timed,
+        tasks=len(tasks),
+        needed=calibration.MIN_OUTCOMES,
+        before=_scores(outcomes),
+        after=None if corrected is None else _scores(corrected),
+        corrected_by="" if corrected is None else "other tasks" if len(tasks) >= _FOLDS else "other outcomes",
+        correction=Parameters(
+            spread=whole.spread,
+            tilt=whole.tilt,
+            tails=whole.tails,
+            valid_shift=whole.valid_shift,
+            valid_slope=whole.valid_slope,
+        ),
+        drift=_drift(seen),
+        abstain=_limit(conformal.abstention(judged, alpha)),
+        discard=_limit(conformal.discard(judged, alpha)),
+        keep_winners=_limit(conformal.keep_winners(judged, alpha)),
+    )
+
+
+def _crossed(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Return every outcome with its forecast corrected by a fit that has not seen it, nor its task where there are
+    enough tasks.
+    """
+    tasks = {task: place for place, task in enumerate(dict.fromkeys(o.task for o in outcomes))}
+    places = [tasks[o.task] for o in outcomes] if len(tasks) >= _FOLDS else range(len(outcomes))
+    folds = [place % _FOLDS for place in places]
+    fits = [
+        calibration.fit([o for o, f in zip(outcomes, folds, strict=True) if f != fold], calibration.IDENTITY)
+        for fold in range(_FOLDS)
+    ]
+    return [replace(o, forecast=fits[f].apply(o.forecast)) for o, f in zip(outcomes, folds, strict=True)]
+
+
+def _scores(outcomes: Sequence[Outcome]) -> CalibrationScores:
+    timed = [(o.forecast, o.speedup) for o in outcomes if o.valid and o.speedup]
+    p, speedups = [f.probabilities for f, _ in timed], [s for _, s in timed]
+    y = metrics.bins_of(speedups)
+    intervals = [f.interval for f, _ in timed]
+    said = np.array([o.forecast.p_valid for o in outcomes])
+    came = np.array([float(o.valid) for o in outcomes])
+    right = [int(np.argmax(f.probabilities)) == k for (f, _), k in zip(timed, y, strict=True)]
+    covered = metrics.coverage([low for low, _ in intervals], [high for _, high in intervals], speedups)
+    none = not timed
+    return CalibrationScores(
+        ece=None if none else metrics.ece(p, y),
+        brier=None if none else metrics.brier(p, y),
+        crps=None if none else metrics.crps(p, y),
+        nll=None if none else metrics.nll(p, y),
+        coverage=None if none else covered,
+        brier_valid=float(((said - came) ** 2).mean()),
+        confidence=_points([f.confidence for f, _ in timed], right),
+        faster=_points([o.forecast.p_faster for o in outcomes], [o.valid and (o.speedup or 0) > 1 for o in outcomes]),
+    )
+
+
+def _points(said: Sequence[float], came_true: Sequence[bool]) -> list[ReliabilityPoint]:
+    points: list[ReliabilityPoint] = []
+    for bucket in metrics.reliability(said, came_true):
+        low, high = exact_interval(round(bucket.observed * bucket.count), bucket.count)
+        points.append(
+            ReliabilityPoint(count=bucket.count, forecast=bucket.forecast, observed=bucket.observed, low=low, high=high)
+        )
+    return points
+
+
+def _drift(seen: Sequence[Seen]) -> DriftState:
+    states: dict[str, Drift] = {}
+    for s in seen:
+        state, o = states.setdefault(s.run, Drift()), s.outcome
+        state.update(calibration.pit_valid(o.forecast.p_valid, valid=o.valid, key=s.key), "valid")
+        if o.speedup is not None:
+            state.update(calibration.pit(o.forecast, o.speedup, s.key))
+    return DriftState(
+        runs=len(states),
+        alarmed=[run for run, state in states.items() if state.alarmed],
+        evidence=max((state.evidence for state in states.values()), default=1.0),
+        limit=1 / Drift().alpha,
+    )
+
+
+def _limit(found: conformal.Threshold) -> Limit:
+    return Limit(
+        value=found.value, decided=found.decided, error=found.error, outcomes=found.outcomes, needed=found.needed
+    )
+
+
+def _summary(tiers: Sequence[TierCalibration], where: str) -> str:
+    if not tiers:
+        return f"No forecast in {where} has been followed by a measurement yet; `forewarp optimize softmax` makes some."
+    return " ".join(_of_tier(t) for t in tiers)
+
+
+def _of_tier(tier: TierCalibration) -> str:
+    if tier.after is None:
+        return (
+            f"{tier.forecaster}: {tier.valid} valid outcomes; a correction takes {tier.needed}, "
+            f"{tier.needed - tier.valid} more."
+        )
+    before, after = tier.before, tier.after
+    return (
+        f"{tier.forecaster}: {tier.outcomes} outcomes of {tier.tasks} task{'s' * (tier.tasks != 1)}; "
+        f"ECE {before.ece:.3f}, {after.ece:.3f} corrected; "
+        f"{before.coverage:.0%} in the 80 % intervals, {after.coverage:.0%} corrected."
+    )
