@@ -37,8 +37,8 @@ def evaluate(
 
     Args:
         pool: Parquet files of measured candidates, or folders of them.
-        forecasters: Comma-separated: learned, llm, and what looks at no candidate: climatology, uniform. Left out, it
-            is learned where there is a pool and nothing recorded.
+        forecasters: Comma-separated: learned, llm, cascade, and what looks at no candidate: climatology, uniform. Left
+            out, it is learned where there is a pool and nothing recorded.
         recorded: File of recorded forecasts, as `data import` or --out writes it; may be given several times.
         split: Only this split of the pools; all takes every row.
         task: Only this task, by name; may be given several times.
@@ -48,7 +48,7 @@ def evaluate(
         resamples: Draws of the tasks that the intervals rest on.
         seed: Draws the rows that are shown, and the resamples.
         out: Folder for evaluation.html, .md and .json, and for forecasts.parquet, to be scored again.
-        model: The language model of llm.
+        model: The language model of llm and cascade.
         output: How results are shown.
     """
     from forewarp.cli import display, exits

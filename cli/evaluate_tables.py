@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _MAIN = (
     *("exact", "within_one", "pairwise", "spearman", "error", "crps", "brier", "nll"),
     *("ece", "auroc_confidence", "aurc", "sharpness", "coverage", "faster_brier", "faster_ece", "faster_auroc"),
-    *("valid_brier", "valid_auroc", "milliseconds"),
+    *("valid_brier", "valid_auroc", "share_for_all", "share_for_one", "milliseconds"),
 )
 _CHOICE = {
     "recovery": "recovery, median",
@@ -25,7 +25,7 @@ _CHOICE = {
     "false_omission": "lost: near the best",
     "lost_wins": "wins: lost",
 }
-_PERCENT = ("recovery", "regret", "miss", "false", "lost", "exact", "within", "pairwise", "coverage")
+_PERCENT = ("recovery", "regret", "miss", "false", "lost", "exact", "within", "pairwise", "coverage", "share")
 SHARES = ("1", "5", "10", "15", "20", "50")
 OF_TASKS = (("spearman", "Spearman"), ("within_one", "±1 bin"), ("crps", "CRPS"), ("recovery_10", "recovery, top 10 %"))
 

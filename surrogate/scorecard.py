@@ -28,6 +28,8 @@ Better = Literal["higher", "lower", ""]
 SHARES = (0.01, 0.05, 0.1, 0.15, 0.2, 0.5)
 MARGIN = 0.05
 APART = 0.1
+MOST_LOST = 0.05
+"""The rate of false discards, or of misses, that the share to be measured is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +208,32 @@ def _of_choice(found: Sequence[Block], margin: float) -> list[Measure]:
         add(f"false_discard_{k}", f"of those {close}, not in {top}", "lower", lost, np.mean)
         add(f"false_omission_{k}", f"of those not in {top}, {close}", "lower", among, np.mean)
         add(f"lost_wins_{k}", f"of those faster than the incumbent, not in {top}", "lower", wins, np.mean)
-    return made
+    return [*made, *_shares_needed(found, near, close)]
+
+
+def _shares_needed(found: Sequence[Block], near: Sequence[NDArray[np.bool_]], close: str) -> list[Measure]:
+    """Return the smallest shares, in whole percents, at which at most `MOST_LOST` is lost on average over tasks."""
+    shares = np.arange(1, 101) / 100
+
+    def table(rate: Callable[..., float]) -> Array:
+        rates = [[rate(b.worth, g, float(share)) for share in shares] for b, g in zip(found, near, strict=True)]
+        return np.array(rates, float).reshape(-1, len(shares))
+
+    def needed(rates: Array) -> Statistic:
+        there = np.array([bool(np.isfinite(row).all()) for row in rates], bool)
+
+        def value(picks: Picks) -> float:
+            rows = rates[picks[there[picks]]]
+            return float(shares[np.argmax(rows.mean(axis=0) <= MOST_LOST)]) if len(rows) else math.nan
+
+        return value
+
+    most = f"at most {MOST_LOST * 100:g} %"
+    discard, miss = needed(table(metrics.false_discard_rate)), needed(table(metrics.miss_rate))
+    return [
+        Measure("share_for_all", f"to be measured so that {most} of those {close} are lost", "lower", discard),
+        Measure("share_for_one", f"to be measured so that {most} of tasks find none {close}", "lower", miss),
+    ]
 
 
 def _speed(found: Sequence[Block]) -> Measure:

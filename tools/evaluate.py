@@ -22,6 +22,7 @@ from forewarp.tools import session
 from forewarp.tools.parts import Part
 
 Split = Literal["train", "validation", "test", "all"]
+FORECASTERS = ("learned", "llm", "cascade", "uniform", "climatology")
 CURVE_POINTS = 100
 CURVE_SHARES = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 OF_TASKS = ("exact", "within_one", "pairwise", "spearman", "crps", "error", "recovery_1", "recovery_10", "recovery_20")
@@ -35,7 +36,7 @@ class EvaluateRequest(Part):
     pools: list[str] = Field(default_factory=list[str], description="Parquet files or folders of measured candidates.")
     forecasters: list[str] = Field(
         default_factory=list[str],
-        description="Forecasters to ask: learned, llm, …; uniform and climatology look at no candidate.",
+        description="Forecasters to ask: learned, llm, cascade; uniform and climatology look at no candidate.",
     )
     recorded: list[str] = Field(default_factory=list[str], description="Files of recorded forecasts to score again.")
     split: Split = Field(default="test", description="Only rows of this split; all takes every row.")
@@ -179,6 +180,9 @@ def _check(request: EvaluateRequest) -> None:
         raise UsageError("there is nothing to judge by", hint="pass a pool, or recorded forecasts with --recorded")
     if request.forecasters and not request.pools:
         raise UsageError("forecasters need a pool to be asked about", hint="pass a pool of measured candidates")
+    unknown = [f for f in request.forecasters if f not in FORECASTERS]
+    if unknown:
+        raise UsageError(f"there is no forecaster called {unknown[0]!r}", hint=f"name one of {', '.join(FORECASTERS)}")
     twice = {f for f in request.forecasters if request.forecasters.count(f) > 1}
     if twice:
         raise UsageError(f"{', '.join(sorted(twice))} is named twice", hint="name each forecaster once")
@@ -198,9 +202,8 @@ def _forecasters(request: EvaluateRequest, rows: Sequence[RecordedRow]) -> Itera
             yield _climatology(request)
         else:
             forecaster = session.make_forecaster(name, model)
-            if forecaster is None:
-                raise UsageError(f"there is no forecaster called {name!r}", hint="name learned, llm or a baseline")
-            yield forecaster
+            if forecaster is not None:
+                yield forecaster
 
 
 def _climatology(request: EvaluateRequest) -> Forecaster:

@@ -43,6 +43,8 @@ def test_a_forecaster_that_is_wrong_way_round():
     assert found["recovery_1"] == pytest.approx(0.12)
     assert found["miss_1"] == 1
     assert found["false_discard_1"] == 1
+    # The best comes last among the valid: 6th of 7, 5th of 7, 6th of 6; losing it in one of three tasks is too much.
+    assert found["share_for_all"] == found["share_for_one"] == 0.84
 
 
 def test_uniform_is_worth_what_chance_is():
