@@ -88,6 +88,11 @@ async def test_forecasts_and_measures_a_kernel(recorded: Recorded, mode: Mode) -
     async with in_memory(recorded, mode) as client:
         forecast = await call(client, "forecast_kernel", task=recorded.task, path=recorded.seed)
         assert (forecast["recommendation"], forecast["trials"]) == ("measure", 0)
+        ranked = await call(client, "forecast_kernel", task=recorded.task, paths=[recorded.broken, recorded.seed])
+        assert [line["position"] for line in ranked["ranking"]] == [2, 1]
+        assert ranked["kernel"] == ranked["ranking"][0]["kernel"]
+        both = await refused(client, "forecast_kernel", task=recorded.task, path=recorded.seed, paths=[recorded.seed])
+        assert "either one kernel" in both
         source = Path(recorded.seed).read_text()
         arguments = {"task": recorded.task, "source": source}
         measured = await client.call_tool("measure_kernel", arguments, progress_callback=hear)

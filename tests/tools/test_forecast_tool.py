@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from support import synthetic_executor as synthetic
 
+from forewarp import tasks as bundled
 from forewarp.archive.store import Archive, default_path
 from forewarp.core import bins
 from forewarp.core.errors import CandidateError, ModelError, TaskError, UsageError
 from forewarp.core.protocols import Executor
-from forewarp.core.values import Task
+from forewarp.core.values import Target, Task
 from forewarp.tools.forecast_kernel import ForecastRequest, ForecastResult, forecast_kernel
 from forewarp.tools.measure_kernel import MeasureRequest, measure_kernel
 from forewarp.tools.parts import Kernel, Place
@@ -23,6 +26,9 @@ class Synthetic(Executors):
 
     def get(self, place: Place, task: Task) -> Executor:
         return self.executor
+
+    def compiler(self, place: Place, target: Target) -> Executor:
+        return synthetic.SyntheticExecutor(target)
 
 
 def forecast(kernel: Kernel, **fields: object) -> ForecastResult:
@@ -76,6 +82,103 @@ def test_a_kernel_that_does_not_compile_is_an_answer() -> None:
     assert "does not compile" in found.summary
 
 
+def rank(*kernels: Kernel, **fields: object) -> ForecastResult:
+    request = ForecastRequest(task="softmax", kernels=list(kernels), **fields)  # type: ignore[arg-type]
+    return forecast_kernel(request, executors=Synthetic())
+
+
+def settings(*tiles: int) -> list[Kernel]:
+    return [Kernel(source=synthetic.SOURCE, tunables={"TILE": t, "UNROLL": 4, "WIDTH": 2}) for t in tiles]
+
+
+def test_several_are_ranked_in_one_call() -> None:
+    for tile in (16, 32, 64, 256, 512):
+        measure(TILE=tile, UNROLL=4, WIDTH=2)
+    broken = Kernel(source=synthetic.SOURCE + "#error\n")
+    found = rank(broken, *settings(16, 128), Kernel(path="no-such.cpp"), *settings(128))
+    assert [line.position for line in found.ranking] == [3, 2, 1, 4, 5]
+    first, second, *others = found.ranking
+    assert found.kernel == first.kernel
+    assert found.forecast == first.forecast
+    assert first.p_best is not None
+    assert second.p_best is not None
+    assert first.p_best > second.p_best
+    assert first.p_faster_than[1] + second.p_faster_than[0] == pytest.approx(1.0, abs=1e-3)
+    assert (first.p_faster_than[0], second.p_faster_than[1]) == (0.5, 0.5)
+    assert (second.recommendation, second.already_measured is not None) == ("skip", True)
+    assert [line.problem.partition(":")[0] for line in others] == [
+        "it does not compile",
+        "no-such.cpp cannot be read",
+        "it is the same kernel as number 3",
+    ]
+    assert "3 not ranked" in found.summary
+    assert [t.candidates for t in found.tiers] == [2]
+
+
+def test_ranking_kernels_of_which_none_compiles_says_so() -> None:
+    found = rank(Kernel(source=synthetic.SOURCE + "#error\n"), Kernel(source=synthetic.SOURCE + "#error 2\n"))
+    assert (found.status, found.forecast, found.recommendation) == ("compile_error", None, "skip")
+    assert len(found.ranking) == 2
+    with pytest.raises(CandidateError, match="none of the kernels"):
+        rank(Kernel(path="no-such.cpp"), Kernel(path="nor-such.cpp"))
+
+
+def test_against_another_kernel() -> None:
+    for tile in (16, 32, 64, 256, 512):
+        measure(TILE=tile, UNROLL=4, WIDTH=2)
+    slow, fast = settings(16, 128)
+    found = forecast(fast, against=slow)
+    alone = forecast(fast)
+    assert found.anchor == "reference" or len(found.anchor) == 64
+    assert found.anchor != alone.anchor == "reference"
+    assert found.forecast is not None
+    assert alone.forecast is not None
+    # The slow one was measured at S = 2^(2 − 0.25·9) = 0.84.
+    assert found.forecast.median.ratio == pytest.approx(alone.forecast.median.ratio / 0.84, rel=0.1)
+    assert found.p_better == pytest.approx(found.forecast.p_faster, abs=1e-6)
+    assert "over kernel" in found.summary
+    with pytest.raises(CandidateError, match="forecast against does not compile"):
+        forecast(fast, against=Kernel(source=synthetic.SOURCE + "#error\n"))
+
+
+def test_says_what_it_rests_on_and_who_was_asked() -> None:
+    measure(TILE=16)
+    found = forecast(Kernel(source=synthetic.SOURCE))
+    assert any("1 measured trials" in used for used in found.evidence_used)
+    assert found.evidence_used[-1] == "the answers of learned"
+    assert [(t.tier, t.candidates) for t in found.tiers] == [("learned", 1)]
+    assert found.cost.seconds > 0
+
+
+def test_a_target_has_a_history_of_its_own() -> None:
+    measure(TILE=16)
+    kept = Synthetic()
+    request = ForecastRequest(task="softmax", kernel=Kernel(source=synthetic.SOURCE), target="h200")
+    with pytest.raises(CandidateError, match="does not run on NVIDIA H200"):
+        forecast_kernel(request, executors=kept)
+    source = synthetic.SOURCE.replace('kernel = "go"', 'kernel = "go"\ngrid = [1]\nblock = [32]')
+    cuda = request.model_copy(update={"kernel": Kernel(source=source, language="cuda")})
+    found = forecast_kernel(cuda, executors=kept)
+    assert (found.device.name, found.trials) == ("NVIDIA H200", 0)
+    assert forecast(Kernel(source=synthetic.SOURCE)).trials == 1
+    with pytest.raises(UsageError, match="unknown"):
+        forecast(Kernel(source=synthetic.SOURCE), target="h2000")
+
+
+@pytest.mark.slow
+def test_a_real_target_that_is_not_here() -> None:
+    seed = Path(bundled.__file__).parent / "softmax" / "seeds" / "softmax.cu"
+    found = forecast_kernel(ForecastRequest(task="softmax", kernel=Kernel(path=str(seed)), target="h200"))
+    assert (found.status, found.device.name) == ("ok", "NVIDIA H200")
+    assert found.evidence.facts["registers"] > 0
+
+
+def test_one_kernel_or_several_but_not_both() -> None:
+    for kernel, kernels in ((None, []), (settings(16)[0], settings(16))):
+        with pytest.raises(UsageError, match="either a kernel or several"):
+            forecast_kernel(ForecastRequest(task="softmax", kernel=kernel, kernels=kernels), executors=Synthetic())
+
+
 def test_forecasting_measures_nothing() -> None:
     kept = Synthetic()
     forecast_kernel(ForecastRequest(task="softmax", kernel=Kernel(source=synthetic.SOURCE)), executors=kept)
@@ -95,6 +198,7 @@ def test_forecasting_measures_nothing() -> None:
         (Kernel(source="class ModelNew: ...", language="triton"), {}, CandidateError, "launch plan"),
         (Kernel(source=synthetic.SOURCE, language="cuda"), {}, CandidateError, "needs"),
         (Kernel(source=synthetic.SOURCE), {"forecaster": "llm"}, UsageError, "--model"),
+        (Kernel(source=synthetic.SOURCE), {"forecaster": "cascade"}, UsageError, "--model"),
         (Kernel(source=synthetic.SOURCE), {"model": "anthropic:x"}, ModelError, "ANTHROPIC_API_KEY"),
         (Kernel(source=synthetic.SOURCE), {"base_url": "http://127.0.0.1:1/v1"}, UsageError, "--model"),
     ],

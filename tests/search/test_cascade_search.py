@@ -1,0 +1,105 @@
+"""Runs whose forecaster is a cascade: what is asked of whom, what it costs, and what outlives a failure or a kill."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.synthetic_executor import KnowingForecaster, SyntheticExecutor, task
+
+from forewarp.archive.store import Archive
+from forewarp.cli.documents import SearchDocument
+from forewarp.cli.run_tables import oracles
+from forewarp.core.errors import ModelError
+from forewarp.core.protocols import Subject, Trial
+from forewarp.core.values import Budget, Cost, Forecast, Target, Task
+from forewarp.search import events as kinds
+from forewarp.search.loop import Search
+from forewarp.search.proposers.tunables import TunablesProposer
+from forewarp.search.settings import SearchSettings
+from forewarp.surrogate.cascade import CascadeForecaster, Tier
+from forewarp.tools.run_report import report
+
+
+class Paid(KnowingForecaster):
+    """Knows more than the first tier, and takes money; refuses when told to."""
+
+    name = "llm:paid"
+
+    def __init__(self) -> None:
+        super().__init__(0.1)
+        self.asked: list[str] = []
+        self.down = False
+
+    def forecast(
+        self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
+    ) -> list[Forecast]:
+        if self.down:
+            raise ModelError("the provider is down")
+        self.asked += [s.candidate.sha256 for s in subjects]
+        return [replace(f, cost=Cost(0.1, 900, 100, 0.01)) for f in super().forecast(task, target, subjects, history)]
+
+
+def cascade(paid: Paid, limit: int = 3) -> CascadeForecaster:
+    return CascadeForecaster([Tier("learned", KnowingForecaster(0.6)), Tier("llm", paid, 0.01, limit, patience=3)])
+
+
+@pytest.fixture
+def archive(tmp_path: Path):
+    with Archive(tmp_path / "a.db") as opened:
+        yield opened
+
+
+def begin(archive: Archive, forecaster: CascadeForecaster, measurements: int = 10) -> Search:
+    settings = SearchSettings(budget=Budget(measurements=measurements), proposals_per_round=12)
+    return Search.start(archive, task(), SyntheticExecutor(), TunablesProposer(), forecaster, settings)
+
+
+def test_tiers_are_counted_priced_and_told(archive: Archive) -> None:
+    paid = Paid()
+    search = begin(archive, cascade(paid))
+    said = list(search.events())
+    found = search.summary()
+    assert len(paid.asked) == len(set(paid.asked)) > 0
+    first, second = found.tiers
+    assert (first.tier, first.candidates) == ("knowing", found.considered)
+    assert (second.tier, second.candidates) == ("llm:paid", len(paid.asked))
+    assert second.candidates < first.candidates
+    assert second.cost.dollars == pytest.approx(0.01 * len(paid.asked))
+    assert found.spend.dollars == pytest.approx(second.cost.dollars)
+    told = [e for e in said if isinstance(e, kinds.Escalated)]
+    assert sum(e.candidates for e in told) == len(paid.asked)
+    assert min(e.round for e in told) > 0
+    document = SearchDocument(command="show", **dict(report(archive, search.run_id)))
+    assert [t.candidates for t in document.tiers] == [first.candidates, second.candidates]
+    line = f"knowing {first.candidates}, llm:paid {len(paid.asked)} (${0.01 * len(paid.asked):.2f}), measured"
+    assert oracles(document).startswith(line)
+
+
+def test_a_round_outlives_a_model_that_is_down(archive: Archive) -> None:
+    paid = Paid()
+    paid.down = True
+    search = begin(archive, cascade(paid), measurements=6)
+    found = search.run()
+    assert found.status == "finished"
+    assert found.measured > 3
+    assert [t.tier for t in found.tiers] == ["knowing"]
+    notes = [f.rationale for _, f in archive.forecasts(search.run_id)]
+    assert any("the provider is down" in note for note in notes)
+
+
+def test_a_resumed_run_does_not_buy_again(archive: Archive) -> None:
+    before = Paid()
+    search = begin(archive, cascade(before))
+    for event in search.events():
+        if before.asked and isinstance(event, kinds.Measured):
+            search.stop()
+    after = Paid()
+    again = Search.resume(archive, search.run_id, SyntheticExecutor(), TunablesProposer(), cascade(after))
+    found = again.run()
+    assert found.status == "finished"
+    assert not set(before.asked) & set(after.asked)
+    assert found.tiers[1].candidates == len(before.asked) + len(after.asked)
+    assert found.spend.dollars == pytest.approx(0.01 * found.tiers[1].candidates)
