@@ -19,7 +19,7 @@ from pathlib import Path
 from forewarp.archive.forecasts import read_forecasts
 from forewarp.archive.pools import read_pool
 from forewarp.core.errors import ForewarpError, UsageError
-from forewarp.surrogate import evaluation, pooling
+from forewarp.surrogate import calibration, evaluation, pooling
 from forewarp.surrogate.evaluation import Answers
 from forewarp.surrogate.pooling import Outcome, Weights
 from forewarp.tools.session import make_forecaster
@@ -29,12 +29,13 @@ DEFAULT = Weights({"learned": 0.5, "llm": 0.5}, sharpness=1.2, valid={"learned":
 
 
 def outcomes(learned: Answers, llm: Answers) -> list[Outcome]:
-    """Return what both said of the kernels that both were asked about."""
+    """Return what both said of the kernels that both were asked about, corrected as they are when in use."""
     cheap, dear = evaluation.common([learned, llm])
+    corrected = calibration.shipped(llm.name)
     return [
         Outcome(
             task=a.case.task,
-            forecasts={"learned": a.forecast, "llm": b.forecast},
+            forecasts={"learned": a.forecast, "llm": corrected.apply(b.forecast)},
             speedup=a.case.speedup,
             valid=a.case.speedup is not None if b.validity else None,
         )

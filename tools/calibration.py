@@ -185,7 +185,7 @@ def of_pool(
 
 
 def _forecaster(name: str) -> Forecaster:
-    found = session.make_forecaster(name, None)
+    found = session.make_forecaster(name, None, calibrated=False)
     if found is None:
         raise UsageError(f"{name} is no forecaster that can be asked about a pool", hint="use --forecaster learned")
     return found

@@ -186,35 +186,44 @@ def with_seeds(task: Task, kind: DeviceKind, paths: Sequence[str], language: str
     return replace(task, seeds=fitting)
 
 
-def make_forecaster(name: str, model: LanguageModel | None, *, patience: int = 0) -> Forecaster | None:
+def make_forecaster(
+    name: str, model: LanguageModel | None, *, patience: int = 0, calibrated: bool = True
+) -> Forecaster | None:
     """Return the forecaster that is called `name`: learned, llm, cascade, or none.
 
-    A cascade asks its language model only once there are `patience` trials. Raises `UsageError` where the model is
-    missing.
+    A cascade asks its language model only once there are `patience` trials. Without `calibrated`, forecasts are as the
+    forecaster makes them. Raises `UsageError` where the model is missing.
     """
     if name == "none":
         return None
     if name == "learned":
-        return _tier(name, None)
+        return _tier(name, None, calibrated=calibrated)
     if model is None:
         raise UsageError(f"the {name} forecaster needs a model", hint="pass --model anthropic:NAME or openai:NAME")
     if name == "llm":
-        return _tier(name, model)
+        return _tier(name, model, calibrated=calibrated)
     from forewarp.surrogate.cascade import CascadeForecaster, Tier
 
-    dearer = Tier("llm", _tier("llm", model), _expected_price(model), ESCALATIONS, patience)
-    return CascadeForecaster([Tier("learned", _tier("learned", None)), dearer])
+    cheap, dear = _tier("learned", None, calibrated=calibrated), _tier("llm", model, calibrated=calibrated)
+    price = _expected_price(model)
+    return CascadeForecaster([Tier("learned", cheap), Tier("llm", dear, price, ESCALATIONS, patience)])
 
 
-def _tier(label: str, model: LanguageModel | None) -> Forecaster:
-    """Return one forecaster; what every tier is wrapped in, alone or in a cascade, is put around it here."""
+def _tier(label: str, model: LanguageModel | None, *, calibrated: bool) -> Forecaster:
+    """Return one forecaster, alone or as a tier; what every tier is wrapped in is put around it here."""
     if label == "learned" or model is None:
         from forewarp.surrogate.learned import LearnedForecaster
 
-        return LearnedForecaster()
-    from forewarp.surrogate.llm import LlmForecaster
+        made: Forecaster = LearnedForecaster()
+    else:
+        from forewarp.surrogate.llm import LlmForecaster
 
-    return LlmForecaster(model)
+        made = LlmForecaster(model)
+    if not calibrated:
+        return made
+    from forewarp.surrogate.calibration import Recalibrated
+
+    return Recalibrated(made)
 
 
 def _expected_price(model: LanguageModel) -> float:
