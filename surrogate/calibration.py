@@ -47,7 +47,7 @@ _SHIPPED = Path(__file__).parent / "calibrations.json"
 _USUAL_SD = 0.3
 _WIDE = 4.0
 _TINY = 1e-6
-_FAR = 20.0
+_FAR = 37.0
 _RESOLVED = 1e-4
 _PRIOR = np.array([0.15, 0.08, 0.04])
 _FIRST_TAILS = 0.02
@@ -293,11 +293,15 @@ def _scores_of(forecast: Forecast) -> Array:
     from scipy.special import ndtri  # slow to import, and not needed by whoever only reads a calibration
 
     cdf = np.cumsum(np.array(forecast.probabilities))[:-1]
+    edges = (np.array(bins.LOG2_BOUNDS[1:-1]) - math.log2(forecast.median)) / _spread_of(forecast)
     limit = -float(ndtri(_RESOLVED))
-    inner = ndtri(np.clip(cdf, _RESOLVED, 1 - _RESOLVED))
-    away = np.abs(np.array(bins.LOG2_BOUNDS[1:-1]) - math.log2(forecast.median)) / _spread_of(forecast)
-    far = np.clip(away, limit, _FAR)
-    return np.where(cdf < _RESOLVED, -far, np.where(cdf > 1 - _RESOLVED, far, inner))
+    scores = ndtri(np.clip(cdf, _RESOLVED, 1 - _RESOLVED))
+    below, above = np.flatnonzero(cdf < _RESOLVED), np.flatnonzero(cdf > 1 - _RESOLVED)
+    if below.size:
+        scores[below] = edges[below] + min(0.0, -limit - edges[below[-1]])
+    if above.size:
+        scores[above] = edges[above] + max(0.0, limit - edges[above[0]])
+    return np.clip(scores, -_FAR, _FAR)
 
 
 def _spread_of(forecast: Forecast) -> float:
@@ -354,9 +358,12 @@ def _fit_distribution(
         return -float(weights @ np.log(np.maximum(_corrected(scores, sd, (x[0], x[1], x[2]))[rows, measured], 1e-30)))
 
     centre = np.array([start.spread, start.tilt, start.tails])
-    # Without tails a sharp forecast that missed by far gives no slope to follow.
-    first = np.maximum(centre, [-math.inf, -math.inf, _FIRST_TAILS])
-    spread, tilt, tails = _mode(surprise, centre, first, _PRIOR * looseness, _BOUNDS)
+    # The priors' long tails make for several modes. Without tails, a sharp forecast that missed by far gives no slope.
+    starts = [
+        np.array([max(-1.4, min(1.4, v)), start.tilt, max(start.tails, _FIRST_TAILS)])
+        for v in (start.spread, start.spread + 1.0, start.spread - 0.7)
+    ]
+    spread, tilt, tails = _mode(surprise, centre, starts, _PRIOR * looseness, _BOUNDS)
     return spread, tilt, tails
 
 
@@ -371,17 +378,19 @@ def _fit_valid(
         return float(weights @ np.logaddexp(0.0, -signs * (x[0] + np.exp(x[1]) * logits)))
 
     centre = np.array([start.valid_shift, start.valid_slope])
-    shift, slope = _mode(surprise, centre, centre, _VALID_PRIOR * looseness, _VALID_BOUNDS)
+    shift, slope = _mode(surprise, centre, [centre], _VALID_PRIOR * looseness, _VALID_BOUNDS)
     return shift, slope
 
 
-def _mode(loss: Any, centre: Array, first: Array, scales: Array, bounds: Sequence[tuple[float, float]]) -> list[float]:
-    """Return the minimum of a loss plus the prior's, searched from `first`, rounded to what the data can tell."""
+def _mode(
+    loss: Any, centre: Array, starts: Sequence[Array], scales: Array, bounds: Sequence[tuple[float, float]]
+) -> list[float]:
+    """Return the minimum of a loss plus the prior's, searched from several starts, rounded to what data can tell."""
     from scipy.optimize import minimize
 
     def posterior(x: Array) -> float:
         away = ((x - centre) / scales) ** 2
         return loss(x) + float(np.log1p(away[:2]).sum() + away[2:].sum())
 
-    found: Any = minimize(posterior, first, method="L-BFGS-B", bounds=bounds, options=_SEARCH)
-    return [round(float(v), 4) for v in found.x]
+    found: list[Any] = [minimize(posterior, s, method="L-BFGS-B", bounds=bounds, options=_SEARCH) for s in starts]
+    return [round(float(v), 4) for v in min(found, key=lambda f: f.fun).x]

@@ -224,7 +224,7 @@ def _tier(name: str, seen: Sequence[Seen], alpha: float) -> TierCalibration:
     tasks = {o.task for o in outcomes}
     timed = sum(o.valid for o in outcomes)
     enough = timed >= calibration.MIN_OUTCOMES
-    corrected = _crossed(outcomes) if enough else None
+    corrected = corrected_by_others(outcomes) if enough else None
     whole = calibration.fit(outcomes, Calibration(name))
     judged = outcomes if corrected is None else corrected
     return TierCalibration(
@@ -233,8 +233,8 @@ def _tier(name: str, seen: Sequence[Seen], alpha: float) -> TierCalibration:
         valid=timed,
         tasks=len(tasks),
         needed=calibration.MIN_OUTCOMES,
-        before=_scores(outcomes),
-        after=None if corrected is None else _scores(corrected),
+        before=scores(outcomes),
+        after=None if corrected is None else scores(corrected),
         corrected_by="" if corrected is None else "other tasks" if len(tasks) >= _FOLDS else "other outcomes",
         correction=Parameters(
             spread=whole.spread,
@@ -250,7 +250,7 @@ def _tier(name: str, seen: Sequence[Seen], alpha: float) -> TierCalibration:
     )
 
 
-def _crossed(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def corrected_by_others(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Return every outcome with its forecast corrected by a fit that has not seen it, nor its task where there are
     enough tasks.
     """
@@ -264,7 +264,8 @@ def _crossed(outcomes: Sequence[Outcome]) -> list[Outcome]:
     return [replace(o, forecast=fits[f].apply(o.forecast)) for o, f in zip(outcomes, folds, strict=True)]
 
 
-def _scores(outcomes: Sequence[Outcome]) -> CalibrationScores:
+def scores(outcomes: Sequence[Outcome]) -> CalibrationScores:
+    """Return how well the forecasts fit what was measured."""
     timed = [(o.forecast, o.speedup) for o in outcomes if o.valid and o.speedup]
     p, speedups = [f.probabilities for f, _ in timed], [s for _, s in timed]
     y = metrics.bins_of(speedups)

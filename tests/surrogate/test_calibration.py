@@ -200,13 +200,13 @@ class Sharp:
         return [Forecast(bins.from_normal(0.25, 0.05), 0.9, self.name, mean_log2=0.25, sd_log2=0.05) for _ in subjects]
 
 
-def run(forecaster: Recalibrated, count: int, spread: float) -> list[Trial]:
+def run(forecaster: Recalibrated, count: int, spread: float, level: float = 0.25) -> list[Trial]:
     history: list[Trial] = []
     for k in range(count):
         one = subject(k + 1)
         forecaster.forecast(TASK, TARGET, [one, subject(k + 2)], history)
-        level = float(ndtri(((k * 0.618034) % 1.0) * 0.98 + 0.01))
-        history.append(Trial(one, measured(2 ** (0.25 + spread * level))))
+        away = spread * float(ndtri(((k * 0.618034) % 1.0) * 0.98 + 0.01))
+        history.append(Trial(one, measured(2 ** (level + away))))
     return history
 
 
@@ -217,11 +217,16 @@ def test_a_run_learns_that_its_forecaster_is_too_sure():
     raw, found = Sharp().forecast(TASK, TARGET, asked, [])[0], forecaster.forecast(TASK, TARGET, asked, history)[0]
     assert (found.sd_log2 or 0) > 3 * (raw.sd_log2 or 0)
     assert found.median == pytest.approx(raw.median)
-    assert forecaster.drift(TASK, TARGET).alarmed
-    assert "drift" in found.rationale
     again = Recalibrated(Sharp(), IDENTITY)
     assert run(again, 40, 0.8) == history
     assert again.forecast(TASK, TARGET, asked, history) == [found]
+
+
+def test_a_run_that_no_spread_explains_raises_the_alarm():
+    forecaster = Recalibrated(Sharp(), IDENTITY)
+    history = run(forecaster, 40, 0.05, level=-1.5)
+    assert forecaster.drift(TASK, TARGET).alarmed
+    assert "drift" in forecaster.forecast(TASK, TARGET, [subject(500)], history)[0].rationale
 
 
 def test_a_run_that_goes_as_forecast_stays_as_it_is():

@@ -1,0 +1,80 @@
+"""Fit the calibrations that come with forewarp to pools of measured kernels.
+
+    python benchmarks/fit_calibration.py pool/validation.parquet
+    python benchmarks/fit_calibration.py pool/validation.parquet --recorded answers.parquet
+
+The learned forecaster is asked at several numbers of shown trials; recorded forecasts (of a language model) are taken
+as they are. Writes `surrogate/calibrations.json`, keeping tiers that were not fitted now, and
+`results/calibration.json`: what each calibration does to tasks that its fit has not seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from forewarp.archive.forecasts import read_forecasts
+from forewarp.archive.pools import read_pool
+from forewarp.core import serde
+from forewarp.surrogate import calibration, evaluation
+from forewarp.surrogate.calibration import Calibration, Outcome
+from forewarp.tools.calibration import corrected_by_others, scores
+from forewarp.tools.session import make_forecaster
+
+ROOT = Path(__file__).parents[1]
+SHIPPED = ROOT / "surrogate" / "calibrations.json"
+RESULT = Path(__file__).parent / "results" / "calibration.json"
+SHOWN = (0, 4, 8, 16)
+ASKED = 40
+
+
+def outcomes_of(answers: evaluation.Answers) -> list[Outcome]:
+    return [
+        Outcome(r.forecast, r.case.speedup is not None, r.case.speedup, r.case.task, r.case.incumbent)
+        for r in answers.rows
+    ]
+
+
+def learned(pools: list[Path]) -> list[Outcome]:
+    found: list[Outcome] = []
+    for pool in pools:
+        for shown in SHOWN:
+            groups = evaluation.plan(read_pool(pool), shown).groups
+            asked = [replace(g, subjects=g.subjects[:ASKED], cases=g.cases[:ASKED]) for g in groups]
+            forecaster = make_forecaster("learned", None, calibrated=False)
+            assert forecaster is not None
+            found += outcomes_of(evaluation.run(forecaster, asked))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pools", type=Path, nargs="+")
+    parser.add_argument("--recorded", type=Path, action="append", default=[])
+    parser.add_argument("--tier", default="llm", help="name under which the recorded forecasts' calibration is kept")
+    given = parser.parse_args()
+    tiers = {"learned": learned(given.pools)}
+    if given.recorded:
+        records = [f for path in given.recorded for f in read_forecasts(path)]
+        tiers[given.tier] = [o for a in evaluation.recorded(records) for o in outcomes_of(a)]
+    kept = {c["tier"]: c for c in json.loads(SHIPPED.read_text())} if SHIPPED.exists() else {}
+    results = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+    for tier, outcomes in tiers.items():
+        found = calibration.fit(outcomes, Calibration(tier))
+        kept[tier] = serde.to_data(found)
+        leave = {"confidence", "faster"}
+        results[tier] = {
+            "pools": [p.name for p in given.pools],
+            "before": scores(outcomes).model_dump(exclude=leave),
+            "after": scores(corrected_by_others(outcomes)).model_dump(exclude=leave),
+            "calibration": kept[tier],
+        }
+        print(json.dumps(results[tier], indent=1))
+    SHIPPED.write_text(json.dumps(list(kept.values()), indent=2) + "\n")
+    RESULT.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""`forewarp calibration`: on an archive, on a pool, and with nothing to go on."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.recorded_pool import Recorded, record
+
+from forewarp.archive.forecasts import beside, write_forecasts
+from forewarp.archive.pools import read_pool
+from forewarp.archive.rows import RecordedForecast
+from forewarp.cli import documents, exits, reliability
+from forewarp.cli.main import main
+from forewarp.core import bins
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return record(tmp_path_factory.mktemp("pool"), every=5)
+
+
+@pytest.fixture(scope="module")
+def archive(recorded: Recorded, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("archive")
+    path = str(folder / "archive.sqlite")
+    where = ("--archive", path, "--out", str(folder / "out"))
+    assert main(["optimize", recorded.task, *recorded.flags, *where, "--budget", "20", "--quiet"]) == 0
+    return path
+
+
+def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["calibration", *arguments, "--json"]) == 0
+    out, _ = capsys.readouterr()
+    found = json.loads(out)
+    documents.CalibrationDocument.model_validate(found)
+    return found
+
+
+def forecast_of_pool(pool: Path, sd: float) -> None:
+    """Record forecasts whose mean is off by `sd` octaves, but which say 0.1."""
+    rng = np.random.default_rng(0)
+    rows = [
+        RecordedForecast(
+            *("made up", "", r.task.name, r.candidate.sha256, "reference", "llm:made-up", 0),
+            bins.from_normal(float(np.log2(r.measurement.speedup) + rng.normal(0, sd)), 0.1),
+            *(1.0, False, "", 10, 10, 0.1, r.measurement.speedup),
+        )
+        for r in read_pool(pool)
+        if r.measurement.speedup
+    ]
+    write_forecasts(rows, beside(pool))
+
+
+def test_an_empty_archive_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "none.sqlite")
+    assert main(["calibration", "--archive", path]) == exits.OK
+    assert "forewarp optimize" in capsys.readouterr().out
+    found = document(capsys, "--archive", path)
+    assert (found["status"], found["tiers"]) == ("too_few", [])
+
+
+def test_a_run_is_shown_before_and_after(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, "--archive", archive)
+    (tier,) = (t for t in found["tiers"] if t["forecaster"] == "learned")
+    assert tier["valid"] >= tier["needed"]
+    assert tier["after"] is not None
+    assert tier["drift"]["runs"] == 1
+    assert sum(p["count"] for p in tier["before"]["confidence"]) == tier["valid"]
+    assert main(["calibration", "--archive", archive]) == exits.OK
+    text = capsys.readouterr().out
+    for word in ("ECE", "as given", "corrected", "in 80 % interval", "Drift", "confidence above", "p(better) below"):
+        assert word in text
+    assert "\x1b" not in text
+
+
+def test_a_run_can_be_chosen_and_must_exist(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["calibration", "--archive", archive, "--run", "nobody"]) == exits.USAGE
+    assert "there is no run" in capsys.readouterr().err
+    assert document(capsys, "--archive", archive, "--task", "another")["tiers"] == []
+    assert document(capsys, "--archive", archive, "--forecaster", "llm")["tiers"] == []
+
+
+def test_too_few_outcomes_say_how_many_more(
+    recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = str(tmp_path / "short.sqlite")
+    main(["optimize", recorded.task, *recorded.flags, "--archive", path, "--budget", "5", "--quiet"])
+    found = document(capsys, "--archive", path)
+    assert found["status"] == "too_few"
+    tier = found["tiers"][0]
+    assert tier["after"] is None
+    assert f"{tier['needed'] - tier['valid']} more" in found["summary"]
+    assert tier["abstain"]["value"] is None
+    main(["calibration", "--archive", path])
+    assert "more." in capsys.readouterr().out
+
+
+def test_forecasts_beside_a_pool_are_corrected_and_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pool = Path(record(tmp_path).pool)
+    forecast_of_pool(pool, 1.0)
+    image = tmp_path / "drawn" / "reliability.svg"
+    found = document(capsys, "--pool", str(pool), "--image", str(image))
+    (tier,) = found["tiers"]
+    assert tier["forecaster"] == "llm:made-up"
+    assert tier["after"]["nll"] < tier["before"]["nll"]
+    assert max(tier["correction"]["spread"], tier["correction"]["tails"]) > 0.05
+    assert found["artifacts"] == [{"kind": "image", "path": str(image)}]
+    root = ET.fromstring(image.read_text())
+    points = [e for e in root.iter("{http://www.w3.org/2000/svg}circle") if len(e)]
+    drawn = [tier[when][kind] for when in ("before", "after") for kind in ("confidence", "faster")]
+    assert len(points) == sum(map(len, drawn))
+
+
+def test_a_pool_without_forecasts_is_forecast_now(recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, "--pool", recorded.pool, "--forecaster", "learned")
+    assert found["source"] == "pool"
+    assert found["tiers"][0]["outcomes"] > 20
+
+
+def test_a_pool_has_no_runs(recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["calibration", "--pool", recorded.pool, "--run", "x"]) == exits.USAGE
+    assert "no runs" in capsys.readouterr().err
+
+
+def test_pictures_that_cannot_be_drawn_are_refused_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["calibration", "--image", str(tmp_path / "x.jpeg")]) == exits.USAGE
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["calibration", "--image", str(tmp_path / "x.png")]) == exits.UNAVAILABLE
+    assert ".svg" in capsys.readouterr().err
+
+
+def test_a_converter_makes_a_png(tmp_path: Path, archive: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "bin" / "rsvg-convert"
+    tool.parent.mkdir()
+    tool.write_text('#!/bin/sh\nexec /bin/cp "$1" "$3"\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tool.parent))
+    assert main(["calibration", "--archive", archive, "--image", str(tmp_path / "x.png"), "--json"]) == 0
+    assert (tmp_path / "x.png").read_text().startswith("<svg")
+    assert reliability.DIAGRAMS
