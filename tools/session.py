@@ -32,8 +32,8 @@ LANGUAGES: dict[DeviceKind, tuple[Language, ...]] = {"cpu": ("cpp", "python"), "
 ESCALATIONS = 8
 """Most candidates that a cascade asks its language model for in one call."""
 
-PROMPT_TOKENS, REPLY_TOKENS = 5000, 500
-"""What a forecast is expected to take of a language model, before any was paid for."""
+PROMPT_TOKENS, REPLY_TOKENS = 2500, 300
+"""What a candidate is expected to take of a language model, before any was paid for; several share a prompt."""
 
 
 @dataclass(frozen=True, slots=True)

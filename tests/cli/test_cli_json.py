@@ -102,6 +102,17 @@ def test_several_kernels_are_one_document(run: Run, recorded: Recorded) -> None:
     assert (exit_code, found["status"]) == (3, "failed")
 
 
+def test_several_kernels_are_ranked_in_one_document(run: Run, recorded: Recorded) -> None:
+    arguments = ("forecast", recorded.task, recorded.broken, recorded.seed, "gone.cpp", *recorded.flags)
+    exit_code, found, _ = run(*arguments)
+    assert (exit_code, found["status"], found["error"]) == (0, "ok", None)
+    assert [line["position"] for line in found["ranking"]] == [2, 1, 3]
+    assert found["kernel"] == found["ranking"][0]["kernel"]
+    assert run("forecast", recorded.task, recorded.broken, "gone.cpp", *recorded.flags)[0] == 3
+    exit_code, found, _ = run("forecast", recorded.task, recorded.seed, *recorded.flags, "--against", recorded.seed)
+    assert (exit_code, found["anchor"], found["ranking"]) == (0, found["kernel"]["sha256"], [])
+
+
 def test_a_pool_knows_no_other_anchor_than_the_reference(run: Run, recorded: Recorded) -> None:
     arguments = ("measure", recorded.task, recorded.seed, *recorded.flags, "--against", recorded.seed)
     exit_code, found, _ = run(*arguments)
