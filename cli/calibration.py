@@ -118,7 +118,7 @@ def _number(value: float | None) -> str:
 def _limits(tier: TierCalibration, alpha: float) -> Table:
     from rich.table import Table
 
-    table = Table(f"so that at most {alpha:.0%} …", "threshold", "decides", "wrong of these", "outcomes", box=None)
+    table = Table(f"so that at most {alpha:.0%} …", "threshold", "decides", "share on these", "outcomes", box=None)
     table.add_row("of stated bins are wrong: confidence above", *_limit(tier.abstain))
     table.add_row("of discards beat the best so far: p(better) below", *_limit(tier.discard))
     table.add_row("of what beats it is discarded: p(better) below", *_limit(tier.keep_winners))

@@ -70,7 +70,8 @@ def discard(outcomes: Sequence[Outcome], alpha: float, *, delta: float = DELTA) 
 def keep_winners(outcomes: Sequence[Outcome], alpha: float, *, by_task: bool = False) -> Threshold:
     """Return the probability below which candidates may be discarded so that at most alpha of the winners is lost.
 
-    A winner beats the incumbent. The share is an average over winners, or over tasks of their shares with `by_task`.
+    A winner beats the incumbent. The share is an average over winners, or over tasks of their shares with `by_task`;
+    `error` is the share of the winners that is lost.
     """
     won = [o for o in outcomes if beats(o)]
     groups = [o.task for o in won] if by_task else None
@@ -78,8 +79,8 @@ def keep_winners(outcomes: Sequence[Outcome], alpha: float, *, by_task: bool = F
     if found.value is None:
         return found
     gone = [o for o in outcomes if 1 - p_better(o) > found.value]
-    error = sum(beats(o) for o in gone) / max(1, len(gone))
-    return _below(replace(found, decided=len(gone) / max(1, len(outcomes)), error=error))
+    lost = sum(beats(o) for o in gone) / max(1, len(won))
+    return _below(replace(found, decided=len(gone) / max(1, len(outcomes)), error=lost))
 
 
 def p_better(outcome: Outcome) -> float:

@@ -92,7 +92,7 @@ class Limit(Part):
 
     value: float | None
     decided: float = Field(description="Share of the outcomes that it decides without measuring.")
-    error: float = Field(description="Share of those that was wrong.")
+    error: float = Field(description="Share of those that was wrong; for keep_winners, of the winners that is lost.")
     outcomes: int
     needed: int = Field(description="Outcomes that any threshold takes, at least.")
 
