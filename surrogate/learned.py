@@ -1,10 +1,12 @@
-"""The embedded learned forecaster: no key, no network, no data but the trials of this very run."""
+"""The embedded learned forecaster: trees fitted to a pool, and the run's own trials; no key, no network, no GPU."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +14,11 @@ from numpy.typing import NDArray
 from forewarp.core import bins
 from forewarp.core.protocols import Subject, Trial
 from forewarp.core.values import Z80, Cost, Forecast, Measurement, Target, Task
+from forewarp.surrogate import pretrained
 from forewarp.surrogate.features import Columns, features, program_of
+
+if TYPE_CHECKING:
+    from forewarp.surrogate import gp
 
 Array = NDArray[np.float64]
 
@@ -28,18 +34,54 @@ _MIN_FREEDOM = 3.0
 _SCALE_RANGE = (0.6, 3.0)
 _NOISE_FLOOR = 0.005
 _UNKNOWN_NOISE = 0.05
+_SURE = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class _Prior:
+    """What is expected before any trial, of trials and subjects: mean and relative spread of log2 S, P(valid).
+
+    `level`, `program` and `choice` are variances in octaves²; `origin` says where this comes from.
+    """
+
+    mean: Array
+    spread: Array
+    valid: Array
+    level: float
+    program: float
+    choice: float
+    freedom: float
+    origin: str
+
+    @property
+    def sd(self) -> Array:
+        """Spread of each row's log2 S."""
+        return np.sqrt(self.level + (self.program + self.choice) * self.spread**2)
 
 
 class LearnedForecaster:
-    """A Gaussian process on log2 S over tunables and compiled facts, partially pooled over programs.
+    """Trees over facts and text give a prior; a Gaussian process on the run's trials corrects it.
 
-    Without measured trials it answers with its prior, normal about "no change" with a standard deviation of 1.5
-    octaves; with one or two it conditions that prior on them, and from three on it learns the hyperparameters too.
-    Predictive spreads are rescaled by cross-validated residuals, and tails are Student-t. The same history and
-    subjects give the same forecasts.
+    The trees were fitted to a pool and forecast log2 of the time over the roofline floor of a GPU's compiled kernels.
+    Of other subjects, and if `alone`, the prior is normal about "no change" with a standard deviation of 1.5 octaves.
+    What the trials of the run say beyond the prior is learned by a Gaussian process over tunables and facts, partially
+    pooled over programs; from three trials on it learns its hyperparameters too. Predictive spreads are rescaled by
+    cross-validated residuals, and tails are Student-t. The same history and subjects give the same forecasts.
+
+    `anchors` holds measured times in seconds of references, geometric means over the workloads, by the task's sha256:
+    the trials' own count first, and where there are none the anchor's time is guessed.
     """
 
     name = "learned"
+
+    def __init__(
+        self,
+        model: pretrained.Model | None = None,
+        *,
+        alone: bool = False,
+        anchors: Mapping[str, float] | None = None,
+    ) -> None:
+        self._model, self._alone, self._anchors = model, alone, dict(anchors or {})
 
     def forecast(
         self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
@@ -48,28 +90,77 @@ class LearnedForecaster:
         if not subjects:
             return []
         start = time.perf_counter()
-        rows = [features(task, target, s) for s in (*(t.subject for t in history), *subjects)]
+        known = [not self._alone and pretrained.covered(target, s) for s in subjects]
+        found: dict[int, Forecast] = {}
+        for covered in (True, False):
+            places = [i for i, k in enumerate(known) if k == covered]
+            used = [t for t in history if not covered or pretrained.covered(target, t.subject)]
+            if places:
+                made = self._made(task, target, [subjects[i] for i in places], used, covered=covered)
+                found |= dict(zip(places, made, strict=True))
+        cost = Cost(seconds=(time.perf_counter() - start) / len(subjects))
+        return [replace(found[i], cost=cost) for i in range(len(subjects))]
+
+    def _made(
+        self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial], *, covered: bool
+    ) -> list[Forecast]:
+        everyone = [*(t.subject for t in history), *subjects]
+        prior = self._expected(task, target, everyone, history) if covered else _broad(len(everyone))
+        rows = [features(task, target, s) for s in everyone]
         table = Columns.over(rows).matrix(rows)
         if table.shape[1] == 0:  # nothing tells the subjects apart, but the process wants a column
             table = np.zeros((len(rows), 1))
-        programs = _numbers([program_of(s.candidate) for s in (*(t.subject for t in history), *subjects)])
-        table = np.column_stack([table, programs])
+        table = np.column_stack([table, _numbers([program_of(s.candidate) for s in everyone])])
+        mean, sd, freedom, note = _speedups(table, prior, history)
         known, asked = table[: len(history)], table[len(history) :]
-        mean, sd, freedom, note = _speedups(known, asked, history)
-        valid = _p_valid(known, asked, [is_valid(t.measurement) for t in history])
-        cost = Cost(seconds=(time.perf_counter() - start) / len(subjects))
+        valid = _p_valid(known, asked, [is_valid(t.measurement) for t in history], prior.valid)
         return [
             Forecast(
                 _student(m, s, freedom),
                 float(p),
                 self.name,
                 note,
-                cost=cost,
                 mean_log2=float(m),
                 sd_log2=float(s) * _half_width(freedom) / Z80,
             )
             for m, s, p in zip(mean, sd, valid, strict=True)
         ]
+
+    def _expected(self, task: Task, target: Target, everyone: Sequence[Subject], history: Sequence[Trial]) -> _Prior:
+        """Return what the trees expect."""
+        model = self._model or pretrained.shipped()
+        said = model.expect(target, everyone)
+        floors = np.array([s.build.evidence.facts["floor_s"] for s in everyone])
+        seconds = _anchor_s(history) or self._anchors.get(task.sha256)
+        anchor = np.log2(seconds / floors) if seconds else np.full(len(everyone), model.anchor)
+        spread = model.spread
+        origin = f"{model.info.get('kernels', '?')} measured kernels of {model.info.get('tasks', '?')} other tasks"
+        return _Prior(
+            mean=anchor - said.time,
+            spread=said.spread,
+            valid=said.valid,
+            level=spread.level if seconds else spread.blind,
+            program=spread.program,
+            choice=spread.choice,
+            freedom=spread.freedom,
+            origin=origin if seconds else f"{origin}, the anchor's time guessed",
+        )
+
+
+def _broad(count: int) -> _Prior:
+    """Return the prior of subjects of which the trees know nothing."""
+    from forewarp.surrogate import gp
+
+    mean, one = np.full(count, gp.PRIOR_MEAN), np.ones(count)
+    wide = gp.BROAD
+    return _Prior(mean, one, one * PRIOR_VALID, wide.level, wide.offset, wide.amplitude, math.inf, "")
+
+
+def _anchor_s(history: Sequence[Trial]) -> float | None:
+    """Return the anchor's time that the trials have measured, None where none has."""
+    times = [[w.anchor_median_s for w in t.measurement.workloads] for t in history]
+    logs = [sum(map(math.log, found)) / len(found) for found in times if found and min(found) > 0]
+    return math.exp(float(np.median(logs))) if logs else None
 
 
 def is_valid(measurement: Measurement) -> bool:
@@ -90,26 +181,34 @@ def _numbers(keys: Sequence[str]) -> Array:
     return np.array([float(order[key]) for key in keys])
 
 
-def _speedups(known: Array, asked: Array, history: Sequence[Trial]) -> tuple[Array, Array, float, str]:
+def _speedups(table: Array, prior: _Prior, history: Sequence[Trial]) -> tuple[Array, Array, float, str]:
     """Return mean, spread and degrees of freedom of log2 S for the asked rows, and how they were come by."""
+    count = len(history)
+    known, asked = table[:count], table[count:]
+    used = [i for i, t in enumerate(history) if is_valid(t.measurement) and (t.measurement.speedup or 0) > 0]
+    trees = f"trees fitted to {prior.origin}" if prior.origin else ""
+    if not used:
+        note = "no trial of this task was measured yet"
+        return prior.mean[count:], prior.sd[count:], prior.freedom, f"{trees}; {note}" if trees else f"prior: {note}"
     from forewarp.surrogate import gp  # scikit-learn takes half a second to import
 
-    used = [i for i, t in enumerate(history) if is_valid(t.measurement) and (t.measurement.speedup or 0) > 0]
-    if not used:
-        flat = np.full(len(asked), gp.PRIOR_MEAN), np.full(len(asked), gp.PRIOR_SD)
-        return *flat, math.inf, "prior: no trial of this task was measured yet"
-    y = np.array([math.log2(history[i].measurement.speedup or 1.0) for i in used]) - gp.PRIOR_MEAN
+    y = np.array([math.log2(history[i].measurement.speedup or 1.0) for i in used]) - prior.mean[used]
     noise = np.array([noise_variance(history[i].measurement) for i in used])
     learn = len(used) >= _MIN_LEARN
-    posterior = gp.fit(known[used], y, noise, learn=learn)
+    variances = gp.Prior(prior.level, prior.program, prior.choice)
+    posterior = gp.fit(known[used], y, noise, learn=learn, prior=variances)
     mean, sd = posterior.predict(asked)
-    scale = _scale(_residuals(known[used], y, noise)) if learn else 1.0
+    scale = _scale(_residuals(known[used], y, noise, variances)) if learn else 1.0
     programs = len(set(known[used, -1]))
     note = f"Gaussian process on {len(used)} trials of {programs} program{'s' * (programs != 1)}, spread × {scale:.2f}"
-    return mean + gp.PRIOR_MEAN, sd * scale, max(_MIN_FREEDOM, float(len(used))), note
+    # The less the trials say of a subject, the more its spread is the one that the trees expect.
+    doubt = np.clip(sd**2 / (prior.level + prior.program + prior.choice), _SURE, 1.0)
+    sd = sd * scale * prior.spread[count:] ** doubt
+    freedom = max(_MIN_FREEDOM, float(len(used)))
+    return mean + prior.mean[count:], sd, freedom, f"{trees}, corrected by a {note}" if trees else note
 
 
-def _residuals(rows: Array, y: Array, noise: Array) -> Array:
+def _residuals(rows: Array, y: Array, noise: Array, prior: gp.Prior) -> Array:
     """Return each trial's standardised residual when predicted from a fit that has not seen it.
 
     Every fold learns its hyperparameters anew: residuals under hyperparameters that saw all trials look too good.
@@ -120,7 +219,7 @@ def _residuals(rows: Array, y: Array, noise: Array) -> Array:
     residuals = np.empty(len(y))
     for fold in range(int(folds.max()) + 1):
         out = folds == fold
-        mean, sd = gp.fit(rows[~out], y[~out], noise[~out], learn=True).predict(rows[out])
+        mean, sd = gp.fit(rows[~out], y[~out], noise[~out], learn=True, prior=prior).predict(rows[out])
         residuals[out] = (y[out] - mean) / np.sqrt(sd**2 + noise[out])
     return residuals
 
@@ -152,16 +251,25 @@ def _half_width(freedom: float) -> float:
     return float(stdtrit(freedom, 0.9))
 
 
-def _p_valid(known: Array, asked: Array, valid: Sequence[bool]) -> Array:
+def _p_valid(known: Array, asked: Array, valid: Sequence[bool], prior: Array) -> Array:
     """Return a locally weighted, Beta-smoothed share of valid trials.
 
-    The run's overall share is smoothed towards `PRIOR_VALID`; each subject's own share is smoothed towards that, with
-    trials weighted by nearness in the standardised features and less where they are of another program.
+    `prior` is what was expected of trials and subjects. Each subject's own is moved, in log odds, as far as the run's
+    overall share differs from what was expected of its trials; the share among trials weighted by nearness, less where
+    they are of another program, is smoothed towards that.
     """
     outcomes = np.array(valid, dtype=float)
-    overall = (_VALID_STRENGTH * PRIOR_VALID + outcomes.sum()) / (_VALID_STRENGTH + len(outcomes))
+    usual = float(prior[: len(outcomes)].mean()) if len(outcomes) else PRIOR_VALID
+    overall = (_VALID_STRENGTH * usual + outcomes.sum()) / (_VALID_STRENGTH + len(outcomes))
+    own = _odds(prior[len(outcomes) :]) + (_odds(np.array(overall)) - _odds(np.array(usual)))
     squares = (asked[:, None, :-1] - known[None, :, :-1]) ** 2
     distance = squares.mean(axis=2) if squares.shape[2] else np.zeros(squares.shape[:2])
     weights = np.exp(-2.0 * distance)
     weights *= np.where(asked[:, None, -1] == known[None, :, -1], 1.0, _OTHER_PROGRAM)
-    return (_VALID_STRENGTH * overall + weights @ outcomes) / (_VALID_STRENGTH + weights.sum(axis=1))
+    expected = 1.0 / (1.0 + np.exp(-own))
+    return (_VALID_STRENGTH * expected + weights @ outcomes) / (_VALID_STRENGTH + weights.sum(axis=1))
+
+
+def _odds(p: Array) -> Array:
+    held = np.clip(p, _SURE, 1 - _SURE)
+    return np.log(held / (1 - held))

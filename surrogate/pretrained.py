@@ -1,0 +1,161 @@
+"""What the learned forecaster knows before the first trial: trees over `vector`, fitted to a pool of measured kernels.
+
+The file beside this module is made by `benchmarks/train_learned.py`. It holds plain arrays and a JSON text with the
+version of the vector, the hash and the date of the data, and the figures that the fit reached on families of operations
+that it had not seen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forewarp.core.errors import UsageError
+from forewarp.core.protocols import Subject
+from forewarp.core.values import Target
+from forewarp.surrogate.trees import Trees
+from forewarp.surrogate.vector import VECTOR_VERSION, vector
+
+Array = NDArray[np.float64]
+
+SHIPPED = Path(__file__).with_name("learned.npz")
+FORMAT = 1
+NEEDED = ("floor_s", "registers", "instructions", "threads", "blocks")
+"""Facts without which a candidate is not one of those that the trees were fitted to."""
+
+_TIMES = ("absolute", "deviation", "rank")
+_SPREADS = (0.4, 2.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Variances of what the trees leave unexplained on unseen families, in octaves².
+
+    `level` is that of a task's mean where the anchor's time is known, `blind` where it is not; `program` that of a
+    program's mean within its task, `choice` that of its tunables. `freedom` is that of a Student-t with such tails.
+    """
+
+    level: float
+    blind: float
+    program: float
+    choice: float
+    freedom: float
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What is expected of each subject: log2 of time over the floor, its spread in units of the usual, P(valid)."""
+
+    time: Array
+    spread: Array
+    valid: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A fitted prior.
+
+    The log2 of a candidate's time over its roofline floor is `bias` plus the weighted `times`, each a sum of trees over
+    `columns`; `anchor` is the mean log2 of the anchor's time over the floor. `info` holds where all this comes from.
+    """
+
+    columns: tuple[str, ...]
+    times: tuple[Trees, ...]
+    weights: tuple[float, ...]
+    bias: float
+    anchor: float
+    spreads: Trees
+    validity: Trees
+    logistic: tuple[float, float]
+    spread: Spread
+    info: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def expect(self, target: Target, subjects: Sequence[Subject]) -> Expected:
+        """Return what is expected of subjects that are all `covered`."""
+        return self.expect_rows(table(self.columns, target, subjects))
+
+    def expect_rows(self, rows: Array) -> Expected:
+        """Return what is expected of rows of `columns`."""
+        time = self.bias + sum(
+            (w * t.predict(rows) for w, t in zip(self.weights, self.times, strict=True)), np.zeros(len(rows))
+        )
+        slope, shift = self.logistic
+        valid = 1.0 / (1.0 + np.exp(-(slope * self.validity.predict(rows) + shift)))
+        return Expected(time, np.clip(np.exp(self.spreads.predict(rows)), *_SPREADS), valid)
+
+
+def covered(target: Target, subject: Subject) -> bool:
+    """Return whether the trees have anything to say of a subject: a GPU's kernel that was compiled and looked at."""
+    return target.kind == "cuda" and all(subject.build.evidence.facts.get(n, 0.0) > 0 for n in NEEDED)
+
+
+def table(columns: Sequence[str], target: Target, subjects: Sequence[Subject]) -> Array:
+    """Return the columns of some subjects, NaN where a number is not known."""
+    rows = [vector(s.build.evidence.facts, len(s.build.evidence.problems), s.candidate, target, None) for s in subjects]
+    return np.array([[row[name] for name in columns] for row in rows]).reshape(len(rows), len(columns))
+
+
+def save(model: Model, path: Path) -> None:
+    """Write a model; the same model gives the same bytes."""
+    said = {
+        "format": FORMAT,
+        "vector_version": VECTOR_VERSION,
+        "columns": list(model.columns),
+        "weights": list(model.weights),
+        "bias": model.bias,
+        "anchor": model.anchor,
+        "logistic": list(model.logistic),
+        "spread": {name: getattr(model.spread, name) for name in Spread.__slots__},
+        "info": dict(model.info),
+    }
+    text = np.frombuffer(json.dumps(said, sort_keys=True).encode(), np.uint8)
+    arrays: dict[str, Any] = {"said": text}
+    parts = (*model.times, model.spreads, model.validity)
+    for name, trees in zip((*_TIMES, "spreads", "validity"), parts, strict=True):
+        arrays |= trees.arrays(name)
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+
+
+def load(path: Path = SHIPPED) -> Model:
+    """Read a model; raises `UsageError` where the file is none, or is one for another version of the vector."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        said = json.loads(arrays["said"].tobytes())
+        trees = {name: Trees.of_arrays(arrays, name) for name in (*_TIMES, "spreads", "validity")}
+    except (OSError, ValueError, KeyError) as e:
+        raise UsageError(f"{path} is no model of the learned forecaster: {e}", hint=_HINT) from None
+    if (said["format"], said["vector_version"]) != (FORMAT, VECTOR_VERSION):
+        raise UsageError(
+            f"{path} was made for version {said['vector_version']} of the features; this is {VECTOR_VERSION}",
+            hint=_HINT,
+        )
+    return Model(
+        columns=tuple(said["columns"]),
+        times=tuple(trees[name] for name in _TIMES),
+        weights=tuple(said["weights"]),
+        bias=said["bias"],
+        anchor=said["anchor"],
+        spreads=trees["spreads"],
+        validity=trees["validity"],
+        logistic=(said["logistic"][0], said["logistic"][1]),
+        spread=Spread(**said["spread"]),
+        info=said["info"],
+    )
+
+
+@lru_cache(maxsize=1)
+def shipped() -> Model:
+    """Return the model that comes with the package, read once."""
+    return load()
+
+
+_HINT = "make it again: python benchmarks/train_learned.py pool --out surrogate/learned.npz"

@@ -1,0 +1,84 @@
+"""Sums of decision trees as plain arrays: no pickle, no library, the same answer everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+MISSING = -1e6
+"""Stands for a number that is not known: below all that are, so that a tree can tell."""
+
+FIELDS = ("feature", "threshold", "left", "right", "value", "root")
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """Nodes of all trees in one table. A leaf is its own child; `root` holds the first node of each tree.
+
+    At a node a row goes left if its feature is at most the threshold. A row's answer is the sum of its leaves' values,
+    times `scale`.
+    """
+
+    feature: NDArray[np.int16]
+    threshold: NDArray[np.float64]
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+    value: NDArray[np.float32]
+    root: NDArray[np.int32]
+    scale: float = 1.0
+
+    def predict(self, rows: Array) -> Array:
+        """Return one number a row of features; NaN stands for what is not known."""
+        filled = np.where(np.isfinite(rows), rows, MISSING)
+        place = np.broadcast_to(self.root, (len(filled), len(self.root))).copy()
+        index = np.arange(len(filled))[:, None]
+        while True:
+            goes_left = filled[index, self.feature[place]] <= self.threshold[place]
+            after = np.where(goes_left, self.left[place], self.right[place])
+            if np.array_equal(after, place):
+                return self.value[place].sum(axis=1, dtype=np.float64) * self.scale
+            place = after
+
+    def arrays(self, prefix: str) -> dict[str, Any]:
+        """Return the parts as arrays to be stored under names that begin with `prefix`."""
+        return {f"{prefix}.{name}": getattr(self, name) for name in FIELDS} | {f"{prefix}.scale": np.array(self.scale)}
+
+    @staticmethod
+    def of_arrays(stored: Mapping[str, Any], prefix: str) -> Trees:
+        """Read what `arrays` has made."""
+        return Trees(*(stored[f"{prefix}.{name}"] for name in FIELDS), scale=float(stored[f"{prefix}.scale"]))
+
+    @staticmethod
+    def of_nested(trees: Sequence[Mapping[str, Any]], scale: float = 1.0) -> Trees:
+        """Flatten trees as LightGBM dumps them (`tree_structure`), whose splits are all `<=`."""
+        nodes: list[tuple[int, float, int, int, float]] = []
+
+        def add(node: Mapping[str, Any]) -> int:
+            place = len(nodes)
+            if "split_feature" not in node:
+                nodes.append((0, 0.0, place, place, float(node["leaf_value"])))
+                return place
+            if node["decision_type"] != "<=":
+                raise ValueError(f"a split by {node['decision_type']!r} is not known here")
+            nodes.append((0, 0.0, 0, 0, 0.0))
+            left, right = add(node["left_child"]), add(node["right_child"])
+            nodes[place] = (int(node["split_feature"]), float(node["threshold"]), left, right, 0.0)
+            return place
+
+        roots = [add(t) for t in trees]
+        feature, threshold, left, right, value = zip(*nodes, strict=True)
+        return Trees(
+            np.array(feature, np.int16),
+            np.array(threshold, np.float64),
+            np.array(left, np.int32),
+            np.array(right, np.int32),
+            np.array(value, np.float32),
+            np.array(roots, np.int32),
+            scale,
+        )
