@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from forewarp.cli import display
 from forewarp.cli.measure_tables import device_line
-from forewarp.cli.run_tables import ranked
+from forewarp.cli.run_tables import oracles, ranked
 from forewarp.tools.parts import shown
 from forewarp.tools.run_report import best_so_far, in_order, usable
 
@@ -45,6 +45,7 @@ def page(document: SearchDocument) -> str:
 <h1>{escape(document.task)} on {escape(document.device.name)}</h1>
 {label if document.source == "replay" else ""}
 <p>{escape(document.summary)}</p>
+<p>{escape(oracles(document))}</p>
 <p>Run {escape(document.run_id)}, {escape(document.status)}: {escape(document.reason)}. Spent {spent}.
 Proposer {escape(document.proposer)}, forecaster {escape(document.forecaster or "none")}.</p>
 {_progress(document)}{_scatter(document)}{winner}

@@ -219,11 +219,11 @@ class CascadeForecaster:
 
     def _rationale(self, answers: Sequence[tuple[str, Forecast]], note: str) -> str:
         asked = [label for label, _ in answers]
-        said = " ".join(f"{label}: {f.rationale}" for label, f in answers if f.rationale)
+        said = [f"{label}: {f.rationale.rstrip('.; ')}." for label, f in answers if f.rationale]
         if not note and len(answers) < len(self._tiers):
             left = " and ".join(t.label for t in self._tiers if t.label not in asked)
-            note = f" {left} not asked: its answer would hardly change what to do."
-        return f"{said}{'' if said.endswith(('.', '!', '?')) or not said else '.'}{note}".strip()
+            note = f"{left} was not asked."
+        return " ".join([*said, note.strip()]).strip()
 
 
 def best_trusted(history: Sequence[Trial]) -> float:

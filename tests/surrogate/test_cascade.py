@@ -90,7 +90,7 @@ def test_only_what_could_change_the_decision_goes_up() -> None:
     assert first.asked == [[16, 32, 64]]
     assert second.asked == [[32, 64]]
     assert [len(f.tiers) for f in found] == [1, 2, 2]
-    assert "not asked" in found[0].rationale
+    assert found[0].rationale == "learned: cheap says so. llm was not asked."
     assert "dear says so" in found[1].rationale
 
 
