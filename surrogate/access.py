@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -19,7 +18,7 @@ from forewarp.core.values import Candidate
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.formats.expressions import evaluate
 from forewarp.gpu_runner.formats.plan_table import Plan
-from forewarp.surrogate.addresses import SIZE, Access, Ints
+from forewarp.surrogate.addresses import SIZE, Access, Found, Ints
 
 COLUMNS = {
     "access.load": "log2 of sectors loaded over bytes asked for, mean of the loads",
@@ -40,14 +39,6 @@ _SECTOR = 32
 _MOST = 1 << 15
 _BANKS = 32
 _LARGEST = 1 << 24
-
-
-@dataclass(slots=True)
-class Found:
-    """What the readers of the two languages report to: accesses, and how many they did not understand."""
-
-    accesses: list[Access] = field(default_factory=list[Access])
-    blind: int = 0
 
 
 def columns(candidate: Candidate) -> dict[str, float]:

@@ -10,7 +10,6 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from forewarp.surrogate.addresses import (
     SIZE,
     Access,
     Evaluator,
+    Found,
     Ints,
     Pointer,
     Value,
@@ -28,9 +28,6 @@ from forewarp.surrogate.addresses import (
     plain,
     scalar,
 )
-
-if TYPE_CHECKING:
-    from forewarp.surrogate.access import Found
 
 _BYTES = {
     **dict.fromkeys(("float4", "uint4", "int4", "double2", "ulonglong2", "longlong2"), 16),

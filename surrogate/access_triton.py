@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from forewarp.surrogate.addresses import (
     SIZE,
     Access,
     Evaluator,
+    Found,
     Ints,
     Loaded,
     Pointer,
@@ -25,9 +25,6 @@ from forewarp.surrogate.addresses import (
     plain,
     scalar,
 )
-
-if TYPE_CHECKING:
-    from forewarp.surrogate.access import Found
 
 _MOST_TILE = 1 << 17
 _DEPTH = 6
@@ -264,10 +261,10 @@ def _shaped(name: str, args: list[Value]) -> Value:
     return _over(tile, reshaped)
 
 
-def _over(value: Value, act: object) -> Value:
+def _over(value: Value, act: Callable[[Ints], Ints | None]) -> Value:
     """Apply a change of shape to the integers in a value."""
     ints = value.offsets if isinstance(value, Pointer) else plain(value)
-    changed = act(ints) if ints is not None and callable(act) else None
+    changed = act(ints) if ints is not None else None
     if changed is None:
         return None
     if isinstance(value, Pointer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -47,6 +47,14 @@ class Access:
     store: bool
     shared: bool = False
     random: bool = False
+
+
+@dataclass(slots=True)
+class Found:
+    """What the readers of the two languages report to: accesses, and how many they did not understand."""
+
+    accesses: list[Access] = field(default_factory=list[Access])
+    blind: int = 0
 
 
 Value = Any
@@ -177,7 +185,15 @@ class Evaluator:
         value = plain(self.value(node.operand))
         if value is None:
             return None
-        return {ast.USub: -value, ast.Not: (value == 0).astype(np.int64), ast.Invert: ~value}.get(type(node.op), value)
+        match node.op:
+            case ast.USub():
+                return -value
+            case ast.Not():
+                return (value == 0).astype(np.int64)
+            case ast.Invert():
+                return ~value
+            case _:
+                return value
 
     def _compare(self, node: ast.Compare) -> Value:
         sides = [plain(self.value(e)) for e in (node.left, *node.comparators)]

@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,7 +134,7 @@ def grow(x: Array, y: Array, settings: Mapping[str, Any], rounds: int, groups: S
     for seed in range(SEEDS):
         table = lightgbm.Dataset(filled, y, group=groups)
         booster = lightgbm.train({**SETTINGS, "seed": seed, **settings}, table, rounds)
-        dumped = cast("dict[str, Any]", booster.dump_model())
+        dumped: Mapping[str, Any] = booster.dump_model()
         nested += [t["tree_structure"] for t in dumped["tree_info"]]
     return Trees.of_nested(nested, 1.0 / SEEDS)
 
@@ -210,9 +210,9 @@ def finish(found: Data, out: LeftOut, looks: tuple[Trees, ...], odds: Trees, inf
     return Model(
         columns=found.columns,
         times=looks,
-        weights=tuple(float(w) for w in weights),
-        bias=bias,
-        anchor=float(anchors.mean()),
+        weights=tuple(_rounded(w) for w in weights),
+        bias=_rounded(bias),
+        anchor=_rounded(anchors.mean()),
         spreads=spreads,
         validity=odds,
         logistic=_logistic(out.odds, found.valid),
@@ -253,7 +253,7 @@ def _variances(d: Data, residual: Array, anchor: float) -> Spread:
     z = inside / inside.std()
     excess = float(np.mean(z**4)) - 3.0
     freedom = min(max(4.0 + 6.0 / excess, _FREEDOM[0]), _FREEDOM[1]) if excess > 0 else _FREEDOM[1]
-    return Spread(float(np.mean(tasks**2)), float(np.mean(np.square(blind))), between, within, freedom)
+    return Spread(*map(_rounded, (np.mean(tasks**2), np.mean(np.square(blind)), between, within, freedom)))
 
 
 def _logistic(odds: Array, valid: Mask) -> tuple[float, float]:
@@ -265,7 +265,12 @@ def _logistic(odds: Array, valid: Mask) -> tuple[float, float]:
         p = 1.0 / (1.0 + np.exp(-(x @ w)))
         gradient = x.T @ (p - target) + pull @ (w - np.array([1.0, 0.0]))
         w = w - np.linalg.solve((x * (p * (1 - p))[:, None]).T @ x + pull + 1e-9 * np.eye(2), gradient)
-    return float(w[0]), float(w[1])
+    return _rounded(w[0]), _rounded(w[1])
+
+
+def _rounded(value: Any) -> float:
+    """Return a number as it is written: digits that differ from one machine to the next would make another file."""
+    return float(f"{value:.9g}")
 
 
 def fit(found: Data, out: LeftOut, info: Mapping[str, Any]) -> Model:
