@@ -5,7 +5,8 @@
 
 The learned forecaster is asked at several numbers of shown trials; recorded forecasts (of a language model) are taken
 as they are. Writes `surrogate/calibrations.json`, keeping tiers that were not fitted now, and
-`results/calibration.json`: what each calibration does to tasks that its fit has not seen.
+`results/calibration.json`: what each calibration does to tasks that its fit has not seen. A part that makes those no
+better (NLL of the bins; Brier score of `p_valid`) is not shipped.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from forewarp.archive.pools import read_pool
 from forewarp.core import serde
 from forewarp.surrogate import calibration, evaluation
 from forewarp.surrogate.calibration import Calibration, Outcome
-from forewarp.tools.calibration import corrected_by_others, scores
+from forewarp.tools.calibration import CalibrationScores, corrected_by_others, scores
 from forewarp.tools.session import make_forecaster
 
 ROOT = Path(__file__).parents[1]
@@ -49,6 +50,15 @@ def learned(pools: list[Path]) -> list[Outcome]:
     return found
 
 
+def worth_it(found: Calibration, before: CalibrationScores, after: CalibrationScores) -> Calibration:
+    """Return the calibration without the parts that made forecasts of other tasks no better."""
+    if (after.nll or 0.0) >= (before.nll or 0.0):
+        found = replace(found, spread=0.0, tilt=0.0, tails=0.0)
+    if after.brier_valid >= before.brier_valid:
+        found = replace(found, valid_shift=0.0, valid_slope=0.0)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pools", type=Path, nargs="+")
@@ -62,14 +72,17 @@ def main() -> None:
     kept = {c["tier"]: c for c in json.loads(SHIPPED.read_text())} if SHIPPED.exists() else {}
     results = json.loads(RESULT.read_text()) if RESULT.exists() else {}
     for tier, outcomes in tiers.items():
+        before, after = scores(outcomes), scores(corrected_by_others(outcomes))
         found = calibration.fit(outcomes, Calibration(tier))
-        kept[tier] = serde.to_data(found)
+        shipped = worth_it(found, before, after)
+        kept[tier] = serde.to_data(shipped)
         leave = {"confidence", "faster"}
         results[tier] = {
             "pools": [p.name for p in given.pools],
-            "before": scores(outcomes).model_dump(exclude=leave),
-            "after": scores(corrected_by_others(outcomes)).model_dump(exclude=leave),
-            "calibration": kept[tier],
+            "before": before.model_dump(exclude=leave),
+            "after": after.model_dump(exclude=leave),
+            "fitted": serde.to_data(found),
+            "shipped": kept[tier],
         }
         print(json.dumps(results[tier], indent=1))
     SHIPPED.write_text(json.dumps(list(kept.values()), indent=2) + "\n")

@@ -107,7 +107,7 @@ def svg(found: CalibrationResult) -> str:
 def _panel(tier: TierCalibration, kind: Kind, title: str) -> list[str]:
     before, after = _points(tier.before, kind), _points(tier.after, kind)
     parts = [
-        _text(0, -26, f"{tier.forecaster}, {tier.outcomes} outcomes", "start", 'font-weight="bold"'),
+        _text(0, -26, f"{tier.forecaster[:20]}, {tier.outcomes}", "start", 'font-weight="bold"'),
         _text(0, -10, title, "start"),
     ]
     for tick in range(0, 11, 2):
@@ -115,7 +115,7 @@ def _panel(tier: TierCalibration, kind: Kind, title: str) -> list[str]:
         parts += [_line(at, 0, at, SIDE, _GREY), _line(0, at, SIDE, at, _GREY)]
         parts += [_text(at, SIDE + 14, f"{tick / 10:g}", "middle"), _text(-6, SIDE - at + 4, f"{tick / 10:g}", "end")]
     parts.append(_line(0, SIDE, SIDE, 0, "#888888"))
-    parts.append(_text(SIDE / 2, SIDE + 28, "forecast probability", "middle"))
+    parts.append(_text(SIDE / 2, SIDE + 28, "forecast probability; bars are 95 % intervals", "middle"))
     parts += _curve(before, _BEFORE, -2, "as given")
     parts += _curve(after, _AFTER, 2, "corrected")
     parts += _legend(bool(after))
@@ -126,9 +126,9 @@ def _legend(corrected: bool) -> list[str]:
     entries = [("as given", _BEFORE), *([("corrected", _AFTER)] if corrected else [])]
     parts: list[str] = []
     for place, (label, colour) in enumerate(entries):
-        y = 14 + 16 * place
-        parts.append(f'<circle cx="14" cy="{y}" r="4" fill="{colour}"/>')
-        parts.append(_text(23, y + 4, f"{label} [95 %]", "start"))
+        x = SIDE - 78 * (len(entries) - place)
+        parts.append(f'<circle cx="{x}" cy="-30" r="4" fill="{colour}"/>')
+        parts.append(_text(x + 8, -26, label, "start"))
     return parts
 
 
