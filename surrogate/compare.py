@@ -2,14 +2,15 @@
 
 Everything works on a fine grid over log2 S. Within a bin the mass follows the forecast's normal where it gives mean and
 spread, and is even otherwise; the mass of each bin is the forecast's own. Different candidates' speed-ups are taken as
-independent: errors that they share (a device that is slower than thought) cancel in reality, so that differences are a
-little surer than said here.
+independent, but for the error that forecasts say they share (`shared_sd_log2`), which cancels. Other errors that they
+share cancel in reality too, so that differences are a little surer than said here.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ _CENTRES = (_EDGES[1:] + _EDGES[:-1]) / 2
 _BIN = np.searchsorted(np.array(bins.LOG2_BOUNDS[1:-1]), _CENTRES)
 _EVEN = ((bins.LOG2_BOUNDS[0] < _CENTRES) & (bins.LOG2_BOUNDS[-1] > _CENTRES)).astype(float)
 _NOTHING = 1e-9
+_OWN_LEAST = 0.2
 
 
 def density(forecast: Forecast) -> Array:
@@ -56,7 +58,7 @@ def gains(forecast: Forecast, incumbent: float, shifts: Array) -> Array:
 
 def chance_faster(a: Forecast, b: Forecast) -> float:
     """Return P(a is faster than b), given that both are valid; equal cells count one half, so both ways sum to one."""
-    first, second = density(a), density(b)
+    first, second = map(density, _apart([a, b]))
     return float(first @ (np.cumsum(second) - second / 2))
 
 
@@ -65,8 +67,9 @@ def quotient(a: Forecast, b: Forecast) -> Forecast:
 
     `p_valid` and what else is known stay a's; the cost is both's.
     """
-    mass = np.convolve(density(a), density(b)[::-1])
-    steps = (np.arange(len(mass)) - (len(density(b)) - 1)) * CELL
+    first, second = map(density, _apart([a, b]))
+    mass = np.convolve(first, second[::-1])
+    steps = (np.arange(len(mass)) - (len(second) - 1)) * CELL
     # A difference of two cells is spread over two cells: half of it lies on either side of its centre.
     inner = np.searchsorted(np.array(bins.LOG2_BOUNDS[1:-1]), np.stack([steps - CELL / 2, steps + CELL / 2]))
     probabilities = bins.normalise(list(np.bincount(inner.ravel(), np.tile(mass / 2, 2), bins.COUNT)))
@@ -101,7 +104,7 @@ def chances_best(forecasts: Sequence[Forecast]) -> list[float]:
     if not forecasts:
         return []
     valid = np.array([f.p_valid for f in forecasts])[:, None]
-    mass = np.stack([density(f) for f in forecasts])
+    mass = np.stack([density(f) for f in _apart(forecasts)])
     beaten = np.maximum(1 - valid + valid * (np.cumsum(mass, axis=1) - mass / 2), 1e-300)
     logs = np.log(beaten)
     raw = (valid * mass * np.exp(logs.sum(axis=0) - logs)).sum(axis=1)
@@ -114,6 +117,21 @@ def ranking(forecasts: Sequence[Forecast]) -> list[int]:
     """Return the places of the forecasts, the most valuable first; ties go to the earlier one."""
     values = [value(f) for f in forecasts]
     return sorted(range(len(values)), key=lambda i: (-values[i], i))
+
+
+def _apart(forecasts: Sequence[Forecast]) -> list[Forecast]:
+    """Return the forecasts without the error that all of them share, as normals; as they are where they share none."""
+    shared = min(f.shared_sd_log2 for f in forecasts)
+    if shared <= 0:
+        return list(forecasts)
+    own: list[Forecast] = []
+    for f in forecasts:
+        mean, sd = f.mean_log2, f.sd_log2
+        if mean is None or sd is None:
+            return list(forecasts)
+        left = math.sqrt(max(sd * sd - shared * shared, (_OWN_LEAST * sd) ** 2))
+        own.append(replace(f, probabilities=bins.from_normal(mean, left), sd_log2=left))
+    return own
 
 
 def _normal(mean: float, sd: float) -> Array:

@@ -113,6 +113,9 @@ class LearnedForecaster:
         table = np.column_stack([table, _numbers([program_of(s.candidate) for s in everyone])])
         mean, sd, freedom, note = _speedups(table, prior, history)
         known, asked = table[: len(history)], table[len(history) :]
+        # Trials pin the common level down; without any, candidates are wrong about it together.
+        timed = any(is_valid(t.measurement) and (t.measurement.speedup or 0) > 0 for t in history)
+        shared = 0.0 if timed else math.sqrt(prior.level) * _half_width(freedom) / Z80
         valid = _p_valid(known, asked, [is_valid(t.measurement) for t in history], prior.valid)
         return [
             Forecast(
@@ -122,6 +125,7 @@ class LearnedForecaster:
                 note,
                 mean_log2=float(m),
                 sd_log2=float(s) * _half_width(freedom) / Z80,
+                shared_sd_log2=shared,
             )
             for m, s, p in zip(mean, sd, valid, strict=True)
         ]

@@ -88,7 +88,7 @@ def pool(said: Sequence[tuple[str, Forecast]], weights: Weights, name: str, rati
         return replace(answers[0], forecaster=name, rationale=rationale, cost=cost, tiers=everything)
     shares = _shares([weights.weights.get(label, 1.0) for label, _ in said]) * weights.sharpness
     logs = np.log(_floored(np.array([f.probabilities for f in answers])))
-    mean, sd = _normal(answers, shares)
+    mean, sd, shared = _normal(answers, shares)
     trust = _shares([weights.valid.get(label, 1.0) for label, _ in said])
     return Forecast(
         bins.normalise(list(_pooled(logs, shares))),
@@ -100,6 +100,7 @@ def pool(said: Sequence[tuple[str, Forecast]], weights: Weights, name: str, rati
         mean_log2=mean,
         sd_log2=sd,
         tiers=everything,
+        shared_sd_log2=shared,
     )
 
 
@@ -272,12 +273,15 @@ def _pooled(logs: Array, exponents: Array) -> Array:
     return p / p.sum(axis=-1, keepdims=True)
 
 
-def _normal(answers: Sequence[Forecast], exponents: Array) -> tuple[float | None, float | None]:
+def _normal(answers: Sequence[Forecast], exponents: Array) -> tuple[float | None, float | None, float]:
+    """Return mean, spread and shared spread of log2 S."""
     if all(f.mean_log2 is None or f.sd_log2 is None for f in answers):
-        return None, None
+        return None, None, 0.0
     found = np.array([moments(f) for f in answers])
     precision = exponents / np.maximum(found[:, 1], _SD_FLOOR) ** 2
-    return float(precision @ found[:, 0] / precision.sum()), float(precision.sum() ** -0.5)
+    shares = precision / precision.sum()
+    shared = shares * np.array([f.shared_sd_log2 for f in answers])
+    return float(shares @ found[:, 0]), float(precision.sum() ** -0.5), float(np.sqrt(shared @ shared))
 
 
 def _floored(p: Array) -> Array:

@@ -1,5 +1,6 @@
 import math
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -83,3 +84,12 @@ def test_the_order_is_total_and_agrees_with_pairs() -> None:
     assert all(compare.chance_faster(said[a], said[b]) >= 0.5 for a, b in pairwise(order))
     assert compare.value(normal(1.0, p_valid=0.5)) == pytest.approx(1.0, rel=1e-2)
     assert compare.ranking([normal(1.0, p_valid=0.0), normal(-2.0)]) == [1, 0]
+
+
+def test_what_is_shared_cancels() -> None:
+    a, b = (replace(normal(m, 0.5), shared_sd_log2=0.4) for m in (0.5, 0.2))
+    wanted = 0.5 * math.erfc(-0.3 / (0.3 * math.sqrt(2)) / math.sqrt(2))
+    assert compare.chance_faster(a, b) == pytest.approx(wanted, abs=2e-3)
+    assert compare.quotient(a, b).sd_log2 == pytest.approx(0.3 * math.sqrt(2), abs=2e-3)
+    assert compare.chance_faster(a, normal(0.2, 0.5)) < compare.chance_faster(a, b)
+    assert compare.chances_best([a, b])[0] > compare.chances_best([normal(0.5, 0.5), normal(0.2, 0.5)])[0]
