@@ -29,7 +29,7 @@ def archive(recorded: Recorded, tmp_path_factory: pytest.TempPathFactory) -> str
     folder = tmp_path_factory.mktemp("archive")
     path = str(folder / "archive.sqlite")
     where = ("--archive", path, "--out", str(folder / "out"))
-    assert main(["optimize", recorded.task, *recorded.flags, *where, "--budget", "20", "--quiet"]) == 0
+    assert main(["optimize", recorded.task, *recorded.flags, *where, "--budget", "16", "--quiet"]) == 0
     return path
 
 
