@@ -1,0 +1,83 @@
+"""Fitting the learned forecaster's prior, on made-up kernels whose times follow a rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forewarp.surrogate import metrics, pretrained
+from forewarp.training import learned
+
+pytest.importorskip("lightgbm")
+
+
+@pytest.fixture(scope="module")
+def kernels() -> learned.Data:
+    """Six tasks of three families; time follows two columns, a task's level a third, errors are larger where x3 > 0."""
+    rng = np.random.default_rng(0)
+    tasks, each = 6, 40
+    x = rng.normal(size=(tasks * each, 5))
+    task = np.repeat(np.arange(tasks), each)
+    x[:, 2] = np.repeat(rng.normal(size=tasks), each)
+    noise = rng.normal(size=len(x)) * np.where(x[:, 3] > 0, 0.6, 0.1)
+    time = 2.0 + 1.5 * x[:, 0] - 0.8 * x[:, 1] + 0.5 * x[:, 2] + noise
+    valid = rng.random(len(x)) < np.where(x[:, 4] > 0, 0.95, 0.5)
+    return learned.Data(
+        ("a", "b", "c", "d", "e"),
+        x,
+        np.where(valid, time, np.nan),
+        np.where(valid, 3.0 - time, np.nan),
+        valid,
+        np.array([f"task{t}" for t in task]),
+        np.array([f"family{t // 2}" for t in task]),
+        np.array([f"task{t}/{i % 8}" for i, t in enumerate(task)]),
+        (None,) * len(x),  # type: ignore[arg-type]
+        "0",
+        "",
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted(kernels: learned.Data) -> tuple[learned.LeftOut, pretrained.Model]:
+    out = learned.left_out(kernels)
+    return out, learned.fit(kernels, out, {"kernels": 1})
+
+
+def test_families_left_out_are_ranked(kernels: learned.Data, fitted: tuple[learned.LeftOut, pretrained.Model]) -> None:
+    out, _ = fitted
+    for task in np.unique(kernels.task):
+        mask = (kernels.task == task) & kernels.valid
+        assert metrics.spearman(out.looks[mask, 0], kernels.time[mask]) > 0.7
+        assert metrics.spearman(out.looks[mask, 2], kernels.time[mask]) < -0.7
+
+
+def test_a_model_of_all(kernels: learned.Data, fitted: tuple[learned.LeftOut, pretrained.Model]) -> None:
+    _, model = fitted
+    said = model.expect_rows(kernels.x)
+    kept = kernels.valid
+    assert np.corrcoef(said.time[kept], kernels.time[kept])[0, 1] > 0.8
+    assert model.anchor == pytest.approx(3.0)
+    wild = kernels.x[:, 3] > 0
+    assert said.spread[wild].mean() > 1.3 * said.spread[~wild].mean()
+    assert said.valid[kernels.x[:, 4] > 0].mean() > said.valid[kernels.x[:, 4] <= 0].mean() + 0.03
+    assert said.valid.mean() == pytest.approx(kept.mean(), abs=0.05)
+
+
+def test_the_same_data_give_the_same_bytes(
+    kernels: learned.Data,
+    fitted: tuple[learned.LeftOut, pretrained.Model],
+    tmp_path: Path,
+) -> None:
+    again = learned.fit(kernels, learned.left_out(kernels), {"kernels": 1})
+    pretrained.save(fitted[1], tmp_path / "a.npz")
+    pretrained.save(again, tmp_path / "b.npz")
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+def test_a_family_left_out_has_no_part_in_its_model(
+    kernels: learned.Data, fitted: tuple[learned.LeftOut, pretrained.Model]
+) -> None:
+    model = learned.without(kernels, fitted[0], "family0", {})
+    assert model.times == fitted[0].trees["family0"][0]
