@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from forewarp.core import serde
-from forewarp.core.errors import WorkerError
 from forewarp.core.values import Build, Candidate, Evidence, Signature, Status, Target
 from forewarp.gpu_runner.compilers import MANIFEST, extension
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
+from forewarp.gpu_runner.executors.shelf import Shelf, need_room
 
 CACHE_VERSION = "4"
-_ROOM = 1 << 20
-"""Bytes that must be free for a failed build to be the candidate's fault."""
 
 
 def default_cache() -> Path:
@@ -35,7 +30,7 @@ class Builds:
     """The cache of one target. Safe to use from several threads and processes: a build appears whole or not at all."""
 
     def __init__(self, worker: WorkerClient, target: Target, folder: Path, *, compile_s: float, memory: int) -> None:
-        self._worker, self._target, self._folder = worker, target, folder
+        self._worker, self._target, self._shelf = worker, target, Shelf(folder, "compiled candidates")
         self._compile_s, self._memory = compile_s, memory
 
     def get(
@@ -43,32 +38,18 @@ class Builds:
     ) -> Build:
         """Return the candidate compiled, from the cache where it is there; raises `WorkerError` on a full disk."""
         start = time.perf_counter()
-        folder = self._folder / self._key(candidate, signatures, versions())
+        key = self._key(candidate, signatures, versions())
+        folder = self._shelf.folder / key
         if (folder / MANIFEST).exists():
             return _build(folder, time.perf_counter() - start, cached=True)
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            scratch = Path(tempfile.mkdtemp(prefix="build-", dir=self._folder))
-        except OSError as e:
-            raise _no_room(self._folder, e) from None
-        try:
+        with self._shelf.scratch("build-") as scratch:
             job = self._job(candidate, signatures, scratch)
             reply = self._worker.run(job, job["cpu_s"])
             failed = _failure(reply)
             if failed is not None:
-                if shutil.disk_usage(scratch).free < _ROOM:
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                need_room(scratch)
                 return failed
-            shutil.rmtree(scratch / "cache", ignore_errors=True)
-            scratch.chmod(0o755)  # a cell may run as another user
-            if not folder.exists():
-                scratch.rename(folder)
-        except FileExistsError:
-            pass  # another process was faster with the same build
-        except OSError as e:
-            raise _no_room(self._folder, e) from None
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            self._shelf.keep(scratch, key)
         return _build(folder, time.perf_counter() - start, cached=False)
 
     def _key(self, candidate: Candidate, signatures: Sequence[Signature], versions: dict[str, str]) -> str:
@@ -118,10 +99,3 @@ def _failure(reply: Reply) -> Build | None:
         return Build(reply.answer["status"], reply.seconds, readable(reply.answer["log"]))
     status, log = ending(reply, reply.seconds)
     return Build(status, reply.seconds, f"compiling ended early: {log}")
-
-
-def _no_room(folder: Path, error: OSError) -> WorkerError:
-    return WorkerError(
-        f"compiled candidates cannot be kept under {folder}: {error.strerror or error}",
-        hint="free some space, or set FOREWARP_CACHE to another folder",
-    )

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from forewarp.core import serde
-from forewarp.core.errors import WorkerError
 from forewarp.core.values import Candidate, Signature, Target
 from forewarp.gpu_runner.executors.builds import ending
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
+from forewarp.gpu_runner.executors.shelf import Shelf, need_room
 from forewarp.gpu_runner.tracing.values import TRACE_FILE, Trace, WorkloadTrace
 
 CACHE_VERSION = "1"
@@ -28,7 +26,7 @@ class Traces:
 
     def __init__(self, worker: WorkerClient, target: Target, folder: Path, *, limit_s: float, memory: int) -> None:
         """`limit_s` bounds the processor time of one workload, `memory` the bytes of the tracing child."""
-        self._worker, self._target, self._folder = worker, target, folder
+        self._worker, self._target, self._shelf = worker, target, Shelf(folder, "traces")
         self._limit_s, self._memory = limit_s, memory
 
     def get(
@@ -43,24 +41,16 @@ class Traces:
         `problem` is what a job says of the task. A module that crashes or does not end gives a trace with that problem,
         which is not kept. `signatures` is asked only where the module has to run. Raises `WorkerError` on a full disk.
         """
-        folder = self._folder / self._key(candidate, problem, versions)
+        key = self._key(candidate, problem, versions)
+        folder = self._shelf.folder / key
         if (folder / TRACE_FILE).exists():
             with contextlib.suppress(ValueError):
                 trace = Trace.load(folder)
                 return Trace(trace.workloads, trace.folder, cached=True)
             shutil.rmtree(folder, ignore_errors=True)
         described = signatures()
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            scratch = Path(tempfile.mkdtemp(prefix="trace-", dir=self._folder))
-        except OSError as e:
-            raise _no_room(self._folder, e) from None
-        try:
-            return self._run(candidate, problem, described, scratch, folder)
-        except OSError as e:
-            raise _no_room(self._folder, e) from None
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        with self._shelf.scratch("trace-") as scratch:
+            return self._run(candidate, problem, described, scratch, key)
 
     def _run(
         self,
@@ -68,7 +58,7 @@ class Traces:
         problem: Mapping[str, Any],
         signatures: Sequence[Signature],
         scratch: Path,
-        folder: Path,
+        key: str,
     ) -> Trace:
         names = [w["name"] for w in problem["workloads"]]
         # The workloads stop themselves; this is for a module that does not let itself be stopped.
@@ -86,8 +76,7 @@ class Traces:
         reply = self._worker.run(job, most_s)
         failed = _failure(reply, most_s)
         if failed:
-            if shutil.disk_usage(scratch).free < 1 << 20:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            need_room(scratch)
             return _nothing(names, failed)
         try:
             trace = Trace.load(scratch)
@@ -95,12 +84,8 @@ class Traces:
             return _nothing(names, str(e))
         if sorted(trace.workloads) != sorted(names):
             return _nothing(names, "the trace has other workloads than the task")
-        shutil.rmtree(scratch / "cache", ignore_errors=True)
-        scratch.chmod(0o755)
-        with contextlib.suppress(FileExistsError):
-            if not folder.exists():
-                scratch.rename(folder)
-        return Trace.load(folder)
+        self._shelf.keep(scratch, key)
+        return Trace.load(self._shelf.folder / key)
 
     def _key(self, candidate: Candidate, problem: Mapping[str, Any], versions: Mapping[str, str]) -> str:
         task = {k: problem[k] for k in ("reference", "format", "files", "workloads")}
@@ -118,10 +103,3 @@ def _failure(reply: Reply, limit_s: float) -> str:
 
 def _nothing(names: Sequence[str], problem: str) -> Trace:
     return Trace({name: WorkloadTrace("cpu", problems=(problem,)) for name in names})
-
-
-def _no_room(folder: Path, error: OSError) -> WorkerError:
-    return WorkerError(
-        f"traces cannot be kept under {folder}: {error.strerror or error}",
-        hint="free some space, or set FOREWARP_CACHE to another folder",
-    )

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from forewarp.core.errors import WorkerError
+from forewarp.gpu_runner.executors.shelf import Shelf
+
+
+def kept(shelf: Shelf, text: str) -> None:
+    with shelf.scratch("part-") as scratch:
+        (scratch / "cache").mkdir()
+        (scratch / "result").write_text(text)
+        shelf.keep(scratch, "key")
+
+
+def test_what_is_kept_is_whole_and_what_is_not_is_gone(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "a" / "b", "results")
+    kept(shelf, "one")
+    with shelf.scratch("part-") as scratch:
+        (scratch / "result").write_text("half")
+    assert [p.relative_to(shelf.folder).as_posix() for p in shelf.folder.rglob("*")] == ["key", "key/result"]
+    assert (shelf.folder / "key").stat().st_mode & 0o777 == 0o755
+
+
+def test_the_first_of_two_stays(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, "results")
+    kept(shelf, "one")
+    kept(shelf, "two")
+    assert (tmp_path / "key" / "result").read_text() == "one"
+
+
+def test_what_the_disk_refuses_is_named_with_what_to_do(tmp_path: Path) -> None:
+    with (
+        pytest.raises(WorkerError, match=r"results cannot be kept under .*: No space left") as e,
+        Shelf(tmp_path, "results").scratch("part-"),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert "FOREWARP_CACHE" in (e.value.hint or "")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(WorkerError, match="Not a directory"),
+        Shelf(tmp_path / "file" / "x", "results").scratch("part-"),
+    ):
+        pass
