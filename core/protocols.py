@@ -55,6 +55,13 @@ class Executor(Protocol):
         """How many candidates can be measured at once."""
         ...
 
+    def candidates(self, task: Task) -> tuple[Candidate, ...] | None:
+        """Return the only candidates that there are answers for, where answers are looked up; None where any will do.
+
+        What is looked up is neither compiled nor run: it needs no launch plan, and asking again confirms nothing.
+        """
+        ...
+
     def describe(self, task: Task) -> tuple[Signature, ...]:
         """Return one signature per workload of the target's kind; raises `TaskError` if the reference fails."""
         ...

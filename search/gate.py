@@ -11,7 +11,6 @@ from forewarp.archive.rows import GateOutcome
 from forewarp.core.errors import CandidateError
 from forewarp.core.protocols import Executor
 from forewarp.core.values import DEVICE_ONLY, Build, Candidate, Signature, Task
-from forewarp.gpu_runner.executors.replay import ReplayExecutor
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import plan as plans
 
@@ -42,7 +41,7 @@ class Gate:
         """`signatures` may be empty; then candidates that differ in tunables never count as the same code."""
         self._executor, self._task, self._signatures, self._threads = executor, task, tuple(signatures), threads
         # What was recorded ran once, whatever it would take to launch it here.
-        self._recorded = isinstance(executor, ReplayExecutor)
+        self._recorded = executor.candidates(task) is not None
         self._programs: dict[str, Candidate] = {}
         self._code: dict[str, Candidate] = {}
 

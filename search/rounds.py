@@ -65,6 +65,8 @@ class Rounds:
         self._archive, self._id, self._task, self._target = archive, run.id, run.task, run.target
         self._executor, self._proposer, self._forecaster = executor, proposer, forecaster
         self._settings, self._recorder, self._stop = settings, recorder, stop
+        # Looking up once more what was recorded would confirm nothing.
+        self._confirms = settings.confirm and executor.candidates(run.task) is None
         self._builds: dict[int, Build] = {}
         self._gate: Gate | None = None
 
@@ -88,7 +90,7 @@ class Rounds:
     def confirm(self) -> Generator[Event]:
         """Measure the winner once more, if the settings ask for it and the budget allows it."""
         best = self._archive.best(self._id)
-        if not self._settings.confirm or best is None or self._replayed():
+        if not self._confirms or best is None:
             return
         states = {m.state for m in self._archive.measurements(run=self._id) if m.purpose == "confirm"}
         if "done" in states:
@@ -296,13 +298,8 @@ class Rounds:
     def _spend(self) -> Spend:
         return self._recorder.spend()
 
-    def _replayed(self) -> bool:
-        """Return whether answers come from a recorded pool, where looking again confirms nothing."""
-        best = self._archive.best(self._id)
-        return best is not None and best.measurement is not None and best.measurement.source == "replay"
-
     def _searching(self) -> budgets.Budget:
-        return budgets.searching(self._settings.budget, confirm=self._settings.confirm and not self._replayed())
+        return budgets.searching(self._settings.budget, confirm=self._confirms)
 
     def _pause(self) -> None:
         """Raise `Stopped` or `_Spent` if the run must not begin anything new."""

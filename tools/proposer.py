@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from forewarp.core.protocols import Executor, Proposal, Proposer, Trial
 from forewarp.core.values import Target, Task
-from forewarp.gpu_runner.executors.replay import ReplayExecutor
 from forewarp.search.proposers.pool import PoolProposer
 from forewarp.search.proposers.tunables import TunablesProposer
 
@@ -39,8 +38,9 @@ class Chain:
 
 def make_proposer(executor: Executor, task: Task, model: LanguageModel | None) -> Proposer:
     """Return a proposer: the pool's own candidates on replay, else the model's and the tunables of what works."""
-    if isinstance(executor, ReplayExecutor):
-        return PoolProposer(executor.candidates(task))
+    recorded = executor.candidates(task)
+    if recorded is not None:
+        return PoolProposer(recorded)
     if model is None:
         return TunablesProposer()
     from forewarp.search.proposers.llm import LlmProposer

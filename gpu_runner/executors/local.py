@@ -103,6 +103,9 @@ class LocalExecutor:
         """One candidate at a time."""
         return 1
 
+    def candidates(self, task: Task) -> None:
+        """None: any candidate can be compiled."""
+
     def probe(self) -> dict[str, str]:
         """Return the versions that the worker's Python has; raises `DeviceError` where it has no torch."""
         if not self._versions:

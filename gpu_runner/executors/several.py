@@ -36,6 +36,10 @@ class SeveralExecutor:
         """How many candidates can be measured at once."""
         return len(self._executors)
 
+    def candidates(self, task: Task) -> tuple[Candidate, ...] | None:
+        """Return what the first executor returns."""
+        return self._executors[0].candidates(task)
+
     def describe(self, task: Task) -> tuple[Signature, ...]:
         """Return one signature per workload; raises as the first executor does."""
         return self._executors[0].describe(task)

@@ -15,7 +15,7 @@ class PoolProposer:
     name = "pool"
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
-        """`candidates` come from `ReplayExecutor.candidates(task)`."""
+        """`candidates` come from `Executor.candidates(task)`."""
         self._candidates = tuple({c.sha256: c for c in candidates}.values())
 
     def propose(

@@ -36,6 +36,12 @@ class ExecutorContract:
         assert executor.target == executor.target
         assert executor.target.name
 
+    def test_where_only_some_candidates_have_answers_they_are_named(
+        self, executor: Executor, task: Task, good: Candidate
+    ) -> None:
+        known = executor.candidates(task)
+        assert known is None or good in known
+
     def test_describes_each_workload_of_the_target(self, executor: Executor, task: Task) -> None:
         signatures = executor.describe(task)
         assert [s.workload for s in signatures] == [w.name for w in task.workloads[executor.target.kind]]
