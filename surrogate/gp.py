@@ -115,15 +115,16 @@ class Posterior:
         return mean, sd
 
 
-def fit(rows: Array, y: Array, noise: Array, *, learn: bool, prior: Prior = BROAD) -> Posterior:
+def fit(rows: Array, y: Array, noise: Array, *, learn: bool, prior: Prior = BROAD, quick: bool = False) -> Posterior:
     """Condition on trials: features and program number, log2 speed-ups less what was expected, and noise variances.
 
     With `learn` the hyperparameters go to the mode of their posterior; otherwise they stay at their priors' medians.
+    `quick` looks for the mode from the medians only, which is enough where the prior's variances are known.
     """
     kernel = _prior_kernel(rows.shape[1] - 1, prior)
     if learn:
         chosen = np.linspace(0, len(y) - 1, min(len(y), _MAX_FIT)).astype(int)
-        kernel = kernel.clone_with_theta(_mode(kernel, rows[chosen], y[chosen], noise[chosen]))
+        kernel = kernel.clone_with_theta(_mode(kernel, rows[chosen], y[chosen], noise[chosen], quick=quick))
     return Posterior(_condition(kernel, rows, y, noise))
 
 
@@ -147,8 +148,8 @@ def _condition(kernel: Any, rows: Array, y: Array, noise: Array) -> Any:
     return regressor(kernel, alpha=noise, optimizer=None).fit(rows, y)
 
 
-def _mode(kernel: Any, rows: Array, y: Array, noise: Array) -> Array:
-    """Return the log hyperparameters at the mode, from two starts and a bounded number of evaluations.
+def _mode(kernel: Any, rows: Array, y: Array, noise: Array, *, quick: bool) -> Array:
+    """Return the log hyperparameters at the mode, from one start or two and a bounded number of evaluations.
 
     The process is optimised here rather than by scikit-learn, which knows no priors and warns where a likelihood is
     flat.
@@ -168,6 +169,7 @@ def _mode(kernel: Any, rows: Array, y: Array, noise: Array) -> Array:
     short = centre - np.where(sds == _LENGTH_SIGMA, 1.5, 0.0)
     limits = {"maxfun": max(15, min(40, 4000 // len(y))), "maxiter": 50}
     found: list[Any] = [
-        minimize(loss, s, jac=True, method="L-BFGS-B", bounds=bounds, options=limits) for s in (centre, short)
+        minimize(loss, s, jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
+        for s in ((centre,) if quick else (centre, short))
     ]
     return np.asarray(found[int(np.argmin([r.fun for r in found]))].x)

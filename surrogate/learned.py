@@ -26,7 +26,7 @@ PRIOR_VALID = 0.8
 """Share of candidates that are valid, before any was measured, given that they compiled."""
 
 _MIN_LEARN = 3
-_FOLDS = 5
+_FOLDS, _QUICK_FOLDS = 5, 3
 _VALID_STRENGTH = 2.0
 _OTHER_PROGRAM = 0.3
 _SCALE_STRENGTH = 6.0
@@ -200,9 +200,10 @@ def _speedups(table: Array, prior: _Prior, history: Sequence[Trial]) -> tuple[Ar
     noise = np.array([noise_variance(history[i].measurement) for i in used])
     learn = len(used) >= _MIN_LEARN
     variances = gp.Prior(prior.level, prior.program, prior.choice)
-    posterior = gp.fit(known[used], y, noise, learn=learn, prior=variances)
+    quick = bool(prior.origin)
+    posterior = gp.fit(known[used], y, noise, learn=learn, prior=variances, quick=quick)
     mean, sd = posterior.predict(asked)
-    scale = _scale(_residuals(known[used], y, noise, variances)) if learn else 1.0
+    scale = _scale(_residuals(known[used], y, noise, variances, quick=quick)) if learn else 1.0
     programs = len(set(known[used, -1]))
     note = f"Gaussian process on {len(used)} trials of {programs} program{'s' * (programs != 1)}, spread × {scale:.2f}"
     # The less the trials say of a subject, the more its spread is the one that the trees expect.
@@ -212,18 +213,18 @@ def _speedups(table: Array, prior: _Prior, history: Sequence[Trial]) -> tuple[Ar
     return mean + prior.mean[count:], sd, freedom, f"{trees}, corrected by a {note}" if trees else note
 
 
-def _residuals(rows: Array, y: Array, noise: Array, prior: gp.Prior) -> Array:
+def _residuals(rows: Array, y: Array, noise: Array, prior: gp.Prior, *, quick: bool) -> Array:
     """Return each trial's standardised residual when predicted from a fit that has not seen it.
 
     Every fold learns its hyperparameters anew: residuals under hyperparameters that saw all trials look too good.
     """
     from forewarp.surrogate import gp
 
-    folds = np.arange(len(y)) % min(_FOLDS, len(y))
+    folds = np.arange(len(y)) % min(_QUICK_FOLDS if quick else _FOLDS, len(y))
     residuals = np.empty(len(y))
     for fold in range(int(folds.max()) + 1):
         out = folds == fold
-        mean, sd = gp.fit(rows[~out], y[~out], noise[~out], learn=True, prior=prior).predict(rows[out])
+        mean, sd = gp.fit(rows[~out], y[~out], noise[~out], learn=True, prior=prior, quick=quick).predict(rows[out])
         residuals[out] = (y[out] - mean) / np.sqrt(sd**2 + noise[out])
     return residuals
 
