@@ -15,7 +15,6 @@ import json
 import math
 import re
 import statistics
-import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,7 +24,7 @@ from typing import Any
 from record_pool import key_of, read
 
 import forewarp
-from forewarp.archive import splits, text
+from forewarp.archive import lineage, splits, text
 from forewarp.archive.pools import write_rows
 from forewarp.archive.rows import Origin, RecordedRow
 from forewarp.core import serde
@@ -47,7 +46,7 @@ class Sources:
     def __init__(self, folder: Path, target: Target) -> None:
         self._folder, self._target = folder, target
         self._tasks: dict[str, Task] = {}
-        self._lineage: dict[str, Any] = {}
+        self._lineage: dict[str, dict[str, lineage.Line]] = {}
         self._signatures: dict[str, tuple[Signature, ...]] = {}
         self._splits = splits.load()
 
@@ -55,8 +54,7 @@ class Sources:
         """Return a task without its seeds, which are the programs."""
         if name not in self._tasks:
             self._tasks[name] = replace(tasks.load(str(self._folder / name)), seeds=())
-            path = self._folder / name / "lineage.toml"
-            self._lineage[name] = tomllib.loads(path.read_text()) if path.exists() else {}
+            self._lineage[name] = lineage.load(self._folder / name)
         return self._tasks[name]
 
     def signatures(self, name: str, seen: tuple[Signature, ...]) -> tuple[Signature, ...]:
@@ -77,12 +75,11 @@ class Sources:
 
     def origin(self, name: str, file: str) -> Origin:
         """Return family, split and parent program."""
-        task, known = self.task(name), self._lineage[name].get(file, {})
-        parent = known.get("parent", "")
-        tags = ("mistake",) if known.get("mistake") else ()
-        key = text.keys(self.program(name, parent, {})).program if parent else ""
+        task, line = self.task(name), self._lineage[name].get(file, lineage.Line())
+        parent = text.keys(self.program(name, line.parent, {})).program if line.parent else ""
         family, split = splits.place(name, task.family, self._splits, None)
-        return Origin(family=family, split=split, parent=key, proposer=PROPOSER, tags=tags, source_id=f"{name}/{file}")
+        source = f"{name}/{file}"
+        return Origin(family=family, split=split, parent=parent, proposer=PROPOSER, tags=line.tags, source_id=source)
 
     def row(self, found: Mapping[str, Any], anchors: Mapping[str, float]) -> RecordedRow:
         """Put a measured row together with its text and its features."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from provenance import write
 
+from forewarp.archive import lineage
 from forewarp.core.errors import ForewarpError
 from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.executors.local import LocalExecutor
@@ -58,8 +58,8 @@ def main() -> None:
     try:
         for path in programs:
             folder = path.parents[1]
-            lineage = tomllib.loads((folder / "lineage.toml").read_text())
-            row = checked(executor, folder, path, args.budget_s) | {"mistake": lineage[path.name].get("mistake", "")}
+            mistake = lineage.load(folder)[path.name].mistake
+            row = checked(executor, folder, path, args.budget_s) | {"mistake": mistake}
             rows.append(row)
             mark = "mistake" if row["mistake"] else ""
             print(len(rows), folder.name, path.name, row["outcome"], mark, file=sys.stderr, flush=True)

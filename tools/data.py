@@ -7,7 +7,7 @@ import math
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from statistics import geometric_mean
@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from forewarp.archive import dedupe, forecasts, pool_check, pool_columns, pool_counts, pools, splits, text
+from forewarp.archive import dedupe, forecasts, lineage, pool_check, pool_columns, pool_counts, pools, splits, text
 from forewarp.archive.imports.made import Imported, Options
 from forewarp.archive.pool_check import keyed
 from forewarp.archive.rows import RecordedRow
@@ -28,16 +28,6 @@ from forewarp.tools.parts import Part
 
 ImportKind = Literal["gpu-forecasters", "makora", "sakana", "kernel-tuner", "kernelbench"]
 MOST_PROBLEMS = 200
-PLANTED = "mistake"
-"""Tag of programs that hold a mistake which was put in on purpose."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """What lineage.toml says of a program: its parent's program key, and whether a mistake was planted in it."""
-
-    parent: str
-    planted: bool
 
 
 class Placing(Part):
@@ -189,8 +179,8 @@ def export_data(request: ExportRequest) -> DataResult:
     """Write what an archive, or other pools, hold as one pool."""
     out = _destination(request.out)
     table, families = _placing(request.placing)
-    lineage = _lineage(request.placing.tasks)
-    chosen = (_with_lineage(splits.assign(r, table, families), lineage) for r in _exported(request))
+    lines = _lineage(request.placing.tasks)
+    chosen = (_with_lineage(splits.assign(r, table, families), lines) for r in _exported(request))
     kept = (row for row in chosen if request.split is None or row.origin.split == request.split)
     kept = map(_with_features, kept) if request.features else kept
     written = pools.write_table(_flat_unleaked(kept, with_samples=request.samples), pool_columns.schema(), out)
@@ -303,32 +293,26 @@ def _families(folder: Path | None) -> dict[str, str]:
     return found
 
 
-def _lineage(folder: str | None) -> dict[str, _Line]:
-    """Return what the lineage.toml beside the seeds of each task says, by program key."""
-    lines: dict[str, _Line] = {}
+def _lineage(folder: str | None) -> dict[str, lineage.Line]:
+    """Return what the lineage.toml beside the seeds of each task says, by program key; parents are such keys too."""
+    lines: dict[str, lineage.Line] = {}
     for file in sorted(_existing(folder).glob("*/lineage.toml")) if folder else ():
-        try:
-            table = tomllib.loads(file.read_text())
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-            raise TaskError(f"{file} cannot be read: {e}") from None
-        seeds = file.parent / "seeds"
+        table, seeds = lineage.load(file.parent), file.parent / "seeds"
         key = {name: text.keys(candidates.load(seeds / name)).program for name in table if (seeds / name).is_file()}
-        for name, entry in table.items():
-            said: dict[str, Any] = entry if isinstance(entry, dict) else {}
-            parent = str(said.get("parent", ""))
-            if parent and parent not in key:
-                raise TaskError(f"{file}: the parent {parent} of {name} is no seed of this task")
+        for name, line in table.items():
+            if line.parent and line.parent not in key:
+                raise TaskError(f"{file}: the parent {line.parent} of {name} is no seed of this task")
             if name in key:
-                lines[key[name]] = _Line(key.get(parent, ""), bool(said.get("mistake")))
+                lines[key[name]] = replace(line, parent=key.get(line.parent, ""))
     return lines
 
 
-def _with_lineage(row: RecordedRow, lineage: Mapping[str, _Line]) -> RecordedRow:
-    line = lineage.get(text.keys(row.candidate).program) if lineage else None
+def _with_lineage(row: RecordedRow, lines: Mapping[str, lineage.Line]) -> RecordedRow:
+    line = lines.get(text.keys(row.candidate).program) if lines else None
     if line is None:
         return row
     origin = row.origin
-    tags = (*origin.tags, PLANTED) if line.planted and PLANTED not in origin.tags else origin.tags
+    tags = (*origin.tags, *(tag for tag in line.tags if tag not in origin.tags))
     return replace(row, origin=replace(origin, parent=origin.parent or line.parent, tags=tags))
 
 
