@@ -119,7 +119,7 @@ def plan(rows: Iterable[RecordedRow], history: int = 0, seed: int = 0) -> Plan:
         if shown:
             left_out["shown as trials"] += shown
         if len(ordered) > shown:
-            groups.append(_group(ordered[:shown], ordered[shown:]))
+            groups.append(group(ordered[:shown], ordered[shown:]))
     return Plan(tuple(groups), dict(left_out))
 
 
@@ -202,7 +202,8 @@ def as_recorded(answers: Answers) -> list[RecordedForecast]:
     ]
 
 
-def _group(shown: Sequence[RecordedRow], asked: Sequence[RecordedRow]) -> Group:
+def group(shown: Sequence[RecordedRow], asked: Sequence[RecordedRow]) -> Group:
+    """Return what is asked about rows of one task on one target, with others shown as measured trials."""
     trials = tuple(Trial(Subject(r.candidate, r.build), r.measurement) for r in shown)
     best = max([1.0, *(r.measurement.speedup or 0.0 for r in shown if r.measurement.trusted)])
     first = asked[0]
