@@ -22,7 +22,15 @@ from forewarp.gpu_runner.emulator import build, ptx
 from forewarp.gpu_runner.emulator.run import Emulation, Ending, Outcome
 from forewarp.gpu_runner.emulator.scene import Scene
 from forewarp.gpu_runner.formats import plan as plans
-from forewarp.gpu_runner.interpreter.judging import Judged, ReferenceFailed, in_turn, joined, look_again, summary
+from forewarp.gpu_runner.interpreter.judging import (
+    Judged,
+    ReferenceFailed,
+    can_be_sampled,
+    in_turn,
+    joined,
+    look_again,
+    summary,
+)
 from forewarp.gpu_runner.interpreter.shapes import Constants, Shrinker, Size, defaults
 from forewarp.gpu_runner.worker.check import Mismatch
 
@@ -167,7 +175,7 @@ def _attempt(
         return Judged("failed", CheckedWorkload(workload.name, workload.constants, 0, 0, None, str(e)))
     except Exception as e:  # the reference's own code may raise anything
         raise ReferenceFailed(f"{type(e).__name__}: {e}") from None
-    if sample and not scene.can_be_sampled:
+    if sample and not can_be_sampled(scene.plan, scene.signature):
         return _unjudged(scene, "too slow to emulate at any shape that the reference can be shrunk to")
     refused = emulation.prepare(scene.plan)
     if refused is not None:
@@ -206,11 +214,11 @@ def _judge(
     """Run the candidate once, and compare."""
     scene.stage.prepare(0)
     outcome = emulation.run(scene, limit_s, descending=descending, sample=sample)
-    partial = sample and outcome.ending == "ok" and outcome.blocks < scene.blocks
-    seen = CheckedWorkload(scene.workload.name, scene.workload.constants, outcome.blocks, scene.blocks, None)
+    partial = sample and outcome.ending == "ok" and outcome.blocks < scene.plan.programs
+    seen = CheckedWorkload(scene.workload.name, scene.workload.constants, outcome.blocks, scene.plan.programs, None)
     certain = tuple(f for f in outcome.findings if f.kind != "uninitialised")
     if outcome.ending == "timeout":
-        slow = scene.blocks / max(0.5, outcome.blocks)
+        slow = scene.plan.programs / max(0.5, outcome.blocks)
         message = f"{outcome.message}: an endless loop, or too large a shape for the time allowed"
         return Judged("failed", replace(seen, message=message), certain, slow)
     if outcome.ending != "ok":
@@ -238,7 +246,7 @@ def _compared(
 
 
 def _unjudged(scene: Scene, message: str) -> Judged:
-    seen = CheckedWorkload(scene.workload.name, scene.workload.constants, 0, scene.blocks, None, message)
+    seen = CheckedWorkload(scene.workload.name, scene.workload.constants, 0, scene.plan.programs, None, message)
     return Judged("unsupported", seen)
 
 

@@ -59,16 +59,6 @@ class Scene:
         )
         self.slots = self._lay_out()
 
-    @property
-    def blocks(self) -> int:
-        """Blocks of all launches of the plan."""
-        return sum(math.prod(launch.grid) for launch in self.plan.launches)
-
-    @property
-    def can_be_sampled(self) -> bool:
-        """Whether outputs that only some blocks wrote can be compared: no later launch reads what is missing."""
-        return len(self.plan.launches) == 1 and not self.signature.written
-
     def _tensors(self) -> dict[str, tuple[torch.Tensor, bool]]:
         """Return the tensors that kernels see by the plan's names, and whether kernels may write to them."""
         names = [n for n, v in zip(self.plan.inputs, self.values, strict=True) if isinstance(v, torch.Tensor)]

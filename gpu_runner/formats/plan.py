@@ -6,6 +6,7 @@ The plan is a TOML table in the file's first comment (`/*forewarp … */`) or, f
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -60,6 +61,11 @@ class ResolvedPlan:
     scratch: tuple[TensorSpec, ...]
     launches: tuple[ResolvedLaunch, ...] = field(default=())
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def programs(self) -> int:
+        """Program instances of all launches, which are blocks in CUDA."""
+        return sum(math.prod(launch.grid) for launch in self.launches)
 
 
 def has_block(source: str) -> bool:

@@ -25,7 +25,14 @@ from forewarp.core.checking import Check, CheckedWorkload, CheckStatus, Finding
 from forewarp.core.errors import CandidateError
 from forewarp.core.values import Candidate, Workload
 from forewarp.gpu_runner.interpreter.child import Born, live
-from forewarp.gpu_runner.interpreter.judging import Judged, ReferenceFailed, in_turn, look_again, summary
+from forewarp.gpu_runner.interpreter.judging import (
+    Judged,
+    ReferenceFailed,
+    can_be_sampled,
+    in_turn,
+    look_again,
+    summary,
+)
 from forewarp.gpu_runner.interpreter.scene import Scene
 from forewarp.gpu_runner.interpreter.shapes import (
     MOST_ELEMENTS,
@@ -162,10 +169,10 @@ def _attempt(
         return Judged("failed", CheckedWorkload(workload.name, workload.constants, 0, 0, None, str(e)))
     except Exception as e:  # the reference's own code may raise anything
         raise ReferenceFailed(f"{type(e).__name__}: {e}") from None
-    if sample and not scene.can_be_sampled:
+    if sample and not can_be_sampled(scene.plan, scene.signature):
         message = "too slow to interpret at any shape that the reference can be shrunk to; allow more time"
         return Judged(
-            "unsupported", CheckedWorkload(workload.name, workload.constants, 0, scene.programs, None, message)
+            "unsupported", CheckedWorkload(workload.name, workload.constants, 0, scene.plan.programs, None, message)
         )
     with Confined(job, scene, candidate) as child:
         case_s = max(_LEAST_S, (0.8 if sample else _SHARE) * (until - time.monotonic()))

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from forewarp.core.checking import FAULTS, Check, CheckedHow, CheckedWorkload, CheckStatus, Finding
-from forewarp.core.values import Workload
+from forewarp.core.values import Signature, Workload
+from forewarp.gpu_runner.formats.plan import ResolvedPlan
 from forewarp.gpu_runner.interpreter.shapes import Constants, Shrinker, Size
 
 _ORDER: tuple[CheckStatus, ...] = ("failed", "incorrect", "unsupported", "ok")
@@ -43,6 +44,11 @@ class Again(Protocol):
     """Checks a workload at one shape, whole or on a sample."""
 
     def __call__(self, workload: Workload, /, *, sample: bool) -> Judged: ...  # noqa: D102
+
+
+def can_be_sampled(plan: ResolvedPlan, signature: Signature) -> bool:
+    """Return whether outputs that only some programs wrote can be compared: no later launch reads what is missing."""
+    return len(plan.launches) == 1 and not signature.written
 
 
 def in_turn(workloads: Sequence[Workload], until: float, least_s: float, one: One) -> list[Judged]:

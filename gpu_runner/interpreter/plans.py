@@ -52,7 +52,7 @@ class PlanRun:
         self._scratch: list[torch.Tensor] = []
         self._register()
         plan = self.scene.plan
-        self._grid = sum(math.prod(launch.grid) for launch in plan.launches)
+        self._grid = plan.programs
         self._calls: list[tuple[ResolvedLaunch, Any, dict[str, Any]]] = []
         for launch in plan.launches:
             kernel = self._kernels.find(module, launch.kernel)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import mmap
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -98,16 +97,6 @@ class Scene:
         self.outputs = dict(zip(self.plan.outputs, self.results, strict=True))
         names = zip(self.plan.outputs, self._masks, strict=True)
         self.masks = {name: mask for name, mask in names if name not in self.plan.aliases}
-
-    @property
-    def programs(self) -> int:
-        """Program instances of all launches of the plan."""
-        return sum(math.prod(launch.grid) for launch in self.plan.launches)
-
-    @property
-    def can_be_sampled(self) -> bool:
-        """Whether outputs that only some programs wrote can be compared: no later launch reads what is missing."""
-        return len(self.plan.launches) == 1 and not self.signature.written
 
     def fill_unwritten(self) -> None:
         """After a sample, put the reference's own results where no program that ran has written."""

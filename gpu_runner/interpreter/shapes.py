@@ -141,8 +141,7 @@ class Shrinker:
     def _programs(self, signature: Signature) -> int:
         if self._candidate.language == "python":
             return 0
-        resolved = plans.resolve(plans.parse(self._candidate), signature, self._candidate.tunables)
-        return sum(math.prod(launch.grid) for launch in resolved.launches)
+        return plans.resolve(plans.parse(self._candidate), signature, self._candidate.tunables).programs
 
     def shrink(
         self, constants: Constants, fits: Callable[[Size], bool], *, whole_blocks: bool = False
