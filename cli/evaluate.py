@@ -24,6 +24,7 @@ def evaluate(
     task: Names = (),
     train: Path | None = None,
     history: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
+    anchors: Annotated[bool, Parameter(negative="")] = False,
     margin: Annotated[float, Parameter(validator=Positive)] = 5.0,
     resamples: Annotated[int, Parameter(validator=Number(gte=2))] = 1000,
     seed: int = 0,
@@ -44,6 +45,7 @@ def evaluate(
         task: Only this task, by name; may be given several times.
         train: Pool whose frequencies climatology forecasts; the train split of the pools if left out.
         history: Rows of each task, drawn by --seed, that are shown as measured and not scored.
+        anchors: Tell the learned forecaster how long each task's reference takes.
         margin: How many percent from the best still count as a kernel that one should not have missed.
         resamples: Draws of the tasks that the intervals rest on.
         seed: Draws the rows that are shown, and the resamples.
@@ -65,6 +67,7 @@ def evaluate(
         tasks=list(task),
         train=str(train) if train else None,
         history=history,
+        anchors=anchors,
         seed=seed,
         resamples=resamples,
         margin=margin / 100,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -121,6 +122,17 @@ def plan(rows: Iterable[RecordedRow], history: int = 0, seed: int = 0) -> Plan:
         if len(ordered) > shown:
             groups.append(group(ordered[:shown], ordered[shown:]))
     return Plan(tuple(groups), dict(left_out))
+
+
+def anchors(groups: Sequence[Group], rows: Iterable[RecordedRow]) -> dict[str, float]:
+    """Return the references' measured seconds by task sha256, geometric means over the workloads: medians over rows."""
+    asked = {(g.task.sha256, g.target.name) for g in groups}
+    times: dict[str, list[float]] = {}
+    for row in rows:
+        found = [w.anchor_median_s for w in row.measurement.workloads]
+        if found and row.measurement.anchor == REFERENCE and (row.task.sha256, row.target.name) in asked:
+            times.setdefault(row.task.sha256, []).append(statistics.geometric_mean(found))
+    return {task: statistics.median(each) for task, each in times.items()}
 
 
 def run(forecaster: Forecaster, groups: Sequence[Group], progress: Progress | None = None) -> Answers:

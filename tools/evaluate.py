@@ -16,7 +16,7 @@ from forewarp.archive.rows import RecordedRow
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Forecaster
 from forewarp.surrogate import baselines, evaluation, metrics, scorecard
-from forewarp.surrogate.evaluation import Answers, Progress
+from forewarp.surrogate.evaluation import Answers, Group, Progress
 from forewarp.surrogate.resampling import RESAMPLES, Estimate, Resampled, cluster_draws
 from forewarp.tools import session
 from forewarp.tools.parts import Part
@@ -46,6 +46,9 @@ class EvaluateRequest(Part):
         description="Pool whose frequencies climatology forecasts; the train split of `pools` if left out.",
     )
     history: int = Field(default=0, ge=0, description="Rows of each task that are shown as measured, and not scored.")
+    anchors: bool = Field(
+        default=False, description="Tell the learned forecaster how long each task's reference takes, as was measured."
+    )
     seed: int = Field(default=0, description="Draws the rows that are shown, and the resamples.")
     resamples: int = Field(default=RESAMPLES, ge=2, description="Draws of the tasks that intervals rest on.")
     margin: float = Field(default=scorecard.MARGIN, gt=0, description="How near the best counts as one to be found.")
@@ -135,6 +138,7 @@ class EvaluateResult(Part):
     task_count: int
     split: str
     history: int
+    anchors: bool
     seed: int
     resamples: int
     margin: float
@@ -157,7 +161,7 @@ def evaluate(request: EvaluateRequest, progress: Progress | None = None) -> Eval
             f"no row of the split {request.split!r} is left in {', '.join(request.pools)}",
             hint="choose another split with --split, or all; other tasks; or a smaller --history",
         )
-    answers = [evaluation.run(f, plan.groups, progress) for f in _forecasters(request, rows)]
+    answers = [evaluation.run(f, plan.groups, progress) for f in _forecasters(request, rows, plan.groups)]
     records = [r for path in request.recorded for r in read_forecasts(Path(path).expanduser())]
     records = [r for r in records if not request.tasks or r.task in request.tasks]
     answers += evaluation.recorded(records, cases if request.pools else None)
@@ -193,15 +197,18 @@ def _wanted(row: RecordedRow, request: EvaluateRequest) -> bool:
     return split and (not request.tasks or row.task.name in request.tasks)
 
 
-def _forecasters(request: EvaluateRequest, rows: Sequence[RecordedRow]) -> Iterable[Forecaster]:
+def _forecasters(
+    request: EvaluateRequest, rows: Sequence[RecordedRow], groups: Sequence[Group]
+) -> Iterable[Forecaster]:
     model = session.make_model(request.model, request.base_url)
+    anchors = evaluation.anchors(groups, rows) if request.anchors else None
     for name in request.forecasters:
         if name == "uniform":
             yield baselines.uniform()
         elif name == "climatology":
             yield _climatology(request)
         else:
-            forecaster = session.make_forecaster(name, model)
+            forecaster = session.make_forecaster(name, model, anchors=anchors)
             if forecaster is not None:
                 yield forecaster
 
@@ -239,6 +246,7 @@ def _result(
         task_count=len(set(names)),
         split=request.split if request.pools else "recorded",
         history=request.history,
+        anchors=request.anchors,
         seed=request.seed,
         resamples=request.resamples,
         margin=request.margin,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -187,38 +187,48 @@ def with_seeds(task: Task, kind: DeviceKind, paths: Sequence[str], language: str
 
 
 def make_forecaster(
-    name: str, model: LanguageModel | None, *, patience: int = 0, calibrated: bool = True
+    name: str,
+    model: LanguageModel | None,
+    *,
+    patience: int = 0,
+    calibrated: bool = True,
+    anchors: Mapping[str, float] | None = None,
 ) -> Forecaster | None:
     """Return the forecaster that is called `name`: learned, llm, cascade, or none.
 
     A cascade asks its language model only once there are `patience` trials. Without `calibrated`, forecasts are as the
-    forecaster makes them. Raises `UsageError` where the model is missing.
+    forecaster makes them. `anchors` tells the learned one the seconds of references by their tasks' sha256. Raises
+    `UsageError` where the model is missing.
     """
     if name == "none":
         return None
     if name == "learned":
-        return _tier(name, None, calibrated=calibrated)
+        return _tier(name, None, calibrated=calibrated, anchors=anchors)
     if model is None:
         raise UsageError(f"the {name} forecaster needs a model", hint="pass --model anthropic:NAME or openai:NAME")
     if name == "llm":
         return _tier(name, model, calibrated=calibrated)
     from forewarp.surrogate.cascade import CascadeForecaster, Tier
 
-    cheap, dear = _tier("learned", None, calibrated=calibrated), _tier("llm", model, calibrated=calibrated)
+    cheap = _tier("learned", None, calibrated=calibrated, anchors=anchors)
+    dear = _tier("llm", model, calibrated=calibrated)
     price = _expected_price(model)
     return CascadeForecaster([Tier("learned", cheap), Tier("llm", dear, price, ESCALATIONS, patience)])
 
 
-def _tier(label: str, model: LanguageModel | None, *, calibrated: bool) -> Forecaster:
+def _tier(
+    label: str, model: LanguageModel | None, *, calibrated: bool, anchors: Mapping[str, float] | None = None
+) -> Forecaster:
     """Return one forecaster, alone or as a tier; what every tier is wrapped in is put around it here."""
     if label == "learned" or model is None:
         from forewarp.surrogate.learned import LearnedForecaster
 
-        made: Forecaster = LearnedForecaster()
+        made: Forecaster = LearnedForecaster(anchors=anchors)
     else:
+        from forewarp.gpu_runner.executors.builds import default_cache
         from forewarp.surrogate.llm import LlmForecaster
 
-        made = LlmForecaster(model)
+        made = LlmForecaster(model, cache=default_cache() / "answers")
     if not calibrated:
         return made
     from forewarp.surrogate.calibration import Recalibrated
