@@ -45,9 +45,14 @@ class Shelf:
         folder = self.folder / name
         shutil.rmtree(scratch / "cache", ignore_errors=True)
         scratch.chmod(0o755)  # a cell may run as another user
-        with contextlib.suppress(FileExistsError):
+        if folder.exists():
+            return
+        try:
+            scratch.rename(folder)
+        except OSError:
+            # Another process was first; the system then says that the folder is not empty.
             if not folder.exists():
-                scratch.rename(folder)
+                raise
 
 
 def need_room(scratch: Path) -> None:

@@ -33,6 +33,17 @@ def test_the_first_of_two_stays(tmp_path: Path) -> None:
     assert (tmp_path / "key" / "result").read_text() == "one"
 
 
+def test_the_first_of_two_at_the_same_moment_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf = Shelf(tmp_path, "results")
+    kept(shelf, "one")
+    looks = iter([False, True])
+    # The other one is done between the look and the renaming.
+    monkeypatch.setattr(Path, "exists", lambda self: next(looks))
+    kept(shelf, "two")
+    monkeypatch.undo()
+    assert (tmp_path / "key" / "result").read_text() == "one"
+
+
 def test_what_the_disk_refuses_is_named_with_what_to_do(tmp_path: Path) -> None:
     with (
         pytest.raises(WorkerError, match=r"results cannot be kept under .*: No space left") as e,

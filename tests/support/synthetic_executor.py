@@ -14,6 +14,7 @@ from forewarp.core.protocols import Subject, Trial
 from forewarp.core.values import (
     Build,
     Candidate,
+    DeviceKind,
     Forecast,
     Measurement,
     Signature,
@@ -52,7 +53,8 @@ def seed(source: str = SOURCE, **tunables: int) -> Candidate:
 
 
 def task(*seeds: Candidate, name: str = "toy") -> Task:
-    workloads = {"cpu": (Workload("small", {"N": 16}),), "cuda": (Workload("small", {"N": 16}),)}
+    small = (Workload("small", {"N": 16}),)
+    workloads: dict[DeviceKind, tuple[Workload, ...]] = {"cpu": small, "cuda": small}
     return Task(name, "A toy", REFERENCE, workloads, Tolerance(1e-3, 1e-3), seeds or (seed(),))
 
 
