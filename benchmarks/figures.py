@@ -131,7 +131,12 @@ def inspecting() -> Iterator[Row]:
     yield "likewise, and every launch's grid and block known", "", f"{whole} of {total}", ""
     truth = load("inspect_truth.json")
     for name, count in truth["equal"].items():
-        yield f"{name.replace('_', ' ')} in the pool, equal to the driver's", "", f"{count} of {truth['kernels']}", "all"
+        yield (
+            f"{name.replace('_', ' ')} in the pool, equal to the driver's",
+            "",
+            f"{count} of {truth['kernels']}",
+            "all",
+        )
     floors = load("floors.json")
     yield "measured times in the pool that lie below the floor", "", f"{len(floors['below'])} of {floors['times']}", "0"
     rows = load("check_pool.json")["rows"]
@@ -183,7 +188,12 @@ def _believed(honest: list[dict[str, Any]]) -> str:
 
 
 MEASURED = ("figure", "beside it", "forewarp", "target")
-LEARNED = ("split: what the model sees", "rank correlation in a task", "best of its top 10 % over the best", "right bin")
+LEARNED = (
+    "split: what the model sees",
+    "rank correlation in a task",
+    "best of its top 10 % over the best",
+    "right bin",
+)
 
 
 def main() -> None:

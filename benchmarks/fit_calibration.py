@@ -1,7 +1,7 @@
 """Fit the calibrations that come with forewarp to pools of measured kernels.
 
     python benchmarks/fit_calibration.py pool/validation.parquet
-    python benchmarks/fit_calibration.py pool/validation.parquet --recorded answers.parquet
+    python benchmarks/fit_calibration.py pool/validation.parquet --recorded answers.parquet --comparison full
 
 The learned forecaster is asked at several numbers of shown trials; recorded forecasts (of a language model) are taken
 as they are. Writes `surrogate/calibrations.json`, keeping tiers that were not fitted now, and
@@ -63,12 +63,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pools", type=Path, nargs="+")
     parser.add_argument("--recorded", type=Path, action="append", default=[])
+    parser.add_argument("--comparison", default="", help="condition of the recorded forecasts; all if left out")
     parser.add_argument("--tier", default="llm", help="name under which the recorded forecasts' calibration is kept")
     given = parser.parse_args()
     tiers = {"learned": learned(given.pools)}
     if given.recorded:
         records = [f for path in given.recorded for f in read_forecasts(path)]
-        tiers[given.tier] = [o for a in evaluation.recorded(records) for o in outcomes_of(a)]
+        records = [r for r in records if given.comparison in ("", r.comparison)]
+        cases = [c for p in given.pools for g in evaluation.plan(read_pool(p)).groups for c in g.cases]
+        tiers[given.tier] = [o for a in evaluation.recorded(records, cases) for o in outcomes_of(a)]
     kept = {c["tier"]: c for c in json.loads(SHIPPED.read_text())} if SHIPPED.exists() else {}
     results = json.loads(RESULT.read_text()) if RESULT.exists() else {}
     for tier, outcomes in tiers.items():

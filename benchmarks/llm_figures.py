@@ -3,9 +3,10 @@
     python benchmarks/llm_figures.py pool --validation validation.parquet --fit
     python benchmarks/llm_figures.py pool --validation validation.parquet --test test.parquet --out llm_figures.json
 
-All are asked about the same kernels and see the same measured trials. What is learned (the correction of the language
-model, the weights of the pool) is learned on the validation families; `--fit` writes the weights that ship. The test
-families are only scored. Intervals are of a bootstrap over tasks; differences are paired.
+All are asked about the same kernels and see the same measured trials. The weights of the pool are learned on the
+validation families, and `--fit` writes them to where they ship; so is the correction of the language model, by
+`fit_calibration.py`. The test families are only scored. Intervals are of a bootstrap over tasks; differences are
+paired.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from forewarp.archive.pools import read_pool
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.values import Forecast
 from forewarp.surrogate import calibration, evaluation, pooling, scorecard
-from forewarp.surrogate.calibration import Calibration
 from forewarp.surrogate.evaluation import Answers, Group
 from forewarp.surrogate.pooling import Weights
 from forewarp.surrogate.resampling import Resampled, cluster_draws
@@ -84,14 +84,6 @@ def _ordered(answers: Answers, order: Sequence[evaluation.Key]) -> tuple[evaluat
     return tuple(rows[key] for key in order)
 
 
-def outcomes(answers: Answers) -> list[calibration.Outcome]:
-    """Return answers with what came of them, to learn a correction from."""
-    return [
-        calibration.Outcome(r.forecast, r.case.speedup is not None, r.case.speedup, r.case.task, r.case.incumbent)
-        for r in answers.rows
-    ]
-
-
 def changed(answers: Answers, name: str, change: Callable[[Forecast], Forecast]) -> Answers:
     """Return answers under another name, each changed."""
     rows = tuple(replace(r, forecast=replace(change(r.forecast), forecaster=name)) for r in answers.rows)
@@ -107,20 +99,17 @@ def together(learned: Answers, llm: Answers, weights: Weights) -> Answers:
     return Answers("cascade", rows, llm.milliseconds, llm.cost)
 
 
-def fitted(found: dict[str, Answers], path: Path) -> tuple[Calibration, Weights]:
-    """Learn the language model's correction and the weights of the pool from answers about validation families."""
-    llm = found["llm full"]
-    corrected = calibration.fit(outcomes(llm), Calibration("llm"))
-    pairs = zip(found["learned, trials"].rows, changed(llm, "llm", corrected.apply).rows, strict=True)
+def fitted(found: dict[str, Answers], path: Path) -> Weights:
+    """Learn the weights of the pool from answers about validation families."""
+    llm = changed(found["llm full"], "llm", calibration.shipped("llm").apply)
     told = [
         pooling.Outcome(
             a.case.task, {"learned": a.forecast, "llm": b.forecast}, a.case.speedup, a.case.speedup is not None
         )
-        for a, b in pairs
+        for a, b in zip(found["learned, trials"].rows, llm.rows, strict=True)
     ]
-    return corrected, pooling.fit_weights(
-        told, DEFAULT, origin=f"fitted by nll on {path.name} of the validation families"
-    )
+    origin = f"fitted by nll on {path.name}, answers about validation families"
+    return pooling.fit_weights(told, DEFAULT, origin=origin)
 
 
 def table(found: dict[str, Answers]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -161,8 +150,8 @@ def main() -> None:
     args = parser.parse_args()
     rows = read_pool(args.pool)
     learnt = answers_of(groups_of(rows, "validation", args.validation_count, args.known), args.validation)
-    corrected, weights = fitted(learnt, args.validation)
-    print(json.dumps({"correction": asdict(corrected), "weights": asdict(weights)}, indent=1))
+    corrected, weights = calibration.shipped("llm"), fitted(learnt, args.validation)
+    print(json.dumps(asdict(weights), indent=1))
     if args.fit:
         pooling.write_weights(weights, SHIPPED)
     result: dict[str, Any] = {"correction": asdict(corrected), "weights": asdict(weights)}

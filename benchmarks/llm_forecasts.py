@@ -114,6 +114,7 @@ def recorded(entry: dict[str, Any]) -> RecordedForecast:
         speedup=entry["speedup"],
         p_valid=said["p_valid"],
         mean_log2=said["mean_log2"],
+        sd_log2=said["sd_log2"],
         rationale=said["rationale"],
         prompt_sha256=entry["prompt_sha256"],
     )
