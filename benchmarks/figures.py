@@ -3,6 +3,7 @@
 python benchmarks/figures.py              # measuring, on an H200
 python benchmarks/figures.py inspecting   # without a GPU
 python benchmarks/figures.py pool         # what the features of `forewarp-h200` alone tell of families never seen
+python benchmarks/figures.py forecasting  # how good forecasts are on families never seen
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-Row = tuple[str, str, str, str]
+Row = tuple[str, ...]
 
 
 def load(name: str) -> dict[str, Any]:
@@ -173,6 +174,47 @@ def pool() -> Iterator[Row]:
         yield name, _interval(mean["spearman"]), _interval(mean["recovery_at_10"]), _interval(mean["bin"])
 
 
+FORECASTS = (
+    ("exact", "exact bin", "0.68", "0.80"),
+    ("within_one", "±1 bin", "0.89", "0.98"),
+    ("pairwise", "order of pairs over 10 % apart", "0.91", "0.96"),
+    ("spearman", "Spearman in a task, median", "0.88", "0.95"),
+    ("ece", "ECE", "0.106", "0.03"),
+    ("auroc_confidence", "AUROC of confidence", "0.83", "0.90"),
+    ("crps", "CRPS", "0.051", "0.035"),
+    ("coverage", "measured within the 80 % interval", "", "0.80"),
+    ("valid_auroc", "AUROC of P(valid)", "", ""),
+    ("recovery_10", "recovery of the top 10 %, median", "0.944", "0.97"),
+    ("recovery_mean_10", "recovery of the top 10 %, mean", "", ""),
+    ("share_for_all", "to be measured so that at most 5 % of those near the best are lost", "", "0.15"),
+)
+WHO = ("learned", "learned, trials", "llm bare", "llm evidence", "llm trials", "llm full", "cascade")
+
+
+def forecasting() -> Iterator[Row]:
+    """Compare forecasters on the same kernels of test families: the point estimates, and the cascade's interval."""
+    figures = load("llm_figures.json")["test"]["figures"]
+    for name, title, anchor, target in FORECASTS:
+        said = [f"{figures[who][name][0]:.2f}" if name not in _FINE else f"{figures[who][name][0]:.3f}" for who in WHO]
+        low, high = figures["cascade"][name][1:]
+        yield title, anchor, *said, f"{low:.2f} to {high:.2f}", target
+
+
+def earned() -> Iterator[Row]:
+    """Say what parts of the language model's prompt are worth, as paired differences with 95 % intervals."""
+    test = load("llm_figures.json")["test"]
+    for pair, found in test["differences"].items():
+        yield pair, *(_signed(found[k]) for k in ("exact", "pairwise", "crps", "recovery_mean_10"))
+
+
+def _signed(found: list[float]) -> str:
+    middle, low, high = found
+    return f"{middle:+.3f} ({low:+.3f} to {high:+.3f})"
+
+
+_FINE = ("ece", "crps")
+
+
 def _interval(found: list[float]) -> str:
     middle, low, high = found
     return f"{middle:.2f} ({low:.2f} to {high:.2f})"
@@ -199,13 +241,18 @@ LEARNED = (
 def main() -> None:
     """Print a table."""
     which = sys.argv[1] if len(sys.argv) > 1 else ""
-    heads, parts = {"inspecting": (MEASURED, (inspecting,)), "pool": (LEARNED, (pool,))}.get(
-        which, (MEASURED, (speed, spread, trust))
-    )
-    print(f"| {' | '.join(heads)} |\n|---|---|---|---|")
-    for part in parts:
-        for row in part():
-            print(f"| {' | '.join(row)} |")
+    asked = ("figure", "anchor", *(w.replace("llm", "model") for w in WHO), "cascade, 95 %", "target")
+    tables = {
+        "inspecting": [(MEASURED, (inspecting,))],
+        "pool": [(LEARNED, (pool,))],
+        "forecasting": [(asked, (forecasting,)), (("first − second", "exact", "pairs", "CRPS", "recovery"), (earned,))],
+    }
+    for heads, parts in tables.get(which, [(MEASURED, (speed, spread, trust))]):
+        print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
+        for part in parts:
+            for row in part():
+                print(f"| {' | '.join(row)} |")
+        print()
 
 
 if __name__ == "__main__":
