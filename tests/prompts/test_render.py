@@ -15,8 +15,8 @@ def test_missing_names_are_errors():
 
 
 def test_text_is_not_escaped(monkeypatch: pytest.MonkeyPatch):
-    text = render("forecast_system.j2", bins=[{"label": "<a>", "range": "S < 1 & more", "field": "f"}])
-    assert "| S < 1 & more | <a> | `f` |" in text
+    text = render("forecast_system.j2", bins=[{"label": "<a>", "range": "S < 1 & more", "place": "1"}])
+    assert "| 1 | S < 1 & more | <a> |" in text
 
 
 def test_fence_is_longer_than_any_inside():
