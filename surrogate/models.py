@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
+import pydantic_ai
 from pydantic_ai import Agent, RunContext
 from pydantic_ai import exceptions as failures
 from pydantic_ai.messages import UserContent
@@ -124,6 +125,7 @@ def resolve(model: str | Model | LanguageModel, base_url: str = "") -> LanguageM
     With a base URL, `openai:NAME` speaks the Chat Completions API that compatible servers offer, and needs no key.
     Raises `ModelError` for an unknown provider or a missing key.
     """
+    pydantic_ai.BANNER_ENABLED = False  # its place would be among what the terminal shows of the result
     if isinstance(model, LanguageModel):
         return model
     if isinstance(model, Model):

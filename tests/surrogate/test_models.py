@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import pydantic_ai
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import ModelRetry
@@ -205,6 +206,12 @@ def test_a_check_sends_its_text_back():
     assert isinstance(answer, Answer)
     assert answer.value == Reply(n=2)
     assert "more, please" in told[1]
+
+
+def test_the_terminal_shows_no_banner_of_the_library(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pydantic_ai, "BANNER_ENABLED", True)
+    resolve("openai:x", "http://127.0.0.1:1/v1")
+    assert not pydantic_ai.BANNER_ENABLED
 
 
 def test_a_slow_provider_is_a_retryable_error():
