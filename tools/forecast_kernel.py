@@ -224,6 +224,9 @@ def _answer(known: _Known, candidate: Candidate, build: Build, forecast: Forecas
         judged = recommendation.judge(forecast, best.ratio if best and ahead else 1.0, named, same)
         return _Answer(subject, forecast, forecast, judged, same)
     over = compare.quotient(forecast, known.anchor)
+    if known.measured.alike(candidate, known.other):
+        judged = Judged("skip", f"it is the same program as kernel {known.other.short}", 0.0)
+        return _Answer(subject, forecast, recommendation.over_itself(over), judged, same)
     # Both must have been measured for the question to be settled.
     judged = recommendation.judge(over, 1.0, f"kernel {known.other.short}", same if known.anchor_measured else None)
     return _Answer(subject, forecast, over, judged, same)

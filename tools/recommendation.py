@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from forewarp.core import bins
@@ -68,9 +68,18 @@ class Measured:
             with contextlib.suppress(CandidateError):  # what an older forewarp took may be malformed by now
                 self._trials[self._gate.key(trial.subject.candidate)] = trial
 
+    def alike(self, a: Candidate, b: Candidate) -> bool:
+        """Return whether two candidates are the same program."""
+        return self._gate.key(a) == self._gate.key(b)
+
     def find(self, candidate: Candidate) -> Trial | None:
         """Return the latest trial of the same program, if there is one."""
         return self._trials.get(self._gate.key(candidate))
+
+
+def over_itself(forecast: Forecast) -> Forecast:
+    """Return a forecast of the speed-up over the same program: no change, correct with the same probability."""
+    return replace(forecast, probabilities=bins.from_normal(0.0, _SD_FLOOR), mean_log2=0.0, sd_log2=_SD_FLOOR)
 
 
 def as_forecast(measurement: Measurement) -> Forecast | None:

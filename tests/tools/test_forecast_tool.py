@@ -137,6 +137,11 @@ def test_against_another_kernel() -> None:
     assert found.forecast.median.ratio == pytest.approx(alone.forecast.median.ratio / 0.84, rel=0.1)
     assert found.p_better == pytest.approx(found.forecast.p_faster, abs=1e-6)
     assert "over kernel" in found.summary
+    itself = forecast(fast, against=fast)
+    assert (itself.recommendation, itself.p_better) == ("skip", 0.0)
+    assert "same program as kernel" in itself.reason
+    assert itself.forecast is not None
+    assert 0.99 < itself.forecast.median.low <= itself.forecast.median.high < 1.01
     with pytest.raises(CandidateError, match="forecast against does not compile"):
         forecast(fast, against=Kernel(source=synthetic.SOURCE + "#error\n"))
 
