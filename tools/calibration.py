@@ -148,7 +148,7 @@ def calibrate(request: CalibrationRequest) -> CalibrationResult:
         seen = [s for s in seen if request.forecaster in (s.tier, s.tier.partition(":")[0])]
     tiers = [_tier(name, [s for s in seen if s.tier == name], request.alpha) for name in _names(seen)]
     return CalibrationResult(
-        summary=_summary(tiers, where),
+        summary=_summary(tiers, where, request),
         source="archive" if request.pool is None else "pool",
         where=where,
         alpha=request.alpha,
@@ -185,9 +185,12 @@ def of_pool(
 
 
 def _forecaster(name: str) -> Forecaster:
-    found = session.make_forecaster(name, None, calibrated=False)
+    found = session.make_forecaster(name, None, calibrated=False) if name == "learned" else None
     if found is None:
-        raise UsageError(f"{name} is no forecaster that can be asked about a pool", hint="use --forecaster learned")
+        raise UsageError(
+            f"no forecasts of {name} are recorded beside the pool, and only learned can be asked here",
+            hint="use --forecaster learned; `forewarp evaluate` asks the others, and scores recorded forecasts",
+        )
     return found
 
 
@@ -318,7 +321,11 @@ def _limit(found: conformal.Threshold) -> Limit:
     )
 
 
-def _summary(tiers: Sequence[TierCalibration], where: str) -> str:
+def _summary(tiers: Sequence[TierCalibration], where: str, request: CalibrationRequest) -> str:
+    chosen = {"forecaster": request.forecaster, "task": request.task, "run": request.run}
+    only = "".join(f" of {kind} {name}" for kind, name in chosen.items() if name)
+    if not tiers and only:
+        return f"No forecast{only} in {where} has been followed by a measurement; leave that out to see all others."
     if not tiers:
         return f"No forecast in {where} has been followed by a measurement yet; `forewarp optimize softmax` makes some."
     return " ".join(_of_tier(t) for t in tiers)

@@ -83,7 +83,10 @@ def test_a_run_can_be_chosen_and_must_exist(archive: str, capsys: pytest.Capture
     assert main(["calibration", "--archive", archive, "--run", "nobody"]) == exits.USAGE
     assert "there is no run" in capsys.readouterr().err
     assert document(capsys, "--archive", archive, "--task", "another")["tiers"] == []
-    assert document(capsys, "--archive", archive, "--forecaster", "llm")["tiers"] == []
+    found = document(capsys, "--archive", archive, "--forecaster", "llm")
+    assert found["tiers"] == []
+    assert "No forecast of forecaster llm" in found["summary"]
+    assert "forewarp optimize" not in found["summary"]
 
 
 def test_too_few_outcomes_say_how_many_more(
@@ -125,6 +128,15 @@ def test_a_pool_without_forecasts_is_forecast_now(recorded: Recorded, capsys: py
     found = document(capsys, "--pool", recorded.pool, "--forecaster", "learned")
     assert found["source"] == "pool"
     assert found["tiers"][0]["outcomes"] > 20
+
+
+def test_only_the_learned_forecaster_can_be_asked_about_a_pool(
+    recorded: Recorded, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["calibration", "--pool", recorded.flags[-1], "--forecaster", "llm"]) == exits.USAGE
+    told = capsys.readouterr().err
+    assert "no forecasts of llm are recorded" in told
+    assert "--model" not in told
 
 
 def test_a_pool_has_no_runs(recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
