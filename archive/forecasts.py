@@ -9,7 +9,7 @@ from typing import Any
 from forewarp.archive import pool_columns, pools
 from forewarp.archive.rows import RecordedForecast
 from forewarp.core import bins
-from forewarp.core.errors import ArchiveError
+from forewarp.core.errors import ArchiveError, UsageError
 
 FORMAT = "2"
 MARK = b"forewarp.forecasts"
@@ -58,10 +58,15 @@ def write_forecasts(rows: Iterable[RecordedForecast], path: Path) -> int:
 
 
 def read_forecasts(path: Path) -> list[RecordedForecast]:
-    """Read a file of forecasts; raises `ArchiveError`."""
+    """Read a file of forecasts; raises `UsageError` where there is none, `ArchiveError` for what is no such file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    if not path.is_file():
+        raise UsageError(
+            f"there are no recorded forecasts at {path}",
+            hint="pass a .parquet file that `data import` or `evaluate --out` wrote",
+        )
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as e:

@@ -115,7 +115,7 @@ def _unit(name: str) -> str:
 
 def _text(name: str, value: float) -> str:
     if name == "milliseconds":
-        return f"{value:.2g}"
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2g}" if abs(value) >= 0.001 else "0"
     return f"{100 * value:.1f}" if _unit(name) else f"{value:.3f}"
 
 

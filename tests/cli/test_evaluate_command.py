@@ -71,5 +71,8 @@ def test_refusals_are_documents_too(pool: str, capsys: pytest.CaptureFixture[str
     assert document["error"]["code"] == "usage"
     assert "--split" in document["error"]["hint"]
     assert main(["evaluate", pool, "--history", "-1"]) == 2
+    capsys.readouterr()
+    assert main(["evaluate", "--recorded", "nowhere.parquet"]) == 2
+    assert "there are no recorded forecasts at nowhere.parquet" in capsys.readouterr().err
     assert main(["evaluate", "--help"]) == 0
     assert "--recorded" in capsys.readouterr().out
