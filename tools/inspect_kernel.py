@@ -228,7 +228,7 @@ def inspect_kernels(request: InspectRequest, *, stage: Callable[[str], None] = l
 
 def choose_target(name: str) -> Target:
     """Return a known target by its short name, or this machine's GPU; raises `UsageError` with the names."""
-    known = devices.known_targets()
+    known, name = devices.known_targets(), name.lower()
     if name in known:
         return known[name]
     if name == "auto":

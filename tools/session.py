@@ -161,9 +161,11 @@ def check_language(candidate: Candidate, executor: Executor) -> None:
     """Raise `CandidateError` if the device does not run the candidate's language."""
     kind = executor.target.kind
     if candidate.language not in LANGUAGES[kind]:
+        hint = f"this device runs {', '.join(LANGUAGES[kind])}"
+        if kind == "cpu" and candidate.language in LANGUAGES["cuda"]:
+            hint += "; without a GPU, use `forewarp forecast --target h200` or `forewarp inspect`"
         raise CandidateError(
-            f"a {candidate.language} kernel does not run on {executor.target.name} ({kind})",
-            hint=f"this device runs {', '.join(LANGUAGES[kind])}",
+            f"a {candidate.language} kernel does not run on {executor.target.name} ({kind})", hint=hint
         )
 
 
