@@ -116,8 +116,12 @@ def _ranking(result: ForecastResult) -> Table:
 
     from forewarp.cli import display
 
-    heads = ("kernel", "forecast [80 %]", "correct", "faster", "best of these", "beats the next", "do")
-    table = Table(*heads, box=None, title="the most promising first", title_justify="left")
+    table = Table(box=None, title="the most promising first", title_justify="left")
+    table.add_column("kernel", overflow="fold")
+    table.add_column("forecast [80 %]", no_wrap=True)
+    for head in ("correct", "faster", "best of these", "beats the next"):
+        table.add_column(head, justify="right")
+    table.add_column("do", no_wrap=True)
     ranked = [line for line in result.ranking if line.forecast is not None]
     for place, line in enumerate(ranked):
         f = line.forecast
