@@ -147,7 +147,7 @@ class LearnedForecaster:
             program=spread.program,
             choice=spread.choice,
             freedom=spread.freedom,
-            origin=origin if seconds else f"{origin}, the anchor's time guessed",
+            origin=origin if seconds else f"{origin}, the reference's time guessed",
         )
 
 
