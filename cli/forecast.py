@@ -119,7 +119,7 @@ def _ranking(result: ForecastResult) -> Table:
     table = Table(box=None, title="the most promising first", title_justify="left")
     table.add_column("kernel", overflow="fold")
     table.add_column("forecast [80 %]", no_wrap=True)
-    for head in ("correct", "faster", "best of these", "beats the next"):
+    for head in ("correct", "faster", "best of\nthese", "beats\nnext"):
         table.add_column(head, justify="right")
     table.add_column("do", no_wrap=True)
     ranked = [line for line in result.ranking if line.forecast is not None]
