@@ -63,6 +63,9 @@ class Tally:
             case events.Escalated():
                 self.counts["escalated"] += event.candidates
                 self.tier = event.tier
+            case events.Unanswered():
+                whom = f"{event.candidates} candidate{'s' * (event.candidates != 1)}"
+                return f"{event.forecaster} gave no usable answer for {whom}: {' '.join(event.problem.split())}"
             case events.Decided():
                 self.counts[event.decision.action] += 1
             case events.Measuring():

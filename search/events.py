@@ -92,6 +92,17 @@ class Escalated:
 
 
 @dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A forecaster had no usable answer for some of the round's candidates; `problem` says why."""
+
+    run: str
+    round: int
+    forecaster: str
+    candidates: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class Decided:
     """It was decided whether to measure a candidate; `decision.numbers` holds what this rested on."""
 
@@ -159,6 +170,7 @@ Event = (
     | Rejected
     | Forecasted
     | Escalated
+    | Unanswered
     | Decided
     | Measuring
     | Measured

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 
 from forewarp.archive.rows import CandidateRow, Purpose, RunRow
 from forewarp.archive.store import Archive
@@ -29,11 +29,12 @@ from forewarp.search.events import (
     Measuring,
     Proposed,
     Rejected,
+    Unanswered,
 )
 from forewarp.search.gate import Gate, Gated
 from forewarp.search.recorder import Recorder
 from forewarp.search.settings import SearchSettings
-from forewarp.surrogate.cascade import CascadeForecaster
+from forewarp.surrogate.cascade import CascadeForecaster, TierCount
 
 MAX_FRUITLESS_ROUNDS = 10
 
@@ -195,6 +196,7 @@ class Rounds:
         if isinstance(self._forecaster, CascadeForecaster):
             recorded = {r.candidate.sha256: r.forecast for r in rows if r.forecast is not None}
             self._forecaster.recall(self._task, self._target, recorded)
+        before = _tier_counts(self._forecaster)
         made = self._forecaster.forecast(self._task, self._target, subjects, self._history())
         if len(made) != len(rows):
             raise ForewarpError(
@@ -208,6 +210,8 @@ class Rounds:
                 if r.round == number
             ]
             said += [self._recorder.say(event) for event in _escalated(self._id, number, made)]
+            missing = _unanswered(self._id, number, made, before, _tier_counts(self._forecaster))
+            said += [self._recorder.say(event) for event in missing]
             self._recorder.tick()
             said += self._recorder.warn()
         yield from said
@@ -331,6 +335,25 @@ def _escalated(run: str, number: int, made: Sequence[Forecast]) -> list[Event]:
             if answer.cost != Cost():
                 asked.setdefault(answer.forecaster, []).append(answer.cost)
     return [Escalated(run, number, tier, len(costs), sum(costs, Cost())) for tier, costs in asked.items()]
+
+
+def _tier_counts(forecaster: Forecaster) -> dict[str, TierCount]:
+    return forecaster.counts if isinstance(forecaster, CascadeForecaster) else {}
+
+
+def _unanswered(
+    run: str, number: int, made: Sequence[Forecast], before: Mapping[str, TierCount], after: Mapping[str, TierCount]
+) -> list[Event]:
+    """Return for whom the round's forecasters failed, and whose new answers were malformed (`raw_sum` 0)."""
+    found: list[Event] = []
+    for label, count in after.items():
+        if failed := count.failed - before[label].failed:
+            found.append(Unanswered(run, number, label, failed, count.problem))
+    malformed: dict[str, list[str]] = {}
+    for answer in (a for f in made for a in f.tiers or (f,)):
+        if answer.raw_sum <= 0 and answer.cost != Cost():
+            malformed.setdefault(answer.forecaster, []).append(answer.rationale)
+    return found + [Unanswered(run, number, name, len(notes), notes[0]) for name, notes in malformed.items()]
 
 
 def _undone(number: int, rows: Sequence[CandidateRow]) -> list[CandidateRow]:

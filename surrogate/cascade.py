@@ -64,11 +64,12 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class TierCount:
-    """How many candidates a tier answered for, for how many it failed, and what it cost."""
+    """How many candidates a tier answered for, for how many it failed and why it did last, and what it cost."""
 
     candidates: int = 0
     failed: int = 0
     cost: Cost = field(default_factory=Cost)
+    problem: str = ""
 
 
 class CascadeForecaster:
@@ -163,7 +164,7 @@ class CascadeForecaster:
             if not e.retryable:
                 self._down[tier.label] = e.message
             count = self._counts[tier.label]
-            self._counts[tier.label] = replace(count, failed=count.failed + len(subjects))
+            self._counts[tier.label] = replace(count, failed=count.failed + len(subjects), problem=e.message)
             return e.message
         for subject, forecast in zip(subjects, made, strict=True):
             self._kept[(tier.label, task.sha256, target.name, subject.candidate.sha256)] = forecast

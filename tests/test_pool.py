@@ -20,6 +20,7 @@ LEAST_PROGRAMS, LEAST_CHOICES = 8, 8
 _TELLING = re.compile(r"\b(fast|slow|naive|optimi[sz]ed?|speed-?up|baseline|buggy|wrong|broken)\w*", re.IGNORECASE)
 
 
+@pytest.mark.slow
 def test_the_measurements_are_sound_and_no_split_leaks() -> None:
     files = sorted(FOLDER.parent.glob("*.parquet"))
     assert [f.stem for f in files] == sorted(splits.NAMES)

@@ -57,6 +57,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, dict[str, Any], str]:
     return process.returncode, json.loads(out), err
 
 
+@pytest.mark.slow
 def test_measures_a_kernel_for_a_file_of_ones_own(tmp_path: Path, task: str) -> None:
     exit_code, found, _ = finish(start(tmp_path, ["measure", task, kernel(tmp_path)]))
     assert (exit_code, found["status"], found["source"]) == (0, "ok", "measured")
@@ -81,6 +82,7 @@ def test_measures_kernels_against_another_one(tmp_path: Path, task: str) -> None
     assert shape["noise_percent"] > 0
 
 
+@pytest.mark.slow
 def test_a_file_without_seeds_says_what_to_do(tmp_path: Path, task: str) -> None:
     exit_code, found, _ = finish(start(tmp_path, ["optimize", task]))
     assert (exit_code, found["error"]["code"]) == (2, "usage")

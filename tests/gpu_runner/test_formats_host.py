@@ -130,6 +130,7 @@ def test_an_output_may_not_be_an_input_that_is_only_read() -> None:
         plans.resolve(plan, IN_PLACE, {})
 
 
+@pytest.mark.slow
 @needs_nvcc
 class TestNvcc:
     def compile(self, folder: Path, source: str = SOURCE) -> dict[str, Any]:

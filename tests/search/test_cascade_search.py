@@ -11,6 +11,7 @@ from support.synthetic_executor import KnowingForecaster, SyntheticExecutor, tas
 
 from forewarp.archive.store import Archive
 from forewarp.cli.documents import SearchDocument
+from forewarp.cli.progress import Tally
 from forewarp.cli.run_tables import oracles
 from forewarp.core.errors import ModelError
 from forewarp.core.protocols import Subject, Trial
@@ -24,14 +25,14 @@ from forewarp.tools.run_report import report
 
 
 class Paid(KnowingForecaster):
-    """Knows more than the first tier, and takes money; refuses when told to."""
+    """Knows more than the first tier, and takes money; refuses, or says nothing that can be read, when told to."""
 
     name = "llm:paid"
 
     def __init__(self) -> None:
         super().__init__(0.1)
         self.asked: list[str] = []
-        self.down = False
+        self.down = self.malformed = False
 
     def forecast(
         self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
@@ -39,7 +40,11 @@ class Paid(KnowingForecaster):
         if self.down:
             raise ModelError("the provider is down")
         self.asked += [s.candidate.sha256 for s in subjects]
-        return [replace(f, cost=Cost(0.1, 900, 100, 0.01)) for f in super().forecast(task, target, subjects, history)]
+        raw_sum = 0.0 if self.malformed else 1.0
+        return [
+            replace(f, cost=Cost(0.1, 900, 100, 0.01), raw_sum=raw_sum)
+            for f in super().forecast(task, target, subjects, history)
+        ]
 
 
 def cascade(paid: Paid, limit: int = 3) -> CascadeForecaster:
@@ -82,12 +87,25 @@ def test_a_round_outlives_a_model_that_is_down(archive: Archive) -> None:
     paid = Paid()
     paid.down = True
     search = begin(archive, cascade(paid), measurements=6)
-    found = search.run()
+    missing = [e for e in search.events() if isinstance(e, kinds.Unanswered)]
+    found = search.summary()
     assert found.status == "finished"
     assert found.measured > 3
+    assert (missing[0].forecaster, missing[0].problem) == ("llm", "the provider is down")
+    assert all(e.candidates > 0 for e in missing)
     assert [t.tier for t in found.tiers] == ["knowing"]
     notes = [f.rationale for _, f in archive.forecasts(search.run_id)]
     assert any("the provider is down" in note for note in notes)
+
+
+def test_a_reply_that_cannot_be_read_is_told(archive: Archive) -> None:
+    paid = Paid()
+    paid.malformed = True
+    said = list(begin(archive, cascade(paid), measurements=6).events())
+    missing = [e for e in said if isinstance(e, kinds.Unanswered)]
+    assert {e.forecaster for e in missing} == {"llm:paid"}
+    assert sum(e.candidates for e in missing) == len(paid.asked) > 0
+    assert Tally().see(missing[0]).startswith("llm:paid gave no usable answer for ")
 
 
 def test_a_resumed_run_does_not_buy_again(archive: Archive) -> None:

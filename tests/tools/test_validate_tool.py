@@ -177,6 +177,7 @@ def test_nan_is_a_problem(found: ValidateResult) -> None:
     assert "% of the elements are NaN" in one.problems[0]
 
 
+@pytest.mark.slow
 def test_a_task_is_sound_if_all_its_workloads_are(executors: Executors, tmp_path: Path) -> None:
     result = validate(task_of(tmp_path, "softmax", "half"), executors)
     assert result.verdict == "sound"
