@@ -179,7 +179,8 @@ def _run(batch: Callable[[], Any]) -> Any:
 
 def _reason(error: BaseException) -> str:
     cause = error.__cause__
-    text = str(error) if cause is None else f"{error}: {cause}"
+    # Some libraries repeat the cause's words.
+    text = str(error) if cause is None or str(error).endswith(str(cause)) else f"{error}: {cause}"
     return " ".join(text.split())[:300]
 
 

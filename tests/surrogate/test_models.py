@@ -154,6 +154,13 @@ def test_refusals_are_model_errors(server: Server, status: int, retryable: bool,
     assert hint in error.hint
 
 
+def test_a_server_that_is_not_there_is_told_once():
+    (error,) = resolve("openai:x", "http://127.0.0.1:1/v1").ask("s", ["p"], Reply)
+    assert isinstance(error, ModelError)
+    assert error.message.count("Connection error") == 1
+    assert error.retryable
+
+
 def test_answers_stay_in_order_beside_errors_and_malformed_replies():
     def reply(messages: Any, info: Any) -> ModelResponse:
         text = messages[0].parts[0].content
