@@ -14,10 +14,10 @@ def lines(facts: Mapping[str, float]) -> list[str]:
         return [said] if said else []
     found = [_launch(facts), _resources(facts), _instructions(facts)]
     if "floor_s" in facts:
-        found.append(
-            f"Roofline floor {_number(facts['floor_s'] * 1e6)} µs; "
-            f"{_number(facts.get('flops_per_byte', 0))} operations per byte"
-        )
+        # Only matrix products and convolutions are counted, so that a zero says nothing.
+        work = facts.get("flops_per_byte", 0)
+        per_byte = f"; {_number(work)} operations per byte" if work else ""
+        found.append(f"Roofline floor {_number(facts['floor_s'] * 1e6)} µs{per_byte}")
     return [line for line in found if line]
 
 

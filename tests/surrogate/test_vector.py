@@ -94,6 +94,8 @@ def test_facts_as_sentences() -> None:
     assert "tensor 0.5%" in text
     assert "global loads of 128 bits on average" in text
     assert "Roofline floor 20 µs; 3 operations per byte" in text
+    uncounted = evidence_text.lines({**FACTS, "flops_per_byte": 0.0})
+    assert "Roofline floor 20 µs" in uncounted
 
 
 def test_facts_of_another_kind_are_listed() -> None:
