@@ -174,7 +174,8 @@ def _check(file: Path, found: Any) -> str:
     if form not in FORMATS:
         raise ArchiveError(
             f"{file} is not a pool of this version (its mark is {form!r}, not one of {', '.join(FORMATS)})",
-            hint="write it again with this version of forewarp, or import it: `forewarp data import --help`",
+            hint="recorded forecasts are passed with --recorded; else write it again with this version of forewarp, or "
+            "import it: `forewarp data import --help`",
         )
     missing = pool_columns.required(form) - set(found.names)
     if missing:

@@ -51,7 +51,10 @@ def render(document: SearchDocument, console: Console, *, full: bool = False) ->
 
 def oracles(document: SearchDocument) -> str:
     """Return who answered for how many candidates, from the cheapest to the device, and what the paid ones cost."""
-    asked = [f"{t.tier} {t.candidates}{display.price(t.cost)}" for t in document.tiers]
+    asked = [
+        f"{t.tier} {t.candidates}{f' ({t.unread} unreadable)' if t.unread else ''}{display.price(t.cost)}"
+        for t in document.tiers
+    ]
     return ", ".join([*asked, f"measured {document.counts.measured}"])
 
 

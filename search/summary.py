@@ -61,11 +61,15 @@ class FalseDiscards:
 
 @dataclass(frozen=True, slots=True)
 class TierTotal:
-    """What one tier of forecasting did in a run: for how many candidates it answered, and what that cost."""
+    """What one tier of forecasting did in a run: for how many candidates it answered, and what that cost.
+
+    `unread` counts those of its answers that could not be read.
+    """
 
     tier: str
     candidates: int
     cost: Cost
+    unread: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +177,16 @@ def exact_interval(hits: int, count: int, level: float = 0.95) -> tuple[float, f
 
 
 def _tiers(forecasts: Sequence[tuple[int, Forecast]]) -> tuple[TierTotal, ...]:
-    answered: dict[str, set[int]] = {}
+    answered: dict[str, dict[int, bool]] = {}
     costs: dict[str, Cost] = {}
     for proposal, forecast in forecasts:
         for answer in forecast.tiers or (forecast,):
-            answered.setdefault(answer.forecaster, set()).add(proposal)
+            answered.setdefault(answer.forecaster, {})[proposal] = answer.raw_sum > 0
             costs[answer.forecaster] = costs.get(answer.forecaster, Cost()) + answer.cost
-    return tuple(TierTotal(tier, len(found), costs[tier]) for tier, found in answered.items())
+    return tuple(
+        TierTotal(tier, len(found), costs[tier], unread=sum(not read for read in found.values()))
+        for tier, found in answered.items()
+    )
 
 
 def _false_discards(rows: Sequence[CandidateRow], decisions: Sequence[DecisionRow]) -> FalseDiscards | None:

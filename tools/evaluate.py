@@ -157,9 +157,11 @@ def evaluate(request: EvaluateRequest, progress: Progress | None = None) -> Eval
     plan = evaluation.plan(rows, request.history, request.seed)
     cases = [case for group in plan.groups for case in group.cases]
     if request.pools and not cases:
+        held = {row.task.name for pool in request.pools for row in rows_of(Path(pool).expanduser())}
         raise UsageError(
             f"no row of the split {request.split!r} is left in {', '.join(request.pools)}",
-            hint="choose another split with --split, or all; other tasks; or a smaller --history",
+            hint="choose another split with --split, or all; a smaller --history; or other tasks, of "
+            f"{', '.join(sorted(held)) or 'which there are none'}",
         )
     answers = [evaluation.run(f, plan.groups, progress) for f in _forecasters(request, rows, plan.groups)]
     records = [r for path in request.recorded for r in read_forecasts(Path(path).expanduser())]

@@ -363,11 +363,16 @@ def _first_error(build: Build) -> str:
 
 
 def _tiers(forecasts: Sequence[Forecast]) -> list[TierLine]:
-    answered: dict[str, list[Cost]] = {}
+    answered: dict[str, list[Forecast]] = {}
     for forecast in forecasts:
         for answer in forecast.tiers or (forecast,):
-            answered.setdefault(answer.forecaster, []).append(answer.cost)
+            answered.setdefault(answer.forecaster, []).append(answer)
     return [
-        TierLine(tier=tier, candidates=len(costs), cost=Price.of(sum(costs, Cost())))
-        for tier, costs in answered.items()
+        TierLine(
+            tier=tier,
+            candidates=len(answers),
+            unread=sum(a.raw_sum == 0 for a in answers),
+            cost=Price.of(sum((a.cost for a in answers), Cost())),
+        )
+        for tier, answers in answered.items()
     ]

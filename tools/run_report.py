@@ -68,6 +68,7 @@ class TierLine(Part):
 
     tier: str = Field(description="Name of the forecaster.")
     candidates: int = Field(description="How many it answered for; one that was asked about again counts once.")
+    unread: int = Field(default=0, description="How many of these answers could not be read; they had no say.")
     cost: Price
 
 
@@ -161,7 +162,9 @@ def report(archive: Archive, run_id: str) -> SearchResult:
             rejected=dict(found.rejected),
             failures=dict(found.failures),
         ),
-        tiers=[TierLine(tier=t.tier, candidates=t.candidates, cost=Price.of(t.cost)) for t in found.tiers],
+        tiers=[
+            TierLine(tier=t.tier, candidates=t.candidates, unread=t.unread, cost=Price.of(t.cost)) for t in found.tiers
+        ],
         budget=Budget(spent=Amounts.of(found.spend), limit=Amounts.of(found.budget)),
         audit=_audit(found),
         candidates=lines,

@@ -101,7 +101,10 @@ def test_a_round_outlives_a_model_that_is_down(archive: Archive) -> None:
 def test_a_reply_that_cannot_be_read_is_told(archive: Archive) -> None:
     paid = Paid()
     paid.malformed = True
-    said = list(begin(archive, cascade(paid), measurements=6).events())
+    search = begin(archive, cascade(paid), measurements=6)
+    said = list(search.events())
+    tier = next(t for t in search.summary().tiers if t.tier == "llm:paid")
+    assert tier.unread == tier.candidates == len(paid.asked)
     missing = [e for e in said if isinstance(e, kinds.Unanswered)]
     assert {e.forecaster for e in missing} == {"llm:paid"}
     assert sum(e.candidates for e in missing) == len(paid.asked) > 0
