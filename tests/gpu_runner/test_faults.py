@@ -58,7 +58,7 @@ def eventually(test: Callable[[], object], within_s: float) -> bool:
     return False
 
 
-_DAILY = ("host segfault", "leaves a daemon", "garbage on its channel", "200 GB of host memory")
+_DAILY = ("host segfault", "leaves a daemon")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in _DAILY)) for n in FAULTS])

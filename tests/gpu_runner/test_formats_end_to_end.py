@@ -73,7 +73,7 @@ extern "C" void axpy(const float* x, const float* y, float a, float* out, int n)
 )
 
 
-@pytest.mark.parametrize("name", ["model_new.py", "problem.cpp"])
+@pytest.mark.parametrize("name", [pytest.param("model_new.py", marks=pytest.mark.slow), "problem.cpp"])
 def test_a_kernelbench_file(executor: LocalExecutor, name: str) -> None:
     task = shaped(tasks.load(str(EXAMPLES / "problem.py")), ROWS=64, COLS=129)
     result = measure(executor, task, candidates.load(EXAMPLES / name))
@@ -87,6 +87,7 @@ def test_a_kernelbot_folder(executor: LocalExecutor) -> None:
     assert result.environment["oracle"] == "the task's own check"
 
 
+@pytest.mark.slow
 def test_a_submission_may_leave_the_out_buffer_alone(executor: LocalExecutor) -> None:
     source = SUBMISSION.source.replace(", out=out)", ")")
     result = measure(executor, vectoradd(), replace(SUBMISSION, source=source))
@@ -112,6 +113,7 @@ def test_the_tasks_own_check_and_ours_reject(
     assert words in result.log
 
 
+@pytest.mark.slow
 def test_device_only_code_writes_the_buffer_that_the_reference_returns(executor: LocalExecutor) -> None:
     result = measure(executor, vectoradd(), candidates.from_source(AXPY, "cpp"))
     assert result.status == "ok", result.log
@@ -119,6 +121,7 @@ def test_device_only_code_writes_the_buffer_that_the_reference_returns(executor:
     assert measure(executor, vectoradd(), short).status == "incorrect"
 
 
+@pytest.mark.slow
 def test_a_plan_beside_the_file(executor: LocalExecutor, tmp_path: Path) -> None:
     table, _, code = AXPY.removeprefix("/*forewarp\n").partition("*/\n")
     (tmp_path / "axpy.toml").write_text(table)
@@ -143,6 +146,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("line", "status"), [("x.relu_()", "ok"), ("pass", "incorrect"), ("x.zero_()", "incorrect")])
 def test_a_kernelbench_reference_that_writes_to_its_input(executor: LocalExecutor, line: str, status: str) -> None:
     default = (Workload("default"),)
