@@ -92,6 +92,15 @@ def normal_improvement(mean: float, sd: float, incumbent: float) -> float:
     return ahead * 0.5 * math.erfc(-z / math.sqrt(2)) + sd * math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
 
 
+def spread_log2(probabilities: Sequence[float]) -> float:
+    """Return the standard deviation of log2 S in octaves, with each bin's mass even over its range."""
+    mean = mean_log2(probabilities)
+    second = sum(
+        p * (a * a + a * b + b * b) / 3 for p, a, b in zip(probabilities, LOG2_BOUNDS, LOG2_BOUNDS[1:], strict=False)
+    )
+    return math.sqrt(max(0.0, second - mean * mean))
+
+
 def mean_log2(probabilities: Sequence[float]) -> float:
     """Return the mean of log2 S."""
     return sum(p * (a + b) / 2 for p, a, b in zip(probabilities, LOG2_BOUNDS, LOG2_BOUNDS[1:], strict=False))

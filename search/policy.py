@@ -72,16 +72,6 @@ def is_discard(decision: Decision) -> bool:
     return bool(decision.numbers.get("discard"))
 
 
-def spread_log2(probabilities: Sequence[float]) -> float:
-    """Return the standard deviation of log2 S in octaves, with each bin's mass even over its range."""
-    mean = bins.mean_log2(probabilities)
-    second = sum(
-        p * (a * a + a * b + b * b) / 3
-        for p, a, b in zip(probabilities, bins.LOG2_BOUNDS, bins.LOG2_BOUNDS[1:], strict=False)
-    )
-    return math.sqrt(max(0.0, second - mean * mean))
-
-
 def _everything(options: Sequence[Option], room: int) -> dict[int, Decision]:
     """Without a forecaster every candidate is measured, in the order proposed, as far as the budget goes."""
     return {
@@ -142,7 +132,8 @@ def _numbers(option: Option, situation: Situation, settings: SearchSettings) -> 
     if forecast.mean_log2 is not None and forecast.sd_log2 is not None:
         gain, unsure = bins.normal_improvement(forecast.mean_log2, forecast.sd_log2, incumbent), forecast.sd_log2
     else:
-        gain, unsure = bins.expected_improvement(forecast.probabilities, incumbent), spread_log2(forecast.probabilities)
+        gain = bins.expected_improvement(forecast.probabilities, incumbent)
+        unsure = bins.spread_log2(forecast.probabilities)
     return {
         "incumbent": incumbent,
         "p_valid": forecast.p_valid,

@@ -108,10 +108,7 @@ def moments(forecast: Forecast) -> tuple[float, float]:
     """Return mean and standard deviation of log2 S: the forecast's own, else those of its bins."""
     if forecast.mean_log2 is not None and forecast.sd_log2 is not None:
         return forecast.mean_log2, forecast.sd_log2
-    mean = bins.mean_log2(forecast.probabilities)
-    low, high = np.array(bins.LOG2_BOUNDS[:-1]), np.array(bins.LOG2_BOUNDS[1:])
-    second = float(np.array(forecast.probabilities) @ ((low * low + low * high + high * high) / 3))
-    return mean, math.sqrt(max(0.0, second - mean * mean))
+    return bins.mean_log2(forecast.probabilities), bins.spread_log2(forecast.probabilities)
 
 
 @lru_cache(maxsize=1)

@@ -80,7 +80,7 @@ def test_the_gain_is_the_expected_improvement_over_the_incumbent() -> None:
 
 
 def test_spread_of_a_single_bin_is_that_of_an_even_distribution() -> None:
-    assert policy.spread_log2((0, 0, 0, 0, 0, 0, 1, 0)) == pytest.approx(1 / 12**0.5)
+    assert bins.spread_log2((0, 0, 0, 0, 0, 0, 1, 0)) == pytest.approx(1 / 12**0.5)
 
 
 def test_no_more_than_the_budget_allows() -> None:
