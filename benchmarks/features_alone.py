@@ -40,12 +40,6 @@ WORDS = 24
 RESAMPLES = 2000
 
 
-def anchor_s(row: RecordedRow) -> float | None:
-    """Return the anchor's measured time, None where it was never timed."""
-    times = [w.anchor_median_s for w in row.measurement.workloads if w.anchor_median_s > 0]
-    return math.exp(sum(map(math.log, times)) / len(times)) if times else None
-
-
 def all_features(rows: Sequence[RecordedRow]) -> Array:
     return matrix(
         [
@@ -54,7 +48,7 @@ def all_features(rows: Sequence[RecordedRow]) -> Array:
                 len(r.build.evidence.problems),
                 r.candidate,
                 r.target,
-                anchor_s(r),
+                r.measurement.anchor_s,
             )
             for r in rows
         ]

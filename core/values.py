@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -356,6 +357,12 @@ class Measurement:
     def trusted(self) -> bool:
         """Whether the candidate is correct and its time believable."""
         return self.status == "ok" and self.verdict not in UNTRUSTED
+
+    @property
+    def anchor_s(self) -> float | None:
+        """The anchor's seconds, geometric mean over the workloads; None where it was not timed."""
+        times = [w.anchor_median_s for w in self.workloads]
+        return math.exp(sum(map(math.log, times)) / len(times)) if times and min(times) > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

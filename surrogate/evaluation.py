@@ -129,9 +129,9 @@ def anchors(groups: Sequence[Group], rows: Iterable[RecordedRow]) -> dict[str, f
     asked = {(g.task.sha256, g.target.name) for g in groups}
     times: dict[str, list[float]] = {}
     for row in rows:
-        found = [w.anchor_median_s for w in row.measurement.workloads]
-        if found and row.measurement.anchor == REFERENCE and (row.task.sha256, row.target.name) in asked:
-            times.setdefault(row.task.sha256, []).append(statistics.geometric_mean(found))
+        seconds = row.measurement.anchor_s
+        if seconds and row.measurement.anchor == REFERENCE and (row.task.sha256, row.target.name) in asked:
+            times.setdefault(row.task.sha256, []).append(seconds)
     return {task: statistics.median(each) for task, each in times.items()}
 
 

@@ -162,8 +162,7 @@ def _broad(count: int) -> _Prior:
 
 def _anchor_s(history: Sequence[Trial]) -> float | None:
     """Return the anchor's time that the trials have measured, None where none has."""
-    times = [[w.anchor_median_s for w in t.measurement.workloads] for t in history]
-    logs = [sum(map(math.log, found)) / len(found) for found in times if found and min(found) > 0]
+    logs = [math.log(seconds) for t in history if (seconds := t.measurement.anchor_s)]
     return math.exp(float(np.median(logs))) if logs else None
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from statistics import geometric_mean
 from typing import Any, Literal
 
 from pydantic import Field
@@ -320,9 +319,7 @@ def _with_features(row: RecordedRow) -> RecordedRow:
     from forewarp.surrogate.vector import VECTOR_VERSION, vector
 
     seen = row.build.evidence
-    times = [timing.anchor_median_s for timing in row.measurement.workloads]
-    anchor = geometric_mean(times) if times else None
-    found = vector(seen.facts, len(seen.problems), row.candidate, row.target, anchor)
+    found = vector(seen.facts, len(seen.problems), row.candidate, row.target, row.measurement.anchor_s)
     known = {name: value for name, value in found.items() if not math.isnan(value)}
     written = pool_columns.to_json({"version": VECTOR_VERSION} | known)
     return replace(row, origin=replace(row.origin, features=written))
