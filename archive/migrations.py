@@ -215,6 +215,18 @@ CREATE TRIGGER measurement_kept BEFORE DELETE ON measurement
 BEGIN SELECT raise(ABORT, 'a measurement is never deleted'); END;
 """
 
+_LINEAGE = """
+ALTER TABLE proposal ADD COLUMN mate TEXT NOT NULL DEFAULT '';
+ALTER TABLE proposal ADD COLUMN operator TEXT NOT NULL DEFAULT '';
+ALTER TABLE proposal ADD COLUMN cost TEXT NOT NULL DEFAULT '{}';
+CREATE TABLE holdout (
+    run TEXT NOT NULL REFERENCES run,
+    kernel TEXT NOT NULL REFERENCES kernel,
+    data TEXT NOT NULL,
+    PRIMARY KEY (run, kernel)
+) STRICT;
+"""
+
 
 def m0001_tables(db: sqlite3.Connection) -> None:
     """Kernels, runs and what happens in them."""
@@ -235,8 +247,13 @@ def m0003_anchor(db: sqlite3.Connection) -> None:
     _script(db, _MEASUREMENT_WITH_ANCHOR)
 
 
+def m0004_lineage(db: sqlite3.Connection) -> None:
+    """Second parents, operators and costs of proposals; what confirmations say of shapes nobody tuned for."""
+    _script(db, _LINEAGE)
+
+
 Step = Callable[[sqlite3.Connection], None]
-STEPS: tuple[Step, ...] = (m0001_tables, m0002_views_and_guards, m0003_anchor)
+STEPS: tuple[Step, ...] = (m0001_tables, m0002_views_and_guards, m0003_anchor, m0004_lineage)
 
 
 def check_ours(db: sqlite3.Connection, path: Path) -> None:

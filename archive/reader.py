@@ -25,6 +25,7 @@ from forewarp.core.protocols import Subject, Trial
 from forewarp.core.values import (
     Build,
     Candidate,
+    Cost,
     Decision,
     Forecast,
     Signature,
@@ -107,6 +108,11 @@ class Reader(Connection):
         """Return the run's events with a number above `after`."""
         rows = self._rows("SELECT * FROM event WHERE run = ? AND seq > ? ORDER BY seq", (run, after))
         return [EventRow(r["run"], r["seq"], r["time"], r["type"], json.loads(r["data"])) for r in rows]
+
+    def holdouts(self, run: str) -> dict[str, dict[str, Any]]:
+        """Return what was found on shapes that nobody tuned for, by the kernel's identity."""
+        rows = self._rows("SELECT kernel, data FROM holdout WHERE run = ?", (run,))
+        return {str(r["kernel"]): json.loads(r["data"]) for r in rows}
 
     def spend(self, run: str) -> Spend:
         """Return the totals of the run's ledger."""
@@ -259,7 +265,10 @@ def _candidate_row(row: sqlite3.Row) -> CandidateRow:
         candidate=_candidate(row),
         proposer=row["proposer"],
         parent=row["parent"],
+        mate=row["mate"],
+        operator=row["operator"],
         note=row["note"],
+        cost=_load(Cost, row["cost"]),
         outcome=row["outcome"],
         reason=row["reason"],
         build=_build(row["build"]) if row["build"] else None,

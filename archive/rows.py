@@ -6,10 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from forewarp.core.values import Build, Candidate, Decision, Forecast, Measurement, Signature, Target, Task
+from forewarp.core.values import (
+    Build,
+    Candidate,
+    Cost,
+    Decision,
+    Forecast,
+    GateOutcome,
+    Measurement,
+    Signature,
+    Target,
+    Task,
+)
 
 RunStatus = Literal["running", "finished", "interrupted", "failed"]
-GateOutcome = Literal["pending", "passed", "malformed", "duplicate", "same_code", "compile_error"]
 Purpose = Literal["candidate", "confirm", "direct"]
 SpendKind = Literal["measurement", "device_s", "dollars", "tokens", "wall_s"]
 
@@ -74,7 +84,10 @@ class CandidateRow:
     candidate: Candidate
     proposer: str
     parent: str
+    mate: str
+    operator: str
     note: str
+    cost: Cost
     outcome: GateOutcome
     reason: str
     build: Build | None

@@ -13,7 +13,7 @@ import forewarp
 from forewarp.archive import samples
 from forewarp.archive.connection import default_path
 from forewarp.archive.reader import REFERENCE, Reader
-from forewarp.archive.rows import GateOutcome, Purpose, RunStatus, SpendKind
+from forewarp.archive.rows import Purpose, RunStatus, SpendKind
 from forewarp.core import serde
 from forewarp.core.errors import ArchiveError
 from forewarp.core.protocols import Proposal
@@ -23,6 +23,7 @@ from forewarp.core.values import (
     Cost,
     Decision,
     Forecast,
+    GateOutcome,
     Measurement,
     Signature,
     Target,
@@ -76,9 +77,12 @@ class Archive(Reader):
                 self._add_kernel(p.candidate)
                 ids.append(
                     self._write(
-                        "INSERT INTO proposal (run, round, position, kernel, proposer, parent, note)"
-                        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                        (run, round, position, p.candidate.sha256, p.proposer, p.parent, p.note),
+                        "INSERT INTO proposal (run, round, position, kernel, proposer, parent, mate, operator, note,"
+                        " cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                        (
+                            *(run, round, position, p.candidate.sha256, p.proposer, p.parent),
+                            *(p.mate, p.operator, p.note, _json(p.cost)),
+                        ),
                     )
                 )
                 self.add_cost(run, p.cost, f"proposal {ids[-1]}")
@@ -119,6 +123,13 @@ class Archive(Reader):
             number = int(row["next"]) if row else 1
             self._write("INSERT INTO event VALUES (?, ?, ?, ?, ?)", (run, number, _now(), type, _json(data)))
         return number
+
+    def add_holdout(self, run: str, kernel: str, data: Mapping[str, Any]) -> None:
+        """Record what was found of a run's kernel on shapes that nobody tuned for; the latest finding stands."""
+        self._write(
+            "INSERT INTO holdout VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET data = excluded.data",
+            (run, kernel, _json(data)),
+        )
 
     def add_spend(self, run: str | None, kind: SpendKind, amount: float, ref: str = "") -> None:
         """Append one entry to the ledger."""

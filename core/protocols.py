@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from forewarp.core.values import Build, Candidate, Cost, Forecast, Measurement, Signature, Target, Task
+from forewarp.core.values import Build, Candidate, Cost, Forecast, GateOutcome, Measurement, Signature, Target, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +29,44 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A candidate with where it came from. `parent` is the identity of the candidate it was made from, or ""."""
+    """A candidate with where it came from.
+
+    `parent` is the identity of the candidate it was made from, `mate` that of a second one where two were crossed, ""
+    where there is none. `operator` names the kind of change, such as seed, neighbour, repair or tiling.
+    """
 
     candidate: Candidate
     proposer: str
     parent: str = ""
     note: str = ""
     cost: Cost = field(default_factory=Cost)
+    mate: str = ""
+    operator: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A proposal of the run, with what became of it so far: `outcome` and `reason` are the gate's."""
+
+    proposal: Proposal
+    outcome: GateOutcome = "pending"
+    reason: str = ""
+    build: Build | None = None
+    forecast: Forecast | None = None
+    measurement: Measurement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a proposer may learn from; none of it is the proposer's to change.
+
+    `attempts` are those of this run in the order proposed, `trials` what was measured for this task and target in the
+    order measured, by this run or by all. `seen` holds the identities of all attempts.
+    """
+
+    attempts: Sequence[Attempt] = ()
+    trials: Sequence[Trial] = ()
+    seen: AbstractSet[str] = frozenset()
 
 
 @runtime_checkable
@@ -107,8 +139,10 @@ class Proposer(Protocol):
         """Short name that proposals carry."""
         ...
 
-    def propose(
-        self, task: Task, target: Target, history: Sequence[Trial], seen: frozenset[str], count: int, rng: random.Random
-    ) -> list[Proposal]:
-        """Return up to `count` candidates whose identities are not in `seen`; fewer, or none, when ideas run out."""
+    def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
+        """Return up to `count` candidates that were not seen; fewer, or none, when ideas run out.
+
+        Equal arguments give equal proposals, but for what a language model samples: all that it remembers of a run
+        comes from `known`, so that a run that was killed goes on as if it had not been.
+        """
         ...

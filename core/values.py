@@ -25,6 +25,7 @@ Verdict = Literal[
 TimingMode = Literal["call", "stream", "graph"]
 Tier = Literal["T0", "T1", "T2"]
 Action = Literal["measure", "skip", "reject"]
+GateOutcome = Literal["pending", "passed", "malformed", "duplicate", "same_code", "compile_error"]
 Constant = int | float | str | bool | list[int] | list[float] | list[str]
 
 DEVICE_ONLY: tuple[Language, ...] = ("cpp", "triton", "cuda")

@@ -7,10 +7,9 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from forewarp.archive.rows import GateOutcome
 from forewarp.core.errors import CandidateError
 from forewarp.core.protocols import Executor
-from forewarp.core.values import DEVICE_ONLY, Build, Candidate, Signature, Task
+from forewarp.core.values import DEVICE_ONLY, Build, Candidate, GateOutcome, Signature, Task
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import plan as plans
 

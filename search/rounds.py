@@ -15,8 +15,8 @@ from collections.abc import Generator, Mapping, Sequence
 from forewarp.archive.rows import CandidateRow, Purpose, RunRow
 from forewarp.archive.store import Archive
 from forewarp.core.errors import ForewarpError, WorkerError
-from forewarp.core.protocols import Executor, Forecaster, Proposer, Subject, Trial
-from forewarp.core.values import DEVICE_ONLY, Build, Cost, Forecast, Measurement, Spend
+from forewarp.core.protocols import Attempt, Executor, Forecaster, Known, Proposal, Proposer, Subject, Trial
+from forewarp.core.values import Build, Cost, Forecast, Measurement, Spend
 from forewarp.search import budget as budgets
 from forewarp.search import policy
 from forewarp.search.events import (
@@ -125,8 +125,7 @@ class Rounds:
         made = self._proposer.propose(
             self._task,
             self._target,
-            [*self._history(), *self._failed_builds(rows)],
-            frozenset(r.candidate.sha256 for r in rows),
+            Known([_attempt(r) for r in rows], self._history(), frozenset(r.candidate.sha256 for r in rows)),
             s.proposals_per_round,
             random.Random(f"{s.seed}:{number}"),
         )[: s.proposals_per_round]
@@ -281,24 +280,6 @@ class Rounds:
         run = None if self._settings.learn_across_runs else self._id
         return self._archive.trials(self._task.sha256, self._target.name, run)
 
-    def _failed_builds(self, rows: Sequence[CandidateRow]) -> list[Trial]:
-        """Return the compile errors as trials, so that proposers learn from them."""
-        failed = [(r.candidate, r.build) for r in rows if r.outcome == "compile_error"]
-        return [
-            Trial(
-                Subject(candidate, build),
-                Measurement(
-                    build.status,
-                    "failed",
-                    self._target.name,
-                    "T0" if candidate.language in DEVICE_ONLY else "T1",
-                    log=build.log,
-                ),
-            )
-            for candidate, build in failed
-            if build is not None
-        ]
-
     def _spend(self) -> Spend:
         return self._recorder.spend()
 
@@ -314,6 +295,11 @@ class Rounds:
         spent = self._searching().exhausted(self._spend())
         if spent is not None:
             raise _Spent(spent)
+
+
+def _attempt(r: CandidateRow) -> Attempt:
+    proposal = Proposal(r.candidate, r.proposer, r.parent, r.note, r.cost, r.mate, r.operator)
+    return Attempt(proposal, r.outcome, r.reason, r.build, r.forecast, r.measurement)
 
 
 def _to_forecast(row: CandidateRow, number: int) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from forewarp.core.protocols import Executor, Proposal, Proposer, Trial
+from forewarp.core.protocols import Executor, Known, Proposal, Proposer
 from forewarp.core.values import Target, Task
 from forewarp.search.proposers.pool import PoolProposer
 from forewarp.search.proposers.tunables import TunablesProposer
@@ -25,14 +25,12 @@ class Chain:
         self.name = "+".join(p.name for p in proposers)
         self._proposers = proposers
 
-    def propose(
-        self, task: Task, target: Target, history: Sequence[Trial], seen: frozenset[str], count: int, rng: random.Random
-    ) -> list[Proposal]:
+    def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
         """Return up to `count` new candidates, those of the first proposer first."""
         made: list[Proposal] = []
         for proposer in self._proposers:
-            taken = seen | {p.candidate.sha256 for p in made}
-            made += proposer.propose(task, target, history, taken, count - len(made), rng)
+            taken = known.seen | {p.candidate.sha256 for p in made}
+            made += proposer.propose(task, target, replace(known, seen=taken), count - len(made), rng)
         return made
 
 

@@ -11,8 +11,8 @@ from pydantic_ai import ModelRetry
 from pydantic_ai.models import Model
 
 from forewarp.core.errors import CandidateError, ModelError
-from forewarp.core.protocols import Proposal, Trial
-from forewarp.core.values import DEVICE_ONLY, Candidate, Cost, DeviceKind, Language, Target, Task
+from forewarp.core.protocols import Known, Proposal, Subject, Trial
+from forewarp.core.values import DEVICE_ONLY, Candidate, Cost, DeviceKind, Language, Measurement, Target, Task
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.prompts.render import render
 from forewarp.surrogate import models
@@ -69,13 +69,13 @@ class LlmProposer:
         self.owed = Cost()
         """Cost of calls that gave no proposal; it is added to the next proposal that is made."""
 
-    def propose(
-        self, task: Task, target: Target, history: Sequence[Trial], seen: frozenset[str], count: int, rng: random.Random
-    ) -> list[Proposal]:
+    def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
         """Return up to `count`, and at most four, new candidates."""
         calls = min(count, MAX_CALLS)
         if calls < 1:
             return []
+        history = [*known.trials, *failed_builds(known, target)]
+        seen = frozenset(known.seen)
         languages = languages_for(task, target)
         best = _best(history)
         directions = rng.sample(_LATER if best else _FIRST, calls)
@@ -113,6 +113,24 @@ def languages_for(task: Task, target: Target) -> tuple[Language, ...]:
     able = _RUNS_ON[target.kind]
     used = {s.language for s in task.seeds if s.language in DEVICE_ONLY}
     return tuple(language for language in able if language in used) or able
+
+
+def failed_builds(known: Known, target: Target) -> list[Trial]:
+    """Return the attempts that did not compile as trials, so that there is something to learn from them."""
+    return [
+        Trial(
+            Subject(a.proposal.candidate, a.build),
+            Measurement(
+                a.build.status,
+                "failed",
+                target.name,
+                "T0" if a.proposal.candidate.language in DEVICE_ONLY else "T1",
+                log=a.build.log,
+            ),
+        )
+        for a in known.attempts
+        if a.outcome == "compile_error" and a.build is not None
+    ]
 
 
 def _checker(languages: Sequence[Language], seen: frozenset[str]) -> Callable[[NewKernel, int], NewKernel]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from forewarp.core.protocols import Proposal, Trial
+from forewarp.core.protocols import Known, Proposal
 from forewarp.core.values import Candidate, Target, Task
 
 
@@ -18,9 +18,7 @@ class PoolProposer:
         """`candidates` come from `Executor.candidates(task)`."""
         self._candidates = tuple({c.sha256: c for c in candidates}.values())
 
-    def propose(
-        self, task: Task, target: Target, history: Sequence[Trial], seen: frozenset[str], count: int, rng: random.Random
-    ) -> list[Proposal]:
-        """Return `count` of the candidates that are left, drawn at random; the history plays no part."""
-        left = [c for c in self._candidates if c.sha256 not in seen]
+    def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
+        """Return `count` of the candidates that are left, drawn at random; what was measured plays no part."""
+        left = [c for c in self._candidates if c.sha256 not in known.seen]
         return [Proposal(c, self.name) for c in rng.sample(left, min(count, len(left)))]

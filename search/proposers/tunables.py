@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from forewarp.core.errors import CandidateError
-from forewarp.core.protocols import Proposal, Trial
+from forewarp.core.protocols import Known, Proposal, Trial
 from forewarp.core.values import DEVICE_ONLY, Candidate, DeviceKind, Language, Target, Task
 from forewarp.gpu_runner.formats import plan as plans
 
@@ -40,15 +41,13 @@ class TunablesProposer:
 
     name = "tunables"
 
-    def propose(
-        self, task: Task, target: Target, history: Sequence[Trial], seen: frozenset[str], count: int, rng: random.Random
-    ) -> list[Proposal]:
+    def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
         """Return up to `count` new candidates; none when every choice of every source was seen."""
-        batch = _Batch(seen, count)
+        batch = _Batch(known.seen, count)
         seeds = [s for s in task.seeds if s.language in _RUNS_ON[target.kind]]
         for seed in seeds:
             batch.add(_with_defaults(seed), "", "seed")
-        good = _good(history)
+        good = _good(known.trials)
         spaces = _spaces([*seeds, *(t.subject.candidate for t in good)])
         misses = 0
         while spaces and not batch.full and misses < _TRIES * count:
@@ -59,16 +58,16 @@ class TunablesProposer:
 
 
 class _Batch:
-    def __init__(self, seen: frozenset[str], count: int) -> None:
+    def __init__(self, seen: AbstractSet[str], count: int) -> None:
         self.proposals: list[Proposal] = []
-        self._taken, self._count = set(seen), count
+        self._seen, self._taken, self._count = seen, set[str](), count
 
     @property
     def full(self) -> bool:
         return len(self.proposals) >= self._count
 
     def add(self, candidate: Candidate, parent: str, note: str) -> bool:
-        if self.full or candidate.sha256 in self._taken:
+        if self.full or candidate.sha256 in self._taken or candidate.sha256 in self._seen:
             return False
         self._taken.add(candidate.sha256)
         self.proposals.append(Proposal(candidate, TunablesProposer.name, parent, note))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from forewarp.core.protocols import Proposer, Trial
+from forewarp.core.protocols import Known, Proposer, Trial
 from forewarp.core.values import Target, Task
 
 
@@ -42,7 +42,7 @@ class ProposerContract:
     ) -> None:
         proposer, seen = make(), set[str]()
         for number in range(4):
-            made = proposer.propose(task, target, history, frozenset(seen), 5, random.Random(number))
+            made = proposer.propose(task, target, Known(trials=history, seen=frozenset(seen)), 5, random.Random(number))
             assert len(made) <= 5
             kernels = [p.candidate.sha256 for p in made]
             assert len(set(kernels)) == len(kernels)
@@ -51,12 +51,12 @@ class ProposerContract:
         assert seen
 
     def test_works_without_history(self, make: Callable[[], Proposer], task: Task, target: Target) -> None:
-        made = make().propose(task, target, [], frozenset(), 3, random.Random(0))
+        made = make().propose(task, target, Known(), 3, random.Random(0))
         assert 0 < len(made) <= 3
 
     def test_names_itself(self, make: Callable[[], Proposer], task: Task, target: Target) -> None:
         proposer = make()
-        made = proposer.propose(task, target, [], frozenset(), 3, random.Random(0))
+        made = proposer.propose(task, target, Known(), 3, random.Random(0))
         assert {p.proposer for p in made} == {proposer.name}
 
     def test_same_numbers_same_proposals(
@@ -64,8 +64,8 @@ class ProposerContract:
     ) -> None:
         if not self.repeats:
             pytest.skip("this proposer samples")
-        one, two = (make().propose(task, target, history, frozenset(), 6, random.Random(7)) for _ in range(2))
+        one, two = (make().propose(task, target, Known(trials=history), 6, random.Random(7)) for _ in range(2))
         assert one == two
 
     def test_asking_for_nothing_gives_nothing(self, make: Callable[[], Proposer], task: Task, target: Target) -> None:
-        assert make().propose(task, target, [], frozenset(), 0, random.Random(0)) == []
+        assert make().propose(task, target, Known(), 0, random.Random(0)) == []

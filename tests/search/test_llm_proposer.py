@@ -12,7 +12,7 @@ from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
 from forewarp.core.errors import ModelError
-from forewarp.core.protocols import Proposal, Proposer, Trial
+from forewarp.core.protocols import Known, Proposal, Proposer, Trial
 from forewarp.core.values import Candidate, Cost, Target, Task
 from forewarp.search.proposers.llm import LlmProposer, languages_for
 
@@ -51,7 +51,7 @@ def propose(
 ) -> list[Proposal]:
     proposer = LlmProposer(FunctionModel(script))
     assert isinstance(proposer, Proposer)
-    return proposer.propose(task, target, history, seen, count, random.Random(0))
+    return proposer.propose(task, target, Known(trials=history, seen=seen), count, random.Random(0))
 
 
 def test_a_reply_becomes_a_candidate_with_its_declared_tunables():
@@ -92,10 +92,10 @@ def test_a_malformed_reply_is_told_why_and_may_be_mended(bad: dict[str, str], me
 def test_what_stays_malformed_is_dropped_and_its_cost_carried_over():
     script = Script("no", "no", "no", kernel("a();"))
     proposer = LlmProposer(FunctionModel(script))
-    assert proposer.propose(SEEDED, TARGET, [], frozenset(), 1, random.Random(0)) == []
+    assert proposer.propose(SEEDED, TARGET, Known(), 1, random.Random(0)) == []
     owed = proposer.owed
     assert owed.output_tokens > 0
-    (proposal,) = proposer.propose(SEEDED, TARGET, [], frozenset(), 1, random.Random(0))
+    (proposal,) = proposer.propose(SEEDED, TARGET, Known(), 1, random.Random(0))
     assert proposal.cost.output_tokens > owed.output_tokens
     assert proposer.owed == Cost()
 

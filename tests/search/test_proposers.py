@@ -7,7 +7,7 @@ import pytest
 from contracts.proposer_contract import ProposerContract
 from support.synthetic_executor import BEST, SOURCE, TARGET, SyntheticExecutor, log2_speedup, seed, task
 
-from forewarp.core.protocols import Proposer, Subject, Trial
+from forewarp.core.protocols import Known, Proposer, Subject, Trial
 from forewarp.core.values import Candidate, Target, Task
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.search.proposers.pool import PoolProposer
@@ -47,7 +47,9 @@ class TestPoolProposer(Fixtures):
 
 
 def propose(of: Task, history: list[Trial], seen: set[str], count: int, number: int = 0, target: Target = TARGET):
-    return TunablesProposer().propose(of, target, history, frozenset(seen), count, random.Random(number))
+    return TunablesProposer().propose(
+        of, target, Known(trials=history, seen=frozenset(seen)), count, random.Random(number)
+    )
 
 
 def test_defaults_of_every_seed_come_first() -> None:
@@ -124,6 +126,7 @@ def test_a_pool_is_proposed_once_and_whole() -> None:
     proposer, seen = PoolProposer(kernels), set[str]()
     for number in range(3):
         seen |= {
-            p.candidate.sha256 for p in proposer.propose(task(), TARGET, [], frozenset(seen), 3, random.Random(number))
+            p.candidate.sha256
+            for p in proposer.propose(task(), TARGET, Known(seen=frozenset(seen)), 3, random.Random(number))
         }
     assert seen == {k.sha256 for k in kernels}

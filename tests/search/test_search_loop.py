@@ -21,7 +21,7 @@ from support.synthetic_executor import (
 
 from forewarp.archive.store import Archive
 from forewarp.core.errors import ForewarpError, UsageError
-from forewarp.core.protocols import Forecaster, Proposal, Proposer, Subject, Trial
+from forewarp.core.protocols import Forecaster, Known, Proposal, Proposer, Subject, Trial
 from forewarp.core.values import Budget, Build, Candidate, Cost, Forecast, Measurement, Target, Task, Verdict
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.search import events as kinds
@@ -61,12 +61,10 @@ class Listed:
     name = "listed"
 
     def __init__(self, *rounds: Sequence[Candidate], cost: Cost | None = None) -> None:
-        self.rounds, self.cost, self.histories = [list(r) for r in rounds], cost or Cost(), list[list[Trial]]()
+        self.rounds, self.cost, self.known = [list(r) for r in rounds], cost or Cost(), list[Known]()
 
-    def propose(
-        self, task: Task, target: Target, history: Sequence[Trial], seen: frozenset[str], count: int, rng: random.Random
-    ) -> list[Proposal]:
-        self.histories.append(list(history))
+    def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
+        self.known.append(replace(known, attempts=list(known.attempts), trials=list(known.trials)))
         batch = self.rounds.pop(0) if self.rounds else []
         return [Proposal(c, self.name, cost=self.cost) for c in batch]
 
@@ -170,8 +168,11 @@ def test_rejects_say_why_and_proposers_learn_from_compile_errors(archive: Archiv
     assert "no such instruction" in rows[broken.sha256].reason
     assert "no launch plan" in rows[unplanned.sha256].reason
     assert "constraints" in rows[outside.sha256].reason
-    assert [t.measurement.status for t in proposer.histories[1]] == ["ok", "compile_error"]
-    assert "no such instruction" in proposer.histories[1][1].measurement.log
+    assert [t.measurement.status for t in proposer.known[1].trials] == ["ok"]
+    attempts = proposer.known[1].attempts
+    assert [a.outcome for a in attempts] == ["passed", "compile_error", "malformed", "malformed"]
+    assert attempts[1].build is not None
+    assert "no such instruction" in attempts[1].build.log
 
 
 def test_failing_kernels_are_counted_and_never_win(archive: Archive) -> None:
@@ -206,12 +207,11 @@ def test_each_currency_ends_the_run(archive: Archive, budget: Budget, currency: 
             self,
             task: Task,
             target: Target,
-            history: Sequence[Trial],
-            seen: frozenset[str],
+            known: Known,
             count: int,
             rng: random.Random,
         ) -> list[Proposal]:
-            made = super().propose(task, target, history, seen, count, rng)
+            made = super().propose(task, target, known, count, rng)
             return [replace(p, cost=Cost(0.1, 100, 20, 0.02)) for p in made]
 
     search = begin(archive, KnowingForecaster(), Paid(), budget=budget, proposals_per_round=6)

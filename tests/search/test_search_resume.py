@@ -8,7 +8,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from support.synthetic_executor import TARGET, KnowingForecaster, SyntheticExecu
 
 from forewarp.archive.store import Archive
 from forewarp.core.errors import DeviceError, UsageError, WorkerError
-from forewarp.core.protocols import Proposal, Trial
+from forewarp.core.protocols import Known, Proposal
 from forewarp.core.values import Budget, Build, Candidate, Cost, Measurement, Target, Task
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
@@ -74,10 +74,8 @@ class DyingExecutor(SyntheticExecutor):
 
 
 class PaidProposer(TunablesProposer):
-    def propose(
-        self, task: Task, target: Target, history: Sequence[Trial], seen: frozenset[str], count: int, rng: random.Random
-    ) -> list[Proposal]:
-        made = super().propose(task, target, history, seen, count, rng)
+    def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
+        made = super().propose(task, target, known, count, rng)
         return [Proposal(p.candidate, p.proposer, p.parent, p.note, Cost(0.1, 10, 5, 0.01)) for p in made]
 
 

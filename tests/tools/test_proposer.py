@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
 from support import synthetic_executor as synthetic
 
-from forewarp.core.protocols import Proposal, Trial
+from forewarp.core.protocols import Known, Proposal
 from forewarp.core.values import Candidate, Target, Task
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.tools.proposer import Chain, make_proposer
@@ -16,17 +15,15 @@ class Writes:
 
     name = "writes"
 
-    def propose(
-        self, task: Task, target: Target, history: Sequence[Trial], seen: frozenset[str], count: int, rng: random.Random
-    ) -> list[Proposal]:
+    def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
         made = [Candidate(f"// program {i}", "cpp") for i in range(min(2, count))]
-        return [Proposal(c, self.name) for c in made if c.sha256 not in seen]
+        return [Proposal(c, self.name) for c in made if c.sha256 not in known.seen]
 
 
 def propose(count: int, seen: frozenset[str] = frozenset()) -> list[Proposal]:
     chain = Chain(Writes(), TunablesProposer())
     assert chain.name == "writes+tunables"
-    return chain.propose(synthetic.task(), synthetic.TARGET, [], seen, count, random.Random(1))
+    return chain.propose(synthetic.task(), synthetic.TARGET, Known(seen=seen), count, random.Random(1))
 
 
 def test_the_second_proposer_fills_what_the_first_left_open() -> None:
