@@ -12,7 +12,8 @@ from pydantic import Field
 
 from forewarp.archive.forecasts import beside, read_forecasts
 from forewarp.archive.pools import files_of, read_pool
-from forewarp.archive.rows import CandidateRow
+from forewarp.archive.rows import CandidateRow, RunRow
+from forewarp.archive.store import Archive
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Forecaster
 from forewarp.core.values import Forecast, Measurement
@@ -200,9 +201,22 @@ def _of_archive(request: CalibrationRequest) -> tuple[list[Seen], str]:
         runs = [archive.run(request.run)] if request.run is not None else archive.runs(limit=_ALL_RUNS)[::-1]
         for run in runs:
             if request.task in (None, run.task.name):
-                rows = sorted(archive.candidates(run.id), key=lambda r: r.measurement_id or 0)
-                found += [s for r in rows for s in _seen(r, run.id, run.task.name)]
+                found += _of_run(archive, run)
         return found, str(archive.path)
+
+
+def scores_of_run(archive: Archive, run: RunRow) -> dict[str, CalibrationScores]:
+    """Return how well each forecaster's forecasts in one run fit what was measured, by forecaster; empty without any.
+
+    A cascade comes first, then the tiers that it was combined from.
+    """
+    seen = _of_run(archive, run)
+    return {name: scores([s.outcome for s in seen if s.tier == name]) for name in _names(seen)}
+
+
+def _of_run(archive: Archive, run: RunRow) -> list[Seen]:
+    rows = sorted(archive.candidates(run.id), key=lambda r: r.measurement_id or 0)
+    return [s for r in rows for s in _seen(r, run.id, run.task.name)]
 
 
 def _seen(row: CandidateRow, run: str, task: str) -> list[Seen]:
