@@ -8,24 +8,27 @@ from dataclasses import dataclass, replace
 from forewarp.core.values import Budget, Spend
 
 CURRENCIES = ("measurements", "device_s", "dollars", "tokens", "wall_s")
-WARN_AT = 0.8
+WARN_AT = (0.5, 0.8)
+"""Shares of a cap at which a run warns, in rising order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """One currency of which at least `WARN_AT` is spent."""
+    """One currency of which at least `share`, one of `WARN_AT`, is spent."""
 
     currency: str
     spent: float
     cap: float
+    share: float
 
 
 def warnings(budget: Budget, spend: Spend) -> Iterator[Shortage]:
-    """Yield every capped currency that is nearly spent."""
+    """Yield every capped currency of which a share of `WARN_AT` is spent, with the highest such share."""
     for currency in CURRENCIES:
         cap, spent = getattr(budget, currency), getattr(spend, currency)
-        if cap and spent >= WARN_AT * cap:
-            yield Shortage(currency, spent, cap)
+        passed = [share for share in WARN_AT if cap and spent >= share * cap]
+        if passed:
+            yield Shortage(currency, spent, cap, passed[-1])
 
 
 def searching(budget: Budget, *, confirm: bool) -> Budget:

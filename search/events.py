@@ -143,12 +143,16 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class BudgetWarning:
-    """Four fifths of one currency are spent; said once per currency and run."""
+    """At least `share` of one currency's cap is spent; said once per currency, share and run.
+
+    Where one step passes several shares, the highest alone is said.
+    """
 
     run: str
     currency: str
     spent: float
     cap: float
+    share: float = 0.8
 
 
 @dataclass(frozen=True, slots=True)

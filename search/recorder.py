@@ -18,13 +18,14 @@ class Recorder:
     def __init__(self, archive: Archive, run: str, budget: Budget) -> None:
         self._archive, self._run, self._budget = archive, run, budget
         self._ticked = time.monotonic()
-        self._warned: set[str] = set()
+        self._warned: dict[str, float] = {}
 
     def begin(self, first: Event) -> Iterator[Event]:
         """Start the clock, and yield the first event once it is written."""
         self._ticked = time.monotonic()
         said = (kinds.from_data(e.type, e.data) for e in self._archive.events(self._run))
-        self._warned = {e.currency for e in said if isinstance(e, BudgetWarning)}
+        # Shares rise with the spend, so that the latest warning of a currency is its highest.
+        self._warned = {e.currency: e.share for e in said if isinstance(e, BudgetWarning)}
         yield self.say(first)
 
     def say(self, event: Event) -> Event:
@@ -44,7 +45,8 @@ class Recorder:
         return self._archive.spend(self._run)
 
     def warn(self) -> list[Event]:
-        """Append a warning for each currency that got short since the last call."""
-        new = [w for w in budgets.warnings(self._budget, self.spend()) if w.currency not in self._warned]
-        self._warned |= {w.currency for w in new}
-        return [self.say(BudgetWarning(self._run, w.currency, w.spent, w.cap)) for w in new]
+        """Append a warning for each currency that passed another share of its cap since the last call."""
+        short = budgets.warnings(self._budget, self.spend())
+        new = [w for w in short if w.share > self._warned.get(w.currency, 0.0)]
+        self._warned |= {w.currency: w.share for w in new}
+        return [self.say(BudgetWarning(self._run, w.currency, w.spent, w.cap, w.share)) for w in new]
