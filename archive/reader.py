@@ -114,6 +114,11 @@ class Reader(Connection):
         rows = self._rows("SELECT kernel, data FROM holdout WHERE run = ?", (run,))
         return {str(r["kernel"]): json.loads(r["data"]) for r in rows}
 
+    def signatures(self, task_sha256: str, target_name: str) -> tuple[Signature, ...]:
+        """Return what a task looks like on a target, a signature per workload; empty where nothing compiled for it."""
+        row = self._one("SELECT data FROM signature WHERE task = ? AND target = ?", (task_sha256, target_name))
+        return tuple(serde.from_data(Signature, s) for s in json.loads(row["data"])) if row else ()
+
     def spend(self, run: str) -> Spend:
         """Return the totals of the run's ledger."""
         rows = self._rows("SELECT kind, sum(amount) AS total FROM spend WHERE run = ? GROUP BY kind", (run,))
