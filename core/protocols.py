@@ -102,10 +102,18 @@ class Executor(Protocol):
         """Compile for the target; needs no free device. Raises `CandidateError` for what is no candidate at all."""
         ...
 
-    def measure(self, task: Task, candidate: Candidate, build: Build, against: Subject | None = None) -> Measurement:
+    def measure(
+        self,
+        task: Task,
+        candidate: Candidate,
+        build: Build,
+        against: Subject | None = None,
+        beat: float | None = None,
+    ) -> Measurement:
         """Check and time the candidate in one session, against the task's reference or against another kernel.
 
-        Raises `UsageError` where this executor cannot time the two against each other.
+        `beat` is a speed-up: timing ends as soon as the candidate can hardly reach it, and the measurement says so
+        (`stopped_early`). Where results are looked up, it changes nothing. Raises `UsageError` where this executor cannot time the two against each other.
         """
         ...
 

@@ -333,6 +333,8 @@ class Measurement:
     the device was held. `source` is "measured", or "replay" where the answer was looked up in a recorded pool.
     `anchor` is "reference" or the identity of the kernel that the ratio is against. `checks` names what the outputs had
     to pass, `flags` what speaks against the time, `conditions` the state of the device (degrees C, watts, hertz).
+    `stopped_early` says that timing ended because the candidate could hardly reach what it had to beat: its interval is
+    that of few blocks, and it never counts as a win.
     """
 
     status: Status
@@ -353,6 +355,7 @@ class Measurement:
     checks: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     conditions: Mapping[str, float] = field(default_factory=dict[str, float])
+    stopped_early: bool = False
 
     @property
     def trusted(self) -> bool:

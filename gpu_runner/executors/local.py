@@ -186,7 +186,14 @@ class LocalExecutor:
         """Run a GPU candidate on the CPU at small shapes, in about `budget_s` seconds; see `Checks.run`."""
         return self._checks.run(task, candidate, budget_s)
 
-    def measure(self, task: Task, candidate: Candidate, build: Build, against: Subject | None = None) -> Measurement:
+    def measure(
+        self,
+        task: Task,
+        candidate: Candidate,
+        build: Build,
+        against: Subject | None = None,
+        beat: float | None = None,
+    ) -> Measurement:
         """Check and time the candidate; one at a time holds the device."""
         anchor = against.candidate.sha256 if against else "reference"
         if build.status != "ok":

@@ -93,8 +93,18 @@ class ReplayExecutor:
         """Return the recorded build."""
         return replace(self._row(task, candidate).build, cached=True)
 
-    def measure(self, task: Task, candidate: Candidate, build: Build, against: Subject | None = None) -> Measurement:
-        """Return the recorded measurement; raises `UsageError` for any other anchor than the reference."""
+    def measure(
+        self,
+        task: Task,
+        candidate: Candidate,
+        build: Build,
+        against: Subject | None = None,
+        beat: float | None = None,
+    ) -> Measurement:
+        """Return the recorded measurement, whole whatever there is to `beat`.
+
+        Raises `UsageError` for any other anchor than the reference.
+        """
         if against is not None:
             raise UsageError(
                 "a replay holds measurements against the reference only", hint="measure on a real device: --device auto"

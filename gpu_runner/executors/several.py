@@ -48,11 +48,18 @@ class SeveralExecutor:
         """Compile for all devices."""
         return self._executors[0].compile(task, candidate)
 
-    def measure(self, task: Task, candidate: Candidate, build: Build, against: Subject | None = None) -> Measurement:
+    def measure(
+        self,
+        task: Task,
+        candidate: Candidate,
+        build: Build,
+        against: Subject | None = None,
+        beat: float | None = None,
+    ) -> Measurement:
         """Measure on the next free device."""
         executor = self._free.get()
         try:
-            return executor.measure(task, candidate, build, against)
+            return executor.measure(task, candidate, build, against, beat)
         finally:
             self._free.put(executor)
 

@@ -92,8 +92,15 @@ def test_several_kernels_are_one_table() -> None:
 class Thorough(synthetic.SyntheticExecutor):
     """Measures as a GPU does, with all fields; what is at the top of the landscape is too good to be true."""
 
-    def measure(self, task: Task, candidate: Candidate, build: Build, against: Subject | None = None) -> Measurement:
-        m = super().measure(task, candidate, build, against)
+    def measure(
+        self,
+        task: Task,
+        candidate: Candidate,
+        build: Build,
+        against: Subject | None = None,
+        beat: float | None = None,
+    ) -> Measurement:
+        m = super().measure(task, candidate, build, against, beat)
         if m.status != "ok":
             return m
         verdict = "impossible" if (m.speedup or 0) > 1.5 else m.verdict

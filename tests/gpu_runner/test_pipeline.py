@@ -38,13 +38,20 @@ class Slow(synthetic.SyntheticExecutor):
         self.compiling -= 1
         return super().compile(task, candidate)
 
-    def measure(self, task: Task, candidate: Candidate, build: Build, against: Subject | None = None) -> Measurement:
+    def measure(
+        self,
+        task: Task,
+        candidate: Candidate,
+        build: Build,
+        against: Subject | None = None,
+        beat: float | None = None,
+    ) -> Measurement:
         self.measuring += 1
         self.most_measuring = max(self.most_measuring, self.measuring)
         self.anchors.append(against)
         time.sleep(self.measure_s)
         self.measuring -= 1
-        return super().measure(task, candidate, build, against)
+        return super().measure(task, candidate, build, against, beat)
 
 
 def test_compiles_run_ahead_while_one_is_measured() -> None:
@@ -112,12 +119,17 @@ def test_a_lost_process_is_replaced_once() -> None:
         left = 1
 
         def measure(
-            self, task: Task, candidate: Candidate, build: Build, against: Subject | None = None
+            self,
+            task: Task,
+            candidate: Candidate,
+            build: Build,
+            against: Subject | None = None,
+            beat: float | None = None,
         ) -> Measurement:
             self.left -= 1
             if self.left >= 0:
                 raise WorkerError("the measuring process was lost")
-            return super().measure(task, candidate, build, against)
+            return super().measure(task, candidate, build, against, beat)
 
     executor = Loses()
     assert len(list(measure_all(executor, TASK, kernels(2), threads=1))) == 2

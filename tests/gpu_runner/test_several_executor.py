@@ -42,9 +42,16 @@ class Waits(synthetic.SyntheticExecutor):
         super().__init__()
         self.together = together
 
-    def measure(self, task: Task, candidate: Candidate, build: Build, against: Subject | None = None) -> Measurement:
+    def measure(
+        self,
+        task: Task,
+        candidate: Candidate,
+        build: Build,
+        against: Subject | None = None,
+        beat: float | None = None,
+    ) -> Measurement:
         self.together.wait(timeout=10)
-        return super().measure(task, candidate, build, against)
+        return super().measure(task, candidate, build, against, beat)
 
 
 def test_each_device_measures_one_at_a_time() -> None:

@@ -323,9 +323,16 @@ def test_the_confirmation_is_recorded_and_reported(archive: Archive) -> None:
     class Lucky(SyntheticExecutor):
         """Every first measurement is 20 % too good."""
 
-        def measure(self, task: Task, candidate: Candidate, build: Build) -> Measurement:
+        def measure(
+            self,
+            task: Task,
+            candidate: Candidate,
+            build: Build,
+            against: Subject | None = None,
+            beat: float | None = None,
+        ) -> Measurement:
             first = candidate not in self.measured
-            m = super().measure(task, candidate, build)
+            m = super().measure(task, candidate, build, against, beat)
             s = m.speedup
             return replace(m, speedup=s * 1.2, high=s * 1.25) if first and s else m
 
@@ -343,9 +350,16 @@ def test_the_confirmation_is_recorded_and_reported(archive: Archive) -> None:
 
 def test_a_winner_that_fails_its_confirmation_is_out(archive: Archive) -> None:
     class Once(SyntheticExecutor):
-        def measure(self, task: Task, candidate: Candidate, build: Build) -> Measurement:
+        def measure(
+            self,
+            task: Task,
+            candidate: Candidate,
+            build: Build,
+            against: Subject | None = None,
+            beat: float | None = None,
+        ) -> Measurement:
             again = candidate in self.measured
-            m = super().measure(task, candidate, build)
+            m = super().measure(task, candidate, build, against, beat)
             return Measurement("incorrect", "incorrect", TARGET.name, "T0") if again else m
 
     summary = begin(archive, KnowingForecaster(), executor=Once()).run()
@@ -363,9 +377,16 @@ class Doubtful(SyntheticExecutor):
         super().__init__()
         self.verdicts = verdicts
 
-    def measure(self, task: Task, candidate: Candidate, build: Build, against: Subject | None = None) -> Measurement:
+    def measure(
+        self,
+        task: Task,
+        candidate: Candidate,
+        build: Build,
+        against: Subject | None = None,
+        beat: float | None = None,
+    ) -> Measurement:
         verdict = self.verdicts.get(len(self.measured))
-        m = super().measure(task, candidate, build, against)
+        m = super().measure(task, candidate, build, against, beat)
         return m if verdict is None else replace(m, verdict=verdict, speedup=20.0, low=19.0, high=21.0)
 
 
@@ -396,9 +417,14 @@ def test_an_ambiguous_number_wins_only_where_there_is_no_other(archive: Archive)
 def test_untrusted_and_ambiguous_audits_are_no_false_discards(archive: Archive) -> None:
     class Everything(Doubtful):
         def measure(
-            self, task: Task, candidate: Candidate, build: Build, against: Subject | None = None
+            self,
+            task: Task,
+            candidate: Candidate,
+            build: Build,
+            against: Subject | None = None,
+            beat: float | None = None,
         ) -> Measurement:
-            m = super().measure(task, candidate, build, against)
+            m = super().measure(task, candidate, build, against, beat)
             doubtful = m.status == "ok" and log2_speedup(candidate) > 0.5
             return replace(m, verdict="ambiguous") if doubtful else m
 
@@ -421,10 +447,17 @@ def test_stop_from_another_thread_finishes_the_measurement(archive: Archive) -> 
     inside, go_on = threading.Event(), threading.Event()
 
     class Slow(SyntheticExecutor):
-        def measure(self, task: Task, candidate: Candidate, build: Build) -> Measurement:
+        def measure(
+            self,
+            task: Task,
+            candidate: Candidate,
+            build: Build,
+            against: Subject | None = None,
+            beat: float | None = None,
+        ) -> Measurement:
             inside.set()
             go_on.wait(10)
-            return super().measure(task, candidate, build)
+            return super().measure(task, candidate, build, against, beat)
 
     search = begin(archive, KnowingForecaster(), executor=Slow())
     worker = threading.Thread(target=search.run)

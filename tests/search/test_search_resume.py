@@ -17,7 +17,7 @@ from support.synthetic_executor import TARGET, KnowingForecaster, SyntheticExecu
 
 from forewarp.archive.store import Archive
 from forewarp.core.errors import DeviceError, UsageError, WorkerError
-from forewarp.core.protocols import Known, Proposal
+from forewarp.core.protocols import Known, Proposal, Subject
 from forewarp.core.values import Budget, Build, Candidate, Cost, Measurement, Target, Task
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
@@ -68,9 +68,16 @@ class DyingExecutor(SyntheticExecutor):
         self._step()
         return super().compile(task, candidate)
 
-    def measure(self, task: Task, candidate: Candidate, build: Build) -> Measurement:
+    def measure(
+        self,
+        task: Task,
+        candidate: Candidate,
+        build: Build,
+        against: Subject | None = None,
+        beat: float | None = None,
+    ) -> Measurement:
         self._step()
-        return super().measure(task, candidate, build)
+        return super().measure(task, candidate, build, against, beat)
 
 
 class PaidProposer(TunablesProposer):
@@ -182,7 +189,14 @@ def test_stopping_at_every_event_and_resuming(tmp_path: Path) -> None:
 
 def test_a_closed_iterator_and_ctrl_c_interrupt(tmp_path: Path) -> None:
     class Impatient(SyntheticExecutor):
-        def measure(self, task: Task, candidate: Candidate, build: Build) -> Measurement:
+        def measure(
+            self,
+            task: Task,
+            candidate: Candidate,
+            build: Build,
+            against: Subject | None = None,
+            beat: float | None = None,
+        ) -> Measurement:
             raise KeyboardInterrupt
 
     with Archive(tmp_path / "a.db") as archive:
@@ -200,7 +214,14 @@ def test_a_closed_iterator_and_ctrl_c_interrupt(tmp_path: Path) -> None:
 
 def test_our_own_failure_fails_the_run_and_it_resumes(tmp_path: Path) -> None:
     class Unplugged(SyntheticExecutor):
-        def measure(self, task: Task, candidate: Candidate, build: Build) -> Measurement:
+        def measure(
+            self,
+            task: Task,
+            candidate: Candidate,
+            build: Build,
+            against: Subject | None = None,
+            beat: float | None = None,
+        ) -> Measurement:
             raise DeviceError("the GPU fell off the bus")
 
     expected, _, _ = left_alone(tmp_path)
@@ -219,11 +240,18 @@ def test_one_lost_worker_does_not_end_the_run(tmp_path: Path) -> None:
     class Flickering(SyntheticExecutor):
         lost = 0
 
-        def measure(self, task: Task, candidate: Candidate, build: Build) -> Measurement:
+        def measure(
+            self,
+            task: Task,
+            candidate: Candidate,
+            build: Build,
+            against: Subject | None = None,
+            beat: float | None = None,
+        ) -> Measurement:
             if self.lost == 0:
                 self.lost = 1
                 raise WorkerError("gone")
-            return super().measure(task, candidate, build)
+            return super().measure(task, candidate, build, against, beat)
 
     expected, _, _ = left_alone(tmp_path)
     with Archive(tmp_path / "a.db") as archive:
@@ -256,9 +284,9 @@ from pathlib import Path
 sys.path[:0] = sys.argv[2:]
 import test_search_resume as t
 class Slow(t.SyntheticExecutor):
-    def measure(self, *args):
+    def measure(self, *args, **more):
         time.sleep(0.05)
-        return super().measure(*args)
+        return super().measure(*args, **more)
 with t.Archive(sys.argv[1]) as archive:
     search = t.start(archive, Slow())
     print(search.run_id, flush=True)

@@ -8,6 +8,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from forewarp.core import bins
 from forewarp.core.protocols import Subject, Trial
@@ -103,7 +104,14 @@ class SyntheticExecutor:
         code = (candidate.source, sorted((k, v) for k, v in t.items() if k != "UNUSED"))
         return Build("ok", 0.01, artefact="memory", binary_sha256=hashlib.sha256(repr(code).encode()).hexdigest())
 
-    def measure(self, task: Task, candidate: Candidate, build: Build, against: Subject | None = None) -> Measurement:
+    def measure(
+        self,
+        task: Task,
+        candidate: Candidate,
+        build: Build,
+        against: Subject | None = None,
+        beat: float | None = None,
+    ) -> Measurement:
         with self._lock:
             self.measured.append(candidate)
         t = candidate.tunables
@@ -119,7 +127,8 @@ class SyntheticExecutor:
         low, high = s * 0.97, s * 1.03
         verdict = "faster" if low > 1 else "slower" if high < 1 else "tie"
         timing = WorkloadTiming("small", s, low, high, 1.0 / s, 1.0, 0.1, (math.log(s),), (1.0 / s,), (1.0,))
-        return Measurement("ok", verdict, self._target.name, "T0", anchor, s, low, high, (timing,), device_s=0.5)
+        m = Measurement("ok", verdict, self._target.name, "T0", anchor, s, low, high, (timing,), device_s=0.5)
+        return replace(m, stopped_early=True, device_s=0.2) if beat is not None and high < beat else m
 
     def close(self) -> None:
         self.closed += 1
