@@ -38,10 +38,11 @@ def look(place: Place, run_id: str) -> Look:
     """Return what a run came to so far; raises `UsageError` for an unknown one."""
     with sessions.open_archive(place) as archive:
         row = archive.run(run_id)
-        return Look(report(archive, row.id), lost=row.status == "running" and bool(row.owner) and not _alive(row))
+        return Look(report(archive, row.id), lost=row.status == "running" and bool(row.owner) and not alive(row))
 
 
-def _alive(row: RunRow) -> bool:
+def alive(row: RunRow) -> bool:
+    """Return whether a process works on the run, as far as this host can tell."""
     try:
         lease.check(row)
     except UsageError:
@@ -54,7 +55,7 @@ def stop(place: Place, run_id: str) -> None:
     with sessions.open_archive(place) as archive:
         row = archive.run(run_id)
     host, _, rest = row.owner.partition(":")
-    if row.status != "running" or not rest or not _alive(row):
+    if row.status != "running" or not rest or not alive(row):
         raise UsageError(
             f"nothing works on run {row.id}; it is {row.status}", hint=f"`forewarp show {row.id}` says more"
         )

@@ -1,0 +1,237 @@
+"""What a run decided and why, who proposed what, and what failed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from forewarp.archive.rows import REJECTED, CandidateRow, DecisionRow, EventRow
+from forewarp.core.values import Cost
+from forewarp.search import policy
+from forewarp.tools.parts import Interval, Part, Price, median_of, speedup_of
+from forewarp.tools.run_lineage import fate
+
+MOST_GROUPS = 40
+LOG_LINES = 12
+_MARKS = {"audit", "explore", "discard", "order", "score", "p_valid"}
+_ADDRESS = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8,}|\d+|/\S*/", re.IGNORECASE)
+
+
+class DecisionLine(Part):
+    """What was last decided on a candidate, and on what numbers."""
+
+    kernel: str
+    round: int = Field(description="Round of the last decision.")
+    proposed: int = Field(description="Round in which it was proposed.")
+    times: int = Field(description="How often it was decided on.")
+    proposer: str
+    operator: str
+    action: str
+    reason: str
+    score: float
+    p_valid: float | None
+    forecast: Interval | None
+    forecasters: list[str] = Field(description="Who answered, the cheapest first.")
+    numbers: dict[str, float] = Field(description="What else the decision rested on; see docs/searching.md.")
+    audit: bool
+    exploring: bool
+    discarded: bool = Field(description="The forecast spoke against it the first time.")
+    fate: str
+    speedup: Interval | None
+
+
+class RoundLine(Part):
+    """One round: what came in, what went on, and the best speed-up after it."""
+
+    round: int
+    proposed: int
+    passed: int
+    decided: int
+    measured: int
+    audits: int
+    best: Interval | None
+
+
+class ProposerLine(Part):
+    """What came of one kind of change by one proposer. `cost` is that of proposing only."""
+
+    proposer: str
+    operator: str
+    proposed: int
+    passed: int
+    measured: int
+    failed: int = Field(description="Measured, but not correct.")
+    improvements: int = Field(description="How often one of them became the best so far.")
+    best: Interval | None
+    cost: Price
+    compile_s: float = Field(description="Seconds of compiling; nothing where the build was there already.")
+
+
+class FailureGroup(Part):
+    """Candidates that failed in the same way."""
+
+    stage: str = Field(description="gate or measurement.")
+    outcome: str
+    reason: str
+    count: int
+    examples: list[str] = Field(description="First digits of some of them.")
+    log: str = Field(description="First lines of the first one's log.")
+
+
+class UnansweredLine(Part):
+    """For how many candidates a forecaster had no usable answer, and why."""
+
+    forecaster: str
+    candidates: int
+    times: int
+    problem: str
+
+
+def decision_lines(rows: Sequence[CandidateRow], decisions: Sequence[DecisionRow]) -> list[DecisionLine]:
+    """Return the last decision on each candidate, in the order decided."""
+    times = Counter(d.proposal for d in decisions)
+    discarded = {d.proposal for d in decisions if policy.is_discard(d.decision)}
+    lines: list[DecisionLine] = []
+    for r in sorted(rows, key=lambda r: (r.decided_round or 0, r.proposal)):
+        d = r.decision
+        if d is None:
+            continue
+        tiers = r.forecast.tiers or (r.forecast,) if r.forecast else ()
+        lines.append(
+            DecisionLine(
+                kernel=r.candidate.short,
+                round=r.decided_round or 0,
+                proposed=r.round,
+                times=times[r.proposal],
+                proposer=r.proposer,
+                operator=r.operator,
+                action=d.action,
+                reason=d.reason,
+                score=d.score,
+                p_valid=r.forecast.p_valid if r.forecast else None,
+                forecast=median_of(r.forecast) if r.forecast else None,
+                forecasters=[t.forecaster for t in tiers],
+                numbers={k: v for k, v in d.numbers.items() if k not in _MARKS},
+                audit=policy.is_audit(d),
+                exploring=bool(d.numbers.get("explore")),
+                discarded=r.proposal in discarded,
+                fate=fate(r),
+                speedup=speedup_of(r.measurement) if r.measurement else None,
+            )
+        )
+    return lines
+
+
+def round_lines(
+    rows: Sequence[CandidateRow], decisions: Sequence[DecisionRow], leads: Sequence[str]
+) -> list[RoundLine]:
+    """Return what happened in each round; `leads` are the kernels that were the best so far, in order."""
+    decided = Counter(d.round for d in decisions)
+    leading = {r.decided_round: r for k in leads for r in rows if r.candidate.sha256 == k and r.measurement}
+    best: Interval | None = None
+    lines: list[RoundLine] = []
+    for number in sorted({r.round for r in rows} | set(decided)):
+        if number in leading and (m := leading[number].measurement):
+            best = speedup_of(m)
+        own = [r for r in rows if r.round == number]
+        measured = [r for r in rows if r.decided_round == number and r.measurement_id is not None]
+        lines.append(
+            RoundLine(
+                round=number,
+                proposed=len(own),
+                passed=sum(r.outcome == "passed" for r in own),
+                decided=decided[number],
+                measured=len(measured),
+                audits=sum(policy.is_audit(r.decision) for r in measured if r.decision),
+                best=best,
+            )
+        )
+    return lines
+
+
+def proposer_lines(rows: Sequence[CandidateRow], leads: Sequence[str]) -> list[ProposerLine]:
+    """Return what came of each proposer's kinds of change, those that improved most often first."""
+    groups: dict[tuple[str, str], list[CandidateRow]] = {}
+    for r in rows:
+        groups.setdefault((r.proposer, r.operator or r.note[:20] * (len(r.note) <= 20)), []).append(r)
+    lines = [_proposer(key, own, leads) for key, own in groups.items()]
+    return sorted(lines, key=lambda line: (-line.improvements, -line.measured, -line.proposed))
+
+
+def _proposer(key: tuple[str, str], own: Sequence[CandidateRow], leads: Sequence[str]) -> ProposerLine:
+    measured = [r for r in own if r.measurement is not None]
+    trusted = [r.measurement for r in measured if r.measurement and r.measurement.trusted]
+    fastest = max(trusted, key=lambda m: m.speedup or 0.0, default=None)
+    return ProposerLine(
+        proposer=key[0],
+        operator=key[1],
+        proposed=len(own),
+        passed=sum(r.outcome == "passed" for r in own),
+        measured=len(measured),
+        failed=sum(r.measurement.status != "ok" for r in measured if r.measurement),
+        improvements=sum(r.candidate.sha256 in leads for r in measured),
+        best=speedup_of(fastest) if fastest else None,
+        cost=Price.of(sum((r.cost for r in own), Cost())),
+        compile_s=sum(r.build.seconds for r in own if r.build and not r.build.cached),
+    )
+
+
+def failures(rows: Sequence[CandidateRow]) -> list[FailureGroup]:
+    """Return what failed, grouped by how; the largest groups first, the smallest ones as one where there are many."""
+    groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    for r in rows:
+        stage, outcome, log = _failure(r)
+        if outcome:
+            key = stage, outcome, _ADDRESS.sub("#", _telling(log))
+            groups.setdefault(key, []).append((r.candidate.short, log))
+    found = [
+        FailureGroup(
+            stage=stage,
+            outcome=outcome,
+            reason=_telling(own[0][1])[:200],
+            count=len(own),
+            examples=[short for short, _ in own[:5]],
+            log="\n".join(line[:200] for line in own[0][1].strip().splitlines()[:LOG_LINES]),
+        )
+        for (stage, outcome, _), own in groups.items()
+    ]
+    found.sort(key=lambda g: (-g.count, g.stage, g.outcome))
+    rest = found[MOST_GROUPS:]
+    if rest:
+        others = sum(g.count for g in rest)
+        found = found[:MOST_GROUPS]
+        said = f"{len(rest)} other reasons"
+        found.append(FailureGroup(stage="", outcome="others", reason=said, count=others, examples=[], log=""))
+    return found
+
+
+def _failure(r: CandidateRow) -> tuple[str, str, str]:
+    """Return where a candidate failed, as what, and its log; empty texts where it did not."""
+    if r.outcome in REJECTED:
+        return "gate", r.outcome, r.reason
+    m = r.measurement
+    if m is None or m.trusted:
+        return "", "", ""
+    return "measurement", m.verdict if m.status == "ok" else m.status, "\n".join((*m.flags, m.log)).strip()
+
+
+def _telling(log: str) -> str:
+    """Return the first line that names an error, else the first one that says anything."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return next((line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)), lines[0] if lines else "")
+
+
+def unanswered(events: Sequence[EventRow]) -> list[UnansweredLine]:
+    """Return for whom forecasters had no usable answer, by forecaster and problem."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for e in events:
+        if e.type == "Unanswered":
+            problem = str(e.data.get("problem", ""))[:300]
+            found.setdefault((str(e.data["forecaster"]), problem), []).append(int(e.data["candidates"]))
+    return [
+        UnansweredLine(forecaster=who, candidates=sum(counts), times=len(counts), problem=problem)
+        for (who, problem), counts in found.items()
+    ]
