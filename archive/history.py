@@ -1,0 +1,111 @@
+"""What earlier work on a task came to, read without writing a byte: for estimates that must leave no trace."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from forewarp.core.errors import ArchiveError
+
+LATEST = 200
+"""Most measurements and compiles that are looked at."""
+
+LATEST_RUNS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """One earlier run: its settings, how much of each currency it spent, and how many candidates it proposed.
+
+    `compile_s` is the sum over its candidates, however many compiled at once.
+    """
+
+    id: str
+    settings: Mapping[str, Any]
+    measurements: int
+    device_s: float
+    wall_s: float
+    tokens: float
+    dollars: float
+    candidates: int
+    compile_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Of one task on one target, the latest first: seconds of the device per measurement, seconds per compile, runs.
+
+    Replayed runs and measurements are left out: they took no time of that device now.
+    """
+
+    device_s: tuple[float, ...] = ()
+    compile_s: tuple[float, ...] = ()
+    runs: tuple[PastRun, ...] = ()
+
+
+_MEASURED = """
+SELECT device_s FROM measurement
+WHERE task = ? AND target = ? AND state = 'done' AND device_s > 0 AND json_extract(data, '$.source') IS NOT 'replay'
+ORDER BY id DESC LIMIT ?
+"""
+_COMPILED = """
+SELECT json_extract(p.build, '$.seconds') AS seconds FROM proposal p JOIN run r ON r.id = p.run
+WHERE r.task = ? AND r.target = ? AND p.build IS NOT NULL AND json_extract(r.settings, '$.proposer') IS NOT 'pool'
+    AND json_extract(p.build, '$.cached') IS NOT 1
+ORDER BY p.id DESC LIMIT ?
+"""
+_RUNS = """
+SELECT r.id, r.settings,
+    (SELECT count(*) FROM proposal p WHERE p.run = r.id) AS candidates,
+    (SELECT coalesce(sum(json_extract(p.build, '$.seconds')), 0) FROM proposal p
+        WHERE p.run = r.id AND p.build IS NOT NULL AND json_extract(p.build, '$.cached') IS NOT 1) AS compile_s
+FROM run r
+WHERE r.task = ? AND r.target = ? AND json_extract(r.settings, '$.proposer') IS NOT 'pool'
+ORDER BY r.created DESC, r.rowid DESC LIMIT ?
+"""
+
+
+def history(path: Path, task_sha256: str, target_name: str) -> History:
+    """Read what the archive at `path` knows; empty where there is no such file. Raises `ArchiveError`."""
+    if not path.is_file():
+        return History()
+    # SQLite leaves two files beside an archive in WAL mode that it opens for reading, except if told that nobody
+    # writes; a log that is there already means that somebody does, or was killed.
+    log = path.with_name(path.name + "-wal")
+    alone = not (log.is_file() and log.stat().st_size)
+    where = f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if alone else ''}"
+    try:
+        with closing(sqlite3.connect(where, uri=True)) as db:
+            db.row_factory = sqlite3.Row
+            if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'run'").fetchone() is None:
+                return History()
+            these = (task_sha256, target_name)
+            return History(
+                tuple(float(r["device_s"]) for r in db.execute(_MEASURED, (*these, LATEST))),
+                tuple(float(r["seconds"]) for r in db.execute(_COMPILED, (*these, LATEST)) if r["seconds"] is not None),
+                tuple(_run(db, row) for row in db.execute(_RUNS, (*these, LATEST_RUNS)).fetchall()),
+            )
+    except sqlite3.Error as e:
+        raise ArchiveError(f"the archive {path} cannot be read: {e}", hint="pass --archive PATH of another one") from e
+
+
+def _run(db: sqlite3.Connection, row: sqlite3.Row) -> PastRun:
+    ledger = db.execute("SELECT kind, sum(amount) AS total FROM spend WHERE run = ? GROUP BY kind", (row["id"],))
+    spent = {str(r["kind"]): float(r["total"]) for r in ledger}
+    return PastRun(
+        id=row["id"],
+        settings=json.loads(row["settings"]),
+        measurements=round(spent.get("measurement", 0.0)),
+        device_s=spent.get("device_s", 0.0),
+        wall_s=spent.get("wall_s", 0.0),
+        tokens=spent.get("tokens", 0.0),
+        dollars=spent.get("dollars", 0.0),
+        candidates=int(row["candidates"]),
+        compile_s=float(row["compile_s"]),
+    )
