@@ -1,0 +1,235 @@
+"""Near shapes: a task's own sizes changed a little, to ones that nobody has tuned for."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from forewarp.core.errors import TaskError
+from forewarp.core.values import DeviceKind, Signature, Task, TensorSpec, Workload
+
+MOST = 3
+"""Near shapes of a task, at most."""
+PER_WORKLOAD = 2
+"""Near shapes made from one workload, at most."""
+LEAST_SIZE = 16
+"""Constants below this are left alone: they are rather numbers of heads, of neighbours or of the best k."""
+_LONG = 257
+_MOST_CONSTANTS = 8
+_MOST_WORKLOADS = 4
+
+Describe = Callable[[Task], Sequence[Signature]]
+"""Returns a task's signatures, as `Executor.describe` does; raises `TaskError` where its reference fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A task with a single workload, which is one of `task`'s own with other sizes.
+
+    `origin` names the workload that it was made from, `changes` gives old and new value of each changed constant.
+    """
+
+    task: Task
+    kind: DeviceKind
+    origin: str
+    changes: Mapping[str, tuple[int, int]]
+    signature: Signature
+
+    @property
+    def workload(self) -> Workload:
+        """The workload with the changed sizes."""
+        return self.task.workloads[self.kind][0]
+
+
+def near_shapes(
+    task: Task, kind: DeviceKind, signatures: Sequence[Signature], describe: Describe, most: int = MOST
+) -> tuple[Near, ...]:
+    """Return up to `most` near shapes, each in a task of its own; none where no constant is a size.
+
+    Sizes become prime numbers a little smaller, or the next smaller power of two. A constant counts as a size if some
+    dimension of an input or a parameter shrinks with it, and nothing grows. Of those, the most that the reference takes
+    together are changed: `describe` says what it takes. `signatures` are the task's own, in the order of its workloads.
+    Equal arguments give equal shapes.
+    """
+    pairs = list(zip(task.workloads[kind], signatures, strict=True))
+    known = {_shapes(s) for s in signatures}
+    found: list[Near] = []
+    for index, change in _order(len(pairs)):
+        if len(found) >= min(most, PER_WORKLOAD * len(pairs)):
+            break
+        workload, signature = pairs[index]
+        if sum(n.origin == workload.name for n in found) >= PER_WORKLOAD:
+            continue
+        made = _Changer(task, kind, workload, signature, describe).change(change)
+        if made is not None and _shapes(made.signature) not in known:
+            known.add(_shapes(made.signature))
+            found.append(made)
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """How sizes from `least` on are changed."""
+
+    how: Callable[[int], int]
+    least: int = LEAST_SIZE
+
+
+def _order(count: int) -> Iterator[tuple[int, _Change]]:
+    """Yield which workload to change how: both ways early on, and each workload once where there are several.
+
+    Small sizes stay as they are at first: a kernel may take one width of a head only, and still any length.
+    """
+    long, odd, halved = _Change(_odd, _LONG), _Change(_odd), _Change(_halved)
+    first = [(0, long), (1, halved), (2, odd)] if count >= 3 else [(0, long), (0, halved), (1, odd)]
+    rest = [(i, change) for i in range(min(count, _MOST_WORKLOADS)) for change in (odd, halved)]
+    yield from ((i, change) for i, change in first if i < count)
+    yield from (pair for pair in rest if pair not in first)
+
+
+def _odd(size: int) -> int:
+    """Return the largest prime below a size: no tile divides it."""
+    return next(n for n in range(size - 1, 1, -1) if all(n % d for d in range(2, int(n**0.5) + 1)))
+
+
+def _halved(size: int) -> int:
+    """Return the largest power of two below a size."""
+    return 1 << ((size - 1).bit_length() - 1)
+
+
+class _Changer:
+    """Changes the sizes of one workload."""
+
+    def __init__(
+        self, task: Task, kind: DeviceKind, workload: Workload, signature: Signature, describe: Describe
+    ) -> None:
+        self._task, self._kind, self._workload, self._signature = task, kind, workload, signature
+        self._describe = describe
+        self._sizes = _constants(task, kind, workload)
+        self._answers: dict[tuple[tuple[str, int], ...], Near | None] = {}
+        self._refused: set[str] = set()
+
+    def change(self, change: _Change) -> Near | None:
+        """Change as many sizes as the reference takes together, the largest first; None where it takes none."""
+        best: Near | None = None
+        chosen: dict[str, int] = {}
+        wanted = {name: change.how(size) for name, size in self._sizes.items() if size >= change.least}
+        for group in self._groups(wanted):
+            found = self._near(chosen | group)
+            if found is not None:
+                chosen, best = chosen | group, found
+        return best
+
+    def _groups(self, wanted: Mapping[str, int]) -> Iterator[dict[str, int]]:
+        """Yield changes that the reference takes: of one constant, or of equal ones that it refuses one by one."""
+        refused: list[str] = []
+        for name in sorted(wanted, key=lambda n: (-self._sizes[n], n)):
+            if self._near({name: wanted[name]}) is not None:
+                yield {name: wanted[name]}
+            elif name in self._refused:
+                refused.append(name)
+        for size in sorted({self._sizes[n] for n in refused}, reverse=True):
+            equal = {n: wanted[n] for n in refused if self._sizes[n] == size}
+            if len(equal) > 1 and self._near(equal) is not None:
+                yield equal
+
+    def _near(self, changed: Mapping[str, int]) -> Near | None:
+        key = tuple(sorted(changed.items()))
+        if key not in self._answers:
+            self._answers[key] = self._tried(changed)
+        return self._answers[key]
+
+    def _tried(self, changed: Mapping[str, int]) -> Near | None:
+        name = " ".join(f"{k}={v}" for k, v in sorted(changed.items()))
+        workload = Workload(name, {**self._workload.constants, **changed})
+        shapes: dict[DeviceKind, tuple[Workload, ...]] = {**self._task.workloads, self._kind: (workload,)}
+        task = replace(self._task, workloads=shapes, seeds=())
+        try:
+            (signature,) = self._describe(task)
+        except TaskError:
+            self._refused |= changed.keys() if len(changed) == 1 else set()
+            return None
+        if not _smaller(self._signature, signature):
+            return None
+        changes = {k: (self._sizes[k], v) for k, v in changed.items()}
+        return Near(task, self._kind, self._workload.name, changes, signature)
+
+
+def _constants(task: Task, kind: DeviceKind, workload: Workload) -> dict[str, int]:
+    """Return what may be sizes: the workload's whole numbers, or the reference's own where no workload sets any."""
+    given = dict(workload.constants)
+    if task.format == "kernelbench" and not any(w.constants for w in task.workloads[kind]):
+        given = {**_module_constants(task.reference)}
+    sizes = {k: v for k, v in given.items() if type(v) is int and v >= LEAST_SIZE}
+    return dict(sorted(sizes.items(), key=lambda item: -item[1])[:_MOST_CONSTANTS])
+
+
+def _module_constants(reference: str) -> dict[str, int]:
+    """Return the whole numbers that a file assigns to names, each once, at its top; the file is parsed, not run."""
+    found: dict[str, list[int | None]] = {}
+    for node in ast.parse(reference).body:
+        for name, value in _assigned(node):
+            found.setdefault(name, []).append(_number(value))
+    once = {name: values[0] for name, values in found.items() if len(values) == 1 and not name.startswith("_")}
+    return {name: value for name, value in once.items() if value is not None}
+
+
+def _assigned(node: ast.stmt) -> Iterator[tuple[str, ast.expr | None]]:
+    """Yield each name that a statement assigns to, with its value as far as that can be told."""
+    if isinstance(node, ast.AnnAssign | ast.AugAssign):
+        value = node.value if isinstance(node, ast.AnnAssign) else None
+        pairs: list[tuple[ast.expr, ast.expr | None]] = [(node.target, value)]
+    elif isinstance(node, ast.Assign):
+        pairs = [(target, node.value) for target in node.targets]
+    else:
+        return
+    for target, value in pairs:
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            yield from ((t.id, v) for t, v in zip(target.elts, value.elts, strict=True) if isinstance(t, ast.Name))
+        else:
+            yield from ((t.id, value) for t in ast.walk(target) if isinstance(t, ast.Name))
+
+
+_ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+_LARGE = 1 << 40
+
+
+def _number(node: ast.expr | None) -> int | None:
+    """Return the value of a whole number, or of arithmetic on such; None for anything else."""
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int else None
+    if not isinstance(node, ast.BinOp):
+        return None
+    left, right = _number(node.left), _number(node.right)
+    if left is None or right is None or max(abs(left), abs(right)) > _LARGE:
+        return None
+    if isinstance(node.op, ast.LShift | ast.Pow):
+        base = 2 if isinstance(node.op, ast.LShift) else left
+        factor = left if isinstance(node.op, ast.LShift) else 1
+        return factor * base**right if 0 <= right <= 40 else None
+    compute = _ARITHMETIC.get(type(node.op))
+    return compute(left, right) if compute and (right or not isinstance(node.op, ast.FloorDiv)) else None
+
+
+def _shapes(signature: Signature) -> tuple[TensorSpec, ...]:
+    return (*signature.inputs, *signature.params, *signature.outputs)
+
+
+def _smaller(before: Signature, after: Signature) -> bool:
+    """Return whether an input or a parameter has shrunk, nothing has grown, and all else is as it was."""
+    old, new = _shapes(before), _shapes(after)
+    if [(s.name, s.dtype, len(s.shape)) for s in old] != [(s.name, s.dtype, len(s.shape)) for s in new]:
+        return False
+    if (before.written, before.aliases) != (after.written, after.aliases):
+        return False
+    if any(n > o for one, other in zip(old, new, strict=True) for o, n in zip(one.shape, other.shape, strict=True)):
+        return False
+    given = len(before.inputs) + len(before.params)
+    return [s.shape for s in old[:given]] != [s.shape for s in new[:given]]
