@@ -1,0 +1,146 @@
+"""Which kind of change to try next: what each has gained so far for what it cost, and how sure that is.
+
+Discounted upper confidence bounds (Garivier and Moulines, "On upper-confidence bound policies for switching bandit
+problems", ALT 2011), divided by cost as in budgeted bandits (Ding et al., "Multi-armed bandit with budget constraint
+and variable costs", AAAI 2013). ShinkaEvolve (arXiv 2509.19349) chooses its models in a like way.
+
+    index = (r̄ / R + κ · √(ln(1 + N) / n)) / (h + c̄ / C)
+
+    r̄   mean of the rewards of the arm's pulls, each weighted by γ to the power of how many pulls came after it
+    c̄   the same of their costs; of an arm that nobody knows the cost of, the mean over all pulls
+    R, C the highest r̄ and the highest c̄ of any arm
+    n, N the sum of those weights for the arm, and for all arms
+    h    what a candidate costs whoever made it (compiling, forecasting), as a share of the dearest arm's cost
+
+An arm's n shrinks while others are pulled, so that its bonus grows without bound: an arm that only fails is starved,
+but never for good.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from forewarp.core.protocols import Attempt
+from forewarp.core.values import Cost, Forecast
+
+DECAY = 0.95
+BONUS = 0.5
+HANDLING = 0.1
+FORECAST_WORTH = 0.5
+"""What an octave that was forecast counts against one that was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """One use of an arm: octaves gained, and what it cost, in one currency for all pulls."""
+
+    arm: str
+    reward: float
+    cost: float = 0.0
+
+
+def pulls_of(
+    attempts: Sequence[Attempt], arm_of: Callable[[Attempt], str], base_of: Callable[[Attempt], float | None]
+) -> list[Pull]:
+    """Return the attempts as pulls, in order; `arm_of` gives "" for what was no pull.
+
+    The reward of what was measured is max(0, log2 S − log2 of what it began from): `base_of` gives that speed-up, and
+    where it gives None, the fastest that was proposed earlier stands in, then the reference. What passed the gate and
+    was not measured gets p_valid · max(0, the same of its forecast's median), at half its worth; what failed gets none.
+    """
+    found: list[tuple[str, float, Cost]] = []
+    incumbent = 1.0
+    for a in attempts:
+        arm = arm_of(a)
+        if arm:
+            found.append((arm, _reward(a, base_of(a) or incumbent), a.proposal.cost))
+        if a.measurement is not None and a.measurement.trusted and a.measurement.speedup:
+            incumbent = max(incumbent, a.measurement.speedup)
+    price = _currency([cost for _, _, cost in found])
+    return [Pull(arm, reward, price(cost)) for arm, reward, cost in found]
+
+
+def choose(
+    arms: Sequence[str],
+    pulls: Sequence[Pull],
+    count: int,
+    rng: random.Random,
+    *,
+    decay: float = DECAY,
+    bonus: float = BONUS,
+    handling: float = HANDLING,
+) -> list[str]:
+    """Return `count` arms to pull at once; arms that were never pulled come first, in random order.
+
+    Each choice counts for those after it as a pull that brings what its arm brought so far. Equals are told apart by
+    `rng` alone.
+    """
+    order = rng.sample(list(arms), len(arms))
+    state = _State(order, pulls, decay)
+    chosen: list[str] = []
+    while order and len(chosen) < count:
+        best = max(order, key=lambda arm: state.index(arm, bonus, handling))
+        chosen.append(best)
+        state.pull(best)
+    return chosen
+
+
+class _State:
+    """Discounted sums of an arm's pulls."""
+
+    def __init__(self, arms: Sequence[str], pulls: Sequence[Pull], decay: float) -> None:
+        self._decay = decay
+        self._weight, self._reward, self._cost = (dict.fromkeys(arms, 0.0) for _ in range(3))
+        for pull in pulls:
+            if pull.arm in self._weight:
+                self._add(pull.arm, pull.reward, pull.cost)
+        self._rewards = {a: self._reward[a] / w if (w := self._weight[a]) else 0.0 for a in arms}
+        everything = sum(self._weight.values())
+        usual = sum(self._cost.values()) / everything if everything else 0.0
+        self._costs = {a: self._cost[a] / w if (w := self._weight[a]) else usual for a in arms}
+
+    def index(self, arm: str, bonus: float, handling: float) -> float:
+        """Return the arm's index; infinite for one that was never pulled."""
+        weight = self._weight[arm]
+        if not weight:
+            return math.inf
+        gain = self._rewards[arm] / (max(self._rewards.values()) or 1.0)
+        doubt = bonus * math.sqrt(math.log(1 + sum(self._weight.values())) / weight)
+        return (gain + doubt) / (handling + self._costs[arm] / (max(self._costs.values()) or 1.0))
+
+    def pull(self, arm: str) -> None:
+        """Count a pull whose outcome is not known yet."""
+        self._add(arm, self._rewards[arm], self._costs[arm])
+
+    def _add(self, arm: str, reward: float, cost: float) -> None:
+        for sums in (self._weight, self._reward, self._cost):
+            for name in sums:
+                sums[name] *= self._decay
+        self._weight[arm] += 1.0
+        self._reward[arm] += reward
+        self._cost[arm] += cost
+
+
+def _reward(attempt: Attempt, base: float) -> float:
+    m = attempt.measurement
+    if m is not None:
+        return max(0.0, math.log2(m.speedup / base)) if m.trusted and m.speedup else 0.0
+    if attempt.outcome == "passed" and attempt.forecast is not None:
+        return FORECAST_WORTH * _promise(attempt.forecast, base)
+    return 0.0
+
+
+def _promise(forecast: Forecast, base: float) -> float:
+    return forecast.p_valid * max(0.0, math.log2(forecast.median / base))
+
+
+def _currency(costs: Sequence[Cost]) -> Callable[[Cost], float]:
+    """Return what to compare costs by: dollars where all are known, else tokens, else seconds; the first that tells."""
+    if all(c.dollars is not None for c in costs) and any(c.dollars for c in costs):
+        return lambda c: c.dollars or 0.0
+    if any(c.input_tokens + c.output_tokens for c in costs):
+        return lambda c: float(c.input_tokens + c.output_tokens)
+    return lambda c: c.seconds
