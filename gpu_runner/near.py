@@ -105,8 +105,8 @@ class _Changer:
     def __init__(
         self, task: Task, kind: DeviceKind, workload: Workload, signature: Signature, describe: Describe
     ) -> None:
-        self._task, self._kind, self._workload, self._signature = task, kind, workload, signature
-        self._describe = describe
+        self._task, self._workload, self._signature, self._describe = task, workload, signature, describe
+        self._kind: DeviceKind = kind
         self._sizes = _constants(task, kind, workload)
         self._answers: dict[tuple[tuple[str, int], ...], Near | None] = {}
         self._refused: set[str] = set()
