@@ -76,9 +76,8 @@ def history(path: Path, task_sha256: str, target_name: str) -> History:
     if not path.is_file():
         return History()
     # SQLite leaves two files beside an archive in WAL mode that it opens for reading, except if told that nobody
-    # writes; a log that is there already means that somebody does, or was killed.
-    log = path.with_name(path.name + "-wal")
-    alone = not (log.is_file() and log.stat().st_size)
+    # writes; a log that is there already means that somebody may, or was killed.
+    alone = not path.with_name(path.name + "-wal").exists()
     where = f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if alone else ''}"
     try:
         with closing(sqlite3.connect(where, uri=True)) as db:

@@ -121,7 +121,7 @@ def estimate(
         measurements=_range([n for n, _ in counts]),
         earlier_runs=rates.runs,
         basis=list(rates.basis),
-        candidates=totals["candidates"],
+        candidates=_at_most(totals["candidates"], most),
         wall_s=totals["wall_s"],
         device_s=totals["device_s"],
         compile_s=totals["compile_s"],
@@ -171,7 +171,7 @@ def clock(seconds: float) -> str:
     """Return a duration for people."""
     if seconds < 99.5:
         return f"{seconds:.0f} s" if seconds >= 9.95 or not seconds else f"{seconds:.2g} s"
-    return f"{seconds / 60:.3g} min" if seconds < 5970 else f"{seconds / 3600:.3g} h"
+    return f"{seconds / 60:.1f} min" if seconds < 5970 else f"{seconds / 3600:.1f} h"
 
 
 def number(value: float) -> str:
@@ -335,6 +335,12 @@ def _range(values: Sequence[float | None]) -> Range | None:
     # A dear measurement under a cap on its currency makes fewer of them, so that the order may be the other way round.
     low, likely, high = sorted(known)
     return Range(low=low, likely=likely, high=high)
+
+
+def _at_most(value: Range | None, most: int | None) -> Range | None:
+    if value is None or most is None:
+        return value
+    return Range(low=min(value.low, most), likely=min(value.likely, most), high=min(value.high, most))
 
 
 def _basis(figure: str, found: Figure) -> Basis:

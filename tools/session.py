@@ -126,7 +126,7 @@ def open_executor(place: Place, task: Task) -> Executor:
     if place.device == "replay":
         return _replay(place, task)
     if place.pool:
-        raise UsageError(f"a pool is only for replay, not for device {place.device}", hint="pass --device replay too")
+        raise only_for_replay(place)
     from forewarp.gpu_runner.executors.local import LocalExecutor
     from forewarp.gpu_runner.executors.several import SeveralExecutor
 
@@ -140,6 +140,11 @@ def open_executor(place: Place, task: Task) -> Executor:
             executor.close()
         raise
     return local[0] if len(local) == 1 else SeveralExecutor(local)
+
+
+def only_for_replay(place: Place) -> UsageError:
+    """Return the error of a pool that comes with a device."""
+    return UsageError(f"a pool is only for replay, not for device {place.device}", hint="pass --device replay too")
 
 
 def bundled_tasks() -> list[str]:
