@@ -9,12 +9,13 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from forewarp.core.errors import CandidateError
-from forewarp.core.protocols import Known, Proposal, Trial
+from forewarp.core.protocols import Known, Proposal
 from forewarp.core.values import DEVICE_ONLY, Candidate, DeviceKind, Language, Target, Task
 from forewarp.gpu_runner.formats import plan as plans
+from forewarp.search import puct
 
 GOOD = 5
-"""How many of the best measured candidates have neighbours and offspring."""
+"""From how many of the best measured candidates sources are taken to vary."""
 _TRIES = 20
 _ENUMERATED = 50_000
 _RUNS_ON: dict[DeviceKind, tuple[Language, ...]] = {"cpu": ("cpp", "python"), "cuda": ("cuda", "triton", "python")}
@@ -34,9 +35,10 @@ class _Space:
 
 
 class TunablesProposer:
-    """Proposes the seeds' defaults first, then random choices, neighbours of the best, and crosses of two good ones.
+    """Proposes the seeds' defaults first, then random choices, neighbours of what works, and crosses of two of these.
 
-    A source that another proposer wrote is varied, too, once it was measured and works.
+    What neighbours and crosses begin from is chosen by PUCT (`search.puct`). A source that another proposer wrote is
+    varied, too, once it was measured and works.
     """
 
     name = "tunables"
@@ -46,12 +48,19 @@ class TunablesProposer:
         batch = _Batch(known.seen, count)
         seeds = [s for s in task.seeds if s.language in _RUNS_ON[target.kind]]
         for seed in seeds:
-            batch.add(_with_defaults(seed), "", "seed")
-        good = _good(known.trials)
-        spaces = _spaces([*seeds, *(t.subject.candidate for t in good)])
+            batch.add(_with_defaults(seed), "seed")
+        if batch.full:
+            return batch.proposals
+        tree = puct.Tree(puct.attempts_of(known))
+        spaces = _spaces([*seeds, *(node.candidate for node in tree.nodes[:GOOD])])
+        by_source: dict[tuple[str, str], _Space] = {(s.language, s.source): s for s in spaces}
+        parents = tree.choose(
+            count, among=lambda n: (n.candidate.language, n.candidate.source) in by_source, blocking=False
+        )
+        near = [node.candidate for node in parents]
         misses = 0
         while spaces and not batch.full and misses < _TRIES * count:
-            misses += 0 if _step(batch, spaces, good, rng) else 1
+            misses += 0 if _step(batch, by_source, near, rng) else 1
         if not batch.full:
             _enumerate(batch, spaces, rng)
         return batch.proposals
@@ -66,34 +75,32 @@ class _Batch:
     def full(self) -> bool:
         return len(self.proposals) >= self._count
 
-    def add(self, candidate: Candidate, parent: str, note: str) -> bool:
+    def add(self, candidate: Candidate, operator: str, parent: str = "", mate: str = "") -> bool:
         if self.full or candidate.sha256 in self._taken or candidate.sha256 in self._seen:
             return False
         self._taken.add(candidate.sha256)
-        self.proposals.append(Proposal(candidate, TunablesProposer.name, parent, note))
+        self.proposals.append(Proposal(candidate, TunablesProposer.name, parent, mate=mate, operator=operator))
         return True
 
 
-def _step(batch: _Batch, spaces: Sequence[_Space], good: Sequence[Trial], rng: random.Random) -> bool:
-    """Try one candidate; half of the time near what works, once something does."""
-    by_source = {(s.language, s.source): s for s in spaces}
-    near = [
-        t.subject.candidate for t in good if (t.subject.candidate.language, t.subject.candidate.source) in by_source
-    ]
+def _step(
+    batch: _Batch, spaces: Mapping[tuple[str, str], _Space], near: Sequence[Candidate], rng: random.Random
+) -> bool:
+    """Try one candidate; two of five times at random, else near what works, once something does."""
     way = rng.random()
     if not near or way >= 0.6:
-        space = rng.choice(spaces)
+        space = rng.choice(list(spaces.values()))
         tunables = _random(space.plan, rng)
-        return tunables is not None and batch.add(space.at(tunables), "", "random")
-    # Rank-weighted: the best of five is taken a third of the time.
-    parent = rng.choices(near, weights=range(len(near), 0, -1))[0]
-    space = by_source[parent.language, parent.source]
+        return tunables is not None and batch.add(space.at(tunables), "random")
+    parent = rng.choice(near)
+    space = spaces[parent.language, parent.source]
     mates = [c for c in near if c.source == parent.source and c.sha256 != parent.sha256]
     if way < 0.2 and mates:
-        tunables, note = _cross(parent, rng.choice(mates), rng), "cross"
-    else:
-        tunables, note = _neighbour(space.plan, parent.tunables, rng), "neighbour"
-    return space.plan.allows(tunables) and batch.add(space.at(tunables), parent.sha256, note)
+        mate = rng.choice(mates)
+        tunables = _cross(parent, mate, rng)
+        return space.plan.allows(tunables) and batch.add(space.at(tunables), "cross", parent.sha256, mate.sha256)
+    tunables = _neighbour(space.plan, parent.tunables, rng)
+    return space.plan.allows(tunables) and batch.add(space.at(tunables), "neighbour", parent.sha256)
 
 
 def _random(plan: plans.Plan, rng: random.Random) -> dict[str, int] | None:
@@ -125,13 +132,7 @@ def _enumerate(batch: _Batch, spaces: Sequence[_Space], rng: random.Random) -> N
     left = [s.at(t) for s in spaces for t in itertools.islice(s.plan.combinations(), _ENUMERATED)]
     rng.shuffle(left)
     for candidate in left:
-        batch.add(candidate, "", "remaining")
-
-
-def _good(history: Sequence[Trial]) -> list[Trial]:
-    """Return the fastest candidates that work, the best first."""
-    working = [t for t in history if t.measurement.speedup is not None and t.measurement.trusted]
-    return sorted(working, key=lambda t: -(t.measurement.speedup or 0.0))[:GOOD]
+        batch.add(candidate, "remaining")
 
 
 def _spaces(candidates: Sequence[Candidate]) -> list[_Space]:
