@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -113,7 +113,8 @@ class Executor(Protocol):
         """Check and time the candidate in one session, against the task's reference or against another kernel.
 
         `beat` is a speed-up: timing ends as soon as the candidate can hardly reach it, and the measurement says so
-        (`stopped_early`). Where results are looked up, it changes nothing. Raises `UsageError` where this executor cannot time the two against each other.
+        (`stopped_early`). Where results are looked up, it changes nothing. Raises `UsageError` where this executor
+        cannot time the two against each other.
         """
         ...
 
@@ -135,6 +136,15 @@ class Forecaster(Protocol):
         self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
     ) -> list[Forecast]:
         """Return one forecast per subject, in order. `history` holds all trials of this task and target so far."""
+        ...
+
+
+@runtime_checkable
+class Recalling(Protocol):
+    """A forecaster that learns from its own forecasts, or paid for them, and can be given them back after a resume."""
+
+    def recall(self, task: Task, target: Target, forecasts: Mapping[str, Forecast]) -> None:
+        """Take over what an earlier process made: the latest forecasts by the candidate's identity."""
         ...
 
 

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.core.errors import DeviceError, WorkerError
-from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed, ChannelTimeout
+from forewarp.gpu_runner.worker.channel import Answer, Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.environment import allowed
 
 START_S = 120.0
 LOG_BYTES = 4000
-OnLook = Callable[[dict[str, Any]], bool]
-"""Given the samples of a look, say whether to go on sampling."""
+OnLook = Callable[[dict[str, Any]], Answer]
+"""Given the samples of a look, say how to go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Session:
             while answer is None:
                 document = self._answers.receive(max(0.0, start + timeout - time.perf_counter()))
                 if "look" in document:
-                    self._answers.send({"go_on": on_look is not None and on_look(document["look"])})
+                    self._answers.send({"answer": on_look(document["look"]) if on_look is not None else "enough"})
                 elif document.get("started"):
                     started = time.perf_counter() - start
                 else:

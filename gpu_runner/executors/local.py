@@ -25,6 +25,7 @@ from forewarp.gpu_runner.executors import verdicts
 from forewarp.gpu_runner.executors.builds import Builds, default_cache, ending, manifest_of
 from forewarp.gpu_runner.executors.checks import Checks
 from forewarp.gpu_runner.executors.client import Reply, Session, WorkerClient, readable
+from forewarp.gpu_runner.executors.looks import Looks
 from forewarp.gpu_runner.executors.signatures import Signatures
 from forewarp.gpu_runner.executors.versions import versions
 from forewarp.gpu_runner.statistics import LOOKS
@@ -194,7 +195,7 @@ class LocalExecutor:
         against: Subject | None = None,
         beat: float | None = None,
     ) -> Measurement:
-        """Check and time the candidate; one at a time holds the device."""
+        """Check and time the candidate until it is done or can hardly reach `beat`; one at a time holds the device."""
         anchor = against.candidate.sha256 if against else "reference"
         if build.status != "ok":
             phases = {"compile": build.seconds}
@@ -204,9 +205,11 @@ class LocalExecutor:
         other = _kernel(against.candidate, against.build) if against else None
         job = self._problem(task) | kernel | self._bounds()
         job |= {"kind": "measure", "signatures": serde.to_data(signatures), "anchor": other}
+        job |= {"sighting": beat is not None}
+        looks = Looks(self._target, beat)
         launched = self._target.kind == "cuda" and all(_device_only(k) for k in (kernel, other) if k)
         with self._device, _alone_on(self._target, self._visible):
-            reply = self._launch(job) if launched else self._worker.run(job, self._limits.measure_s, verdicts.go_on)
+            reply = self._launch(job, looks) if launched else self._worker.run(job, self._limits.measure_s, looks)
         return self._judge(reply, build, signatures, anchor)
 
     def _bounds(self) -> dict[str, Any]:
@@ -217,7 +220,7 @@ class LocalExecutor:
             "looks": list(self._limits.looks),
         }
 
-    def _launch(self, job: dict[str, Any]) -> Reply:
+    def _launch(self, job: dict[str, Any], looks: Looks) -> Reply:
         """Have the launcher measure; it is kept from one candidate to the next, and replaced once it is broken."""
         start = time.perf_counter()
         reply = None
@@ -225,7 +228,7 @@ class LocalExecutor:
             if self._launcher is None or not self._launcher.alive:
                 self._drop_launcher()
                 self._launcher = self._worker.open({"kind": "launcher"})
-            reply = self._launcher.request(job, self._limits.measure_s, verdicts.go_on)
+            reply = self._launcher.request(job, self._limits.measure_s, looks)
             answer = reply.answer
             if answer is None and not reply.started_s:
                 self._drop_launcher()  # it had gone before the job began: idle for long, or killed

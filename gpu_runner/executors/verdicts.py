@@ -26,23 +26,18 @@ session" in `docs/measuring.md`.
 """
 
 
-def go_on(look: Mapping[str, Any]) -> bool:
-    """Answer a judge's question after a look: whether more blocks are worth their time."""
-    return not statistics.settled(
-        look["candidate_s"], look["anchor_s"], look["planned_looks"], look["candidate_hz"], look["anchor_hz"]
-    )
-
-
 def timings_of(answer: Mapping[str, Any], target: Target) -> tuple[WorkloadTiming, ...]:
     """Summarise the samples of a judge's answer, one per workload."""
+    # Timing that ended early had a sighting to end at, besides the looks that were planned.
+    sighted = int(answer["stopped_early"])
     return tuple(
         statistics.timing(
             Samples(
                 workload=t["workload"],
                 error_ratio=t["error_ratio"],
-                looks=t["looks"],
+                looks=t["looks"] + sighted,
                 mode=t["mode"],
-                session_sd=_session_sd(answer["tier"], target, t),
+                session_sd=session_sd(answer["tier"], target, t),
                 **{name: tuple(t[name]) for name in _SERIES},
             )
         )
@@ -50,7 +45,8 @@ def timings_of(answer: Mapping[str, Any], target: Target) -> tuple[WorkloadTimin
     )
 
 
-def _session_sd(tier: str, target: Target, timed: Mapping[str, Any]) -> float:
+def session_sd(tier: str, target: Target, timed: Mapping[str, Any]) -> float:
+    """Return the spread from session to session (log-ratio) of one workload's samples, by `SESSION_SPREAD`."""
     share, offset_s = SESSION_SPREAD.get((tier, target.kind), (0.0, 0.0))
     if timed["mode"] == "graph":
         offset_s = GRAPH_OFFSET_S
@@ -97,6 +93,7 @@ def measurement_of(
         checks=tuple(answer["checks"]),
         flags=tuple(flags),
         conditions=answer["conditions"],
+        stopped_early=answer["stopped_early"],
     )
 
 

@@ -227,6 +227,9 @@ class LauncherBench:
                 self.hung = True
                 raise DeviceHung("a kernel did not finish in time")
 
+    def excuse(self) -> None:
+        """Do nothing: nothing is asked."""
+
     def flags(self) -> list[str]:
         """Return nothing: there is no host code whose behaviour could be odd."""
         return []

@@ -1,4 +1,4 @@
-"""JSON lines over a socket pair, with a deadline on every read."""
+"""JSON lines over a socket pair, with a deadline on every read, and what the controller says to a judge's question."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ import json
 import select
 import socket
 import time
-from typing import Any
+from typing import Any, Literal
 
 MAX_LINE = 64 << 20
+Answer = Literal["on", "enough", "leave", "beaten"]
+"""What is said to a look at one workload's samples.
+
+Time on; this workload is done; leave it for now, since the candidate does not seem to reach what it has to beat; all
+workloads were seen, and it can hardly reach that.
+"""
 
 
 class ChannelClosed(Exception):

@@ -15,7 +15,7 @@ from forewarp.core import serde
 from forewarp.core.errors import CandidateError
 from forewarp.core.values import Candidate, Signature, Target, Workload
 from forewarp.gpu_runner.worker import protections
-from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed, ChannelTimeout
+from forewarp.gpu_runner.worker.channel import Answer, Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.conditions import driver
 from forewarp.gpu_runner.worker.watched import run_watched
 
@@ -177,11 +177,11 @@ def _sound(host: Any) -> bool:
         return False
 
 
-def _asking(answer: Channel) -> Callable[[dict[str, Any]], bool]:
-    """Return the question to the controller after a look: whether to go on."""
+def _asking(answer: Channel) -> Callable[[dict[str, Any]], Answer]:
+    """Return the question to the controller after a look: how to go on."""
 
-    def ask(look: dict[str, Any]) -> bool:
+    def ask(look: dict[str, Any]) -> Answer:
         answer.send({"look": look})
-        return bool(answer.receive(LOOK_S)["go_on"])
+        return answer.receive(LOOK_S)["answer"]
 
     return ask

@@ -2,7 +2,7 @@
 
 Order of events for each workload: the candidate runs on poisoned outputs for each correctness case and is compared,
 both arms are timed in interleaved blocks while a random part of the timed outputs is compared, then fresh inputs are
-drawn and compared once more. Statistics, and whether to go on after a look, are left to the controller.
+drawn and compared once more. Statistics, and how to go on after a look, are left to the controller.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from forewarp.core import serde
 from forewarp.core.values import Signature, Workload
 from forewarp.gpu_runner.worker import conditions, protections
 from forewarp.gpu_runner.worker.cells import CellFailed
+from forewarp.gpu_runner.worker.channel import Answer
 from forewarp.gpu_runner.worker.check import Mismatch
 from forewarp.gpu_runner.worker.stage import Stage
-from forewarp.gpu_runner.worker.timing import DeviceHung, Schedule, Timed
+from forewarp.gpu_runner.worker.timing import DeviceHung, Schedule, Timed, each_workload
 
 T = TypeVar("T")
 
@@ -49,6 +50,10 @@ class Bench(Timed, Protocol):
         """Bring the candidate's last result into the judged buffers, and wait for it."""
         ...
 
+    def excuse(self) -> None:
+        """Ask nothing more about the times of the workload on stage: it comes again, or they decide nothing."""
+        ...
+
     def flags(self) -> list[str]:
         """Return what speaks against the candidate's times."""
         ...
@@ -69,7 +74,7 @@ class Judge:
         self,
         job: dict[str, Any],
         make_bench: Callable[[list[Workload], list[Signature]], Bench],
-        ask: Callable[[dict[str, Any]], bool],
+        ask: Callable[[dict[str, Any]], Answer],
     ) -> None:
         self.job, self.ask = job, ask
         self.workloads = [serde.from_data(Workload, w) for w in job["workloads"]]
@@ -81,22 +86,25 @@ class Judge:
         self.flags: list[str] = []
         self.conditions: dict[str, float] = {}
         self.bench: Bench | None = None
+        self.timings: dict[int, dict[str, Any]] = {}
 
     def run(self) -> dict[str, Any]:
         """Return the result document: status, samples per workload, phases and protections."""
         protections.hide_memory()
         torch.set_grad_enabled(False)
-        timings: list[dict[str, Any]] = []
         try:
             bench = self.bench = self._timed("setup", lambda: self.make_bench(self.workloads, self.signatures))
             before = bench.state()
             # All cases go to the smallest workload: the code is the same, and the oracle is dear.
             smallest = min(range(len(self.workloads)), key=lambda i: self.signatures[i].bytes_moved)
-            for index in range(len(self.workloads)):
-                timings.append(self._workload(bench, index, thorough=index == smallest))
+            beaten = each_workload(
+                len(self.workloads),
+                lambda index, again: self._workload(bench, index, again=again, thorough=index == smallest),
+            )
             self.flags += bench.flags()
             self.conditions = conditions.summary(before, bench.state())
-            return self._result("ok", "", timings)
+            timings = [self.timings[index] for index in range(len(self.workloads))]
+            return self._result("ok", "", timings) | {"stopped_early": beaten}
         except Mismatch as e:
             return self._result("incorrect", str(e))
         except CellFailed as e:
@@ -120,20 +128,26 @@ class Judge:
         finally:
             self.phases[phase] += time.perf_counter() - start
 
-    def _workload(self, bench: Bench, index: int, *, thorough: bool) -> dict[str, Any]:
+    def _workload(self, bench: Bench, index: int, *, again: bool, thorough: bool) -> Answer:
+        """Check and time a workload; only time it where it comes `again`. Return how its timing ended."""
         stage: Stage = self._timed("setup", lambda: bench.stage(index))
         try:
-            worst = self._timed("check", lambda: self._check(bench, stage, thorough=thorough))
+            worst = 0.0 if again else self._timed("check", lambda: self._check(bench, stage, thorough=thorough))
             inner = self.phases["check"]
-            timed = self._timed("time", lambda: self._time(bench, stage))
+            schedule = self._schedule(bench, stage, index, sighting=bool(self.job["sighting"]) and not again)
+            timed = self._timed("time", schedule.run)
             # What was compared while timing ran counts as checking.
             self.phases["time"] -= self.phases["check"] - inner
             last = self._timed("check", lambda: self._fresh(bench, stage))
+            if schedule.ended in ("leave", "beaten"):
+                bench.excuse()
         finally:
             stage.close()
         self.environment["oracle"] = stage.oracle
-        worst = max(worst, timed.pop("error_ratio"), last)
-        return {"workload": self.workloads[index].name, "error_ratio": worst} | timed
+        earlier = self.timings[index]["error_ratio"] if again else 0.0
+        worst = max(worst, timed.pop("error_ratio"), last, earlier)
+        self.timings[index] = {"workload": self.workloads[index].name, "error_ratio": worst} | timed
+        return schedule.ended
 
     def _check(self, bench: Bench, stage: Stage, *, thorough: bool) -> float:
         """Run each correctness case once on poisoned outputs and compare; return the largest error ratio."""
@@ -186,16 +200,17 @@ class Judge:
         except Mismatch as e:
             raise AnchorWrong(str(e)) from None
 
-    def _time(self, bench: Bench, stage: Stage) -> dict[str, Any]:
-        schedule = Schedule(
+    def _schedule(self, bench: Bench, stage: Stage, index: int, *, sighting: bool) -> Schedule:
+        about = {"index": index, "workload": self.workloads[index].name, "of": len(self.workloads), "tier": bench.tier}
+        return Schedule(
             bench,
             stage,
             looks=self.job["looks"],
             time_s=self.job["time_s"],
             verify=lambda slot: self._timed("check", lambda: self._verify(bench, stage, slot)),
-            go_on=self.ask,
+            ask=lambda look: self.ask(look | about),
+            sighting=sighting,
         )
-        return schedule.run()
 
     def _result(self, status: str, log: str, timings: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
         return {

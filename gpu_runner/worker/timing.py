@@ -1,8 +1,9 @@
 """The order of samples of one workload: interleaved blocks, looks, the A/A control, and the second numbers.
 
-A block is ABBA or BAAB, drawn at random. After each look the controller is asked whether to go on; it alone judges the
-samples. Control blocks time the anchor in both roles between the real ones. Every candidate call gets inputs that it
-has not seen: changed ones, or, where the output will be compared, freshly drawn ones.
+A block is ABBA or BAAB, drawn at random. After each look the controller says how to go on; it alone judges the samples.
+Where there is something to beat, a sighting of a few blocks comes before the first look. Control blocks time the anchor
+in both roles between the real ones. Every candidate call gets inputs that it has not seen: changed ones, or, where the
+output will be compared, freshly drawn ones.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
+from forewarp.gpu_runner.worker.channel import Answer
 from forewarp.gpu_runner.worker.stage import Stage
 
 Arm = Literal["candidate", "anchor"]
@@ -26,6 +28,8 @@ CONTROL_BLOCKS = 20
 EXTRA_BLOCKS = 8
 WARM_UPS = 3
 LEAST_BLOCKS = 6
+SIGHTING = 8
+"""Blocks after which a candidate that has something to beat is looked at for the first time."""
 GRAPH_BLOCKS = 4
 """Kernels short enough to be replayed as graphs are noisier and cheaper: each look takes so many times the blocks."""
 Sample = tuple[float, float]
@@ -54,8 +58,25 @@ class Timed(Protocol):
         ...
 
 
+def each_workload(count: int, visit: Callable[[int, bool], Answer]) -> bool:
+    """Time each workload, and those that were left once more; return whether the candidate was beaten.
+
+    `visit` gets a workload's index and whether it comes again, and returns the answer that its timing ended with. A
+    candidate that does not seem to win gets a sighting of every workload, so that the mean is over all of them, before
+    more is spent on any; one that seems to win is timed in full at once, so that nothing is put on stage twice.
+    """
+    answers = [visit(index, False) for index in range(count)]
+    for index in [i for i, answer in enumerate(answers) if answer == "leave"]:
+        if "beaten" not in answers:
+            answers.append(visit(index, True))
+    return "beaten" in answers
+
+
 class Schedule:
-    """Times one workload. `verify(slot)` compares outputs and returns the error; `go_on` asks the controller."""
+    """Times one workload. `verify(slot)` compares outputs and returns the error; `ask` puts a look to the controller.
+
+    `sighting` asks for a look before those of `looks`. After `run`, `ended` is what the controller said last.
+    """
 
     def __init__(
         self,
@@ -65,10 +86,12 @@ class Schedule:
         looks: Sequence[int],
         time_s: float,
         verify: Callable[[int], float],
-        go_on: Callable[[dict[str, Any]], bool],
+        ask: Callable[[dict[str, Any]], Answer],
+        sighting: bool = False,
     ) -> None:
-        self.bench, self.stage, self.verify, self.go_on = bench, stage, verify, go_on
-        self.looks, self.time_s = tuple(looks), time_s
+        self.bench, self.stage, self.verify, self.ask = bench, stage, verify, ask
+        self.looks, self.time_s, self.sighting = tuple(looks), time_s, sighting
+        self.ended: Answer = "enough"
         self.chance = random.Random(os.urandom(16))
         self.worst = 0.0
         self.seconds: dict[str, list[float]] = {}
@@ -79,9 +102,26 @@ class Schedule:
         """Return the samples of all series; see `statistics.Samples`."""
         pair_s, longest_s = self._pilot()
         mode = self.bench.choose_mode(self.stage, longest_s)
-        looks = self._affordable(pair_s, [look * (GRAPH_BLOCKS if mode == "graph" else 1) for look in self.looks])
+        scale = GRAPH_BLOCKS if mode == "graph" else 1
+        looks = self._affordable(pair_s, [look * scale for look in self.looks])
         deadline = time.perf_counter() + self.time_s
-        controls, taken = 0, 0
+        if not self.sighting or self._goes_on(min(SIGHTING * scale, looks[0]), mode, len(looks)):
+            self._take(looks, mode, deadline)
+        self.stage.check_inputs()
+        self.stage.check_guards()
+        self.stage.check_reference()
+        return self._result(mode, len(looks))
+
+    def _goes_on(self, blocks: int, mode: str, planned: int) -> bool:
+        """Take a sighting of so many blocks, without controls; return whether the workload is to be timed in full."""
+        for number in range(blocks):
+            self._block(number, first=number == 0, last=number + 1 == blocks)
+        self.ended = self.ask(self._look(mode, planned) | {"sighting": True})
+        return self.ended not in ("leave", "beaten")
+
+    def _take(self, looks: Sequence[int], mode: str, deadline: float) -> None:
+        """Take blocks up to the look at which the controller has had enough, then what belongs to a full timing."""
+        controls, taken = 0, len(self.seconds.get("candidate", ())) // 2
         for number, look in enumerate(looks):
             while taken < look:
                 self._block(taken, first=taken == 0, last=taken + 1 == look)
@@ -89,7 +129,10 @@ class Schedule:
                 if controls < CONTROL_BLOCKS and controls <= taken:
                     self._control()
                     controls += 1
-            if number + 1 == len(looks) or not self.go_on(self._look(len(looks))):
+            self.ended = "enough" if number + 1 == len(looks) else self.ask(self._look(mode, len(looks)))
+            if self.ended in ("leave", "beaten"):
+                return
+            if self.ended == "enough":
                 break
         # A measurement that ends early still owes its control, unless the kernels are slow.
         while controls < CONTROL_BLOCKS and time.perf_counter() < deadline:
@@ -97,10 +140,6 @@ class Schedule:
             controls += 1
         for condition in self.bench.conditions:
             self._second(condition, deadline)
-        self.stage.check_inputs()
-        self.stage.check_guards()
-        self.stage.check_reference()
-        return self._result(mode, len(looks))
 
     def _pilot(self) -> tuple[float, float]:
         """Warm both arms up; return the wall seconds of one pair, and the longer arm's own."""
@@ -173,13 +212,15 @@ class Schedule:
         if sample[1]:
             self.hertz.setdefault(series, []).append(sample[1])
 
-    def _look(self, planned: int) -> dict[str, Any]:
+    def _look(self, mode: str, planned: int) -> dict[str, Any]:
         return {
             "candidate_s": self.seconds["candidate"],
             "anchor_s": self.seconds["anchor"],
             "candidate_hz": self.hertz.get("candidate", []),
             "anchor_hz": self.hertz.get("anchor", []),
             "planned_looks": planned,
+            "mode": mode,
+            "sighting": False,
         }
 
     def _result(self, mode: str, planned: int) -> dict[str, Any]:
