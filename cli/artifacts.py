@@ -12,6 +12,7 @@ from forewarp.tools.bake import SUFFIXES
 from forewarp.tools.parts import shown
 
 if TYPE_CHECKING:
+    from forewarp.tools.run_figures import RunFigures
     from forewarp.tools.run_report import CandidateLine
 
 COLUMNS = (
@@ -21,17 +22,17 @@ COLUMNS = (
 )
 
 
-def write(document: SearchDocument, folder: Path) -> SearchDocument:
+def write(document: SearchDocument, folder: Path, figures: RunFigures) -> SearchDocument:
     """Write all files into `folder` and return the document with their paths in it; raises `UsageError`."""
     folder = folder.absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return _write(document, folder)
+        return _write(document, folder, figures)
     except OSError as e:
         raise UsageError(f"{folder} cannot be written: {e.strerror}", hint="pass --out DIR") from None
 
 
-def _write(document: SearchDocument, folder: Path) -> SearchDocument:
+def _write(document: SearchDocument, folder: Path, figures: RunFigures) -> SearchDocument:
     from forewarp.cli.html_report import page
 
     made: list[Artifact] = []
@@ -48,7 +49,7 @@ def _write(document: SearchDocument, folder: Path) -> SearchDocument:
         table.writeheader()
         table.writerows(_row(line) for line in document.candidates)
     made.append(Artifact(kind="candidates", path=str(folder / "candidates.csv")))
-    keep("report", "report.html", page(document))
+    keep("report", "report.html", page(document, figures))
     # The result names itself, so that one file leads to all others.
     made.append(Artifact(kind="result", path=str(folder / "result.json")))
     document = document.model_copy(update={"artifacts": made})

@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from forewarp.cli.documents import SearchDocument
-    from forewarp.tools.run_report import BestKernel, CandidateLine
+    from forewarp.tools.run_figures import Reliability
+    from forewarp.tools.run_report import BestKernel, CandidateLine, SearchResult
 
 ROWS = 12
 
 
-def render(document: SearchDocument, console: Console, *, full: bool = False) -> None:
-    """Print a run; all its candidates if `full`, else the measured ones and a few more."""
+def render(
+    document: SearchDocument, console: Console, reliability: Sequence[Reliability] = (), *, full: bool = False
+) -> None:
+    """Print a run; all its candidates and how forecasts came true if `full`, else the best candidates only."""
     if document.candidates:
         console.print(_candidates(document.candidates, None if full else ROWS))
     for plot in (plots.progress(document.candidates), plots.forecasts(document.candidates)):
@@ -38,6 +41,8 @@ def render(document: SearchDocument, console: Console, *, full: bool = False) ->
     console.print(_counts(document))
     if document.tiers:
         console.print(oracles(document))
+    for found in reliability if full else ():
+        console.print(came_true(found), style="dim")
     if document.audit is not None:
         a = document.audit
         console.print(
@@ -49,13 +54,22 @@ def render(document: SearchDocument, console: Console, *, full: bool = False) ->
         console.print(f"{artifact.kind:>10}  {artifact.path}", soft_wrap=True)
 
 
-def oracles(document: SearchDocument) -> str:
+def oracles(document: SearchResult) -> str:
     """Return who answered for how many candidates, from the cheapest to the device, and what the paid ones cost."""
     asked = [
         f"{t.tier} {t.candidates}{f' ({t.unread} unreadable)' if t.unread else ''}{display.price(t.cost)}"
         for t in document.tiers
     ]
     return ", ".join([*asked, f"measured {document.counts.measured}"])
+
+
+def came_true(found: Reliability) -> str:
+    """Return in one line how a forecaster's forecasts in the run came true."""
+    s = found.scores
+    named = (("ECE", s.ece), ("Brier", s.brier), ("CRPS", s.crps))
+    scores = [f"{name} {value:.3f}" for name, value in named if value is not None]
+    covered = [] if s.coverage is None else [f"{s.coverage:.0%} in 80 % intervals"]
+    return f"forecasts of {found.forecaster}, {found.outcomes} measured after: {', '.join([*scores, *covered])}"
 
 
 def ranked(lines: Sequence[CandidateLine]) -> list[CandidateLine]:

@@ -6,40 +6,45 @@ import signal
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from forewarp.cli import artifacts, display, exits
-from forewarp.cli.documents import Failure, SearchDocument
+from forewarp.cli import artifacts, display, exits, stream
+from forewarp.cli.documents import EstimateDocument, Failure, SearchDocument
 from forewarp.cli.options import Output
 from forewarp.cli.progress import shown_live
+from forewarp.cli.tally import Tally
 from forewarp.core.errors import ForewarpError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from forewarp.tools.estimate import Estimate
+    from forewarp.tools.run_figures import RunFigures
     from forewarp.tools.run_report import SearchResult
     from forewarp.tools.search import SearchJob
 
 
-def drive(job: SearchJob, command: str, *, out: Path | None, output: Output) -> int:
+def drive(job: SearchJob, command: str, *, out: Path | None, output: Output, events: str | None = None) -> int:
     """Do the run's work, write its files, print its result and return the exit code.
 
-    Whatever ends the run, what it came to so far is written and printed.
+    Whatever ends the run, what it came to so far is written and printed. `events` is where each event goes as a line.
     """
-    error: BaseException | None = None
-    with _stopping(job), shown_live(display.stderr(), quiet=output.quiet) as see:
-        try:
-            for event in job.events():
-                see(event)
-        except (Exception, KeyboardInterrupt) as e:
-            error = e
+    if events == stream.STDOUT:
+        # Two kinds of output would not go together: the result is the stream's last line.
+        output = replace(output, json=True)
+    error = _work(job, output, events)
     if output.verbose and error is not None:
         import traceback
 
         traceback.print_exception(error)
     document = _document(job.result(), command, error)
-    document = artifacts.write(document, out or Path("forewarp-runs") / job.run_id)
-    show(document, output)
+    figures = job.figures(document)
+    document = artifacts.write(document, out or Path("forewarp-runs") / job.run_id, figures)
+    show(document, output, figures)
     if error is not None and not isinstance(error, KeyboardInterrupt):
         return exits.of_error(error)
     if document.status == "interrupted":
@@ -47,14 +52,103 @@ def drive(job: SearchJob, command: str, *, out: Path | None, output: Output) -> 
     return exits.OK if document.best is not None else exits.NO_KERNEL
 
 
-def show(document: SearchDocument, output: Output) -> None:
+def _work(job: SearchJob, output: Output, events: str | None) -> BaseException | None:
+    """Do the run's work with a view of it on stderr; returns what ended it before its time."""
+    console = display.stderr()
+    quiet = output.quiet or (output.json and not console.is_terminal)
+    tally = _so_far(job)
+    if job.estimate is not None and not output.quiet:
+        _announce(job.estimate, console)
+    view = shown_live(console, quiet=quiet, plain=stream.on_terminal(events), tally=tally, spend=job.spend)
+    try:
+        with stream.streamed(job, events) as lines:
+            try:
+                with _stopping(job), view as see:
+                    for event in job.events():
+                        see(event)
+                        if lines is not None:
+                            lines.catch_up()
+            finally:
+                # What ended the run is in the archive, but nobody was left to be told.
+                if lines is not None:
+                    lines.catch_up()
+    except (Exception, KeyboardInterrupt) as e:
+        return e
+    return None
+
+
+def _so_far(job: SearchJob) -> Tally:
+    """Return what earlier processes did of the run."""
+    from forewarp.search.events import from_data
+
+    tally = Tally(expected_s=job.estimate.wall_s.likely if job.estimate and job.estimate.wall_s else None)
+    for row in job.recorded():
+        tally.see(from_data(row.type, row.data))
+    return tally
+
+
+def foresee(found: Estimate, output: Output) -> int:
+    """Print what a run will probably take; nothing else happens."""
+    if output.json:
+        document = EstimateDocument(command="optimize", status="estimated", **dict(found))
+        print(document.model_dump_json())
+        return exits.OK
+    from forewarp.tools.estimate import origin
+
+    console = display.stdout()
+    console.print(_amounts(found))
+    console.print(_figures(found))
+    console.print(found.summary, style="bold")
+    console.print(f"{origin(found)}; nothing was begun".capitalize() + ".", style="dim")
+    return exits.OK
+
+
+def _announce(found: Estimate, console: Console) -> None:
+    from forewarp.tools.estimate import origin
+
+    console.print(f"estimate: {found.summary}", soft_wrap=True)
+    console.print(f"          {origin(found)}", soft_wrap=True, style="dim")
+
+
+def _amounts(found: Estimate) -> Table:
+    from rich.table import Table
+
+    from forewarp.tools.estimate import clock, number
+
+    title = f"{found.task} on {found.device.name}" + (" (replay)" if found.source == "replay" else "")
+    table = Table("what", "low", "likely", "high", "cap", box=None, title=title, title_justify="left")
+    limit = found.limit
+    for name, value, cap, form in (
+        ("measurements", found.measurements, limit.measurements, number),
+        ("candidates proposed", found.candidates, None, number),
+        ("wall time", found.wall_s, limit.wall_s, clock),
+        ("device time", found.device_s, limit.device_s, clock),
+        ("compiling, summed", found.compile_s, None, clock),
+        ("tokens", found.tokens, limit.tokens, number),
+        ("dollars", found.dollars, limit.dollars, "${:.2f}".format),
+    ):
+        said = ["unknown"] * 3 if value is None else [form(v) for v in (value.low, value.likely, value.high)]
+        table.add_row(name, *said, "" if cap is None else form(cap))
+    return table
+
+
+def _figures(found: Estimate) -> Table:
+    from rich.table import Table
+
+    table = Table("it rests on", "low", "likely", "high", "from", box=None)
+    for b in found.basis:
+        table.add_row(b.figure, *(f"{v:.3g}" for v in (b.value.low, b.value.likely, b.value.high)), b.source)
+    return table
+
+
+def show(document: SearchDocument, output: Output, figures: RunFigures) -> None:
     """Print a run: the document with --json, tables and plots without."""
     if output.json:
         print(document.model_dump_json())
         return
     from forewarp.cli.run_tables import render
 
-    render(document, display.stdout(), full=output.verbose)
+    render(document, display.stdout(), figures.reliability, full=output.verbose)
     if document.error is not None:
         hint = f"\n  {document.error.hint}" if document.error.hint else ""
         print(f"forewarp: {document.error.message}{hint}", file=sys.stderr)

@@ -27,11 +27,13 @@ def show(
     from forewarp.cli.documents import SearchDocument
     from forewarp.tools import session
     from forewarp.tools.parts import Place
+    from forewarp.tools.run_figures import figures
     from forewarp.tools.run_report import report
 
     with session.open_archive(Place(archive=str(archive) if archive else None)) as opened:
         document = SearchDocument(command="show", **dict(report(opened, run)))
+        found = figures(opened, document)
     if out is not None:
-        document = artifacts.write(document, out)
-    running.show(document, output)
+        document = artifacts.write(document, out, found)
+    running.show(document, output, found)
     return exits.OK

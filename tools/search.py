@@ -24,6 +24,7 @@ from forewarp.tools import session as sessions
 from forewarp.tools.estimate import Dollars, Estimate, estimate
 from forewarp.tools.parts import Amounts, Part, Place
 from forewarp.tools.proposer import from_label, label, make_proposer
+from forewarp.tools.run_figures import RunFigures, figures
 from forewarp.tools.run_report import SearchResult, report
 
 if TYPE_CHECKING:
@@ -101,6 +102,10 @@ class SearchJob:
     def result(self) -> SearchResult:
         """Return what the run came to so far."""
         return report(self.archive, self.run_id)
+
+    def figures(self, result: SearchResult) -> RunFigures:
+        """Return what there is to draw of that result."""
+        return figures(self.archive, result)
 
 
 def search(request: SearchRequest, *, watch: Callable[[Event], None] = lambda _: None) -> SearchResult:
