@@ -121,22 +121,32 @@ class Reader(Connection):
 
     def spend(self, run: str) -> Spend:
         """Return the totals of the run's ledger."""
-        rows = self._rows("SELECT kind, sum(amount) AS total FROM spend WHERE run = ? GROUP BY kind", (run,))
+        return self.spend_since(run, 0)[0]
+
+    def spend_since(self, run: str, entry: int) -> tuple[Spend, int]:
+        """Return the totals of the run's entries after number `entry` of the ledger, and the ledger's last number."""
+        rows = self._rows(
+            "SELECT kind, sum(amount) AS total, max(id) AS last FROM spend WHERE id > ? AND +run = ? GROUP BY kind"
+            if entry
+            else "SELECT kind, sum(amount) AS total, max(id) AS last FROM spend WHERE id > ? AND run = ? GROUP BY kind",
+            (entry, run),
+        )
         totals = {str(r["kind"]): float(r["total"]) for r in rows}
+        last = max([entry, *(int(r["last"]) for r in rows)])
         return Spend(
             measurements=round(totals.get("measurement", 0)),
             device_s=totals.get("device_s", 0.0),
             dollars=totals.get("dollars", 0.0),
             tokens=round(totals.get("tokens", 0)),
             wall_s=totals.get("wall_s", 0.0),
-        )
+        ), last
 
-    def measurement(self, measurement_id: int) -> MeasurementRow:
-        """Return one measurement with every raw sample; raises `UsageError` if there is none."""
+    def measurement(self, measurement_id: int, *, whole: bool = True) -> MeasurementRow:
+        """Return one measurement, `whole` with every raw sample; raises `UsageError` if there is none."""
         row = self._one(f"{_MEASUREMENT} WHERE m.id = ?", (measurement_id,))
         if row is None:
             raise UsageError(f"there is no measurement {measurement_id} in {self.path}")
-        return _measurement_row(row, whole=True)
+        return _measurement_row(row, whole=whole)
 
     def measurements(
         self,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
+from forewarp.core.protocols import Proposal
 from forewarp.core.values import (
     Build,
     Candidate,
@@ -97,6 +98,15 @@ class CandidateRow:
     decided_round: int | None
     measurement_id: int | None
     measurement: Measurement | None
+
+    @classmethod
+    def proposed(cls, number: int, round: int, position: int, proposal: Proposal) -> Self:
+        """Return a proposal's row before anything became of it."""
+        p = proposal
+        return cls(
+            *(number, round, position, p.candidate, p.proposer, p.parent, p.mate, p.operator, p.note, p.cost),
+            *("pending", "", None, None, None, None, None, None, None),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,17 +88,26 @@ class Archive(Reader):
                 self.add_cost(run, p.cost, f"proposal {ids[-1]}")
         return ids
 
-    def set_outcome(self, proposal: int, outcome: GateOutcome, reason: str = "", build: Build | None = None) -> None:
-        """Record what the gate said."""
+    def set_outcome(
+        self, proposal: int, outcome: GateOutcome, reason: str = "", build: Build | None = None
+    ) -> Build | None:
+        """Record what the gate said; returns the build as it is kept, with its log cut to `MAX_LOG_CHARS`."""
+        kept = _trimmed(build) if build else None
         self._write(
             "UPDATE proposal SET outcome = ?, reason = ?, build = ? WHERE id = ?",
-            (outcome, reason, _json(_trimmed(build)) if build else None, proposal),
+            (outcome, reason, _json(kept) if kept else None, proposal),
         )
+        return kept
 
     def add_forecasts(self, run: str, round: int, forecasts: Mapping[int, Forecast]) -> None:
-        """Record forecasts by proposal id, with their cost."""
+        """Record forecasts by proposal id, with their cost.
+
+        Of each candidate the first, the latest and all that were paid for are kept: a long run forecasts what it skips
+        again and again.
+        """
         with self.transaction():
             for proposal, f in forecasts.items():
+                self._forget_between("forecast", proposal, "json_extract(data, '$.cost.input_tokens') = 0")
                 self._write(
                     "INSERT INTO forecast (run, round, proposal, forecaster, p_valid, p_faster, median, data)"
                     " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -107,9 +116,10 @@ class Archive(Reader):
                 self.add_cost(run, f.cost, f"forecast {proposal} in round {round}")
 
     def add_decisions(self, run: str, round: int, decisions: Mapping[int, Decision]) -> None:
-        """Record decisions by proposal id."""
+        """Record decisions by proposal id; of each candidate the first and the latest one are kept."""
         with self.transaction():
             for proposal, d in decisions.items():
+                self._forget_between("decision", proposal)
                 self._write(
                     "INSERT INTO decision (run, round, proposal, action, reason, score, numbers)"
                     " VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -227,6 +237,10 @@ class Archive(Reader):
                 "INSERT INTO signature VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET data = excluded.data",
                 (task.sha256, target.name, _json(list(signatures))),
             )
+
+    def _forget_between(self, table: str, proposal: int, only: str = "1") -> None:
+        first = f"SELECT min(round) FROM {table} WHERE proposal = ?"
+        self._write(f"DELETE FROM {table} WHERE proposal = ? AND round > ({first}) AND {only}", (proposal, proposal))
 
     def _add_task(self, task: Task) -> None:
         self._write("INSERT OR IGNORE INTO task VALUES (?, ?, ?)", (task.sha256, task.name, _json(task)))

@@ -23,7 +23,7 @@ from typing import Any
 
 from provenance import provenance
 
-from forewarp.archive.forecasts import write_forecasts
+from forewarp.archive.forecasts import read_forecasts, write_forecasts
 from forewarp.archive.pools import read_pool
 from forewarp.archive.rows import RecordedForecast, RecordedRow
 from forewarp.core import serde
@@ -59,10 +59,12 @@ def work(args: argparse.Namespace) -> Iterator[tuple[str, list[RecordedRow], lis
     """Yield this share's conditions with rows to ask about and rows to show: each task under one condition."""
     share, shares = map(int, args.share.split("/"))
     by_task: dict[str, list[RecordedRow]] = defaultdict(list)
+    answered = set[tuple[str, str]]()
+    for path in args.skip:
+        answered |= {(f.task, f.kernel) for f in read_forecasts(path) if f.comparison in args.conditions}
     for row in read_pool(args.pool):
-        if row.origin.split != args.split:
-            continue
-        by_task[row.task.name].append(row)
+        if row.origin.split == args.split and (row.task.name, row.candidate.sha256) not in answered:
+            by_task[row.task.name].append(row)
     for place, name in enumerate(sorted(by_task)):
         turn = (place + share) % shares
         if turn < len(args.conditions):
@@ -129,6 +131,7 @@ def main() -> None:
     parser.add_argument("--known", type=int, default=6, help="kernels of each task that are shown as measured")
     parser.add_argument("--batch", type=int, default=12)
     parser.add_argument("--conditions", nargs="+", choices=list(CONDITIONS), default=list(CONDITIONS))
+    parser.add_argument("--skip", type=Path, nargs="+", default=[], help="forecasts that need not be asked for again")
     parser.add_argument("--share", default="0/1", metavar="K/N")
     parser.add_argument("--model", default="openai:model")
     parser.add_argument("--base-url", default="")

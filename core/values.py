@@ -379,6 +379,15 @@ class Spend:
     tokens: int = 0
     wall_s: float = 0.0
 
+    def __add__(self, other: Spend) -> Spend:
+        return Spend(
+            self.measurements + other.measurements,
+            self.device_s + other.device_s,
+            self.dollars + other.dollars,
+            self.tokens + other.tokens,
+            self.wall_s + other.wall_s,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:

@@ -47,6 +47,8 @@ class Proposed:
     proposer: str
     parent: str
     note: str
+    mate: str = ""
+    operator: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,27 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Alarmed:
+    """Outcomes do not fit the forecasts (alarm number `alarms`): everything is measured for the next `outcomes`."""
+
+    run: str
+    round: int
+    alarms: int
+    outcomes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """The winner was tried on shapes that nobody tuned for; `generalises` is yes, no, partly or unknown."""
+
+    run: str
+    round: int
+    kernel: str
+    generalises: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
 class BudgetWarning:
     """At least `share` of one currency's cap is spent; said once per currency, share and run.
 
@@ -178,6 +201,8 @@ Event = (
     | Decided
     | Measuring
     | Measured
+    | Alarmed
+    | Examined
     | BudgetWarning
     | RunFinished
 )

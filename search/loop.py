@@ -138,6 +138,8 @@ class Search:
         return summarise(self._archive, self.run_id)
 
     def _work(self) -> Generator[Event]:
+        if self._resumed:
+            self._rounds.load()
         yield from self._recorder.begin(self._first_event())
         try:
             exhausted = yield from self._rounds.until_spent()
@@ -149,7 +151,7 @@ class Search:
 
     def _first_event(self) -> Event:
         if self._resumed:
-            return RunResumed(self.run_id, self._rounds.current(), self._archive.spend(self.run_id))
+            return RunResumed(self.run_id, self._rounds.current, self._archive.spend(self.run_id))
         s = self.settings
         return RunStarted(self.run_id, self._run.task.name, self._run.target.name, s.proposer, s.forecaster, s.budget)
 

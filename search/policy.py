@@ -17,21 +17,30 @@ ROOM = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A candidate to decide on. `fresh` is true the first time; only then can a discard be audited."""
+    """A candidate to decide on.
+
+    `fresh` is true the first time; only then can a discard be audited. `price` is what measuring it costs in the
+    scarcest currency, as a multiple of a typical measurement.
+    """
 
     proposal: int
     candidate: Candidate
     forecast: Forecast | None
     fresh: bool
+    price: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What is known when deciding: the incumbent's speed-up, what was measured, how many measurements are left."""
+    """What is known when deciding: the incumbent's speed-up, what was measured, how many measurements are left.
+
+    `drifted` is true while outcomes do not fit the forecasts.
+    """
 
     incumbent: float | None
     measured: Sequence[Candidate]
     left: int | None
+    drifted: bool = False
 
 
 def decide(
@@ -40,7 +49,11 @@ def decide(
     """Return a decision per proposal id. `numbers["order"]` says in which order to measure."""
     room = len(options) if situation.left is None else situation.left
     if any(o.forecast is None for o in options):
-        return _everything(options, room)
+        return _everything(options, room, "there is no forecaster: everything is measured")
+    if situation.drifted:
+        fresh = [o for o in options if o.fresh]
+        skipped = {o.proposal: _skip(o, situation, settings, discard=False) for o in options if not o.fresh}
+        return _everything(fresh, room, "drift: outcomes do not fit the forecasts, so everything is measured") | skipped
     quota = min(settings.measure_per_round, room)
     unexplored = settings.explore - len(situation.measured)
     # While exploring, whole rounds are spread out: the scores of a forecaster that saw nothing yet decide nothing.
@@ -72,10 +85,18 @@ def is_discard(decision: Decision) -> bool:
     return bool(decision.numbers.get("discard"))
 
 
-def _everything(options: Sequence[Option], room: int) -> dict[int, Decision]:
-    """Without a forecaster every candidate is measured, in the order proposed, as far as the budget goes."""
+def may_stop_early(decision: Decision) -> bool:
+    """Return whether it is enough to learn that a candidate does not beat the best.
+
+    What is measured to explore is measured in full, because forecasts are to learn from it.
+    """
+    return not decision.numbers.get("explore")
+
+
+def _everything(options: Sequence[Option], room: int, why: str) -> dict[int, Decision]:
+    """Measure every candidate, in the order proposed, as far as the budget goes."""
     return {
-        o.proposal: Decision("measure", "there is no forecaster: everything is measured", 0.0, {"order": float(place)})
+        o.proposal: Decision("measure", why, 0.0, {"order": float(place)})
         if place < room
         else Decision("skip", "the budget of measurements is spent")
         for place, o in enumerate(options)
@@ -96,8 +117,12 @@ def _explore(
 def _exploit(
     options: Sequence[Option], situation: Situation, settings: SearchSettings, count: int
 ) -> dict[int, Decision]:
-    """Pick by score, less what is close to a pick of the same round: neighbours mostly tell the same."""
-    left = {o.proposal: (o.candidate, _numbers(o, situation, settings)) for o in options}
+    """Pick by score, less what is close to a pick of the same round: neighbours mostly tell the same.
+
+    What promises less than `effort` is not worth a measurement at all.
+    """
+    scored = {o.proposal: (o.candidate, _numbers(o, situation, settings)) for o in options}
+    left = {p: pair for p, pair in scored.items() if pair[1]["score"] >= settings.effort}
     room = dict.fromkeys(left, 1.0)
     spans = _spans([o.candidate for o in options])
     picks: dict[int, Decision] = {}
@@ -121,7 +146,8 @@ def _audits(drawn: Sequence[Option], situation: Situation, settings: SearchSetti
 
 def _skip(option: Option, situation: Situation, settings: SearchSettings, *, discard: bool) -> Decision:
     facts = _numbers(option, situation, settings) | {"discard": float(discard and option.fresh)}
-    return Decision("skip", "others promise more", facts["score"], facts)
+    why = "others promise more" if facts["score"] >= settings.effort else "it promises too little"
+    return Decision("skip", why, facts["score"], facts)
 
 
 def _numbers(option: Option, situation: Situation, settings: SearchSettings) -> dict[str, float]:
@@ -140,7 +166,8 @@ def _numbers(option: Option, situation: Situation, settings: SearchSettings) -> 
         "gain": gain,
         "unsure": unsure,
         "unsure_weight": settings.unsure_weight,
-        "score": forecast.p_valid * (gain + settings.unsure_weight * unsure),
+        "price": option.price,
+        "score": forecast.p_valid * (gain + settings.unsure_weight * unsure) / option.price,
     }
 
 

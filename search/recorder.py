@@ -19,6 +19,7 @@ class Recorder:
         self._archive, self._run, self._budget = archive, run, budget
         self._ticked = time.monotonic()
         self._warned: dict[str, float] = {}
+        self._spent, self._entry = Spend(), 0
 
     def begin(self, first: Event) -> Iterator[Event]:
         """Start the clock, and yield the first event once it is written."""
@@ -42,7 +43,14 @@ class Recorder:
 
     def spend(self) -> Spend:
         """Return what the run has spent, up to the last tick."""
-        return self._archive.spend(self._run)
+        more, self._entry = self._archive.spend_since(self._run, self._entry)
+        self._spent += more
+        return self._spent
+
+    def spend_device(self, seconds: float, ref: str) -> None:
+        """Book seconds of the device that no measurement of its own stands for."""
+        if seconds:
+            self._archive.add_spend(self._run, "device_s", seconds, ref)
 
     def warn(self) -> list[Event]:
         """Append a warning for each currency that passed another share of its cap since the last call."""

@@ -1,8 +1,7 @@
 """The rounds of a run: propose, gate, forecast, decide, measure.
 
-Each phase first looks in the archive for what is already done, then does the rest, and writes each result in one
-transaction. So a run that was killed anywhere goes on by simply entering its last round again: fresh and resumed runs
-take the same path.
+`state.pending` says what is to be done next; here it is done, written in one transaction, and put into the state. So a
+run that was killed anywhere goes on by loading its state again: fresh and resumed runs take the same path.
 """
 
 from __future__ import annotations
@@ -10,33 +9,34 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
+from dataclasses import replace
 
 from forewarp.archive.rows import CandidateRow, Purpose, RunRow
 from forewarp.archive.store import Archive
+from forewarp.core import serde
 from forewarp.core.errors import ForewarpError, WorkerError
-from forewarp.core.protocols import Attempt, Executor, Forecaster, Known, Proposal, Proposer, Subject, Trial
-from forewarp.core.values import Build, Cost, Forecast, Measurement, Spend
+from forewarp.core.protocols import Executor, Forecaster, Proposer, Recalling, Subject, Trial
+from forewarp.core.values import Build, Measurement, Signature, Spend
 from forewarp.search import budget as budgets
-from forewarp.search import policy
+from forewarp.search import holdout, policy, price
 from forewarp.search.events import (
     Accepted,
+    Alarmed,
     Decided,
-    Escalated,
     Event,
+    Examined,
     Forecasted,
     Measured,
     Measuring,
     Proposed,
     Rejected,
-    Unanswered,
 )
 from forewarp.search.gate import Gate, Gated
 from forewarp.search.recorder import Recorder
 from forewarp.search.settings import SearchSettings
-from forewarp.surrogate.cascade import CascadeForecaster, TierCount
-
-MAX_FRUITLESS_ROUNDS = 10
+from forewarp.search.state import Ask, Check, Decide, Finish, Measure, Propose, State, pending
+from forewarp.search.tiers import counts, escalated, unanswered
 
 
 class Stopped(Exception):
@@ -70,159 +70,157 @@ class Rounds:
         self._confirms = settings.confirm and executor.candidates(run.task) is None
         self._builds: dict[int, Build] = {}
         self._gate: Gate | None = None
+        self._signatures: tuple[Signature, ...] = ()
+        self._state = State(forecasting=forecaster is not None)
 
+    @property
     def current(self) -> int:
-        """Return the round that the run is in."""
-        rows = self._archive.candidates(self._id)
-        return max((max(r.round, r.forecast_round or 0, r.decided_round or 0) for r in rows), default=0)
+        """The round that the run is in."""
+        return max(0, self._state.round)
+
+    def load(self) -> None:
+        """Take up what the archive holds of the run, and let the forecaster recall what it said."""
+        self._state = State.load(self._archive, self._id, forecasting=self._forecaster is not None)
+        if isinstance(self._forecaster, Recalling):
+            said = {r.candidate.sha256: r.forecast for r in self._state.rows.values() if r.forecast is not None}
+            self._forecaster.recall(self._task, self._target, said)
 
     def until_spent(self) -> Generator[Event, None, str]:
-        """Go through rounds until there is no budget or no candidate left; returns the reason. Raises `Stopped`."""
-        number = self.current()
+        """Do what is pending until there is no budget or nothing left to do; returns the reason. Raises `Stopped`."""
         try:
             while True:
-                ended = yield from self._round(number)
-                if ended:
-                    return ended
-                number += 1
+                match pending(self._state, self._settings, self._floor()):
+                    case Propose(number):
+                        yield from self._propose(number)
+                    case Check(proposals):
+                        yield from self._check(proposals)
+                    case Ask(proposals):
+                        yield from self._forecast(proposals)
+                    case Decide(proposals):
+                        yield from self._decide(proposals)
+                    case Measure(proposal, purpose, owed):
+                        # One that was announced before a kill is booked already, whatever the budget says by now.
+                        if not owed:
+                            self._pause()
+                        yield from self._measure(proposal, purpose)
+                    case Finish(reason):
+                        return reason
         except _Spent as e:
             return budgets.in_words(e.currency, self._settings.budget)
 
     def confirm(self) -> Generator[Event]:
-        """Measure the winner once more, if the settings ask for it and the budget allows it."""
-        best = self._archive.best(self._id)
+        """Measure the winner again, and try it on near shapes, if settings and budget allow it."""
+        best = self._state.best
         if not self._confirms or best is None:
             return
         states = {m.state for m in self._archive.measurements(run=self._id) if m.purpose == "confirm"}
-        if "done" in states:
-            return
-        if "started" not in states and self._settings.budget.exhausted(self._spend()):
-            return
-        row = next(r for r in self._archive.candidates(self._id) if r.proposal == best.proposal)
-        yield from self._measure_one(self.current(), row, "confirm")
+        if "done" not in states:
+            if "started" not in states and self._settings.budget.exhausted(self._spend()):
+                return
+            yield from self._measure(best.proposal, "confirm")
+        if self._settings.holdout and best.candidate.sha256 not in self._archive.holdouts(self._id):
+            yield from self._examine(best)
 
-    def _round(self, number: int) -> Generator[Event, None, str]:
-        """Do what is left of one round; returns why the run ends, or ""."""
-        rows = self._archive.candidates(self._id)
-        if not any(number in (r.round, r.forecast_round, r.decided_round) for r in rows):
-            self._pause()
-            yield from self._propose(number, rows)
-        yield from self._check(number)
-        rows = self._archive.candidates(self._id)
-        open_ones = self._open(number, rows)
-        if not any(r.round == number for r in rows) and not open_ones and not _undone(number, rows):
-            return "there are no more candidates"
-        if _fruitless(rows, number):
-            return f"nothing passed the gate in {MAX_FRUITLESS_ROUNDS} rounds"
-        if open_ones and not any(r.decided_round == number for r in rows):
-            yield from self._forecast(number, [r for r in open_ones if _to_forecast(r, number)])
-            yield from self._decide(number)
-        yield from self._measure(number)
-        return ""
-
-    def _propose(self, number: int, rows: Sequence[CandidateRow]) -> Generator[Event]:
+    def _propose(self, number: int) -> Generator[Event]:
+        self._pause()
         s = self._settings
-        made = self._proposer.propose(
-            self._task,
-            self._target,
-            Known([_attempt(r) for r in rows], self._history(), frozenset(r.candidate.sha256 for r in rows)),
-            s.proposals_per_round,
-            random.Random(f"{s.seed}:{number}"),
-        )[: s.proposals_per_round]
+        known = self._state.known
+        if s.learn_across_runs:
+            known = replace(known, trials=self._history())
+        rng = random.Random(f"{s.seed}:{number}")
+        made = self._proposer.propose(self._task, self._target, known, s.proposals_per_round, rng)
+        made = made[: s.proposals_per_round]
         with self._archive.transaction():
-            self._archive.add_proposals(self._id, number, made)
+            added = self._archive.add_proposals(self._id, number, made)
             said = [
                 self._recorder.say(
                     Proposed(
                         *(self._id, number, place, p.candidate.sha256, p.candidate.language, p.candidate.tunables),
-                        *(p.proposer, p.parent, p.note),
+                        *(p.proposer, p.parent, p.note, p.mate, p.operator),
                     )
                 )
                 for place, p in enumerate(made)
             ]
             self._recorder.tick()
             said += self._recorder.warn()
+        self._state.begin(number)
+        for proposal, place, p in zip(added, range(len(made)), made, strict=True):
+            self._state.put(CandidateRow.proposed(proposal, number, place, p))
         yield from said
 
-    def _check(self, number: int) -> Generator[Event]:
+    def _check(self, proposals: Sequence[int]) -> Generator[Event]:
         """Send what the round proposed through the gate."""
-        rows = self._archive.candidates(self._id)
-        pending = [r for r in rows if r.outcome == "pending"]
-        if not pending:
-            return
-        with contextlib.closing(self._ready_gate(rows).check([r.candidate for r in pending])) as answers:
-            for row, gated in zip(pending, answers, strict=True):
-                yield self._gated(number, row, gated)
+        rows = [self._state.rows[p] for p in proposals]
+        with contextlib.closing(self._ready_gate().check([r.candidate for r in rows])) as answers:
+            for row, gated in zip(rows, answers, strict=True):
+                yield self._gated(row, gated)
                 if self._stop.is_set():
                     raise Stopped
 
-    def _gated(self, number: int, row: CandidateRow, gated: Gated) -> Event:
-        kernel = row.candidate.sha256
+    def _gated(self, row: CandidateRow, gated: Gated) -> Event:
+        number, kernel = self.current, row.candidate.sha256
         with self._archive.transaction():
-            self._archive.set_outcome(row.proposal, gated.outcome, gated.reason, gated.build)
+            kept = self._archive.set_outcome(row.proposal, gated.outcome, gated.reason, gated.build)
             self._recorder.tick()
             if gated.outcome != "passed" or gated.build is None:
-                return self._recorder.say(Rejected(self._id, number, kernel, gated.outcome, gated.reason))
-            self._builds[row.proposal] = gated.build
-            return self._recorder.say(Accepted(self._id, number, kernel, gated.build.seconds))
+                event: Event = Rejected(self._id, number, kernel, gated.outcome, gated.reason)
+            else:
+                event = Accepted(self._id, number, kernel, gated.build.seconds)
+                self._builds[row.proposal] = gated.build
+            self._recorder.say(event)
+        self._state.put(replace(row, outcome=gated.outcome, reason=gated.reason, build=kept))
+        return event
 
-    def _ready_gate(self, rows: Sequence[CandidateRow]) -> Gate:
+    def _ready_gate(self) -> Gate:
         if self._gate is None:
-            signatures = self._executor.describe(self._task)
-            self._archive.add_signatures(self._task, self._target, signatures)
-            self._gate = Gate(self._executor, self._task, signatures, self._settings.compile_threads)
-            for row in rows:
+            self._signatures = self._executor.describe(self._task)
+            self._archive.add_signatures(self._task, self._target, self._signatures)
+            self._gate = Gate(self._executor, self._task, self._signatures, self._settings.compile_threads)
+            for row in self._state.rows.values():
                 self._gate.remember(row.candidate, row.outcome, row.build)
         return self._gate
 
-    def _open(self, number: int, rows: Sequence[CandidateRow]) -> list[CandidateRow]:
-        """Return the round's candidates that passed, and the best of those skipped earlier, in order."""
-        waiting = [r for r in rows if r.outcome == "passed" and r.measurement_id is None]
-        fresh = [r for r in waiting if r.round == number]
+    def _forecast(self, proposals: Sequence[int]) -> Generator[Event]:
         if self._forecaster is None:
-            return fresh
-        skipped = sorted(
-            (r for r in waiting if r.round != number),
-            key=lambda r: (-(r.decision.score if r.decision else 0.0), r.proposal),
-        )
-        return sorted([*skipped[: self._settings.reconsider], *fresh], key=lambda r: r.proposal)
-
-    def _forecast(self, number: int, rows: Sequence[CandidateRow]) -> Generator[Event]:
-        if self._forecaster is None or not rows:
             return
         self._pause()
+        number, rows = self.current, [self._state.rows[p] for p in proposals]
         subjects = [Subject(r.candidate, r.build) for r in rows if r.build is not None]
-        if isinstance(self._forecaster, CascadeForecaster):
-            recorded = {r.candidate.sha256: r.forecast for r in rows if r.forecast is not None}
-            self._forecaster.recall(self._task, self._target, recorded)
-        before = _tier_counts(self._forecaster)
+        before = counts(self._forecaster)
         made = self._forecaster.forecast(self._task, self._target, subjects, self._history())
         if len(made) != len(rows):
             raise ForewarpError(
                 f"forecaster {self._forecaster.name} gave {len(made)} forecasts for {len(rows)} subjects"
             )
         with self._archive.transaction():
-            self._archive.add_forecasts(self._id, number, {r.proposal: f for r, f in zip(rows, made, strict=True)})
+            self._archive.add_forecasts(self._id, number, dict(zip(proposals, made, strict=True)))
             said = [
                 self._recorder.say(Forecasted(self._id, number, r.candidate.sha256, f))
                 for r, f in zip(rows, made, strict=True)
                 if r.round == number
             ]
-            said += [self._recorder.say(event) for event in _escalated(self._id, number, made)]
-            missing = _unanswered(self._id, number, made, before, _tier_counts(self._forecaster))
+            said += [self._recorder.say(event) for event in escalated(self._id, number, made)]
+            missing = unanswered(self._id, number, made, before, counts(self._forecaster))
             said += [self._recorder.say(event) for event in missing]
             self._recorder.tick()
             said += self._recorder.warn()
+        for row, forecast in zip(rows, made, strict=True):
+            self._state.put(replace(row, forecast=forecast, forecast_round=number))
         yield from said
 
-    def _decide(self, number: int) -> Generator[Event]:
-        open_ones = self._open(number, self._archive.candidates(self._id))
-        options = [policy.Option(r.proposal, r.candidate, r.forecast, r.round == number) for r in open_ones]
-        best = self._archive.best(self._id)
+    def _decide(self, proposals: Sequence[int]) -> Generator[Event]:
+        number, rows = self.current, [self._state.rows[p] for p in proposals]
+        spend, budget = self._spend(), self._searching()
+        prices = price.relative([r.candidate for r in rows], self._state.trials, budget, spend)
+        options = [
+            policy.Option(r.proposal, r.candidate, r.forecast, r.round == number, cost)
+            for r, cost in zip(rows, prices, strict=True)
+        ]
         situation = policy.Situation(
-            best.measurement.speedup if best and best.measurement else None,
+            self._state.incumbent,
             [t.subject.candidate for t in self._history()],
-            budgets.measurements_left(self._searching(), self._spend()),
+            budgets.measurements_left(budget, spend),
+            drifted=self._state.watch.fallback,
         )
         rng = random.Random(f"{self._settings.seed}:{number}:decide")
         made = policy.decide(options, situation, self._settings, rng)
@@ -230,20 +228,16 @@ class Rounds:
             self._archive.add_decisions(self._id, number, made)
             said = [
                 self._recorder.say(Decided(self._id, number, r.candidate.sha256, made[r.proposal]))
-                for r in open_ones
+                for r in rows
                 if r.round == number or made[r.proposal].action == "measure"
             ]
             self._recorder.tick()
+        for row in rows:
+            self._state.put(replace(row, decision=made[row.proposal], decided_round=number))
         yield from said
 
-    def _measure(self, number: int) -> Generator[Event]:
-        for row in _undone(number, self._archive.candidates(self._id)):
-            # One that was announced before a kill is booked already: it is owed, whatever the budget says by now.
-            if row.measurement_id is None:
-                self._pause()
-            yield from self._measure_one(number, row, "candidate")
-
-    def _measure_one(self, number: int, row: CandidateRow, purpose: Purpose) -> Generator[Event]:
+    def _measure(self, proposal: int, purpose: Purpose) -> Generator[Event]:
+        row, number = self._state.rows[proposal], self.current
         kernel = row.candidate.sha256
         # After a resume the artefact may be gone; the executor's cache makes this free where it is not.
         build = self._builds.get(row.proposal) or self._executor.compile(self._task, row.candidate)
@@ -254,31 +248,69 @@ class Rounds:
             measuring = self._recorder.say(Measuring(self._id, number, kernel, number_of, purpose))
             self._recorder.tick()
         yield measuring
-        m = self._measured(row, build)
+        m = self._measured(row, build, purpose)
+        alarms = self._state.watch.alarms
         with self._archive.transaction():
             self._archive.finish_measurement(number_of, m, build)
             self._recorder.tick()
-            best = self._archive.best(self._id)
-            measured = self._recorder.say(
-                Measured(
-                    *(self._id, number, kernel, number_of, purpose, m.status, m.verdict, m.speedup, m.low, m.high),
-                    best=best.measurement.speedup if best and best.measurement else None,
-                    spend=self._spend(),
-                )
+            kept = self._archive.measurement(number_of, whole=False)
+            if purpose == "candidate":
+                self._state.put(replace(row, measurement_id=number_of, measurement=kept.measurement))
+            self._state.add(kept)
+            measured = Measured(
+                *(self._id, number, kernel, number_of, purpose, m.status, m.verdict, m.speedup, m.low, m.high),
+                best=self._state.incumbent,
+                spend=self._spend(),
             )
-            said = [measured, *self._recorder.warn()]
+            said = [self._recorder.say(measured), *self._recorder.warn()]
+            if self._state.watch.alarms > alarms:
+                said.append(
+                    self._recorder.say(Alarmed(self._id, number, self._state.watch.alarms, self._state.watch.waiting))
+                )
         yield from said
 
-    def _measured(self, row: CandidateRow, build: Build) -> Measurement:
+    def _measured(self, row: CandidateRow, build: Build, purpose: Purpose) -> Measurement:
         """Measure, and once again if the measuring process was lost: a flicker should not end a long run."""
+        beat = self._beat(row) if purpose == "candidate" and self._settings.early_stop else None
         try:
-            return self._executor.measure(self._task, row.candidate, build)
+            return self._executor.measure(self._task, row.candidate, build, beat=beat)
         except WorkerError:
-            return self._executor.measure(self._task, row.candidate, build)
+            return self._executor.measure(self._task, row.candidate, build, beat=beat)
 
-    def _history(self) -> list[Trial]:
-        run = None if self._settings.learn_across_runs else self._id
-        return self._archive.trials(self._task.sha256, self._target.name, run)
+    def _beat(self, row: CandidateRow) -> float | None:
+        """Return what the candidate must reach to be of use; None where its time is wanted in any case."""
+        best = self._state.best
+        if row.decision is None or not policy.may_stop_early(row.decision) or best is None or best.measurement is None:
+            return None
+        # What leads only until there is another must not keep another from being timed.
+        return None if best.measurement.verdict == "ambiguous" else best.measurement.speedup
+
+    def _examine(self, row: CandidateRow) -> Generator[Event]:
+        """Try the winner on shapes that it was not tuned for."""
+        if self._stop.is_set() or self._settings.budget.exhausted(replace(self._spend(), measurements=0)):
+            return
+        found = holdout.examine(self._executor, self._task, row.candidate)
+        if found is None:
+            return
+        with self._archive.transaction():
+            self._archive.add_holdout(self._id, row.candidate.sha256, serde.to_data(found))
+            self._recorder.spend_device(found.device_s, f"holdout of {row.candidate.short}")
+            self._recorder.tick()
+            said = self._recorder.say(
+                Examined(self._id, self.current, row.candidate.sha256, found.generalises, found.said)
+            )
+        yield said
+
+    def _floor(self) -> float | None:
+        best = self._state.best
+        return (
+            price.floor_speedup(best.measurement, self._signatures, self._target) if best and best.measurement else None
+        )
+
+    def _history(self) -> Sequence[Trial]:
+        if not self._settings.learn_across_runs:
+            return self._state.trials
+        return self._archive.trials(self._task.sha256, self._target.name)
 
     def _spend(self) -> Spend:
         return self._recorder.spend()
@@ -295,64 +327,3 @@ class Rounds:
         spent = self._searching().exhausted(self._spend())
         if spent is not None:
             raise _Spent(spent)
-
-
-def _attempt(r: CandidateRow) -> Attempt:
-    proposal = Proposal(r.candidate, r.proposer, r.parent, r.note, r.cost, r.mate, r.operator)
-    return Attempt(proposal, r.outcome, r.reason, r.build, r.forecast, r.measurement)
-
-
-def _to_forecast(row: CandidateRow, number: int) -> bool:
-    """Return whether a candidate needs a forecast in this round; one that was paid for is not bought again.
-
-    A cascade keeps what it paid for, and pools it with the newest forecast of its free tier.
-    """
-    if row.forecast is None or row.forecast.tiers:
-        return row.forecast_round != number
-    cost = row.forecast.cost
-    return row.forecast_round != number and cost.dollars == 0 and cost.input_tokens + cost.output_tokens == 0
-
-
-def _escalated(run: str, number: int, made: Sequence[Forecast]) -> list[Event]:
-    """Return what the round asked of each tier above the first; remembered answers cost nothing and do not count."""
-    asked: dict[str, list[Cost]] = {}
-    for forecast in made:
-        for answer in forecast.tiers[1:]:
-            if answer.cost != Cost():
-                asked.setdefault(answer.forecaster, []).append(answer.cost)
-    return [Escalated(run, number, tier, len(costs), sum(costs, Cost())) for tier, costs in asked.items()]
-
-
-def _tier_counts(forecaster: Forecaster) -> dict[str, TierCount]:
-    return forecaster.counts if isinstance(forecaster, CascadeForecaster) else {}
-
-
-def _unanswered(
-    run: str, number: int, made: Sequence[Forecast], before: Mapping[str, TierCount], after: Mapping[str, TierCount]
-) -> list[Event]:
-    """Return for whom the round's forecasters failed, and whose new answers were malformed (`raw_sum` 0)."""
-    found: list[Event] = []
-    for label, count in after.items():
-        if failed := count.failed - before[label].failed:
-            found.append(Unanswered(run, number, label, failed, count.problem))
-    malformed: dict[str, list[str]] = {}
-    for answer in (a for f in made for a in f.tiers or (f,)):
-        if answer.raw_sum <= 0 and answer.cost != Cost():
-            malformed.setdefault(answer.forecaster, []).append(answer.rationale)
-    return found + [Unanswered(run, number, name, len(notes), notes[0]) for name, notes in malformed.items()]
-
-
-def _undone(number: int, rows: Sequence[CandidateRow]) -> list[CandidateRow]:
-    """Return what the round decided to measure and did not yet, in the order decided."""
-    chosen = [
-        (r.decision.numbers.get("order", 0.0), r.proposal, r)
-        for r in rows
-        if r.decided_round == number and r.decision and r.decision.action == "measure" and r.measurement is None
-    ]
-    return [r for _, _, r in sorted(chosen, key=lambda c: c[:2])]
-
-
-def _fruitless(rows: Sequence[CandidateRow], number: int) -> bool:
-    """Return whether the last rounds brought nothing to measure; a proposer that only repeats itself ends the run."""
-    last = max((max(r.round, r.decided_round or 0) for r in rows if r.outcome == "passed"), default=-1)
-    return number - last >= MAX_FRUITLESS_ROUNDS

@@ -26,8 +26,13 @@ class SearchSettings:
         unsure_weight: What one octave of uncertainty is worth, in octaves of expected improvement.
         reconsider: How many candidates skipped earlier are decided on again in each round, with a new forecast where
             forecasts are free; 0 makes each skip final.
+        effort: Octaves of expected improvement that a candidate must promise to be measured, once forecasts decide.
+        patience: After how many rounds in a row without such a candidate the run ends; 0 is never.
+        reach: Share of what the device allows at most (its roofline floor, where that is known) at which the run ends.
+        early_stop: End the timing of a candidate that can hardly beat the best one any more.
         learn_across_runs: Whether forecaster and proposer also see other runs' measurements of this task and target.
         confirm: Keep one measurement back and spend it on measuring the best candidate again at the end.
+        holdout: Try a confirmed winner on shapes near the given ones, too.
         compile_threads: How many candidates compile at once.
         proposer: How the caller names what it passed as proposer; filled with its name where left empty.
         forecaster: The same for the forecaster; "" when there is none.
@@ -42,8 +47,13 @@ class SearchSettings:
     explore: int = 3
     unsure_weight: float = 0.0
     reconsider: int = 64
+    effort: float = 0.003
+    patience: int = 6
+    reach: float = 0.97
+    early_stop: bool = True
     learn_across_runs: bool = False
     confirm: bool = True
+    holdout: bool = True
     compile_threads: int = field(default_factory=lambda: min(16, os.cpu_count() or 1))
     proposer: str = ""
     forecaster: str = ""
@@ -56,8 +66,10 @@ class SearchSettings:
         for name in ("proposals_per_round", "measure_per_round", "compile_threads"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("explore", "unsure_weight", "reconsider", "audit_budget"):
+        for name in ("explore", "unsure_weight", "reconsider", "audit_budget", "effort", "patience"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must not be negative")
         if not 0 <= self.audit <= 1:
             raise UsageError(f"audit is {self.audit}; it is a share between 0 and 1")
+        if not 0 < self.reach <= 1:
+            raise UsageError(f"reach is {self.reach}; it is a share above 0, and 1 at most")

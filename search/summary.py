@@ -11,6 +11,8 @@ from forewarp.archive.store import Archive
 from forewarp.core import serde
 from forewarp.core.values import Budget, Candidate, Cost, Forecast, Measurement, Spend, Verdict
 from forewarp.search import policy
+from forewarp.search.events import Alarmed
+from forewarp.search.holdout import Holdout
 from forewarp.search.settings import SearchSettings
 
 
@@ -79,7 +81,8 @@ class RunSummary:
     `considered` counts candidates that passed the gate and were forecast; without a forecaster, all that passed it.
     `rejected` counts by gate outcome (malformed, duplicate, same_code, compile_error), `failures` measurements by
     status other than ok. `measured` counts candidates; the confirmation is in `spend` only. `tiers` holds who forecast,
-    the cheapest first; a candidate that was forecast in several rounds counts once.
+    the cheapest first; a candidate that was forecast in several rounds counts once. `holdout` is what the winner does
+    on shapes that nobody tuned for, `alarms` how often outcomes no longer fitted the forecasts.
     """
 
     run: str
@@ -103,6 +106,8 @@ class RunSummary:
     forecasts: tuple[ForecastRow, ...]
     false_discards: FalseDiscards | None
     tiers: tuple[TierTotal, ...] = ()
+    holdout: Holdout | None = None
+    alarms: int = 0
 
 
 def summarise(archive: Archive, run_id: str) -> RunSummary:
@@ -114,6 +119,7 @@ def summarise(archive: Archive, run_id: str) -> RunSummary:
     measured = [r for r in rows if r.measurement is not None]
     forecast_at_all = sum(r.forecast is not None for r in rows)
     best, note = best_of(archive, run.id)
+    holdouts = archive.holdouts(run.id)
     return RunSummary(
         run=run.id,
         task=run.task.name,
@@ -142,6 +148,8 @@ def summarise(archive: Archive, run_id: str) -> RunSummary:
         ),
         false_discards=_false_discards(rows, archive.decisions(run.id)),
         tiers=_tiers(archive.forecasts(run.id)),
+        holdout=serde.from_data(Holdout, found) if (found := best and holdouts.get(best.candidate.sha256)) else None,
+        alarms=sum(e.type == Alarmed.__name__ for e in archive.events(run.id)),
     )
 
 
@@ -206,9 +214,9 @@ def _beats(m: Measurement, incumbent: float) -> bool:
 
 
 def _counts(row: MeasurementRow) -> bool:
-    """Return whether a measurement can win: it has a speed-up with an interval, and it is to be believed."""
+    """Return whether a measurement can win: it was finished, has a speed-up with an interval, and is to be believed."""
     m = row.measurement
-    return m is not None and m.speedup is not None and m.low is not None and m.trusted
+    return m is not None and m.speedup is not None and m.low is not None and m.trusted and not m.stopped_early
 
 
 def _rank(row: MeasurementRow) -> tuple[bool, float, int]:

@@ -1,0 +1,273 @@
+"""What is known of a run, as a fold over what its archive holds, and from it the one thing to do next.
+
+`State.load` builds the state from the archive alone; a run that is going on keeps it up to date with the same two
+methods, `put` and `add`, in step with what it writes. So resuming is replaying, and `pending` need not know whether a
+run was ever interrupted.
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+from typing import Self
+
+from forewarp.archive.rows import CandidateRow, MeasurementRow, Purpose
+from forewarp.archive.store import Archive
+from forewarp.core.protocols import Attempt, Known, Proposal, Subject, Trial
+from forewarp.search import policy
+from forewarp.search.settings import SearchSettings
+from forewarp.search.watch import Watch
+
+MAX_FRUITLESS_ROUNDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Propose:
+    """Begin round `round` by asking for new candidates."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Send proposals through the gate."""
+
+    proposals: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Forecast proposals."""
+
+    proposals: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Decide which of the proposals to measure."""
+
+    proposals: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Measure a proposal. `owed` is true for one that was announced, and so booked, before the run was interrupted."""
+
+    proposal: int
+    purpose: Purpose
+    owed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """End the run."""
+
+    reason: str
+
+
+Action = Propose | Check | Ask | Decide | Measure | Finish
+
+
+class State:
+    """A run's candidates and trials, with what the next action depends on at hand.
+
+    `round` is the round that has begun, −1 before the first. `best` is the fastest candidate measured so far that is
+    to be believed; an ambiguous one leads only until there is another.
+    """
+
+    def __init__(self, *, forecasting: bool) -> None:
+        self.rows: dict[int, CandidateRow] = {}
+        self.trials: list[Trial] = []
+        self.watch = Watch()
+        self.round = -1
+        self.best: CandidateRow | None = None
+        self.forecasting = forecasting
+        self._seen: set[str] = set()
+        self._attempts: list[Attempt] = []
+        self._places: dict[int, int] = {}
+        self._fresh: list[int] = []
+        self._chosen: dict[int, float] = {}
+        self._skipped: list[tuple[float, int]] = []
+        self._passed = self._decided = self._picked = -1
+
+    @classmethod
+    def load(cls, archive: Archive, run: str, *, forecasting: bool) -> Self:
+        """Return the state that the archive tells of."""
+        state = cls(forecasting=forecasting)
+        rows = archive.candidates(run)
+        for row in rows:
+            state.begin(max(state.round, row.round, row.forecast_round or 0, row.decided_round or 0))
+        for row in rows:
+            state.put(row)
+        for measured in archive.measurements(run=run):
+            state.add(measured)
+        return state
+
+    def begin(self, number: int) -> None:
+        """Enter a round."""
+        if number > self.round:
+            self.round, self._fresh, self._chosen = number, [], {}
+
+    def put(self, row: CandidateRow) -> None:
+        """Take in a candidate that is new, or that something became of."""
+        old = self.rows.get(row.proposal)
+        if old is None:
+            self._places[row.proposal] = len(self._attempts)
+            self._attempts.append(_attempt(row))
+            self._seen.add(row.candidate.sha256)
+            if row.round == self.round:
+                self._fresh.append(row.proposal)
+        else:
+            self._attempts[self._places[row.proposal]] = _attempt(row)
+            if _skipped(old):
+                del self._skipped[bisect.bisect_left(self._skipped, _rank(old))]
+        self.rows[row.proposal] = row
+        if _skipped(row):
+            bisect.insort(self._skipped, _rank(row))
+        if row.outcome == "passed":
+            self._passed = max(self._passed, row.round, row.decided_round or 0)
+        if row.decided_round is not None:
+            self._decided = max(self._decided, row.decided_round)
+        if row.decided_round is not None and row.decision and row.decision.action == "measure":
+            if row.decided_round == self.round:
+                self._chosen[row.proposal] = row.decision.numbers.get("order", 0.0)
+            if not policy.is_audit(row.decision):
+                self._picked = max(self._picked, row.decided_round)
+        if _leads(row, self.best):
+            self.best = row
+
+    def add(self, measured: MeasurementRow) -> None:
+        """Take in a finished measurement, after `put` had the candidate's row; one without a result says nothing."""
+        if measured.measurement is None or measured.build is None:
+            return
+        self.trials.append(Trial(Subject(measured.candidate, measured.build), measured.measurement))
+        row = self.rows.get(measured.proposal or -1)
+        if row is not None and row.forecast is not None and measured.purpose == "candidate":
+            self.watch.add(row.candidate.sha256, row.forecast, measured.measurement)
+
+    @property
+    def barren(self) -> int:
+        """For how many rounds forecasts spoke for no measurement."""
+        return self._decided - self._picked
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the round's decisions are made."""
+        return self._decided == self.round
+
+    @property
+    def known(self) -> Known:
+        """What proposers may learn from. The collections grow with the run; they are not copied."""
+        return Known(self._attempts, self.trials, self._seen)
+
+    @property
+    def incumbent(self) -> float | None:
+        """The best speed-up so far."""
+        return self.best.measurement.speedup if self.best and self.best.measurement else None
+
+    @property
+    def fresh(self) -> list[CandidateRow]:
+        """The round's own candidates, in order."""
+        return [self.rows[p] for p in self._fresh]
+
+    @property
+    def chosen(self) -> list[CandidateRow]:
+        """What the round decided to measure, in the order decided."""
+        return [self.rows[p] for p in sorted(self._chosen, key=lambda p: (self._chosen[p], p))]
+
+    @property
+    def fruitless(self) -> int:
+        """How many rounds ago there was something to measure."""
+        return self.round - self._passed
+
+    def open(self, reconsider: int) -> list[CandidateRow]:
+        """Return the round's candidates that passed the gate, and the best of those skipped earlier, in order."""
+        fresh = [r for r in self.fresh if r.outcome == "passed" and r.measurement_id is None]
+        if not self.forecasting:
+            return fresh
+        skipped = [self.rows[p] for _, p in self._skipped[:reconsider]]
+        return sorted([*fresh, *skipped], key=lambda r: r.proposal)
+
+
+def pending(state: State, settings: SearchSettings, floor: float | None = None) -> Action:
+    """Return the next thing to do; the same for equal states.
+
+    `floor` is the speed-up at which the device could go no faster, where it is known.
+    """
+    if state.round < 0:
+        return Propose(0)
+    unchecked = tuple(r.proposal for r in state.fresh if r.outcome == "pending")
+    if unchecked:
+        return Check(unchecked)
+    if not state.is_decided:
+        ready = _before_deciding(state, settings)
+        if ready is not None:
+            return ready
+    for row in state.chosen:
+        if row.measurement is None:
+            return Measure(row.proposal, "candidate", owed=row.measurement_id is not None)
+    return _enough(state, settings, floor) or Propose(state.round + 1)
+
+
+def _before_deciding(state: State, settings: SearchSettings) -> Action | None:
+    """Return what leads to the round's decisions; None where there is nothing to decide, but may be later."""
+    ready = state.open(settings.reconsider)
+    if not state.fresh and not ready:
+        return Finish("there are no more candidates")
+    if state.fruitless >= MAX_FRUITLESS_ROUNDS:
+        return Finish(f"nothing passed the gate in {MAX_FRUITLESS_ROUNDS} rounds")
+    asked = tuple(r.proposal for r in ready if state.forecasting and _to_forecast(r, state.round))
+    if asked:
+        return Ask(asked)
+    return Decide(tuple(r.proposal for r in ready)) if ready else None
+
+
+def _enough(state: State, settings: SearchSettings, floor: float | None) -> Finish | None:
+    """Return the end of the run where going on is not expected to pay."""
+    best = state.incumbent
+    if floor is not None and best is not None and best >= settings.reach * floor:
+        return Finish(f"the best kernel is within {1 - best / floor:.0%} of what the device allows at most")
+    if settings.patience and state.barren >= settings.patience:
+        return Finish(f"for {state.barren} rounds no candidate promised to be worth a measurement")
+    return None
+
+
+def _to_forecast(row: CandidateRow, number: int) -> bool:
+    """Return whether a candidate needs a forecast in this round; one that was paid for is not bought again.
+
+    A cascade keeps what it paid for, and pools it with the newest forecast of its free tier.
+    """
+    if row.forecast_round == number:
+        return False
+    if row.forecast is None or row.forecast.tiers:
+        return True
+    cost = row.forecast.cost
+    return cost.dollars == 0 and cost.input_tokens + cost.output_tokens == 0
+
+
+def _attempt(row: CandidateRow) -> Attempt:
+    proposal = Proposal(row.candidate, row.proposer, row.parent, row.note, row.cost, row.mate, row.operator)
+    return Attempt(proposal, row.outcome, row.reason, row.build, row.forecast, row.measurement)
+
+
+def _skipped(row: CandidateRow) -> bool:
+    """Return whether a candidate may be decided on again."""
+    decision = row.decision
+    return row.measurement_id is None and decision is not None and decision.action == "skip"
+
+
+def _rank(row: CandidateRow) -> tuple[float, int]:
+    return -(row.decision.score if row.decision else 0.0), row.proposal
+
+
+def _leads(row: CandidateRow, best: CandidateRow | None) -> bool:
+    standing = _standing(row)
+    return standing is not None and (best is None or standing > (_standing(best) or standing))
+
+
+def _standing(row: CandidateRow) -> tuple[bool, float, int] | None:
+    """Order measurements as the archive's view `best` does; None for one that cannot win."""
+    m = row.measurement
+    if m is None or m.speedup is None or m.low is None or not m.trusted or m.stopped_early:
+        return None
+    return m.verdict != "ambiguous", m.speedup, -(row.measurement_id or 0)

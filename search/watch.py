@@ -1,0 +1,44 @@
+"""Do the forecasts still fit what is measured? If not, they are not to decide for a while."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from forewarp.core.values import Forecast, Measurement
+from forewarp.surrogate.calibration import pit, pit_valid
+from forewarp.surrogate.drift import Drift
+
+FALLBACK = 8
+"""How many outcomes are collected, by measuring everything, before forecasts are trusted again after an alarm."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """The drift alarm of a run, as a fold over its forecasts and what was measured after them.
+
+    After an alarm everything is measured until `FALLBACK` more outcomes have recalibrated the forecaster; then the
+    alarm is set again at half its rate, so that all false alarms of a run together stay below twice that of the first.
+    """
+
+    drift: Drift = field(default_factory=Drift)
+    alarms: int = 0
+    waiting: int = 0
+
+    @property
+    def fallback(self) -> bool:
+        """Whether forecasts are not to decide."""
+        return self.waiting > 0
+
+    def add(self, kernel: str, forecast: Forecast, measurement: Measurement) -> None:
+        """Take in one outcome; `kernel` is its identity."""
+        if self.waiting:
+            self.waiting -= 1
+            if not self.waiting:
+                self.drift = Drift(alpha=self.drift.alpha / 2)
+            return
+        self.drift.update(pit_valid(forecast.p_valid, valid=measurement.trusted, key=kernel), "valid")
+        if measurement.trusted and measurement.speedup is not None and not measurement.stopped_early:
+            self.drift.update(pit(forecast, measurement.speedup, kernel), "speed")
+        if self.drift.alarmed:
+            self.alarms += 1
+            self.waiting = FALLBACK
