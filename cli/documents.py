@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from forewarp.tools.calibration import CalibrationResult
 from forewarp.tools.data import DataResult
+from forewarp.tools.estimate import Estimate
 from forewarp.tools.evaluate import EvaluateResult
 from forewarp.tools.forecasted import ForecastResult
 from forewarp.tools.inspect_kernel import InspectResult
@@ -86,6 +87,12 @@ class SearchDocument(SearchResult, Envelope):  # pyright: ignore[reportIncompati
     model_config = ConfigDict(title="forewarp optimize --json")
 
 
+class EstimateDocument(Estimate, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Of `optimize --dry-run`; `status` is estimated."""
+
+    model_config = ConfigDict(title="forewarp optimize --dry-run --json")
+
+
 class ValidateDocument(ValidateResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
     """Of `validate`; `status` is the verdict, sound or degenerate."""
 
@@ -126,6 +133,14 @@ class RunsDocument(Envelope):
 
     model_config = ConfigDict(title="forewarp runs --json")
     runs: list[RunLine]
+
+
+class ReportDocument(Envelope):
+    """Of `report`; `status` is the run's, `summary` what it came to."""
+
+    model_config = ConfigDict(title="forewarp report --json")
+    path: str = Field(description="The page.")
+    bytes: int = Field(description="Its size.")
 
 
 class Check(BaseModel):
@@ -180,11 +195,13 @@ DOCUMENTS: dict[str, type[Envelope]] = {
     "inspect": InspectDocument,
     "forecast": ForecastDocument,
     "optimize": SearchDocument,
+    "estimate": EstimateDocument,
     "evaluate": EvaluateDocument,
     "calibration": CalibrationDocument,
     "validate": ValidateDocument,
     "tasks": TasksDocument,
     "runs": RunsDocument,
+    "report": ReportDocument,
     "doctor": DoctorDocument,
     "chat": ChatDocument,
     "data": DataDocument,

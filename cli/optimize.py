@@ -7,7 +7,19 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from forewarp.cli.options import DEFAULT_CAPS, HERE, NO_MODEL, PLAIN, Caps, Language, Model, Output, Where
+from forewarp.cli.options import (
+    DEFAULT_CAPS,
+    DEFAULT_POLICY,
+    HERE,
+    NO_MODEL,
+    PLAIN,
+    Caps,
+    Language,
+    Model,
+    Output,
+    Policy,
+    Where,
+)
 
 
 def optimize(
@@ -20,7 +32,10 @@ def optimize(
     seed_kernel: Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)] = (),
     language: Language | None = None,
     seed: int = 0,
+    policy: Policy = DEFAULT_POLICY,
     out: Path | None = None,
+    events: str | None = None,
+    dry_run: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     announce: Annotated[Path | None, Parameter(show=False)] = None,
     where: Where = HERE,
     output: Output = PLAIN,
@@ -35,16 +50,20 @@ def optimize(
         language: Keep to one language; all languages of the device if left out.
         seed: Two runs with the same seed make the same choices.
         out: Folder for the best kernel, result.json, candidates.csv and report.html; ./forewarp-runs/RUN if left out.
+        events: File that receives each event as one JSON line; - is stdout, with the result as the last line.
+        dry_run: Say what the run will probably take, and do nothing.
         announce: File that receives the run's id as soon as there is one.
+        policy: What is measured of what is proposed.
         caps: What the run may spend.
         model: The language model, if any.
         where: Device and archive.
         output: How results are shown.
     """
-    from forewarp.cli.running import drive
+    from forewarp.cli import running, stream
     from forewarp.tools.parts import Amounts
-    from forewarp.tools.search import SearchRequest, open_search
+    from forewarp.tools.search import SearchRequest, estimate_search, open_search
 
+    stream.check(events)
     request = SearchRequest(
         task=task,
         place=where.place(),
@@ -61,8 +80,15 @@ def optimize(
         base_url=model.base_url,
         seed_kernels=[str(p) for p in seed_kernel],
         language=language,
+        confirm=policy.confirm,
+        audit=policy.audit,
+        explore=policy.explore,
+        proposals=policy.proposals,
+        measure_per_round=policy.measure_per_round,
     )
+    if dry_run:
+        return running.foresee(estimate_search(request), output)
     with open_search(request) as job:
         if announce is not None:
             announce.write_text(job.run_id)
-        return drive(job, "optimize", out=out, output=output)
+        return running.drive(job, "optimize", out=out, output=output, events=events)

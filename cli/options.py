@@ -76,6 +76,11 @@ class Model:
     base_url: str | None = None
 
 
+def _something(_: object, value: int) -> None:
+    if value < 1:
+        raise ValueError("Nothing would be measured; to see what a run would take, pass --dry-run.")
+
+
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Caps:
@@ -89,14 +94,34 @@ class Caps:
         deadline: Most seconds of wall time.
     """
 
-    budget: Annotated[int, Parameter(validator=Positive)] = 24
+    budget: Annotated[int, Parameter(validator=_something)] = 24
     max_gpu_seconds: Annotated[float | None, Parameter(validator=Positive)] = None
     max_usd: Annotated[float | None, Parameter(validator=Positive)] = None
     max_tokens: Annotated[int | None, Parameter(validator=Positive)] = None
     deadline: Annotated[float | None, Parameter(validator=Positive)] = None
 
 
-HERE, PLAIN, NO_MODEL, DEFAULT_CAPS = Where(), Output(), Model(), Caps()
+@Parameter(name="*", group="Policy")
+@dataclass(frozen=True)
+class Policy:
+    """What is measured of what is proposed.
+
+    Attributes:
+        confirm: Keep one measurement back and measure the winner a second time.
+        audit: Share of the discards, 0 to 1, that is measured all the same; bounds how many were wrong. [default: 0.05]
+        explore: Measurements spread over the space before forecasts decide. [default: 3]
+        proposals: New candidates per round. [default: 8, or 12 where a model writes them]
+        measure_per_round: Measurements per round, audits not counted. [default: 1, or 3 where a model writes]
+    """
+
+    confirm: Annotated[bool, Parameter(negative="--no-confirm", show_default=False)] = True
+    audit: Annotated[float | None, Parameter(validator=Number(gte=0, lte=1))] = None
+    explore: Annotated[int | None, Parameter(validator=Number(gte=0))] = None
+    proposals: Annotated[int | None, Parameter(validator=Number(gte=1, lte=1000))] = None
+    measure_per_round: Annotated[int | None, Parameter(validator=Number(gte=1, lte=1000))] = None
+
+
+HERE, PLAIN, NO_MODEL, DEFAULT_CAPS, DEFAULT_POLICY = Where(), Output(), Model(), Caps(), Policy()
 
 
 def tunables_of(pairs: tuple[str, ...]) -> dict[str, int]:

@@ -1,133 +1,56 @@
-"""Live progress of a run on stderr: what is best so far, how far candidates came, what is left of the budget."""
+"""The live view of a run on stderr: one panel on a terminal, a line per measurement elsewhere."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from forewarp.cli import display
-from forewarp.core.values import UNTRUSTED, Budget, Spend
+from forewarp.cli.tally import REJECTED, Tally
+from forewarp.core.values import Cost, Spend
 from forewarp.search import events
-from forewarp.tools.parts import Amounts, Interval, shown
+from forewarp.search.budget import CURRENCIES
+from forewarp.tools.estimate import clock
+from forewarp.tools.parts import Price
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.text import Text
 
-_BAR = 30
+__all__ = ["Tally", "panel", "shown_live"]
 
-
-@dataclass
-class Tally:
-    """What the events so far add up to."""
-
-    run: str = ""
-    title: str = ""
-    budget: Budget = field(default_factory=Budget)
-    spend: Spend = field(default_factory=Spend)
-    counts: Counter[str] = field(default_factory=Counter[str])
-    tunables: dict[str, str] = field(default_factory=dict[str, str])
-    best: Interval | None = None
-    best_kernel: str = ""
-    standing: tuple[bool, float] = (False, 0.0)
-    doing: str = "starting"
-    tier: str = ""
-    began: float = field(default_factory=time.monotonic)
-    measured_here: int = 0
-
-    def see(self, event: events.Event) -> str:
-        """Take note of an event; returns a line for a plain log, "" where there is nothing to say."""
-        match event:
-            case events.RunStarted():
-                self.run, self.budget = event.run, event.budget
-                forecaster = event.forecaster or "measure everything"
-                self.title = f"{event.task} on {event.target} · {event.proposer} · {forecaster}"
-                return f"run {event.run}: {self.title}"
-            case events.RunResumed():
-                self.run, self.spend = event.run, event.spend
-                return f"run {event.run} goes on: {display.amounts(Amounts.of(event.spend), Amounts())} spent before"
-            case events.Proposed():
-                self.counts["proposed"] += 1
-                self.tunables[event.kernel] = shown(event.tunables)
-                self.doing = "compiling"
-            case events.Rejected():
-                self.counts[event.outcome] += 1
-            case events.Accepted():
-                self.counts["passed"] += 1
-            case events.Forecasted():
-                self.counts["forecast"] += 1
-                self.doing = "forecasting"
-            case events.Escalated():
-                self.counts["escalated"] += event.candidates
-                self.tier = event.tier
-            case events.Unanswered():
-                whom = f"{event.candidates} candidate{'s' * (event.candidates != 1)}"
-                return f"{event.forecaster} gave no usable answer for {whom}: {' '.join(event.problem.split())}"
-            case events.Decided():
-                self.counts[event.decision.action] += 1
-            case events.Measuring():
-                self.doing = f"{'confirming' if event.purpose == 'confirm' else 'measuring'} {event.kernel[:10]}"
-            case events.Measured():
-                return self._measured(event)
-            case events.BudgetWarning():
-                return f"{event.spent:g} of {event.cap:g} {event.currency} are spent"
-            case events.RunFinished():
-                self.doing, self.spend = event.status, event.spend
-                return f"run {event.run} {event.status}: {event.reason}"
-        return ""
-
-    def _measured(self, event: events.Measured) -> str:
-        self.spend = event.spend
-        self.measured_here += 1
-        self.doing = "proposing"
-        found = None
-        if event.speedup is not None and event.low is not None and event.high is not None:
-            found = Interval(ratio=event.speedup, low=event.low, high=event.high)
-        if event.purpose == "confirm":
-            return f"confirmation of {event.kernel[:10]}: {display.speedup(found)} {event.verdict}"
-        self.counts["measured" if event.status == "ok" else "failed"] += 1
-        if found is not None and event.verdict not in UNTRUSTED:
-            # As in the archive: an ambiguous number leads only until there is another.
-            standing = (event.verdict != "ambiguous", found.ratio)
-            if standing > self.standing:
-                self.best, self.best_kernel, self.standing = found, event.kernel, standing
-        said = display.speedup(found) if found else event.status
-        return f"{self.meter()}  {event.kernel[:10]}  {said} {event.verdict}  best {display.speedup(self.best)}"
-
-    def meter(self) -> str:
-        """Return measurements spent of the cap."""
-        cap = self.budget.measurements
-        return f"[{self.spend.measurements}/{cap}]" if cap else f"[{self.spend.measurements}]"
-
-    def share(self) -> float:
-        """Return how much of the tightest cap is used, 0 to 1."""
-        pairs = [
-            (self.spend.measurements, self.budget.measurements),
-            (self.spend.device_s, self.budget.device_s),
-            (self.spend.dollars, self.budget.dollars),
-            (self.spend.tokens, self.budget.tokens),
-            (max(self.spend.wall_s, self.elapsed()), self.budget.wall_s),
-        ]
-        return min(1.0, max((spent / cap for spent, cap in pairs if cap), default=0.0))
-
-    def elapsed(self) -> float:
-        """Return the seconds since this process began to work on the run."""
-        return time.monotonic() - self.began
-
-    def seconds_left(self) -> float | None:
-        """Return a guess of the time left, None while nothing was measured."""
-        share = self.share()
-        return None if not self.measured_here or not share else self.elapsed() * (1 - share) / share
+REFRESHES_PER_S = 4
+NARROWEST = 60
+_SPEND_EVERY_S = 0.5
+_LEVELS = "▁▂▃▄▅▆▇█"
+_NAMES = {
+    "measurements": "measured",
+    "device_s": "device",
+    "dollars": "dollars",
+    "tokens": "tokens",
+    "wall_s": "wall time",
+}
 
 
 @contextmanager
-def shown_live(console: Console, *, quiet: bool) -> Generator[Callable[[events.Event], None]]:
-    """Show a live panel on a terminal, a line per measurement elsewhere; yields what takes the events."""
-    tally = Tally()
-    if quiet or not console.is_terminal:
+def shown_live(
+    console: Console,
+    *,
+    quiet: bool = False,
+    plain: bool = False,
+    tally: Tally | None = None,
+    spend: Callable[[], Spend] | None = None,
+) -> Generator[Callable[[events.Event], None]]:
+    """Show a run while it goes; yields what takes the events.
+
+    A terminal shows one panel, at most four times a second; `plain`, a terminal that cannot move its cursor, one that
+    is too narrow, and anything that is no terminal get lines. `quiet` shows nothing. `spend` reads what is spent.
+    """
+    tally = tally or Tally()
+    live = console.is_terminal and not console.is_dumb_terminal and console.width >= NARROWEST and not plain
+    if quiet or not live:
 
         def log(event: events.Event) -> None:
             line = tally.see(event)
@@ -138,28 +61,146 @@ def shown_live(console: Console, *, quiet: bool) -> Generator[Callable[[events.E
         return
     from rich.live import Live
 
-    with Live(get_renderable=lambda: panel(tally), console=console, refresh_per_second=4, transient=True):
-        yield lambda event: (tally.see(event), None)[1]
+    asked = 0.0
+
+    def see(event: events.Event) -> None:
+        nonlocal asked
+        tally.see(event)
+        if spend is not None and time.monotonic() - asked > _SPEND_EVERY_S:
+            tally.spend, asked = spend(), time.monotonic()
+
+    # Standard output is the caller's: rich would send it to this console.
+    with Live(
+        get_renderable=lambda: panel(tally, console.width),
+        console=console,
+        refresh_per_second=REFRESHES_PER_S,
+        transient=True,
+        redirect_stdout=False,
+    ):
+        yield see
 
 
-def panel(tally: Tally) -> RenderableType:
-    """Return the live view."""
+def panel(tally: Tally, width: int = 80) -> RenderableType:
+    """Return the live view for a terminal of so many columns."""
+    from rich.panel import Panel
+    from rich.text import Text
+
+    inner = max(20, width - 4)
+    lines = [
+        _incumbent(tally),
+        _curve(tally, inner),
+        Text(f"now   {tally.doing()}"),
+        _counts(tally),
+        _tiers(tally),
+        *_caps(tally, inner),
+        *(Text(f"{'last  ' if not i else '      '}{said}") for i, said in enumerate(_decisions(tally))),
+        *(Text(f"!     {said}", style="yellow") for said in tally.warnings),
+    ]
+    body = Text("\n").join(lines)
+    body.no_wrap, body.overflow = True, "ellipsis"
+    return Panel(
+        body,
+        title=Text(tally.title or "starting", overflow="ellipsis"),
+        title_align="left",
+        subtitle=Text(tally.run),
+        subtitle_align="right",
+        width=width,
+    )
+
+
+def _incumbent(tally: Tally) -> Text:
+    from rich.text import Text
+
+    text = Text("best  ")
+    text.append(display.speedup(tally.best), style="bold green" if tally.best and tally.best.low > 1 else "bold")
+    return text.append(f"  {tally.best_kernel[:10]} {tally.tunables.get(tally.best_kernel, '')}".rstrip())
+
+
+def _curve(tally: Tally, width: int) -> Text:
+    """Return the best so far over the budget, as one line of bars; what is still to come are dots."""
+    from rich.text import Text
+
+    text = Text("      ")
+    share = tally.share()
+    ends = f"  {share:.0%} of the budget"
+    room = max(10, width - len(text) - len(ends))
+    done = round(share * room)
+    text.append(sparkline(tally.curve, done, share), style="green")
+    return text.append("·" * (room - done), style="dim").append(ends, style="dim")
+
+
+def sparkline(curve: Sequence[tuple[float, float]], width: int, until: float) -> str:
+    """Return the last value at each of `width` places from 0 to `until`, as bars; blanks before the first value."""
+    values = [v for _, v in curve]
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    found: list[str] = []
+    for place in range(width):
+        here = (place + 1) / width * until
+        seen = [v for at, v in curve if at <= here + 1e-9]
+        if not seen:
+            found.append(" ")
+        elif high == low:
+            found.append(_LEVELS[3])
+        else:
+            found.append(_LEVELS[round((seen[-1] - low) / (high - low) * (len(_LEVELS) - 1))])
+    return "".join(found)
+
+
+def _counts(tally: Tally) -> Text:
     from rich.text import Text
 
     c = tally.counts
-    share = tally.share()
-    full = round(share * _BAR)
-    left = tally.seconds_left()
-    dropped = sum(c[o] for o in ("malformed", "duplicate", "same_code", "compile_error"))
-    lines = [
-        f"{tally.title}  ({tally.run})",
-        f"{'━' * full}{'╌' * (_BAR - full)} {share:4.0%}  "
-        + display.amounts(Amounts.of(tally.spend), Amounts.of(tally.budget))
-        + (f"  about {left:.0f} s left" if left is not None else ""),
-        f"proposed {c['proposed']} → passed the gate {c['passed']} (dropped {dropped}) → forecast {c['forecast']}"
-        + (f" ({c['escalated']} also by {tally.tier})" if c["escalated"] else "")
-        + f" → measured {c['measured']} (failed {c['failed']})",
-        f"best {display.speedup(tally.best)}  {tally.best_kernel[:10]} {tally.tunables.get(tally.best_kernel, '')}",
-        f"{tally.doing} …",
-    ]
-    return Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
+    dropped = sum(c[outcome] for outcome in REJECTED)
+    parts = [f"{c['proposed']} proposed", f"{c['passed']} passed the gate" + (f", {dropped} not" if dropped else "")]
+    parts.append(f"{c['measured'] + c['failed']} measured" + (f", {c['failed']} failed" if c["failed"] else ""))
+    return Text("      " + " → ".join(parts))
+
+
+def _tiers(tally: Tally) -> Text:
+    """Return who answered for how many candidates, the cheapest first, the device last."""
+    from rich.text import Text
+
+    parts = [f"{name} {count}{_cost(cost)}" for name, (count, cost) in tally.tiers.items()]
+    return Text("tiers " + " · ".join([*parts, f"device {tally.counts['measured'] + tally.counts['failed']}"]))
+
+
+def _cost(cost: Cost) -> str:
+    return display.price(Price.of(cost))
+
+
+def _caps(tally: Tally, width: int) -> list[Text]:
+    """Return one line per cap, with a bar and the time until it is reached, and one for what is spent besides."""
+    from rich.text import Text
+
+    room = min(30, width - 54)
+    lines: list[Text] = []
+    free: list[str] = []
+    for currency in CURRENCIES:
+        cap, spent = getattr(tally.budget, currency), tally.spent(currency)
+        if cap is None:
+            if spent:
+                free.append(f"{_NAMES[currency]} {_amount(currency, spent)}")
+            continue
+        share = min(1.0, spent / cap)
+        full = round(share * room)
+        left = tally.left(currency)
+        line = Text("spend " if not lines else "      ").append(f"{_NAMES[currency]:<9} ")
+        line.append("━" * full, style="red" if share >= 0.8 else "cyan").append("╌" * (room - full), style="dim")
+        line.append(f" {_amount(currency, spent)} of {_amount(currency, cap)} {share:.0%}")
+        lines.append(line.append(f", {clock(left)} to go" if left is not None else ""))
+    if free:
+        lines.append(Text("spend " if not lines else "      ").append(" · ".join(free), style="dim"))
+    soon = tally.seconds_left()
+    if soon is not None and not any(tally.left(c) is not None for c in CURRENCIES):
+        lines.append(Text(f"      about {clock(soon)} to go, as was expected", style="dim"))
+    return lines
+
+
+def _amount(currency: str, value: float) -> str:
+    if currency == "dollars":
+        return f"${value:.3f}" if value < 1 else f"${value:.2f}"
+    return clock(value) if currency in ("device_s", "wall_s") else f"{value:,.0f}"
+
+
+def _decisions(tally: Tally) -> list[str]:
+    return [*tally.chosen, *tally.skipped]

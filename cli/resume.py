@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from forewarp.cli.options import HERE, NO_MODEL, PLAIN, Model, Output, Where
 
@@ -13,6 +16,8 @@ def resume(
     *,
     model: Model = NO_MODEL,
     out: Path | None = None,
+    events: str | None = None,
+    dry_run: Annotated[bool, Parameter(negative="", show=False)] = False,
     where: Where = HERE,
     output: Output = PLAIN,
 ) -> int:
@@ -21,13 +26,23 @@ def resume(
     Args:
         run: The run's id or a unique beginning of it; see `forewarp runs`.
         out: Folder for its files; ./forewarp-runs/RUN if left out.
+        events: File that receives each event as one JSON line; it continues where the file ends. - is stdout, with the
+            result as the last line.
+        dry_run: Refused with what to do instead.
         model: The language model, if any.
         where: Device and archive.
         output: How results are shown.
     """
-    from forewarp.cli.running import drive
+    from forewarp.cli import running, stream
+    from forewarp.core.errors import UsageError
     from forewarp.tools.search import ResumeRequest, resume_search
 
+    if dry_run:
+        raise UsageError(
+            "--dry-run estimates a run before it begins; this one has begun",
+            hint=f"`forewarp show {run}` says what it spent of its budget",
+        )
+    stream.check(events)
     request = ResumeRequest(run_id=run, place=where.place(), model=model.model, base_url=model.base_url)
     with resume_search(request) as job:
-        return drive(job, "resume", out=out, output=output)
+        return running.drive(job, "resume", out=out, output=output, events=events)
