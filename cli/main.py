@@ -29,6 +29,7 @@ VERBS = {
     "tasks": "List the bundled tasks.",
     "runs": "List the latest runs of the archive.",
     "show": "Show what a run came to.",
+    "report": "Write a run as one HTML page with its charts, lineage, changes and decisions.",
     "resume": "Go on with a run that was interrupted or killed.",
     "doctor": "Say what was found on this machine, and what each missing part costs.",
     "chat": "Let a language model forecast, measure and search for you, one turn without a terminal interface.",
