@@ -1,0 +1,103 @@
+# pyright: reportUnusedFunction=false
+"""CUDA C++: compiled by NVRTC, which comes with torch, and launched by the driver on torch's current stream."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import os
+import sysconfig
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_SOURCE = ""
+_ARCH = ""
+
+
+def _prepare(case: Mapping[str, Any], device: torch.device) -> Callable[[Mapping[str, torch.Tensor]], None]:
+    """Compile for a case's constants, load it on the device, and return a function of its buffers."""
+    image = _cubin([f"-D{name}={value}" for name, value in case["defines"].items()])
+    driver = ctypes.CDLL("libcuda.so.1")
+    steps: list[tuple[Any, Sequence[int], int, list[tuple[str, Any]]]] = []
+    with torch.cuda.device(device):
+        torch.cuda.synchronize()  # makes the device's context current
+        module = ctypes.c_void_p()
+        _do(driver, "cuModuleLoadData", ctypes.byref(module), image)
+        for step in case["launches"]:
+            function = ctypes.c_void_p()
+            _do(driver, "cuModuleGetFunction", ctypes.byref(function), module, step["kernel"].encode())
+            if step["shared"] > 48 << 10:
+                _do(driver, "cuFuncSetAttribute", function, 8, step["shared"])
+            arguments = [_cuda_argument(kind, value) for kind, value in step["args"]]
+            steps.append((function, (*step["grid"], *step["block"]), step["shared"], arguments))
+
+    def launch(buffers: Mapping[str, torch.Tensor]) -> None:
+        with torch.cuda.device(device):
+            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+            for function, extents, shared, arguments in steps:
+                values = [ctypes.c_void_p(buffers[v].data_ptr()) if k == "ptr" else v for k, v in arguments]
+                packed = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
+                _do(driver, "cuLaunchKernel", function, *extents, shared, stream, packed, None)
+
+    return launch
+
+
+def _cuda_argument(kind: str, value: Any) -> tuple[str, Any]:
+    kinds = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": ctypes.c_float, "f64": ctypes.c_double}
+    return (kind, value) if kind == "ptr" else (kind, kinds[kind](value))
+
+
+def _do(library: ctypes.CDLL, call: str, *arguments: Any) -> None:
+    code = getattr(library, call)(*arguments)
+    if code != 0:
+        raise RuntimeError(f"{call} failed with error {code}")
+
+
+def _roots() -> list[Path]:
+    """Return the folders that may hold NVRTC and CUDA's headers: wheels first, then the toolkit."""
+    site = {Path(sysconfig.get_path(k)) for k in ("purelib", "platlib")} | {Path(torch.__file__).parents[1]}
+    wheels = [w for s in sorted(site) for p in ("nvidia/cu*", "nvidia/*") for w in sorted(s.glob(p), reverse=True)]
+    return [*wheels, Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))]
+
+
+def _nvrtc() -> ctypes.CDLL:
+    """Load NVRTC, preferably the one that belongs to torch's version of CUDA; raises RuntimeError."""
+    major = (torch.version.cuda or "").partition(".")[0]
+    found = [p for r in _roots() for f in ("lib", "lib64") for p in sorted((r / f).glob("libnvrtc.so*"))]
+    wanted = [p for p in found if p.name == f"libnvrtc.so.{major}"]
+    for name in (*map(str, wanted), f"libnvrtc.so.{major}", *map(str, found), ctypes.util.find_library("nvrtc")):
+        try:
+            if name:
+                return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise RuntimeError("NVRTC was not found: install a torch for CUDA, or set CUDA_HOME")
+
+
+def _cubin(defines: Sequence[str]) -> bytes:
+    """Compile the kernel; raises RuntimeError with the compiler's log."""
+    nvrtc, program = _nvrtc(), ctypes.c_void_p()
+    folders = [r / "include" for r in _roots() if (r / "include" / "cuda_fp16.h").exists()]
+    folders += [r / "include" for r in _roots() if (r / "include" / "crt" / "mma.h").exists()]
+    includes = [f"--include-path={p}" for f in folders for p in (f, f / "cccl") if p.exists()]
+    options = [f"--gpu-architecture={_ARCH}", "--std=c++17", "--device-as-default-execution-space"]
+    options += [*defines, *dict.fromkeys(includes)]
+    _do(nvrtc, "nvrtcCreateProgram", ctypes.byref(program), _SOURCE.encode(), b"kernel.cu", 0, None, None)
+    try:
+        flags = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
+        if nvrtc.nvrtcCompileProgram(program, len(options), flags) != 0:
+            raise RuntimeError(_fetched(nvrtc, "nvrtcGetProgramLog", program).decode(errors="replace").strip("\0\n "))
+        return _fetched(nvrtc, "nvrtcGetCUBIN", program)
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _fetched(nvrtc: ctypes.CDLL, getter: str, program: ctypes.c_void_p) -> bytes:
+    size = ctypes.c_size_t()
+    _do(nvrtc, f"{getter}Size", program, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    _do(nvrtc, getter, program, buffer)
+    return buffer.raw
