@@ -74,7 +74,7 @@ def _scatter(document: SearchResult) -> str:
         "Each dot is a correct candidate; bars are intervals, cut where they leave the chart; on the dashed line "
         "forecast and measurement agree." + (" Bars are left out, because there are many." if many else "")
     )
-    return frame.figure(title, caption) + legend([c.measured.verdict for c, _, _ in pairs if c.measured])
+    return frame.figure(title, caption, legend([c.measured.verdict for c, _, _ in pairs if c.measured]))
 
 
 def _diagram(found: Reliability, points: Sequence[ReliabilityPoint], title: str, said: str, truth: str) -> str:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from html import escape
 
 LEFT, RIGHT, BOTTOM = 62, 14, 44
+NARROW = 430
+"""Pixels below which a chart is scrolled, not shrunk further."""
+
 _STEPS = (
     (1.0,),
     (1.0, 2.0, 5.0),
@@ -76,6 +79,12 @@ def short(value: float) -> str:
         if abs(value) >= size:
             return f"{value / (1e3 if letter == 'k' else size):.3g}{letter}"
     return f"{value:.3g}"
+
+
+def rate(value: float, unit: str) -> str:
+    """Return a rate with its unit, such as 4.8 TB/s."""
+    said = short(value)
+    return f"{said[:-1]} {said[-1]}{unit}" if said[-1].isalpha() else f"{said} {unit}"
 
 
 class Frame:
@@ -150,14 +159,18 @@ class Frame:
             self._text(self.x(value), self.top - 5, said, "middle", ' class="soft"')
         self._text((LEFT + self.width - RIGHT) / 2, self.top - 19, title, "middle", ' class="soft"')
 
-    def figure(self, title: str, caption: str) -> str:
-        """Return the chart under a title that says what is seen, with a caption that says how to read it."""
+    def figure(self, title: str, caption: str, legend: str = "") -> str:
+        """Return the chart under a title that says what is seen, with a caption that says how to read it.
+
+        `legend` is ready markup; a narrow screen scrolls what is wider than can be read there.
+        """
         told = f'role="img" aria-label="{escape(f"{title}. {caption}")}"'
-        svg = f'<svg viewBox="0 0 {self.width} {self.height}" width="{self.width}" height="{self.height}" {told}>'
+        size = f'viewBox="0 0 {self.width} {self.height}" width="{self.width}" height="{self.height}"'
+        svg = f'<svg {size} style="min-width:{min(self.width, NARROW)}px" {told}>'
         drawn = "".join(self._parts)
         return (
             f'<figure style="width:{self.width}px"><h3>{escape(title)}</h3><div class="wide">{svg}{drawn}</svg></div>'
-            f"<figcaption>{escape(caption)}</figcaption></figure>"
+            f"<figcaption>{escape(caption)}</figcaption>{legend}</figure>"
         )
 
     def _line(self, x1: float, y1: float, x2: float, y2: float, kind: str, more: str = "") -> None:

@@ -12,7 +12,7 @@ from forewarp.tools.parts import shown
 if TYPE_CHECKING:
     from forewarp.tools.run_lineage import Lineage, Node
 
-STEP, ROW, LEFT, TOP, LABEL = 92, 21, 14, 16, 190
+STEP, ROW, LEFT, TOP, LABEL = 118, 21, 14, 16, 190
 
 Places = Mapping[str, tuple[int, int]]
 
@@ -99,7 +99,7 @@ def _node(n: Node, places: Places) -> str:
     more = f" +{hidden}" if hidden else ""
     return (
         f'{ring}<circle class="{shape} {kind}" cx="{x}" cy="{y}" r="4.5"><title>{escape(_told(n))}</title></circle>'
-        f'<text x="{x + 11}" y="{y + 4}">{escape(said)}<tspan class="soft">{more}</tspan></text>'
+        f'<text x="{x + 11}" y="{y + 4}">{escape(said)}<tspan class="soft"> {n.kernel.short[:4]}{more}</tspan></text>'
     )
 
 

@@ -9,6 +9,9 @@ from html import escape
 from forewarp.cli import display
 from forewarp.tools.parts import Interval
 
+TINY = 1e-6
+"""Numbers nearer to zero than this are told as about zero."""
+
 KINDS = {
     "faster": ("faster", "faster than the reference"),
     "slower": ("slower", "slower than the reference"),
@@ -44,8 +47,7 @@ th{position:sticky;top:0;background:var(--paper)}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}td.t{white-space:normal;min-width:13rem}
 th[aria-sort]{cursor:pointer}th[aria-sort=ascending]:after{content:" ▲"}th[aria-sort=descending]:after{content:" ▼"}
 figure{margin:.6rem 1.2rem .6rem 0;display:inline-block;vertical-align:top;max-width:100%}
-figure h3{margin:0 0 .2rem}figure .wide>svg{min-width:430px}
-svg{font:11px system-ui,sans-serif;max-width:100%;height:auto}svg.free{max-width:none}
+figure h3{margin:0 0 .2rem}svg{font:11px system-ui,sans-serif;max-width:100%;height:auto}svg.free{max-width:none}
 svg text{fill:var(--ink)}svg .soft{fill:var(--soft)}.grid{stroke:var(--grid)}.axis{stroke:var(--soft)}
 .faster{--c:var(--faster)}.slower{--c:var(--slower)}.even{--c:var(--even)}.doubt{--c:var(--doubt)}.odd{--c:var(--odd)}
 .fail{--c:var(--fail)}.none{--c:var(--none)}.best{--c:var(--best)}.ink{--c:var(--ink)}
@@ -119,9 +121,14 @@ def section(name: str, title: str, body: str, *, lead: str = "", folded: bool = 
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Cell | str]], *, sort: bool = False, tall: bool = False) -> str:
-    """Return a table; columns whose first cell is a number are aligned as such. End tags that HTML leaves out are."""
-    if not rows:
+    """Return a table without the columns that have nothing in them; numbers are aligned by their first row.
+
+    End tags that HTML can do without are left out: a table may have thousands of rows.
+    """
+    filled = [k for k in range(len(head)) if any(_text(row[k]) for row in rows)]
+    if not filled:
         return ""
+    head, rows = [head[k] for k in filled], [[row[k] for k in filled] for row in rows]
     first = [c if isinstance(c, Cell) else Cell(c) for c in rows[0]]
     heads = "".join(
         f"<th{' class=n' if 'n' in c.kind.split() else ''}>{escape(h)}" for h, c in zip(head, first, strict=True)
@@ -129,6 +136,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Cell | str]], *, sort: bo
     body = "".join(f"<tr>{''.join(map(_cell, row))}" for row in rows)
     kind = f"wide{' tall' if tall else ''}"
     return f'<div class="{kind}"><table{" class=sort" if sort else ""}><thead><tr>{heads}<tbody>{body}</table></div>'
+
+
+def _text(given: Cell | str) -> str:
+    return given.text if isinstance(given, Cell) else given
 
 
 def _cell(given: Cell | str) -> str:
@@ -139,6 +150,8 @@ def _cell(given: Cell | str) -> str:
 
 def number(value: float | None, form: str = ".3g") -> Cell:
     """Return a cell with a number; empty where there is none."""
+    if value is not None and 0 < abs(value) < TINY and form == ".3g":
+        return Cell("≈0", "n")
     return Cell("" if value is None else format(value, form), "n")
 
 

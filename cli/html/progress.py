@@ -40,7 +40,7 @@ def chart(document: SearchResult, figures: RunFigures) -> str:
     for step in steps:
         _draw(frame, step, many=len(timed) > MANY)
     fates = [s.verdict if s.status == "ok" else s.status for s in steps]
-    return frame.figure(_title(document, steps), _caption(document, figures, floor)) + legend(fates)
+    return frame.figure(_title(document, steps), _caption(document, figures, floor), legend(fates))
 
 
 def _frame(document: SearchResult, figures: RunFigures, timed: Sequence[Step]) -> tuple[Frame, float | None]:

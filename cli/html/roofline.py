@@ -6,7 +6,7 @@ import math
 from html import escape
 from typing import TYPE_CHECKING
 
-from forewarp.cli.html.frame import Frame, log_axis, short
+from forewarp.cli.html.frame import Frame, log_axis, rate, short
 from forewarp.cli.html.markup import Cell, number, table
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def lead(found: Roofline | None) -> str:
         return ""
     if found.memory_bandwidth is None:
         return "The peak rates of this device are not known; what was achieved is shown without them."
-    rates = [f"{short(found.memory_bandwidth)}B/s of memory"]
-    rates += [f"{short(r)}FLOP/s {what}" for r, what in _roof_rates(found)]
+    rates = [f"{rate(found.memory_bandwidth, 'B/s')} of memory"]
+    rates += [f"{rate(r, 'FLOP/s')} {what}" for r, what in _roof_rates(found)]
     return (
         f"Peak rates are data-sheet values, not measured: {', '.join(rates)} ({found.source}). Bytes are those that "
         "have to be moved at least, so a kernel that moves more gets closer to the peak than is shown."
@@ -58,16 +58,16 @@ def _roofs(found: Roofline) -> str:
     frame = Frame(x, log_axis("FLOP/s", [*speeds, *(r for r, _ in roofs), x.low * bandwidth]), 640, 400)
     top = max((r for r, _ in roofs), default=x.high * bandwidth)
     frame.line((x.low, x.low * bandwidth), (top / bandwidth, top), "ink")
-    frame.said(x.low * 1.05, x.low * bandwidth * 1.6, f"{short(bandwidth)}B/s, data sheet")
-    for rate, what in roofs:
-        frame.line((rate / bandwidth, rate), (x.high, rate), "ink")
-        frame.said(x.high, rate, f"{what}, {short(rate)}FLOP/s, data sheet", "end")
+    frame.said(x.low * 1.05, x.low * bandwidth * 1.6, f"{rate(bandwidth, 'B/s')}, data sheet")
+    for peak, what in roofs:
+        frame.line((peak / bandwidth, peak), (x.high, peak), "ink")
+        frame.said(x.high, peak, f"{what}, {rate(peak, 'FLOP/s')}, data sheet", "end")
     for s in shapes.values():
-        told = f"reference on {s.workload}: {short(_flops(s) / (s.reference_us * 1e-6))}FLOP/s"
+        told = f"reference on {s.workload}: {rate(_flops(s) / (s.reference_us * 1e-6), 'FLOP/s')}"
         frame.dot(_intensity(s), _flops(s) / (s.reference_us * 1e-6), "ink", told, 5, hollow=True)
     for p, s in sorted(points, key=lambda pair: pair[0].winner):
         speed = _flops(s) / (p.micros * 1e-6)
-        told = f"{p.kernel} on {p.workload}: {short(speed)}FLOP/s, {p.micros:.3g} µs"
+        told = f"{p.kernel} on {p.workload}: {rate(speed, 'FLOP/s')}, {p.micros:.3g} µs"
         frame.dot(_intensity(s), speed, "best" if p.winner else "none", told, 4.5 if p.winner else 3)
     caption = (
         "Each shape is a column of dots: candidates in grey, the winner in blue, the reference as a ring; lines are "
@@ -109,7 +109,7 @@ def _bandwidth(found: Roofline) -> str:
     if peak:
         x = NAME + (WIDTH - NAME - 10) * peak / most
         parts.append(f'<line class="axis" x1="{x:.1f}" y1="4" x2="{x:.1f}" y2="{height - 28}"/>')
-        said = f"peak {short(peak)}B/s, data sheet"
+        said = f"peak {rate(peak, 'B/s')}, data sheet"
         parts.append(f'<text class="soft" x="{x:.1f}" y="{height - 14}" text-anchor="end">{said}</text>')
     title = "Bytes a second on each shape" + ("" if peak else "; the device's peak is not known")
     caption = "Grey bar: the reference; blue bar: the winner; ticks: every candidate that was timed. Useful bytes only."
@@ -129,21 +129,19 @@ def _row(found: Roofline, shape: Shape, place: int, most: float) -> str:
     y, scale = 6 + ROW * place, (WIDTH - NAME - 10) / most
     own = [p for p in found.points if p.workload == shape.workload]
     parts = [f'<text x="{NAME - 8}" y="{y + 19}" text-anchor="end">{escape(shape.workload[:24])}</text>']
-    parts.append(
-        _bar(y, _rate(shape, shape.reference_us) * scale, "even", f"reference: {shape.reference_us:.3g} µs", shape)
-    )
-    for p in [p for p in own if p.winner][:1]:
-        parts.append(_bar(y + 14, _rate(shape, p.micros) * scale, "best", f"winner: {p.micros:.3g} µs", shape))
+    parts.append(_bar(y, scale, "even", "reference", shape, shape.reference_us))
+    parts += [_bar(y + 14, scale, "best", "winner", shape, p.micros) for p in own if p.winner][:1]
     ticks = sorted({round(NAME + _rate(shape, p.micros) * scale, 1) for p in own})
     drawn = "".join(f"M{x:g} {y + 28}v6" for x in ticks)
     parts.append(f'<path class="mark none" d="{drawn}"/>')
     return "".join(parts)
 
 
-def _bar(y: float, length: float, kind: str, told: str, shape: Shape) -> str:
-    micros = float(told.rpartition(": ")[2].removesuffix(" µs"))
-    title = f"<title>{escape(f'{told}, {short(_rate(shape, micros))}B/s')}</title>"
-    return f'<rect class="bar {kind}" x="{NAME}" y="{y}" width="{length:.1f}" height="12">{title}</rect>'
+def _bar(y: float, scale: float, kind: str, who: str, shape: Shape, micros: float) -> str:
+    speed = _rate(shape, micros)
+    said = f"{who}: {micros:.3g} µs, {rate(speed, 'B/s')}"
+    place = f'x="{NAME}" y="{y}" width="{speed * scale:.1f}" height="12"'
+    return f'<rect class="bar {kind}" {place}><title>{escape(said)}</title></rect>'
 
 
 def _numbers(found: Roofline) -> str:
