@@ -216,7 +216,8 @@ class Forecast:
     (`sd_log2` such that mean ± 1.2816 sd is the central 80 %): they tell candidates of one bin apart, and reach beyond
     the outer edges. A forecast that combines several keeps them in `tiers`, in the order asked; their costs are those
     of this answer, zero where one was remembered. `shared_sd_log2` is the part of `sd_log2` that all candidates of the
-    same question share, such as doubt about the reference's time: it cancels between two of them.
+    same question share, such as doubt about the reference's time: it cancels between two of them. `uncorrected` is the
+    forecast before what was measured corrected it, without its words and its cost; None where nothing corrects it.
     """
 
     probabilities: tuple[float, ...]
@@ -229,6 +230,7 @@ class Forecast:
     sd_log2: float | None = None
     tiers: tuple[Forecast, ...] = ()
     shared_sd_log2: float = 0.0
+    uncorrected: Forecast | None = None
 
     def __post_init__(self) -> None:
         if len(self.probabilities) != bins.COUNT or abs(sum(self.probabilities) - 1.0) > 1e-6:

@@ -21,7 +21,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -31,8 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forewarp.core import bins, serde
-from forewarp.core.protocols import Forecaster, Subject, Trial
-from forewarp.core.values import Z80, Forecast, Measurement, Target, Task
+from forewarp.core.protocols import Forecaster, Recalling, Subject, Trial
+from forewarp.core.values import Z80, Cost, Forecast, Measurement, Target, Task
 from forewarp.surrogate.drift import Drift
 
 Array = NDArray[np.float64]
@@ -195,8 +195,8 @@ class Recalibrated:
     outcomes that rests on, as its prior. When the drift alarm goes off, the run's outcomes count in full, the prior is
     loosened and the rationale says so.
 
-    The same calls in the same order give the same answers. A new object, as after a resume, knows none of the forecasts
-    and uses the shipped calibration, and `recorded`: outcomes of uncorrected forecasts of the task at hand.
+    The same calls in the same order give the same answers. A new object uses the shipped calibration and `recorded`,
+    outcomes of uncorrected forecasts of the task at hand; after a resume, `recall` gives it back what it had forecast.
     """
 
     def __init__(
@@ -220,12 +220,21 @@ class Recalibrated:
         run = self._run(task, target)
         run.learn(history, task.name)
         current = run.calibration(self._shipped, self._recorded)
-        made = [current.apply(f) for f in raw]
+        made = [replace(current.apply(f), uncorrected=_bare(f)) for f in raw]
         measured = {t.subject.candidate.sha256 for t in history}
         for subject, before, after in zip(subjects, raw, made, strict=True):
             if subject.candidate.sha256 not in measured:
                 run.open[subject.candidate.sha256] = before, after
         return [replace(f, rationale=f"{f.rationale}; {_DOUBT}") for f in made] if run.drift.alarmed else made
+
+    def recall(self, task: Task, target: Target, forecasts: Mapping[str, Forecast]) -> None:
+        """Take over the forecasts that an earlier process made of this task's candidates."""
+        run = self._run(task, target)
+        for kernel, made in forecasts.items():
+            if made.uncorrected is not None:
+                run.open.setdefault(kernel, (made.uncorrected, made))
+        if isinstance(self._forecaster, Recalling):
+            self._forecaster.recall(task, target, forecasts)
 
     def calibration(self, task: Task, target: Target) -> Calibration:
         """Return the calibration as the outcomes of this task on this target have made it."""
@@ -274,6 +283,10 @@ class _Run:
             correlation, looseness = (0.0, _ALARMED) if alarmed else (CORRELATION, 1.0)
             self.fitted = len(known), fit(known, start, correlation=correlation, looseness=looseness)
         return self.fitted[1]
+
+
+def _bare(forecast: Forecast) -> Forecast:
+    return replace(forecast, rationale="", cost=Cost(), tiers=())
 
 
 def _draw(key: str) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from forewarp.core.errors import ModelError
-from forewarp.core.protocols import Forecaster, Subject, Trial
+from forewarp.core.protocols import Forecaster, Recalling, Subject, Trial
 from forewarp.core.values import Cost, Forecast, Target, Task
 from forewarp.surrogate import compare, pooling
 from forewarp.surrogate.pooling import Weights
@@ -115,7 +115,11 @@ class CascadeForecaster:
         return [f if _is_first(i, subjects) else _free(f) for i, f in enumerate(found)]
 
     def recall(self, task: Task, target: Target, forecasts: Mapping[str, Forecast]) -> None:
-        """Take over answers that an earlier process paid for: recorded forecasts of a cascade, by candidate."""
+        """Take over what an earlier process forecast and paid for: recorded forecasts of a cascade, by candidate."""
+        for tier in self._tiers:
+            own = {k: a for k, f in forecasts.items() for a in f.tiers if a.forecaster == tier.forecaster.name}
+            if isinstance(tier.forecaster, Recalling):
+                tier.forecaster.recall(task, target, own)
         by_name = {tier.forecaster.name: tier.label for tier in self._tiers[1:]}
         for sha256, forecast in forecasts.items():
             for answer in forecast.tiers[1:]:

@@ -22,6 +22,8 @@ from forewarp.core.values import Budget, Build, Candidate, Cost, Measurement, Ta
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings
+from forewarp.surrogate.calibration import Recalibrated
+from forewarp.surrogate.learned import LearnedForecaster
 
 SETTINGS = SearchSettings(seed=5, budget=Budget(measurements=5), proposals_per_round=4, measure_per_round=2, audit=0.3)
 
@@ -164,6 +166,31 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
             if archive.run(run).status == "finished":
                 break
     assert deaths > 3
+    with Archive(path) as archive:
+        assert outcome(archive, run) == expected
+
+
+def test_a_forecaster_that_learns_goes_on_as_it_was(tmp_path: Path) -> None:
+    settings = SearchSettings(seed=3, budget=Budget(measurements=9), proposals_per_round=6, audit=0.3, confirm=False)
+
+    def forecaster() -> Recalibrated:
+        return Recalibrated(LearnedForecaster())
+
+    with Archive(tmp_path / "alone.db") as archive:
+        alone = Search.start(archive, task(), SyntheticExecutor(), PaidProposer(), forecaster(), settings)
+        alone.run()
+        expected = outcome(archive, alone.run_id)
+    path = tmp_path / "again.db"
+    with DyingArchive(path) as archive:
+        run = Search.start(archive, task(), SyntheticExecutor(), PaidProposer(), forecaster(), settings).run_id
+    for _ in range(100):
+        with DyingArchive(path) as archive:
+            search = Search.resume(archive, run, SyntheticExecutor(), PaidProposer(), forecaster())
+            archive.commits, archive.at, archive.after = 0, 14, True
+            with contextlib.suppress(Killed):
+                search.run()
+            if archive.run(run).status == "finished":
+                break
     with Archive(path) as archive:
         assert outcome(archive, run) == expected
 
