@@ -1,8 +1,10 @@
-"""The files that a run leaves behind: best kernel, result, candidates, report."""
+"""The files that a run leaves behind: best kernel, its module with the evidence, result, candidates, report."""
 
 from __future__ import annotations
 
 import csv
+import io
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ from forewarp.tools.bake import SUFFIXES
 from forewarp.tools.parts import shown
 
 if TYPE_CHECKING:
+    from forewarp.tools.export import DropIn
     from forewarp.tools.run_figures import RunFigures
     from forewarp.tools.run_report import CandidateLine
 
@@ -22,39 +25,62 @@ COLUMNS = (
 )
 
 
-def write(document: SearchDocument, folder: Path, figures: RunFigures) -> SearchDocument:
-    """Write all files into `folder` and return the document with their paths in it; raises `UsageError`."""
+def write(document: SearchDocument, folder: Path, figures: RunFigures, drop_in: DropIn | None = None) -> SearchDocument:
+    """Write all files into `folder` and return the document with their paths in it; raises `UsageError`.
+
+    Each file appears whole or not at all, and replaces one of an earlier time only once it is there.
+    """
     folder = folder.absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return _write(document, folder, figures)
+        return _write(document, folder, figures, drop_in)
     except OSError as e:
-        raise UsageError(f"{folder} cannot be written: {e.strerror}", hint="pass --out DIR") from None
+        raise UsageError(
+            f"{folder} cannot be written: {e.strerror}",
+            hint=f"nothing is lost: `forewarp show {document.run_id} --out DIR` writes the files elsewhere",
+        ) from None
 
 
-def _write(document: SearchDocument, folder: Path, figures: RunFigures) -> SearchDocument:
+def _write(document: SearchDocument, folder: Path, figures: RunFigures, drop_in: DropIn | None) -> SearchDocument:
     from forewarp.cli.html_report import page
 
     made: list[Artifact] = []
 
     def keep(kind: str, name: str, text: str) -> None:
-        (folder / name).write_text(text, encoding="utf-8")
+        _replace(folder / name, text)
         made.append(Artifact.model_validate({"kind": kind, "path": str(folder / name)}))
 
     best = document.best
     if best is not None:
         keep("kernel", f"best{SUFFIXES[best.kernel.language]}", best.source)
-    with (folder / "candidates.csv").open("w", newline="", encoding="utf-8") as f:
-        table = csv.DictWriter(f, COLUMNS)
-        table.writeheader()
-        table.writerows(_row(line) for line in document.candidates)
-    made.append(Artifact(kind="candidates", path=str(folder / "candidates.csv")))
+    if drop_in is not None:
+        keep("evidence", "evidence.json", drop_in.evidence.model_dump_json(indent=2) + "\n")
+        if drop_in.text is not None:
+            keep("module", drop_in.evidence.module or "", drop_in.text)
+    lines = io.StringIO(newline="")
+    table = csv.DictWriter(lines, COLUMNS)
+    table.writeheader()
+    table.writerows(_row(line) for line in document.candidates)
+    keep("candidates", "candidates.csv", lines.getvalue())
     keep("report", "report.html", page(document, figures))
     # The result names itself, so that one file leads to all others.
     made.append(Artifact(kind="result", path=str(folder / "result.json")))
     document = document.model_copy(update={"artifacts": made})
-    (folder / "result.json").write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    _replace(folder / "result.json", document.model_dump_json(indent=2) + "\n")
     return document
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole: next to its place first, so that a full disk leaves what was there."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _row(line: CandidateLine) -> dict[str, object]:

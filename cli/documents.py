@@ -37,7 +37,7 @@ class Failure(BaseModel):
 class Artifact(BaseModel):
     """A file that the command wrote."""
 
-    kind: Literal["kernel", "result", "candidates", "report", "forecasts", "image"]
+    kind: Literal["kernel", "module", "evidence", "result", "candidates", "report", "forecasts", "image"]
     path: str
 
 

@@ -43,7 +43,7 @@ def drive(job: SearchJob, command: str, *, out: Path | None, output: Output, eve
         traceback.print_exception(error)
     document = _document(job.result(), command, error)
     figures = job.figures(document)
-    document = artifacts.write(document, out or Path("forewarp-runs") / job.run_id, figures)
+    document = artifacts.write(document, out or Path("forewarp-runs") / job.run_id, figures, job.drop_in())
     show(document, output, figures)
     if error is not None and not isinstance(error, KeyboardInterrupt):
         return exits.of_error(error)

@@ -26,6 +26,7 @@ def show(
     from forewarp.cli import artifacts, exits, running
     from forewarp.cli.documents import SearchDocument
     from forewarp.tools import session
+    from forewarp.tools.export import drop_in
     from forewarp.tools.parts import Place
     from forewarp.tools.run_figures import figures
     from forewarp.tools.run_report import report
@@ -33,7 +34,8 @@ def show(
     with session.open_archive(Place(archive=str(archive) if archive else None)) as opened:
         document = SearchDocument(command="show", **dict(report(opened, run)))
         found = figures(opened, document)
+        made = drop_in(opened, run) if out is not None else None
     if out is not None:
-        document = artifacts.write(document, out, found)
+        document = artifacts.write(document, out, found, made)
     running.show(document, output, found)
     return exits.OK

@@ -22,6 +22,7 @@ from forewarp.search.loop import Search
 from forewarp.search.settings import SearchSettings
 from forewarp.tools import session as sessions
 from forewarp.tools.estimate import Dollars, Estimate, estimate
+from forewarp.tools.export import DropIn, drop_in
 from forewarp.tools.parts import Amounts, Part, Place
 from forewarp.tools.proposer import from_label, label, make_proposer
 from forewarp.tools.run_figures import RunFigures, figures
@@ -106,6 +107,10 @@ class SearchJob:
     def figures(self, result: SearchResult) -> RunFigures:
         """Return what there is to draw of that result."""
         return figures(self.archive, result)
+
+    def drop_in(self) -> DropIn | None:
+        """Return the winner as a module with its evidence; None while nothing worked."""
+        return drop_in(self.archive, self.run_id)
 
 
 def search(request: SearchRequest, *, watch: Callable[[Event], None] = lambda _: None) -> SearchResult:
