@@ -1,62 +1,109 @@
-"""Which proposer goes with a device and a model."""
+"""Which proposer goes with a device, models and an archive."""
 
 from __future__ import annotations
 
-import random
-from dataclasses import replace
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from forewarp.core.protocols import Executor, Known, Proposal, Proposer
-from forewarp.core.values import Target, Task
+from forewarp.archive.reader import Reader
+from forewarp.core.protocols import Executor, Proposer
+from forewarp.core.values import Candidate, Measurement, Target, Task
+from forewarp.search.proposers.archived import Archived, ArchivedProposer
 from forewarp.search.proposers.pool import PoolProposer
 from forewarp.search.proposers.tunables import TunablesProposer
 
 if TYPE_CHECKING:
     from forewarp.surrogate.models import LanguageModel
 
+RUNS_READ = 200
+"""Latest runs that are looked through for kernels of similar tasks."""
 
-class Chain:
-    """Asks several proposers in turn; each fills what those before it left open.
+_SIMILAR = 0.5
+"""Share of words that two references of different families have in common when their tasks count as similar."""
 
-    A language model writes a few programs per round, and the tunables of those that work fill the rest of the round.
+_ARCHIVED = "+archived"
+_AND = ","
+
+
+def make_proposer(
+    executor: Executor,
+    task: Task,
+    model: LanguageModel | Sequence[LanguageModel] | None,
+    *,
+    archive: Reader | None = None,
+) -> Proposer:
+    """Return a proposer: the pool's own candidates on replay, else the models' and the tunables of what works.
+
+    With an `archive`, the best kernels of earlier runs of this task on this target are proposed first, and models see
+    one of a similar task. Runs that are to be compared must not have it.
     """
-
-    def __init__(self, *proposers: Proposer) -> None:
-        self.name = "+".join(p.name for p in proposers)
-        self._proposers = proposers
-
-    def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
-        """Return up to `count` new candidates, those of the first proposer first."""
-        made: list[Proposal] = []
-        for proposer in self._proposers:
-            taken = known.seen | {p.candidate.sha256 for p in made}
-            made += proposer.propose(task, target, replace(known, seen=taken), count - len(made), rng)
-        return made
-
-
-def make_proposer(executor: Executor, task: Task, model: LanguageModel | None) -> Proposer:
-    """Return a proposer: the pool's own candidates on replay, else the model's and the tunables of what works."""
     recorded = executor.candidates(task)
     if recorded is not None:
         return PoolProposer(recorded)
-    if model is None:
+    models = [] if model is None else list(model) if isinstance(model, Sequence) else [model]
+    archived = None if archive is None else ArchivedProposer(earlier_kernels(archive, task, executor.target))
+    if not models and archived is None:
         return TunablesProposer()
     from forewarp.search.proposers.llm import LlmProposer
+    from forewarp.search.proposers.portfolio import Portfolio
 
-    return Chain(LlmProposer(model), TunablesProposer())
+    writers = [LlmProposer(m, archived=archived) for m in models]
+    return Portfolio(writers, TunablesProposer(), archived=archived)
 
 
-def label(model: str | None, base_url: str | None, *, replaying: bool) -> str:
+def earlier_kernels(archive: Reader, task: Task, target: Target) -> list[Archived]:
+    """Return what was measured for this task on this target, and the winners of similar tasks' latest runs there.
+
+    Similar is a task of the same family, or one whose reference shares half of its words.
+    """
+    own = archive.measurements(task_sha256=task.sha256, target_name=target.name)
+    found = [
+        _archived(task, r.candidate, r.measurement, same=True)
+        for r in own
+        if r.measurement is not None and r.measurement.anchor == "reference"
+    ]
+    for run in archive.runs(limit=RUNS_READ):
+        if run.target.name != target.name or run.task.sha256 == task.sha256 or not _similar(task, run.task):
+            continue
+        best = archive.best(run.id)
+        if best is not None and best.measurement is not None:
+            found.append(_archived(run.task, best.candidate, best.measurement, same=False))
+    return found
+
+
+def label(model: str | Sequence[str] | None, base_url: str | None, *, replaying: bool, archived: bool = False) -> str:
     """Name a run's proposer so that a resumed run can make the same one again."""
     if replaying:
         return "pool"
-    if model is None:
-        return "tunables"
-    return f"llm {model} {base_url}" if base_url else f"llm {model}"
+    models = "" if model is None else model if isinstance(model, str) else _AND.join(model)
+    kind = ("llm" if models else "tunables") + (_ARCHIVED if archived else "")
+    return " ".join(part for part in (kind, models, base_url if models else "") if part)
 
 
 def from_label(text: str) -> tuple[str | None, str | None, bool]:
-    """Return model, base URL and whether a pool was replayed."""
+    """Return model, base URL and whether a pool was replayed; several models are one text (see `several`)."""
     kind, *rest = text.split(" ")
     model, base_url = (*rest, None, None)[:2]
     return model, base_url, kind == "pool"
+
+
+def several(models: str | None) -> list[str]:
+    """Return the models that a label's text names."""
+    return models.split(_AND) if models else []
+
+
+def reads_archive(text: str) -> bool:
+    """Return whether a label is of a run that was given kernels of earlier ones."""
+    return text.split(" ")[0].endswith(_ARCHIVED)
+
+
+def _archived(task: Task, candidate: Candidate, measurement: Measurement, *, same: bool) -> Archived:
+    return Archived(task.name, task.family, candidate, measurement, same)
+
+
+def _similar(one: Task, other: Task) -> bool:
+    if one.family and one.family == other.family:
+        return True
+    words, others = (set(re.findall(r"[A-Za-z_]\w+", t.reference)) for t in (one, other))
+    return len(words & others) >= _SIMILAR * max(1, len(words | others))

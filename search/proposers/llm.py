@@ -3,212 +3,179 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from pydantic import BaseModel, Field
 from pydantic_ai import ModelRetry
 from pydantic_ai.models import Model
 
 from forewarp.core.errors import CandidateError, ModelError
-from forewarp.core.protocols import Known, Proposal, Subject, Trial
-from forewarp.core.values import DEVICE_ONLY, Candidate, Cost, DeviceKind, Language, Measurement, Target, Task
+from forewarp.core.protocols import Known, Proposal
+from forewarp.core.values import Candidate, Cost, Target, Task
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.prompts.render import render
+from forewarp.search.proposers import edits, operators
+from forewarp.search.proposers.archived import ArchivedProposer
+from forewarp.search.proposers.context import prompt
+from forewarp.search.proposers.edits import EditError, NewKernel, WholeKernel
+from forewarp.search.proposers.operators import Directive
+from forewarp.search.proposers.past import Past
 from forewarp.surrogate import models
-from forewarp.surrogate.features import program_of
-from forewarp.surrogate.learned import is_valid
-from forewarp.surrogate.listing import FENCES, clip
 from forewarp.surrogate.models import LanguageModel
 
 MAX_CALLS = 4
 """Candidates that one `propose` asks for at most."""
 
-BEST_SHOWN = 3
-FAILURES_SHOWN = 3
+MISFIT = "(its edits did not fit)"
+"""What the note of a candidate ends with whose edits did not apply, so that a resumed run knows."""
+
+_MISFITS = 2
 _RETRIES = 2
-_SOURCE_LIMIT = 16_000
-_FAILED_SOURCE_LIMIT = 5_000
-_LOG_LIMIT = 1_500
-_RUNS_ON: dict[DeviceKind, tuple[Language, ...]] = {"cpu": ("cpp",), "cuda": ("triton", "cuda")}
-
-_FIRST = (
-    "Write the best kernel you can from first principles for the slowest part of the reference.",
-    "Fuse as much of the reference as possible, so that every byte moves once.",
-    "Choose another decomposition of the work than the example's: another parallel axis, another tile, another order.",
-    "Aim at the hardware's widest path: vector or matrix instructions, wide loads, and enough work in flight.",
-)
-_LATER = (
-    "Improve the best program: find what bounds it now and remove that.",
-    "Combine the strengths of the programs above into one.",
-    "Write a program that works quite differently from all of those above.",
-    "Take the best program on its weakest workload, and speed that one up without losing the others.",
-    "Cut memory traffic or the number of passes of the best program further.",
-    "Raise the work in flight of the best program: unrolling, prefetching or pipelining, better use of registers.",
-)
-
-
-class NewKernel(BaseModel):
-    """The reply that is asked for; the idea first, so that it is thought of before the code is written."""
-
-    idea: str = Field(description="one or two sentences: what this candidate does differently, and why it is faster")
-    language: str = Field(description="the candidate's language")
-    source: str = Field(description="the complete file, launch plan included")
 
 
 class LlmProposer:
-    """Asks a language model for complete new programs, up to four at a time, each with another direction to go in.
+    """Asks a language model for new programs, up to four at a time, each by another operator or from another parent.
 
-    A reply whose launch plan is malformed goes back to the model with the message, twice at most; what is malformed
-    then is dropped. Raises `ModelError` only if no call at all gave a reply because the provider could not be reached.
+    The answer is edits of the parent's source or a complete file. Edits that do not fit go back once with what is
+    wrong, then the complete file is asked for; after two such candidates in a run only complete files are. A launch
+    plan that is malformed, or a program that was tried, goes back with the message. What stays malformed is proposed
+    as it is where there is any text, so that the gate says why it is none and its cost is on the record.
+
+    Raises `ModelError` only if no call at all gave a reply because the provider could not be reached.
     """
 
-    def __init__(self, model: str | Model | LanguageModel, *, base_url: str = "") -> None:
+    def __init__(
+        self, model: str | Model | LanguageModel, *, base_url: str = "", archived: ArchivedProposer | None = None
+    ) -> None:
         self.model = models.resolve(model, base_url)
         self.name = f"llm:{self.model.label}"
         self.owed = Cost()
         """Cost of calls that gave no proposal; it is added to the next proposal that is made."""
+        self._archived = archived
 
     def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
         """Return up to `count`, and at most four, new candidates."""
         calls = min(count, MAX_CALLS)
         if calls < 1:
             return []
-        history = [*known.trials, *failed_builds(known, target)]
-        seen = frozenset(known.seen)
-        languages = languages_for(task, target)
-        best = _best(history)
-        directions = rng.sample(_LATER if best else _FIRST, calls)
-        shown = _shown(task, languages, history, best)
-        prompts = [
-            render("propose_user.j2", task=task, target=target, direction=direction, **shown)
-            for direction in directions
-        ]
-        system = render("propose_system.j2", languages=languages)
-        answers = self.model.ask(system, prompts, NewKernel, check=_checker(languages, seen), retries=_RETRIES)
-        return self._proposals(answers, seen, best[0].subject.candidate.sha256 if best else "")
+        past = Past(task, target, known)
+        return self.write(past, operators.plan(past, calls, rng))
+
+    def write(self, past: Past, directives: Sequence[Directive]) -> list[Proposal]:
+        """Return what the model makes of each request; fewer where it gives nothing new."""
+        editing = sum(a.proposal.proposer == self.name and a.proposal.note.endswith(MISFIT) for a in past.attempts)
+        desk = _Desk(past, directives, edits=editing < _MISFITS)
+        inspiration = self._archived.inspiration(past.task, past.languages) if self._archived else None
+        prompts = [prompt(past, d, inspiration, edits=desk.takes_edits(i)) for i, d in enumerate(directives)]
+        system = render("propose_system.j2", languages=past.languages)
+        any_edits = any(desk.takes_edits(i) for i in range(len(directives)))
+        if any_edits:
+            answers = self.model.ask(system, prompts, NewKernel, check=desk.check, retries=_RETRIES + 1)
+        else:
+            answers = self.model.ask(system, prompts, WholeKernel, check=desk.check_whole, retries=_RETRIES)
+        return self._proposals(answers, desk)
 
     def _proposals(
-        self, answers: Sequence[models.Answer[NewKernel] | ModelError], seen: frozenset[str], parent: str
+        self, answers: Sequence[models.Answer[NewKernel] | models.Answer[WholeKernel] | ModelError], desk: _Desk
     ) -> list[Proposal]:
-        found: dict[str, Proposal] = {}
+        made: dict[str, Proposal] = {}
+        keys: set[str] = set()
         errors = [a for a in answers if isinstance(a, ModelError)]
-        for answer in answers:
+        for place, answer in enumerate(answers):
             if isinstance(answer, ModelError):
                 continue
             self.owed += answer.cost
-            if answer.value is None:
+            draft = desk.drafts.get(place)
+            if draft is None or draft.candidate.sha256 in desk.past.seen or draft.candidate.sha256 in made:
                 continue
-            candidate = candidates.from_source(answer.value.source, answer.value.language)
-            if candidate.sha256 not in seen and candidate.sha256 not in found:
-                found[candidate.sha256] = Proposal(candidate, self.name, parent, answer.value.idea, self.owed)
-                self.owed = Cost()
+            key = edits.program_key(draft.candidate)
+            if key in keys:
+                continue
+            keys.add(key)
+            directive = desk.directives[place]
+            made[draft.candidate.sha256] = Proposal(
+                draft.candidate,
+                self.name,
+                directive.parent,
+                draft.note,
+                self.owed,
+                directive.mate,
+                directive.operator.name,
+            )
+            self.owed = Cost()
         if errors and len(errors) == len(answers):
             raise errors[0]
-        return list(found.values())
+        return list(made.values())
 
 
-def languages_for(task: Task, target: Target) -> tuple[Language, ...]:
-    """Return the device-only languages to write in: those of the seeds that run on the target, else all that do."""
-    able = _RUNS_ON[target.kind]
-    used = {s.language for s in task.seeds if s.language in DEVICE_ONLY}
-    return tuple(language for language in able if language in used) or able
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    candidate: Candidate
+    note: str
 
 
-def failed_builds(known: Known, target: Target) -> list[Trial]:
-    """Return the attempts that did not compile as trials, so that there is something to learn from them."""
-    return [
-        Trial(
-            Subject(a.proposal.candidate, a.build),
-            Measurement(
-                a.build.status,
-                "failed",
-                target.name,
-                "T0" if a.proposal.candidate.language in DEVICE_ONLY else "T1",
-                log=a.build.log,
-            ),
-        )
-        for a in known.attempts
-        if a.outcome == "compile_error" and a.build is not None
-    ]
+class _Desk:
+    """Reads replies, sends back what can be mended, and keeps the latest candidate of each request in `drafts`."""
 
+    def __init__(self, past: Past, directives: Sequence[Directive], *, edits: bool) -> None:
+        self.past, self.directives, self.drafts = past, directives, dict[int, _Draft]()
+        self._edits = edits
+        self._misfits, self._repeats = Counter[int](), Counter[int]()
 
-def _checker(languages: Sequence[Language], seen: frozenset[str]) -> Callable[[NewKernel, int], NewKernel]:
-    def check(reply: NewKernel, _: int) -> NewKernel:
-        if reply.language not in languages:
-            raise ModelRetry(f"language must be one of {', '.join(languages)}, not {reply.language!r}")
-        # Some models fence code even inside a field.
-        reply = reply.model_copy(update={"source": _unfenced(reply.source)})
-        try:
-            candidate = candidates.from_source(reply.source, reply.language)
-        except CandidateError as e:
-            raise ModelRetry(f"The candidate cannot be read: {e}\nSend the complete corrected file.") from None
-        if candidate.sha256 in seen:
-            raise ModelRetry("This very candidate was tried already. Write another one.")
+    def takes_edits(self, place: int) -> bool:
+        """Return whether a request may be answered by edits."""
+        return self._edits and self.directives[place].operator.edits
+
+    def check_whole(self, reply: WholeKernel, place: int) -> WholeKernel:
+        """Read a complete file; raises `ModelRetry` with what is wrong."""
+        self._read(reply.source, reply.language, reply.idea, place)
         return reply
 
-    return check
+    def check(self, reply: NewKernel, place: int) -> NewKernel:
+        """Read edits or a complete file; raises `ModelRetry` with what is wrong."""
+        begin = self.directives[place].begin
+        if reply.source.strip():
+            self._read(reply.source, reply.language, reply.idea, place)
+        elif reply.edits and begin is not None and self.takes_edits(place):
+            parent = begin.proposal.candidate
+            try:
+                source = edits.apply(parent.source, reply.edits)
+            except EditError as e:
+                self._misfits[place] += 1
+                whole = "Leave `edits` empty and send the complete file as `source`, with its `language`."
+                raise ModelRetry(
+                    f"{e}\n{whole if self._misfits[place] > 1 else 'Send all edits again, corrected.'}"
+                ) from None
+            self._read(source, parent.language, reply.idea, place)
+        else:
+            what = (
+                "either `edits` or a complete `source`" if self.takes_edits(place) else "the complete file as `source`"
+            )
+            raise ModelRetry(f"Send {what}.")
+        return reply
 
+    def _read(self, source: str, language: str, idea: str, place: int) -> None:
+        language = language or self.past.languages[0]
+        if language not in self.past.languages:
+            raise ModelRetry(f"language must be one of {', '.join(self.past.languages)}, not {language!r}")
+        # Some models fence code even inside a field.
+        source = edits.unfenced(source)
+        begin = self.directives[place].begin
+        note = f"{idea} {MISFIT}".lstrip() if self._misfits[place] else idea
+        try:
+            candidate = edits.candidate_of(source, language, begin.proposal.candidate if begin else None)
+        except CandidateError as e:
+            if candidates.is_language(language):
+                self.drafts[place] = _Draft(Candidate(source, language), note)
+            raise ModelRetry(f"The candidate cannot be read: {e}\nSend the complete corrected file.") from None
+        self.drafts[place] = _Draft(candidate, note)
+        self._new(candidate, place)
 
-def _unfenced(source: str) -> str:
-    lines = source.strip("\n").splitlines()
-    fenced = len(lines) > 2 and lines[0].startswith("```") and lines[-1].strip() == "```"
-    return "\n".join(lines[1:-1]) + "\n" if fenced else source
-
-
-def _best(history: Sequence[Trial]) -> list[Trial]:
-    """Return the fastest trial of each of the best programs."""
-    working = [t for t in history if is_valid(t.measurement) and t.measurement.speedup is not None]
-    working.sort(key=lambda t: -(t.measurement.speedup or 0.0))
-    by_program: dict[str, Trial] = {}
-    for trial in working:
-        by_program.setdefault(program_of(trial.subject.candidate), trial)
-    return list(by_program.values())[:BEST_SHOWN]
-
-
-def _failures(history: Sequence[Trial]) -> list[Trial]:
-    """Return the latest failed trials of programs that never worked."""
-    worked = {program_of(t.subject.candidate) for t in history if is_valid(t.measurement)}
-    by_program = {program_of(t.subject.candidate): t for t in history}
-    failed = [t for program, t in by_program.items() if program not in worked]
-    return failed[-FAILURES_SHOWN:]
-
-
-def _shown(
-    task: Task, languages: Sequence[Language], history: Sequence[Trial], best: Sequence[Trial]
-) -> dict[str, Any]:
-    seed = next((s for language in languages for s in task.seeds if s.language == language), None)
-    example = seed.source if seed else render(f"_example_{languages[0]}.j2")
-    return {
-        "languages": languages,
-        "fences": FENCES,
-        "example": example,
-        "example_language": seed.language if seed else languages[0],
-        "example_is_seed": seed is not None,
-        "best": [_best_entry(t, history, seed) for t in best],
-        "failures": [
-            {
-                "status": t.measurement.status if t.measurement.status != "ok" else t.measurement.verdict,
-                "language": t.subject.candidate.language,
-                "log": clip(t.measurement.log.strip(), _LOG_LIMIT) or "(no log)",
-                "source": clip(t.subject.candidate.source, _FAILED_SOURCE_LIMIT),
-            }
-            for t in _failures(history)
-        ],
-    }
-
-
-def _best_entry(trial: Trial, history: Sequence[Trial], seed: Candidate | None) -> dict[str, Any]:
-    candidate, evidence = trial.subject.candidate, trial.subject.build.evidence
-    program = program_of(candidate)
-    return {
-        "speedup": trial.measurement.speedup,
-        "workloads": trial.measurement.workloads,
-        "language": candidate.language,
-        "tunables": dict(candidate.tunables),
-        "settings": sum(program_of(t.subject.candidate) == program for t in history),
-        "facts": dict(sorted(evidence.facts.items())),
-        "problems": evidence.problems,
-        "is_example": seed is not None and program == program_of(seed),
-        "source": clip(candidate.source, _SOURCE_LIMIT),
-    }
+    def _new(self, candidate: Candidate, place: int) -> None:
+        """Send a program back once that was tried already; the gate would reject it."""
+        twin = self.past.twin(candidate)
+        if (twin is None and candidate.sha256 not in self.past.seen) or self._repeats[place]:
+            return
+        self._repeats[place] += 1
+        raise ModelRetry("This very program was tried already. Write another one.")

@@ -15,7 +15,7 @@ from forewarp.gpu_runner.formats import plan as plans
 from forewarp.search import puct
 
 GOOD = 5
-"""From how many of the best measured candidates sources are taken to vary."""
+"""From how many of the best measured candidates sources to vary and mates to cross with are taken."""
 _TRIES = 20
 _ENUMERATED = 50_000
 _RUNS_ON: dict[DeviceKind, tuple[Language, ...]] = {"cpu": ("cpp", "python"), "cuda": ("cuda", "triton", "python")}
@@ -57,10 +57,10 @@ class TunablesProposer:
         parents = tree.choose(
             count, among=lambda n: (n.candidate.language, n.candidate.source) in by_source, blocking=False
         )
-        near = [node.candidate for node in parents]
+        near, good = [node.candidate for node in parents], [node.candidate for node in tree.nodes[:GOOD]]
         misses = 0
         while spaces and not batch.full and misses < _TRIES * count:
-            misses += 0 if _step(batch, by_source, near, rng) else 1
+            misses += 0 if _step(batch, by_source, near, good, rng) else 1
         if not batch.full:
             _enumerate(batch, spaces, rng)
         return batch.proposals
@@ -84,7 +84,11 @@ class _Batch:
 
 
 def _step(
-    batch: _Batch, spaces: Mapping[tuple[str, str], _Space], near: Sequence[Candidate], rng: random.Random
+    batch: _Batch,
+    spaces: Mapping[tuple[str, str], _Space],
+    near: Sequence[Candidate],
+    good: Sequence[Candidate],
+    rng: random.Random,
 ) -> bool:
     """Try one candidate; two of five times at random, else near what works, once something does."""
     way = rng.random()
@@ -94,7 +98,7 @@ def _step(
         return tunables is not None and batch.add(space.at(tunables), "random")
     parent = rng.choice(near)
     space = spaces[parent.language, parent.source]
-    mates = [c for c in near if c.source == parent.source and c.sha256 != parent.sha256]
+    mates = [c for c in good if c.source == parent.source and c.sha256 != parent.sha256]
     if way < 0.2 and mates:
         mate = rng.choice(mates)
         tunables = _cross(parent, mate, rng)

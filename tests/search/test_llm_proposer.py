@@ -14,7 +14,8 @@ from pydantic_ai.models.function import FunctionModel
 from forewarp.core.errors import ModelError
 from forewarp.core.protocols import Known, Proposal, Proposer, Trial
 from forewarp.core.values import Candidate, Cost, Target, Task
-from forewarp.search.proposers.llm import LlmProposer, languages_for
+from forewarp.search.proposers.llm import LlmProposer
+from forewarp.search.proposers.past import languages_for
 
 GPU = Target("g", "cuda", "sm_90", 132)
 SEEDED = replace(TASK, seeds=(Candidate(source(), "cpp"),))

@@ -56,7 +56,7 @@ def test_defaults_of_every_seed_come_first() -> None:
     other = seed(SOURCE.replace("[64, 16", "[32, 16"))
     made = propose(task(seed(), other), [], set(), 5)
     assert [p.candidate for p in made[:2]] == [seed(), other]
-    assert [p.note for p in made] == ["seed", "seed", "random", "random", "random"]
+    assert [p.operator for p in made] == ["seed", "seed", "random", "random", "random"]
 
 
 def test_seeds_of_another_kind_of_device_are_left_out() -> None:
@@ -88,7 +88,7 @@ def test_half_of_the_proposals_are_near_what_works() -> None:
     bad = trial(seed(TILE=16, UNROLL=16, WIDTH=8))
     assert bad.measurement.status == "incorrect"
     made = [p for number in range(10) for p in propose(task(), [bad, good], {seed().sha256}, 12, number)]
-    near = [p for p in made if p.note == "neighbour"]
+    near = [p for p in made if p.operator == "neighbour"]
     assert 0.3 < len(near) / len(made) < 0.8
     assert {p.parent for p in near} == {good.subject.candidate.sha256}
     for p in near:
@@ -97,13 +97,13 @@ def test_half_of_the_proposals_are_near_what_works() -> None:
         ]
         assert 1 <= len(changed) <= 2
     mean = sum(log2_speedup(p.candidate) for p in near) / len(near)
-    others = [p for p in made if p.note == "random"]
+    others = [p for p in made if p.operator == "random"]
     assert mean > sum(log2_speedup(p.candidate) for p in others) / len(others)
 
 
 def test_crosses_take_each_tunable_from_a_parent() -> None:
     a, b = seed(TILE=16, UNROLL=1, WIDTH=1, UNUSED=0), seed(TILE=256, UNROLL=8, WIDTH=4, UNUSED=1)
-    made = [p for n in range(10) for p in propose(task(), [trial(a), trial(b)], set(), 12, n) if p.note == "cross"]
+    made = [p for n in range(10) for p in propose(task(), [trial(a), trial(b)], set(), 12, n) if p.operator == "cross"]
     assert made
     for p in made:
         assert all(v in (a.tunables[name], b.tunables[name]) for name, v in p.candidate.tunables.items())

@@ -1,42 +1,68 @@
 from __future__ import annotations
 
-import random
+from dataclasses import replace
+from pathlib import Path
 
+from pydantic_ai.models.test import TestModel
 from support import synthetic_executor as synthetic
 
-from forewarp.core.protocols import Known, Proposal
-from forewarp.core.values import Candidate, Target, Task
+from forewarp.archive.store import Archive
+from forewarp.core.protocols import Proposal
+from forewarp.search.proposers.archived import ArchivedProposer
+from forewarp.search.proposers.portfolio import Portfolio
 from forewarp.search.proposers.tunables import TunablesProposer
-from forewarp.tools.proposer import Chain, make_proposer
+from forewarp.surrogate import models
+from forewarp.tools.proposer import earlier_kernels, from_label, label, make_proposer, reads_archive, several
 
-
-class Writes:
-    """Writes up to two programs per round."""
-
-    name = "writes"
-
-    def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
-        made = [Candidate(f"// program {i}", "cpp") for i in range(min(2, count))]
-        return [Proposal(c, self.name) for c in made if c.sha256 not in known.seen]
-
-
-def propose(count: int, seen: frozenset[str] = frozenset()) -> list[Proposal]:
-    chain = Chain(Writes(), TunablesProposer())
-    assert chain.name == "writes+tunables"
-    return chain.propose(synthetic.task(), synthetic.TARGET, Known(seen=seen), count, random.Random(1))
-
-
-def test_the_second_proposer_fills_what_the_first_left_open() -> None:
-    made = propose(6)
-    assert [p.proposer for p in made] == ["writes"] * 2 + ["tunables"] * 4
-    assert len({p.candidate.sha256 for p in made}) == 6
-
-
-def test_no_more_than_asked_for_and_nothing_seen_before() -> None:
-    assert [p.proposer for p in propose(1)] == ["writes"]
-    seen = frozenset(p.candidate.sha256 for p in propose(6))
-    assert not seen & {p.candidate.sha256 for p in propose(6, seen)}
+EXECUTOR = synthetic.SyntheticExecutor()
 
 
 def test_without_a_model_tunables_are_varied() -> None:
-    assert isinstance(make_proposer(synthetic.SyntheticExecutor(), synthetic.task(), None), TunablesProposer)
+    assert isinstance(make_proposer(EXECUTOR, synthetic.task(), None), TunablesProposer)
+
+
+def test_models_come_with_tunables() -> None:
+    model = models.resolve(TestModel())
+    one = make_proposer(EXECUTOR, synthetic.task(), model)
+    two = make_proposer(EXECUTOR, synthetic.task(), [model, replace(model, label="other")])
+    assert isinstance(one, Portfolio)
+    assert one.name == f"llm:{model.label}+tunables"
+    assert two.name == f"llm:{model.label}+llm:other+tunables"
+
+
+def test_a_label_makes_the_same_proposer_again() -> None:
+    assert from_label(label(None, None, replaying=True)) == (None, None, True)
+    assert from_label(label(None, None, replaying=False)) == (None, None, False)
+    assert from_label(label("a:b", None, replaying=False)) == ("a:b", None, False)
+    assert from_label(label("a:b", "http://h/v1", replaying=False, archived=True)) == ("a:b", "http://h/v1", False)
+    assert several(from_label(label(["a:b", "a:c"], "http://h", replaying=False))[0]) == ["a:b", "a:c"]
+    assert several(None) == []
+    assert reads_archive(label("a:b", None, replaying=False, archived=True))
+    assert reads_archive(label(None, None, replaying=False, archived=True))
+    assert not reads_archive(label("a:b+archived", None, replaying=False))
+
+
+def test_kernels_of_earlier_runs_are_read_from_the_archive(tmp_path: Path) -> None:
+    task = synthetic.task()
+    other = replace(task, name="other", reference=task.reference + "\nclass Extra: ...\n")
+    strange = replace(task, name="strange", reference="a wholly different thing", family="x")
+    kernel, relative = synthetic.seed(UNROLL=2), synthetic.seed(UNROLL=4)
+    with Archive(tmp_path / "a.db") as archive:
+        for of, candidate in ((task, kernel), (other, relative), (strange, synthetic.seed(UNROLL=8))):
+            run = archive.create_run(of, synthetic.TARGET, {}, {})
+            (proposal,) = archive.add_proposals(run, 0, [Proposal(candidate, "tests")])
+            number = archive.begin_measurement(
+                of, synthetic.TARGET, candidate, run=run, proposal=proposal, purpose="candidate"
+            )
+            build = EXECUTOR.compile(of, candidate)
+            archive.finish_measurement(number, EXECUTOR.measure(of, candidate, build), build)
+        found = earlier_kernels(archive, task, synthetic.TARGET)
+        assert [(k.task, k.same_task, k.candidate) for k in found] == [
+            ("toy", True, kernel),
+            ("other", False, relative),
+        ]
+        proposer = make_proposer(EXECUTOR, task, None, archive=archive)
+    assert proposer.name == "archived+tunables"
+    own = ArchivedProposer(found)
+    assert own.inspiration(task, ("cpp",)) == found[1]
+    assert own.inspiration(task, ("cuda",)) is None

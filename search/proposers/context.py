@@ -1,0 +1,262 @@
+"""What a prompt shows of a run: the program to start from with its feedback, what was tried, what failed.
+
+Source text has a budget of `SOURCE_CHARS` (about six thousand tokens). The program to start from comes first, then the
+one to cross it with, then an example of the format, then a kernel of another task.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from forewarp.core.protocols import Attempt
+from forewarp.core.values import Candidate, Forecast, Measurement
+from forewarp.prompts.render import render
+from forewarp.search.proposers.archived import Archived
+from forewarp.search.proposers.operators import Directive, is_uneven
+from forewarp.search.proposers.past import Past
+from forewarp.surrogate import evidence_text
+from forewarp.surrogate.listing import FENCES, clip
+
+SOURCE_CHARS = 24_000
+_MAIN_CHARS = 16_000
+_LOG_CHARS = 3_000
+_TRIED = 8
+_OTHERS = 5
+_FAILED = 4
+_SETTINGS = 5
+_IDEA_CHARS = 160
+_LINE_CHARS = 240
+
+
+def prompt(past: Past, directive: Directive, inspiration: Archived | None, *, edits: bool) -> str:
+    """Return the text that asks for one candidate."""
+    return render("propose_user.j2", **_values(past, directive, inspiration, edits=edits))
+
+
+def _values(past: Past, directive: Directive, inspiration: Archived | None, *, edits: bool) -> dict[str, Any]:
+    begin, other, broken = directive.begin, directive.other, directive.operator.begins == "broken"
+    room = _Room(SOURCE_CHARS)
+    two = other is not None
+    main = (
+        _program(past, begin, room.take(begin.proposal.candidate.source, _MAIN_CHARS * 3 // 4 if two else _MAIN_CHARS))
+        if begin
+        else None
+    )
+    mate = _program(past, other, room.take(other.proposal.candidate.source, _MAIN_CHARS)) if other else None
+    weakest = (
+        min(begin.measurement.workloads, key=lambda w: w.speedup)
+        if begin and begin.measurement and is_uneven(begin)
+        else None
+    )
+    shown = {_source(a) for a in (begin, other) if a is not None}
+    return {
+        "task": past.task,
+        "target": past.target,
+        "languages": past.languages,
+        "fences": FENCES,
+        "operator": directive.operator.name,
+        "edits": edits,
+        "parent": None if broken else main,
+        "failure": _failure(main, begin) if broken and main and begin else None,
+        "repairs": directive.repairs,
+        "mate": mate,
+        "weakest": weakest,
+        "example": None if begin else _example(past, room),
+        "tried": _tried(past, begin) if begin and not broken else [],
+        "others": _others(past, shown),
+        "failed": _failed(past, shown),
+        "inspiration": _inspiration(inspiration, room),
+    }
+
+
+class _Room:
+    """Characters of source that are left for a prompt."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def take(self, source: str, most: int) -> str:
+        """Return as much of a source as there is room for, at most `most` characters."""
+        text = clip(source, max(0, min(most, self._left)))
+        self._left -= len(text)
+        return text
+
+    def fits(self, source: str) -> bool:
+        """Return whether a source can be shown whole."""
+        return len(source) <= self._left
+
+
+def _program(past: Past, attempt: Attempt, source: str) -> dict[str, Any]:
+    candidate, m = attempt.proposal.candidate, attempt.measurement
+    worked = m is not None and m.trusted and m.speedup is not None
+    evidence = attempt.build.evidence if attempt.build else None
+    facts = dict(evidence.facts) if evidence else {}
+    return {
+        "language": candidate.language,
+        "speedup": m.speedup if worked and m else None,
+        "low": m.low if m else None,
+        "high": m.high if m else None,
+        "verdict": m.verdict if m else "",
+        "workloads": m.workloads if worked and m else (),
+        "tunables": dict(candidate.tunables),
+        "seconds": _seconds(m),
+        "floor": facts.pop("floor_s", None) if _seconds(m) else None,
+        "surprise": _surprise(attempt.forecast, m) if worked and m else "",
+        "settings": _settings(past, attempt) if worked else [],
+        "failed": attempt.outcome == "compile_error" or (m is not None and not worked),
+        "forecast": _forecast(attempt.forecast) if attempt.forecast else "",
+        "idea": _line(attempt.proposal.note, _IDEA_CHARS * 3),
+        "facts": evidence_text.lines(facts),
+        "problems": evidence.problems if evidence else (),
+        "source": source,
+    }
+
+
+def _failure(program: dict[str, Any], attempt: Attempt) -> dict[str, Any]:
+    return program | {"status": _status(attempt), "log": clip(_log(attempt), _LOG_CHARS) or "(no log)"}
+
+
+def _seconds(m: Measurement | None) -> float | None:
+    """Return the candidate's seconds, geometric mean over the workloads; None where it was not timed."""
+    times = [w.candidate_median_s for w in m.workloads] if m else []
+    return math.exp(sum(map(math.log, times)) / len(times)) if times and min(times) > 0 else None
+
+
+def _surprise(forecast: Forecast | None, m: Measurement) -> str:
+    """Return how the forecast compares with what was measured; "" where there was none."""
+    if forecast is None or m.speedup is None:
+        return ""
+    low, high = forecast.interval
+    said = f"Before it ran, it was forecast at {_forecast(forecast)}"
+    if low <= m.speedup <= high:
+        return f"{said}: as expected."
+    how = "faster" if m.speedup > high else "slower"
+    return f"{said}: it is {how} than it looks. Find out why before you change it."
+
+
+def _forecast(forecast: Forecast) -> str:
+    low, high = forecast.interval
+    return f"S = {forecast.median:.2f} (80 % interval {low:.2f} to {high:.2f})"
+
+
+def _settings(past: Past, attempt: Attempt) -> list[dict[str, Any]]:
+    """Return other measured tunables of the same source: the fastest few and the slowest, with those that differ."""
+    own = attempt.proposal.candidate
+    found = [
+        (a.measurement.speedup if a.measurement.trusted else None, a)
+        for a in past.identified.values()
+        if a.measurement is not None
+        and _source(a) == _source(attempt)
+        and a.proposal.candidate.tunables != own.tunables
+    ]
+    found.sort(key=lambda pair: -(pair[0] or 0.0))
+    kept = found if len(found) <= _SETTINGS else [*found[: _SETTINGS - 1], found[-1]]
+    return [
+        {
+            "tunables": {k: v for k, v in a.proposal.candidate.tunables.items() if own.tunables.get(k) != v},
+            "result": f"S = {speedup:.3f}" if speedup else _status(a).replace("_", " "),
+        }
+        for speedup, a in kept
+    ]
+
+
+def _tried(past: Past, begin: Attempt) -> list[str]:
+    """Return the latest programs that were made from the same source, and what came of them."""
+    source = _source(begin)
+    own = {key for key, a in past.identified.items() if _source(a) == source} | {begin.proposal.candidate.sha256}
+    made = (a for a in reversed(past.attempts) if a.proposal.parent in own or a.proposal.mate in own)
+    found: dict[tuple[str, str], Attempt] = {}
+    for a in made:
+        if _source(a) != source and len(found) < _TRIED:
+            found.setdefault(_source(a), a)
+    return [_told(a) for a in found.values()]
+
+
+def _others(past: Past, shown: set[tuple[str, str]]) -> list[str]:
+    nodes = [n for n in past.working if (n.candidate.language, n.candidate.source) not in shown]
+    return [_told(past.identified[n.identity]) for n in nodes[:_OTHERS] if n.identity in past.identified]
+
+
+def _failed(past: Past, shown: set[tuple[str, str]]) -> list[str]:
+    """Return the latest failures of programs that never worked, and changes that changed no code."""
+    worked = {_source(a) for a in past.identified.values() if _status(a) == "ok"}
+    found: dict[tuple[str, str], Attempt] = {}
+    for a in reversed(past.attempts):
+        if _source(a) in worked | shown or len(found) >= _FAILED:
+            continue
+        if a.outcome in ("compile_error", "same_code") or (a.measurement is not None and _status(a) != "ok"):
+            found.setdefault(_source(a), a)
+    return [_told(a) for a in found.values()]
+
+
+def _told(attempt: Attempt) -> str:
+    """Return an attempt as one line: kind, idea, outcome."""
+    p = attempt.proposal
+    label = p.operator.replace("_", " ") or p.candidate.language
+    idea = f" ({_line(p.note, _IDEA_CHARS)})" if p.note else ""
+    return f"{label}{idea}: {_outcome(attempt)}"
+
+
+def _outcome(attempt: Attempt) -> str:
+    m = attempt.measurement
+    if attempt.outcome == "same_code":
+        return "compiled to machine code that was there already"
+    if attempt.outcome == "duplicate":
+        return "the same program as an earlier one"
+    if m is not None and m.trusted and m.speedup is not None:
+        span = f" ({m.low:.3f} to {m.high:.3f})" if m.low is not None and m.high is not None else ""
+        return f"S = {m.speedup:.3f}{span}"
+    if m is not None or attempt.outcome in ("compile_error", "malformed"):
+        log = _line(_log(attempt), _LINE_CHARS)
+        return f"{_status(attempt).replace('_', ' ')}{f': {log}' if log else ''}"
+    if attempt.forecast is not None:
+        return f"not measured, forecast {_forecast(attempt.forecast)}"
+    return "not measured yet"
+
+
+def _status(attempt: Attempt) -> str:
+    m = attempt.measurement
+    if m is None:
+        return attempt.outcome
+    return m.status if m.status != "ok" or m.trusted else m.verdict
+
+
+def _log(attempt: Attempt) -> str:
+    m = attempt.measurement
+    said = m.log if m is not None else attempt.build.log if attempt.build and attempt.build.log else attempt.reason
+    return said.strip()
+
+
+def _line(text: str, limit: int) -> str:
+    one = " ".join(text.split())
+    return one if len(one) <= limit else f"{one[: limit - 1]}…"
+
+
+def _example(past: Past, room: _Room) -> dict[str, Any]:
+    seed = _first_seed(past.languages, past.task.seeds)
+    language = seed.language if seed else past.languages[0]
+    source = seed.source if seed else render(f"_example_{language}.j2")
+    return {"language": language, "is_seed": seed is not None, "source": room.take(source, _MAIN_CHARS)}
+
+
+def _first_seed(languages: Sequence[str], seeds: Iterable[Candidate]) -> Candidate | None:
+    return next((s for s in seeds if s.language in languages), None)
+
+
+def _inspiration(kernel: Archived | None, room: _Room) -> dict[str, Any] | None:
+    """Return a kernel of another task; none that would have to be cut."""
+    if kernel is None or not room.fits(kernel.candidate.source):
+        return None
+    candidate = kernel.candidate
+    return {
+        "task": kernel.task,
+        "language": candidate.language,
+        "speedup": kernel.measurement.speedup,
+        "source": candidate.source,
+    }
+
+
+def _source(attempt: Attempt) -> tuple[str, str]:
+    return attempt.proposal.candidate.language, attempt.proposal.candidate.source

@@ -1,0 +1,124 @@
+"""The kinds of change that a language model is asked for; each one's words are in `prompts/propose_op_NAME.j2`."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+from forewarp.core.protocols import Attempt
+from forewarp.search import bandit, puct
+from forewarp.search.proposers.past import REPAIR, Broken, Past, as_attempt
+
+_UNEVEN = 1.1
+"""How many times faster the best workload's speed-up must be than the worst's to be worth a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One kind of change. `begins` says what it is given; `edits` whether the answer may be edits of that."""
+
+    name: str
+    begins: Literal["nothing", "parent", "two", "broken"]
+    edits: bool = True
+
+
+FIRST = tuple(
+    Operator(f"first_{name}", "nothing", edits=False) for name in ("principles", "fusion", "decomposition", "hardware")
+)
+"""Directions to start in while nothing works yet."""
+
+CROSSOVER = Operator("crossover", "two", edits=False)
+MENDING = Operator(REPAIR, "broken")
+REWRITE = Operator("rewrite", "parent", edits=False)
+WORKLOAD = Operator("workload", "parent")
+LATER = (
+    *(
+        Operator(name, "parent")
+        for name in ("tiling", "memory", "fusion", "precision", "pipeline", "launch", "algorithm")
+    ),
+    WORKLOAD,
+    REWRITE,
+    CROSSOVER,
+    MENDING,
+)
+"""Changes of what works, or might."""
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """One request: an operator with what it begins from. `parent` and `mate` are identities, "" where there is none."""
+
+    operator: Operator
+    parent: str = ""
+    begin: Attempt | None = None
+    mate: str = ""
+    other: Attempt | None = None
+    repairs: int = 0
+
+
+def plan(past: Past, count: int, rng: random.Random) -> list[Directive]:
+    """Return `count` requests for a round: operators by their gain per cost, parents by PUCT."""
+    if not past.working:
+        return _first(past, count, rng)
+    arms = _eligible(past)
+    pulls = bandit.pulls_of(
+        past.attempts, lambda a: a.proposal.operator if a.proposal.operator in arms else "", past.base
+    )
+    names = bandit.choose(list(arms), pulls, count, rng)
+    surplus = max(0, names.count(REPAIR) - len(past.broken))
+    if surplus:
+        rest = [name for name in arms if name != REPAIR]
+        names = [n for n in names if n != REPAIR] + [REPAIR] * len(past.broken)
+        names += bandit.choose(rest, pulls, surplus, rng)
+    repairs = iter(past.broken)
+    usable = {n.identity for n in past.parents}
+    parents = iter(past.tree.choose(sum(n != REPAIR for n in names), among=lambda node: node.identity in usable))
+    return [_repair(next(repairs)) if name == REPAIR else _change(past, arms[name], next(parents)) for name in names]
+
+
+def _first(past: Past, count: int, rng: random.Random) -> list[Directive]:
+    """While nothing works: repairs for up to half of the requests, the directions least used so far for the rest."""
+    repairs = [_repair(b) for b in past.broken[: (count + 1) // 2]]
+    used = Counter(a.proposal.operator for a in past.attempts)
+    order = sorted(rng.sample(FIRST, len(FIRST)), key=lambda o: used[o.name])
+    return repairs + [Directive(order[i % len(order)]) for i in range(count - len(repairs))]
+
+
+def _eligible(past: Past) -> dict[str, Operator]:
+    missing: set[str] = set()
+    if not past.broken:
+        missing.add(REPAIR)
+    if not any(_mate(past, node) for node in past.working[:1]):
+        missing.add(CROSSOVER.name)
+    if not is_uneven(as_attempt(past, past.working[0])):
+        missing.add(WORKLOAD.name)
+    return {o.name: o for o in LATER if o.name not in missing}
+
+
+def is_uneven(attempt: Attempt) -> bool:
+    """Return whether an attempt speeds up some workload clearly more than another."""
+    speedups = [w.speedup for w in attempt.measurement.workloads] if attempt.measurement else []
+    return bool(speedups) and max(speedups) > _UNEVEN * min(speedups)
+
+
+def _repair(broken: Broken) -> Directive:
+    return Directive(MENDING, broken.identity, broken.attempt, repairs=broken.repairs)
+
+
+def _change(past: Past, operator: Operator, node: puct.Node) -> Directive:
+    begin = as_attempt(past, node)
+    if operator is CROSSOVER:
+        mate = _mate(past, node)
+        if mate is None:
+            return Directive(REWRITE, node.identity, begin)
+        return Directive(operator, node.identity, begin, mate.identity, as_attempt(past, mate))
+    return Directive(operator, node.identity, begin)
+
+
+def _mate(past: Past, node: puct.Node) -> puct.Node | None:
+    """Return a working program of another line than the node's, by the same rule as parents."""
+    able = {n.identity for n in past.working if not past.tree.related(n.identity, node.identity)}
+    found = past.tree.choose(1, among=lambda n: n.identity in able)
+    return found[0] if found else None

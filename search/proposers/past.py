@@ -1,0 +1,148 @@
+"""What a run knows, as those who write programs need it: lineage, failures worth mending, what changes gained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from forewarp.core.errors import CandidateError
+from forewarp.core.protocols import Attempt, Known, Proposal
+from forewarp.core.values import DEVICE_ONLY, Candidate, DeviceKind, Language, Target, Task
+from forewarp.search import puct
+from forewarp.search.proposers import edits
+from forewarp.surrogate.features import program_of
+
+REPAIRS = 3
+"""Repairs that one broken program is worth; then it is left alone (the debugging trap of GEAK, arXiv 2507.23194)."""
+
+REPAIR = "repair"
+_RUNS_ON: dict[DeviceKind, tuple[Language, ...]] = {"cpu": ("cpp",), "cuda": ("triton", "cuda")}
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A program that failed with how many repairs its line has had."""
+
+    attempt: Attempt
+    identity: str
+    repairs: int
+
+
+class Past:
+    """A view of `Known`; everything in it is a pure function of what the run recorded."""
+
+    def __init__(self, task: Task, target: Target, known: Known) -> None:
+        self.task, self.target, self.seen = task, target, known.seen
+        self.attempts = puct.attempts_of(known)
+        self.languages = languages_for(task, target)
+        seeds = [s for s in task.seeds if s.language in self.languages]
+        self.tree = puct.Tree(self.attempts, [_with_defaults(s) for s in seeds], by_source=True)
+
+    @cached_property
+    def parents(self) -> list[puct.Node]:
+        """What an operator may begin from: programs in a language that may be written, measured ones and seeds."""
+        return [n for n in self.tree.nodes if n.candidate.language in self.languages]
+
+    @cached_property
+    def working(self) -> list[puct.Node]:
+        """The parents that were measured, the fastest first."""
+        return [n for n in self.parents if n.value is not None]
+
+    @cached_property
+    def identified(self) -> dict[str, Attempt]:
+        """Attempts that were measured or failed to compile, by identity; of the rest nothing is learned."""
+        told = (a for a in self.attempts if a.measurement is not None or a.outcome == "compile_error")
+        return {a.proposal.candidate.sha256: a for a in told}
+
+    @cached_property
+    def broken(self) -> list[Broken]:
+        """What may be repaired, the least repaired and latest first: programs that failed however they were tuned.
+
+        One that has a repair already is not mended twice, and a line that had `REPAIRS` of them is abandoned.
+        """
+        fine = {_source(a) for a in self.identified.values() if _works(a)}
+        mended = {a.proposal.parent for a in self.attempts if a.proposal.operator == REPAIR}
+        count: dict[str, int] = {}
+        for a in self.attempts:
+            if a.proposal.operator == REPAIR:
+                root = self._root(a.proposal.parent)
+                count[root] = count.get(root, 0) + 1
+        latest = {_source(a): (identity, a) for identity, a in self.identified.items() if _fails(a)}
+        found = [
+            Broken(a, identity, count.get(self._root(identity), 0))
+            for identity, a in reversed(latest.values())
+            if _source(a) not in fine and identity not in mended and a.proposal.candidate.language in self.languages
+        ]
+        return sorted((b for b in found if b.repairs < REPAIRS), key=lambda b: b.repairs)
+
+    def base(self, attempt: Attempt) -> float | None:
+        """Return the speed-up that an attempt began from: the better one of two, and of a repair what it derives from.
+
+        None where nothing that works is above it.
+        """
+        p = attempt.proposal
+        found = [self._speedup(key) for key in (p.parent, p.mate) if key]
+        return max((s for s in found if s is not None), default=None)
+
+    def twin(self, candidate: Candidate) -> Attempt | None:
+        """Return the attempt that the gate would call the same program, or None."""
+        program, key = program_of(candidate), ""
+        for a in self.attempts:
+            other = a.proposal.candidate
+            if other.tunables == candidate.tunables and program_of(other) == program:
+                key = key or edits.program_key(candidate)
+                if edits.program_key(other) == key:
+                    return a
+        return None
+
+    def _speedup(self, identity: str) -> float | None:
+        walked: set[str] = set()
+        while (a := self.identified.get(identity)) is not None and identity not in walked:
+            if _works(a) and a.measurement is not None:
+                return a.measurement.speedup
+            walked.add(identity)
+            identity = a.proposal.parent
+        return None
+
+    def _root(self, identity: str) -> str:
+        """Return the broken program that a line of repairs began with; the identity itself where it is no repair."""
+        walked = {identity}
+        while (a := self.identified.get(identity)) is not None and a.proposal.operator == REPAIR:
+            above = a.proposal.parent
+            if not above or above in walked:
+                break
+            walked.add(above)
+            identity = above
+        return identity
+
+
+def languages_for(task: Task, target: Target) -> tuple[Language, ...]:
+    """Return the device-only languages to write in: those of the seeds that run on the target, else all that do."""
+    able = _RUNS_ON[target.kind]
+    used = {s.language for s in task.seeds if s.language in DEVICE_ONLY}
+    return tuple(language for language in able if language in used) or able
+
+
+def as_attempt(past: Past, node: puct.Node) -> Attempt:
+    """Return the attempt behind a node; a seed that was not tried yet is one that is still to come."""
+    found = past.identified.get(node.identity)
+    return found or Attempt(Proposal(node.candidate, "", operator="seed"))
+
+
+def _with_defaults(seed: Candidate) -> Candidate:
+    try:
+        return edits.candidate_of(seed.source, seed.language, seed)
+    except CandidateError:
+        return seed
+
+
+def _works(a: Attempt) -> bool:
+    return a.measurement is not None and a.measurement.trusted and a.measurement.speedup is not None
+
+
+def _fails(a: Attempt) -> bool:
+    return a.outcome == "compile_error" or (a.measurement is not None and a.measurement.status != "ok")
+
+
+def _source(a: Attempt) -> tuple[str, str]:
+    return a.proposal.candidate.language, a.proposal.candidate.source
