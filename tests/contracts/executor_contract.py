@@ -66,6 +66,17 @@ class ExecutorContract:
         assert m.device_s >= 0
         assert [w.workload for w in m.workloads] == [w.name for w in task.workloads[executor.target.kind]]
 
+    def test_what_is_to_be_beaten_may_end_the_timing_but_leaves_a_whole_answer(
+        self, executor: Executor, task: Task, good: Candidate
+    ) -> None:
+        build = executor.compile(task, good)
+        easy, hopeless = (executor.measure(task, good, build, beat=beat) for beat in (1e-6, 1e6))
+        assert easy.status == hopeless.status == "ok", hopeless.log
+        assert not easy.stopped_early
+        assert hopeless.high is not None
+        assert not hopeless.stopped_early or hopeless.high < 1e6
+        assert [w.workload for w in hopeless.workloads] == [w.name for w in task.workloads[executor.target.kind]]
+
     def test_a_failing_kernel_is_a_value(
         self, executor: Executor, task: Task, failing: list[tuple[Candidate, Status]]
     ) -> None:

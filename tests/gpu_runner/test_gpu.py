@@ -74,6 +74,58 @@ def test_bad_cuda(tmp_path: Path, code: str, status: str, word: str) -> None:
         quick.close()
 
 
+@pytest.mark.parametrize("language", ["cuda", "python"])
+def test_timing_ends_early_only_where_it_cannot_win(tmp_path: Path, language: str) -> None:
+    # Where the first shape alone seems hopeless and the second makes up for it, the first comes on stage again.
+    target = detect_cuda()
+    assert target is not None
+    task = small_task()
+    module = Candidate(task.reference.replace("class Model(", "class ModelNew("), "python")
+    candidate = cuda() if language == "cuda" else module
+    executor = LocalExecutor(target, cache=tmp_path)
+    try:
+        build = executor.compile(task, candidate)
+        whole = executor.measure(task, candidate, build, beat=0.01)
+        stopped = executor.measure(task, candidate, build, beat=1000.0)
+        shapes = {w.workload: w.speedup for w in whole.workloads}
+        assert whole.status == stopped.status == "ok", stopped.log
+        assert not whole.stopped_early
+        assert stopped.stopped_early
+        assert stopped.high is not None
+        assert stopped.high < 1000
+        assert set(shapes) == {w.workload for w in stopped.workloads}
+        assert all(len(w.candidate_s) < 2 * 100 for w in stopped.workloads)
+        assert stopped.phases["time"] < whole.phases["time"]
+        # The next one is measured as ever, with every shape in full.
+        again = executor.measure(task, candidate, build, beat=0.97 * min(shapes.values()))
+        assert again.status == "ok", again.log
+        assert not again.stopped_early
+    finally:
+        executor.close()
+
+
+def test_a_shape_that_was_left_comes_on_stage_again(tmp_path: Path) -> None:
+    # The kernel gives each row to one warp: far better on many short rows than on few long ones.
+    target = detect_cuda()
+    assert target is not None
+    workloads = (Workload("long", {"ROWS": 2, "COLS": 400000}), Workload("short", {"ROWS": 20000, "COLS": 64}))
+    task = dataclasses.replace(small_task(), workloads={"cpu": workloads, "cuda": workloads})
+    executor = LocalExecutor(target, cache=tmp_path)
+    try:
+        build = executor.compile(task, cuda())
+        alone = executor.measure(task, cuda(), build)
+        assert alone.status == "ok", alone.log
+        assert alone.speedup is not None
+        assert 2 * alone.workloads[0].speedup < alone.workloads[1].speedup
+        result = executor.measure(task, cuda(), build, beat=0.8 * alone.speedup)
+        assert result.status == "ok", result.log
+        assert not result.stopped_early
+        assert [w.workload for w in result.workloads] == ["long", "short"]
+        assert all(w.control is not None for w in result.workloads)
+    finally:
+        executor.close()
+
+
 def test_shared_memory_follows_each_workload(executor: LocalExecutor) -> None:
     # Of the two workloads the second one needs more: 4 · 20000 bytes against 4 · 256.
     workloads = (Workload("small"), Workload("large", {"ROWS": 33, "COLS": 20000}))

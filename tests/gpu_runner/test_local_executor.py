@@ -74,6 +74,25 @@ class TestGoodCandidates:
         product = math.prod(w.speedup for w in result.workloads) ** 0.5
         assert result.speedup == pytest.approx(product)
 
+    @pytest.mark.parametrize("candidate", [cpp(), Candidate(MODULE, "python")], ids=["cpp", "module"])
+    def test_timing_ends_early_where_it_cannot_win(self, executor: LocalExecutor, candidate: Candidate) -> None:
+        task = small_task()
+        result = executor.measure(task, candidate, executor.compile(task, candidate), beat=1000.0)
+        assert result.status == "ok", result.log
+        assert result.stopped_early
+        assert [(w.workload, len(w.candidate_s) // 2) for w in result.workloads] == [("even", 4), ("odd", 4)]
+        assert all(w.control is None for w in result.workloads)
+        assert result.speedup is not None
+        assert result.low is not None
+        assert result.high is not None
+        assert 0 < result.low < result.speedup < result.high < 1000
+
+    def test_an_incorrect_candidate_is_incorrect_whatever_there_is_to_beat(self, executor: LocalExecutor) -> None:
+        wrong = cpp(after="y[rows * cols - 1] *= 1.5f;")
+        result = executor.measure(small_task(), wrong, executor.compile(small_task(), wrong), beat=1000.0)
+        assert result.status == "incorrect"
+        assert not result.stopped_early
+
     def test_protections_and_phases_are_reported(self, executor: LocalExecutor) -> None:
         result = measure(executor, cpp())
         assert {"own process", "own session"} <= set(result.protections)

@@ -12,6 +12,7 @@ from scipy import stats
 from forewarp.core.values import Verdict
 from forewarp.gpu_runner import statistics
 from forewarp.gpu_runner.statistics import Samples
+from forewarp.gpu_runner.worker.timing import SIGHTING
 
 
 def noisy(gap: float, blocks: int, noise: float, seed: int = 0) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -144,6 +145,14 @@ def test_decisive_levels_leave_five_percent_over_all_looks(looks: int) -> None:
     assert beyond == pytest.approx(0.05, abs=0.002)
 
 
+def test_a_sighting_before_five_looks_is_paid_for() -> None:
+    rng, at = np.random.default_rng(0), (0, SIGHTING, *statistics.LOOKS)
+    steps = np.stack([rng.normal(0.0, math.sqrt(b - a), 200_000) for a, b in pairwise(at)])
+    z = np.abs(np.cumsum(steps, axis=0)) / np.sqrt(np.array(at[1:])[:, None])
+    beyond = (z.max(axis=0) > stats.norm.ppf(0.5 + statistics.DECISIVE_LEVELS[5] / 2)).mean()
+    assert beyond == pytest.approx(0.05, abs=0.002)
+
+
 def test_more_planned_looks_widen_the_decisive_interval_most() -> None:
     one, five = statistics.timing(samples(0.0)), statistics.timing(replace(samples(0.0), looks=5))
     assert (one.low, one.high) == (one.decisive_low, one.decisive_high)
@@ -251,6 +260,14 @@ def test_other_pairs_are_compared_and_the_rest_passed_on() -> None:
     timed = statistics.timing(one)
     assert (timed.warm, timed.launched) == (statistics.compare(*warm), statistics.compare(*launched))
     assert (timed.mode, timed.reported_candidate_s, timed.control, timed.cycles) == ("graph", (1.0,), None, None)
+
+
+def test_geometric_mean_at_another_level() -> None:
+    timings = [statistics.timing(samples(0.03, seed=k)) for k in range(2)]
+    mean, low, high = statistics.geometric_mean(timings)
+    surer, lower, higher = statistics.geometric_mean(timings, 0.999)
+    assert surer == mean
+    assert lower < low < high < higher
 
 
 def test_geometric_mean_of_workloads() -> None:

@@ -1,0 +1,267 @@
+"""What it saves to end the timing of a candidate that cannot win, and how often that hits one that could have.
+
+    python benchmarks/early_stop.py [--no-cpu]
+
+Three parts, each named in the result by where its numbers come from. *simulated*: the engine's own schedule and looks
+on simulated noise, for candidates whose true speed-up is a given share of what they have to beat. *replayed*: the same
+on block samples that were recorded on an H200, from random starts. *measured*: kernels of bundled tasks on this
+machine's CPU, with and without something to beat.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow.parquet as pq
+from provenance import write
+from statistics_simulation import NOISES, Noise, line, sessions
+
+from forewarp.core.values import Candidate, Target
+from forewarp.gpu_runner import statistics
+from forewarp.gpu_runner.devices import detect_cpu
+from forewarp.gpu_runner.executors.local import LocalExecutor
+from forewarp.gpu_runner.executors.looks import STOPPING_ERROR, Looks
+from forewarp.gpu_runner.executors.verdicts import SESSION_SPREAD, timings_of
+from forewarp.gpu_runner.formats import task as tasks
+from forewarp.gpu_runner.statistics import LOOKS
+from forewarp.gpu_runner.worker.channel import Answer
+from forewarp.gpu_runner.worker.stage import Stage
+from forewarp.gpu_runner.worker.timing import Arm, Condition, Sample, Schedule, each_workload
+
+RESULTS = Path(__file__).parent / "results"
+RATIOS = (0.5, 0.8, 0.9, 0.95, 0.98, 1.0, 1.02, 1.1)
+"""True speed-up over what there is to beat."""
+SPREAD = (-0.3, 0.1, 0.2)
+"""By how much the log speed-ups of three workloads differ from their mean."""
+SAMPLE_S, STAGE_S = 0.6e-3, 0.02
+"""What a sample, and putting a workload on stage, cost on an H200: medians of "throughput" in h200/measuring.json."""
+WHOLE = 100
+GPU = Target("a GPU", "cuda", "sm_90", 132)
+TABLE = (
+    "s 0.5 %, drift 0.5 %, tau 2000",
+    "s 1 %, drift 2 %, tau 500",
+    "s 3 %, drift 3 %, tau 200",
+    "10 % outliers",
+    "outliers 5 % candidate, 1 % anchor",
+    "bursts of 20 slow samples",
+    "one arm wanders 0.5 %, tau 500",
+)
+Blocks = tuple[Sequence[float], Sequence[float]]
+"""Candidate's and anchor's seconds in the order taken, two of each per block."""
+
+
+class Queue:
+    """A bench that hands out samples made beforehand."""
+
+    conditions: tuple[Condition, ...] = ("warm",)
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._left = {"candidate": iter(blocks[0]), "anchor": iter(blocks[1])}
+
+    def sample(self, stage: Stage, arm: Arm, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
+        """Return the arm's next sample."""
+        seconds = float(next(self._left[arm]))
+        return lambda: (seconds, 0.0)
+
+    def choose_mode(self, stage: Stage, longest_s: float) -> str:
+        """Return "stream": no graphs."""
+        return "stream"
+
+    def reported(self) -> None:
+        """Return nothing: there is no candidate."""
+
+
+class Still:
+    """A stage on which nothing happens."""
+
+    slot_count = 8
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None
+
+
+class Dry(Schedule):
+    """The schedule without warm-up; controls and second numbers are counted only. `samples` is what it would take."""
+
+    extra = 0
+
+    def _pilot(self) -> tuple[float, float]:
+        self.extra += 6
+        return 1e-9, 1e-9
+
+    def _control(self) -> None:
+        self.extra += 4
+
+    def _second(self, condition: Condition, deadline: float) -> None:
+        self.extra += 32
+
+    @property
+    def samples(self) -> int:
+        """How many samples a device would have taken."""
+        return self.extra + sum(len(v) for v in self.seconds.values())
+
+
+class Rehearsal:
+    """One measurement as the judge would make it; `make(index)` gives the samples of a workload put on stage."""
+
+    def __init__(self, make: Callable[[int], Blocks], count: int, looks: Sequence[int], beat: float | None, tier: str):
+        self._make, self._count, self._looks, self._beat, self._tier = make, count, looks, beat, tier
+        self._ask = Looks(GPU, beat)
+        self._timings: dict[int, dict[str, Any]] = {}
+        self.seconds = 0.0
+        self.stopped = each_workload(count, self._visit)
+
+    def _visit(self, index: int, again: bool) -> Answer:
+        about = {"index": index, "workload": str(index), "of": self._count, "tier": self._tier}
+        schedule = Dry(
+            Queue(self._make(index)),
+            cast("Stage", Still()),
+            looks=self._looks,
+            time_s=1e9,
+            verify=lambda _: 0.0,
+            ask=lambda look: self._ask(look | about),
+            sighting=self._beat is not None and not again,
+        )
+        self._timings[index] = {"workload": str(index)} | schedule.run()
+        self.seconds += SAMPLE_S * schedule.samples + STAGE_S
+        return schedule.ended
+
+    def interval(self) -> tuple[float, float, float]:
+        """Return the speed-up with the interval that a measurement would show."""
+        rows = [self._timings[i] for i in range(self._count)]
+        answer = {"tier": self._tier, "stopped_early": self.stopped, "timings": rows}
+        return statistics.geometric_mean(timings_of(answer, GPU))
+
+
+def simulated(noise: Noise, ratio: float, count: int, tier: str, sd: float, rng: np.random.Generator) -> dict[str, Any]:
+    """Measure `count` candidates over three workloads, each with and without something to beat."""
+    wrong: list[Rehearsal] = []
+    seconds, covered, covered_stopped = [0.0, 0.0], 0, 0
+    for turn in range(count):
+        offsets = [float(o) + float(rng.normal(0.0, sd)) for o in SPREAD]
+
+        def make(index: int, offsets: list[float] = offsets) -> Blocks:
+            one, two = sessions(noise, 1 / (ratio * math.exp(offsets[index])) - 1, 1, LOOKS[-1], rng)
+            return one[0].tolist(), two[0].tolist()
+
+        # What it costs with nothing to beat needs fewer turns than how often a rare thing happens.
+        for place, beat in enumerate((1.0, None) if turn < WHOLE else (1.0,)):
+            run = Rehearsal(make, len(SPREAD), LOOKS, beat, tier)
+            seconds[place] += run.seconds if turn < WHOLE else 0.0
+            if beat is not None:
+                _, low, high = run.interval()
+                holds = low <= ratio <= high
+                covered += holds
+                if run.stopped:
+                    wrong.append(run)
+                    covered_stopped += holds
+    return {
+        "stopped": len(wrong) / count,
+        "seconds_share": seconds[0] / seconds[1],
+        "seconds": seconds[0] / min(count, WHOLE),
+        "coverage": covered / count,
+        "coverage_stopped": covered_stopped / len(wrong) if wrong else None,
+    }
+
+
+def recorded() -> list[list[Blocks]]:
+    """Return the samples of measurements on an H200 by workload."""
+    rows = pq.read_table(RESULTS / "h200" / "pool.parquet", columns=["status", "measurement_json"]).to_pylist()
+    found = [json.loads(r["measurement_json"]) for r in rows if r["status"] == "ok"]
+    return [[(w["candidate_s"], w["anchor_s"]) for w in m["workloads"]] for m in found]
+
+
+def replayed(pool: Sequence[list[Blocks]], ratio: float, rng: np.random.Generator, turns: int = 2) -> dict[str, Any]:
+    """Time recorded blocks from random starts; the whole recording's mean is `ratio` times what is to be beaten."""
+    stopped, count = 0, 0
+    for workloads in pool:
+        truth = math.exp(float(np.mean([math.log(statistics.compare(c, a).speedup) for c, a in workloads])))
+        for _ in range(turns):
+            starts = [2 * int(rng.integers(0, len(c) // 2)) for c, _ in workloads]
+
+            def make(index: int, workloads: list[Blocks] = workloads, starts: list[int] = starts) -> Blocks:
+                one, two = (np.roll(arm, -starts[index]).tolist() for arm in workloads[index])
+                return one, two
+
+            stopped += Rehearsal(make, len(workloads), LOOKS[:3], truth / ratio, "T0").stopped
+            count += 1
+    return {"measurements": len(pool), "runs": count, "stopped": stopped / count}
+
+
+def measured(names: Sequence[str]) -> list[dict[str, Any]]:
+    """Measure C++ seeds on this machine's CPU: alone, then with twice, 1.2 times and half their speed-up to beat."""
+    rows: list[dict[str, Any]] = []
+    executor = LocalExecutor(detect_cpu())
+    try:
+        for name in names:
+            task = tasks.load(name)
+            seed: Candidate = next(s for s in task.seeds if s.language == "cpp")
+            build = executor.compile(task, seed)
+            executor.measure(task, seed, build)  # the first one loads more than its own share
+            alone = executor.measure(task, seed, build)
+            if alone.speedup is None:
+                raise SystemExit(f"{name}: {alone.status}\n{alone.log}")
+            row: dict[str, Any] = {"task": name, "speedup": alone.speedup, "device_s": alone.device_s, "beat": {}}
+            for times in (2.0, 1.2, 0.5):
+                m = executor.measure(task, seed, build, beat=times * alone.speedup)
+                row["beat"][f"{times}"] = {
+                    "stopped": m.stopped_early,
+                    "device_s": m.device_s,
+                    "share": m.device_s / alone.device_s,
+                    "time_share": m.phases.get("time", 0.0) / alone.phases["time"],
+                }
+            rows.append(row)
+    finally:
+        executor.close()
+    return rows
+
+
+def main() -> None:
+    """Simulate, replay, measure; print the tables, write the file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sessions", type=int, default=100, help="per cell; ten times as many where both are equal")
+    parser.add_argument("--no-cpu", action="store_true")
+    parser.add_argument("--out", type=Path, default=RESULTS / "early_stop.json")
+    args = parser.parse_args()
+    began, rng = time.perf_counter(), np.random.default_rng(20260101)
+    out: dict[str, Any] = {"sessions": args.sessions, "seed": 20260101, "error_allowed": STOPPING_ERROR}
+    out |= {"sample_s": SAMPLE_S, "stage_s": STAGE_S, "spread": SPREAD}
+
+    out["simulated"] = {}
+    line("stopped; share of the time", [f"{r:g}" for r in RATIOS])
+    cells = [(name, NOISES[name], "T0") for name in TABLE]
+    cells.append(("as row 2, sandboxed: 5 % from session to session", NOISES[TABLE[1]], "T1"))
+    for name, noise, tier in cells:
+        sd = SESSION_SPREAD[tier, "cuda"][0] * (tier == "T1")
+        rows = {
+            f"{ratio:g}": simulated(noise, ratio, args.sessions * (10 if ratio == 1.0 else 1), tier, sd, rng)
+            for ratio in RATIOS
+        }
+        out["simulated"][name] = rows
+        line(name, [f"{100 * r['stopped']:.1f} %; {100 * r['seconds_share']:.0f} %" for r in rows.values()])
+        covered = [(r["coverage"], r["coverage_stopped"]) for r in rows.values()]
+        line("coverage, all; stopped", [f"{a:.3f}; {'–' if b is None else f'{b:.3f}'}" for a, b in covered])
+
+    pool = recorded()
+    out["replayed"] = {f"{ratio:g}": replayed(pool, ratio, rng) for ratio in RATIOS}
+    line("recorded on an H200: stopped", [f"{100 * r['stopped']:.1f} %" for r in out["replayed"].values()])
+
+    if not args.no_cpu:
+        found = measured(("rmsnorm", "softmax", "cross_entropy"))
+        out["measured"] = {"device": "cpu", "rows": found}
+        for row in found:
+            said = [(k, "stopped" if v["stopped"] else "whole", v["share"]) for k, v in row["beat"].items()]
+            line(row["task"], [f"{row['device_s']:.2f} s", *(f"×{k}: {how}, {share:.2f}" for k, how, share in said)])
+    out["seconds"] = round(time.perf_counter() - began, 1)
+    write(args.out, out)
+
+
+if __name__ == "__main__":
+    main()
