@@ -104,10 +104,10 @@ def foresee(found: Estimate, output: Output) -> int:
 
 
 def _announce(found: Estimate, console: Console) -> None:
-    from forewarp.tools.estimate import origin
+    from forewarp.tools.estimate import origin, short
 
-    console.print(f"estimate: {found.summary}", soft_wrap=True)
-    console.print(f"          {origin(found)}", soft_wrap=True, style="dim")
+    console.print(f"estimate: {short(found)}", soft_wrap=True)
+    console.print(f"          {origin(found, brief=True)}", soft_wrap=True, style="dim")
 
 
 def _amounts(found: Estimate) -> Table:

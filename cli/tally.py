@@ -49,6 +49,7 @@ class Tally:
     chosen: deque[str] = field(default_factory=lambda: deque[str](maxlen=3))
     skipped: deque[str] = field(default_factory=lambda: deque[str](maxlen=1))
     warnings: deque[str] = field(default_factory=lambda: deque[str](maxlen=2))
+    confirmed: bool = False
     ended: str = ""
     expected_s: float | None = None
     """Wall seconds that were expected before the run began."""
@@ -102,6 +103,12 @@ class Tally:
                 return self._measured(event)
             case events.BudgetWarning():
                 return self._warned(event)
+            case events.Alarmed():
+                line = f"outcomes do not fit the forecasts: the next {event.outcomes} measurements skip nothing"
+                self.warnings.append(line)
+                return line
+            case events.Examined():
+                return f"{event.kernel[:10]} on shapes that nobody tuned for: {event.said}"
             case events.RunFinished():
                 self.ended, self.spend = event.status, event.spend
                 self.measuring.clear()
@@ -150,6 +157,7 @@ class Tally:
         if event.speedup is not None and event.low is not None and event.high is not None:
             found = Interval(ratio=event.speedup, low=event.low, high=event.high)
         if event.purpose == "confirm":
+            self.confirmed = True
             return f"confirmation of {event.kernel[:10]}: {display.speedup(found)} {event.verdict}"
         self.counts["measured" if event.status == "ok" else "failed"] += 1
         if found is not None and event.verdict not in UNTRUSTED:
@@ -184,7 +192,8 @@ class Tally:
             )
             if of
         ]
-        return " · ".join(parts) or ("proposing" if self.run else "starting")
+        idle = "trying the winner on other shapes" if self.confirmed else "proposing"
+        return " · ".join(parts) or (idle if self.run else "starting")
 
     def meter(self) -> str:
         """Return measurements spent of the cap."""
@@ -220,7 +229,8 @@ class Tally:
     def seconds_left(self) -> float | None:
         """Return a guess of the time left: until the first cap, else what was expected before the run."""
         if not self._measured_here:
-            return None if self.expected_s is None else max(0.0, self.expected_s - self.elapsed())
+            left = (self.expected_s or 0.0) - self.elapsed()
+            return left if left > 0 else None
         return min((s for c in CURRENCIES if (s := self.left(c)) is not None), default=None)
 
     def _share_of(self, spend: Spend) -> float:

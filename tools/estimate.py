@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +24,14 @@ ENOUGH = 3
 """Fewest measurements of an earlier run, or of the task, that say more than typical figures do."""
 
 MOST_LOOKED_UP = 500
+_ENDS = {
+    "measurements": "the cap on measurements",
+    "device_s": "the cap on device time",
+    "dollars": "the cap on dollars",
+    "tokens": "the cap on tokens",
+    "wall_s": "the deadline",
+    "candidates": "the end of the recorded pool",
+}
 
 End = Literal["measurements", "device_s", "dollars", "tokens", "wall_s", "candidates"]
 
@@ -81,6 +89,8 @@ class _Rates:
     per: Mapping[str, Span]
     basis: Sequence[Basis]
     runs: int = 0
+    once: Mapping[str, Span] = field(default_factory=dict[str, Span])
+    """What comes on top once a run."""
 
 
 def estimate(
@@ -108,7 +118,9 @@ def estimate(
     counts = [_measurements(settings, rates, scenario, most, priced=priced) for scenario in range(3)]
     ends_by = counts[1][1]
     totals = {
-        name: _range([None if n is None else n * span[i] for i, (n, _) in enumerate(counts)])
+        name: _range(
+            [None if n is None else n * span[i] + rates.once.get(name, ZERO)[i] for i, (n, _) in enumerate(counts)]
+        )
         for name, span in rates.per.items()
     }
     found = Estimate(
@@ -143,19 +155,27 @@ def in_words(found: Estimate) -> str:
     if found.tokens is not None and found.tokens.high:
         parts.append(f"{span(found.tokens)} tokens")
         parts.append("dollars unknown" if found.dollars is None else span(found.dollars, "${:.2f}".format))
-    ends = {
-        "measurements": "the cap on measurements",
-        "device_s": "the cap on device time",
-        "dollars": "the cap on dollars",
-        "tokens": "the cap on tokens",
-        "wall_s": "the deadline",
-        "candidates": "the end of the recorded pool",
-    }
-    return f"About {', '.join(parts)}; {ends[found.ends_by or 'measurements']} ends it, or nothing left to try."
+    return f"About {', '.join(parts)}; {_ENDS[found.ends_by or 'measurements']} ends it, or nothing left to try."
 
 
-def origin(found: Estimate) -> str:
-    """Return in a few words what the estimate rests on, and which of its figures are guesses."""
+def short(found: Estimate) -> str:
+    """Return the estimate in fewer words, with likely values alone but for the time."""
+    if found.measurements is None or found.candidates is None or found.wall_s is None or found.device_s is None:
+        return in_words(found)
+    parts = [
+        span(found.wall_s, clock),
+        f"{number(found.measurements.likely)} measurements",
+        f"{number(found.candidates.likely)} candidates",
+        f"{clock(found.device_s.likely)} of device",
+    ]
+    if found.tokens is not None and found.tokens.high:
+        parts.append(f"{number(found.tokens.likely)} tokens")
+        parts.append("dollars unknown" if found.dollars is None else f"${found.dollars.likely:.2f}")
+    return ", ".join(parts)
+
+
+def origin(found: Estimate, *, brief: bool = False) -> str:
+    """Return in a few words what the estimate rests on, and which of its figures are guesses (if `brief`, how many)."""
     guessed = [b.figure for b in found.basis if typical.GUESS in b.source]
     here = any("archive" in b.source for b in found.basis)
     if found.source == "replay":
@@ -164,7 +184,11 @@ def origin(found: Estimate) -> str:
         base = f"{found.earlier_runs} earlier run{'s' * (found.earlier_runs != 1)} of this task here"
     else:
         base = "this task's measurements here, and typical figures" if here else "typical figures"
-    return f"from {base}" + (f"; guessed: {', '.join(guessed)}" if guessed else "")
+    if not guessed:
+        return f"from {base}"
+    if brief:
+        return f"from {base}; {len(guessed)} of {len(found.basis)} are guesses, see --dry-run"
+    return f"from {base}; guessed: {', '.join(guessed)}"
 
 
 def clock(seconds: float) -> str:
@@ -245,7 +269,12 @@ def _of_figures(past: History, target: Target, settings: SearchSettings, dollars
         "tokens": read.plus(written),
         "dollars": Span(*((dollars(i, o) or 0.0) if dollars else 0.0 for i, o in zip(read, written, strict=True))),
     }
-    return _Rates(per, basis + asked)
+    once: dict[str, Span] = {}
+    if settings.confirm and settings.holdout:
+        near = device.span.times(typical.NEAR.span)
+        once = {"device_s": near, "wall_s": near}
+        basis.append(_basis("near shapes of the winner, in measurements", typical.NEAR))
+    return _Rates(per, basis + asked, once=once)
 
 
 def _of_model(candidates: Span, settings: SearchSettings) -> tuple[Span, Span, Span, list[Basis]]:

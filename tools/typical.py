@@ -82,5 +82,8 @@ PROPOSAL_S = Figure(Span(15, 60, 180), GUESS)
 WRITTEN = Figure(Span(2, 4, 4), GUESS)
 """Programs per round that a language model writes; tunables of what works fill the rest of the round."""
 
+NEAR = Figure(Span(0.0, 1.5, 3.0), GUESS)
+"""What trying the winner on near shapes takes, in measurements of the task."""
+
 AT_ONCE = 4
 """Calls to a language model that run at the same time."""
