@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 
 from pydantic import Field
 
@@ -126,18 +127,18 @@ def decision_lines(rows: Sequence[CandidateRow], decisions: Sequence[DecisionRow
 
 
 def round_lines(
-    rows: Sequence[CandidateRow], decisions: Sequence[DecisionRow], leads: Sequence[str]
+    rows: Sequence[CandidateRow], decisions: Sequence[DecisionRow], leads: Sequence[CandidateRow]
 ) -> list[RoundLine]:
-    """Return what happened in each round; `leads` are the kernels that were the best so far, in order."""
+    """Return what happened in each round; `leads` are the candidates that were the best so far, in order."""
     decided = Counter(d.round for d in decisions)
-    leading = {r.decided_round: r for k in leads for r in rows if r.candidate.sha256 == k and r.measurement}
+    leading = {r.decided_round: r for r in leads}
+    proposed, measuring = _by_round(rows, lambda r: r.round), _by_round(rows, _measured_in)
     best: Interval | None = None
     lines: list[RoundLine] = []
-    for number in sorted({r.round for r in rows} | set(decided)):
+    for number in sorted({*proposed, *decided}):
         if number in leading and (m := leading[number].measurement):
             best = speedup_of(m)
-        own = [r for r in rows if r.round == number]
-        measured = [r for r in rows if r.decided_round == number and r.measurement_id is not None]
+        own, measured = proposed.get(number, []), measuring.get(number, [])
         lines.append(
             RoundLine(
                 round=number,
@@ -152,16 +153,31 @@ def round_lines(
     return lines
 
 
-def proposer_lines(rows: Sequence[CandidateRow], leads: Sequence[str]) -> list[ProposerLine]:
+def _measured_in(row: CandidateRow) -> int | None:
+    return row.decided_round if row.measurement_id is not None else None
+
+
+def _by_round(
+    rows: Sequence[CandidateRow], round: Callable[[CandidateRow], int | None]
+) -> dict[int, list[CandidateRow]]:
+    found: dict[int, list[CandidateRow]] = {}
+    for row in rows:
+        if (number := round(row)) is not None:
+            found.setdefault(number, []).append(row)
+    return found
+
+
+def proposer_lines(rows: Sequence[CandidateRow], leads: Sequence[CandidateRow]) -> list[ProposerLine]:
     """Return what came of each proposer's kinds of change, those that improved most often first."""
     groups: dict[tuple[str, str], list[CandidateRow]] = {}
     for r in rows:
         groups.setdefault((r.proposer, r.operator or r.note[:20] * (len(r.note) <= 20)), []).append(r)
-    lines = [_proposer(key, own, leads) for key, own in groups.items()]
+    leading = {r.proposal for r in leads}
+    lines = [_proposer(key, own, leading) for key, own in groups.items()]
     return sorted(lines, key=lambda line: (-line.improvements, -line.measured, -line.proposed))
 
 
-def _proposer(key: tuple[str, str], own: Sequence[CandidateRow], leads: Sequence[str]) -> ProposerLine:
+def _proposer(key: tuple[str, str], own: Sequence[CandidateRow], leading: AbstractSet[int]) -> ProposerLine:
     measured = [r for r in own if r.measurement is not None]
     trusted = [r.measurement for r in measured if r.measurement and r.measurement.trusted]
     fastest = max(trusted, key=lambda m: m.speedup or 0.0, default=None)
@@ -172,7 +188,7 @@ def _proposer(key: tuple[str, str], own: Sequence[CandidateRow], leads: Sequence
         passed=sum(r.outcome == "passed" for r in own),
         measured=len(measured),
         failed=sum(r.measurement.status != "ok" for r in measured if r.measurement),
-        improvements=sum(r.candidate.sha256 in leads for r in measured),
+        improvements=sum(r.proposal in leading for r in measured),
         best=speedup_of(fastest) if fastest else None,
         cost=Price.of(sum((r.cost for r in own), Cost())),
         compile_s=sum(r.build.seconds for r in own if r.build and not r.build.cached),

@@ -103,9 +103,9 @@ def figures(archive: Archive, result: SearchResult) -> RunFigures:
         lineage=lineage(rows, leads, winner),
         changes=changes(rows, run.task, leads, winner),
         decisions=decision_lines(rows, decisions),
-        rounds=round_lines(rows, decisions, leads),
+        rounds=round_lines(rows, decisions, [known[k] for k in leads]),
         unanswered=unanswered(events),
-        proposers=proposer_lines(rows, leads),
+        proposers=proposer_lines(rows, [known[k] for k in leads]),
         failures=failures(rows),
     )
 

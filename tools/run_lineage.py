@@ -183,7 +183,8 @@ def changes(rows: Sequence[CandidateRow], task: Task, leads: Sequence[str], winn
         seed = _seed(row, known, task)
         if seed is not None and seed.sha256 not in (winner, parent):
             found.append(_change("winner against the seed", row, seed, "the seed", known))
-    for place, kernel in list(enumerate(leads))[1:][-MOST_CHANGES:]:
+    shown = {c.kernel.sha256 for c in found if c.what == "winner against its parent"}
+    for place, kernel in [(k, lead) for k, lead in enumerate(leads) if k and lead not in shown][-MOST_CHANGES:]:
         row = known[kernel]
         parent = _parent(row.parent, row, known)
         base, relation = (parent, "its parent") if parent else (leads[place - 1], "the best before it")

@@ -32,7 +32,11 @@ def charts(document: SearchResult, figures: RunFigures) -> str:
             *("confidence in the likeliest range", "share that was right"),
         )
         drawn += _diagram(
-            *(first, first.scores.faster, f"How often {first.forecaster} was right that a candidate is faster"),
+            *(
+                first,
+                first.scores.faster,
+                f"Chance of being faster, as {first.forecaster} said, against how often it was so",
+            ),
             *("forecast chance of correct and faster", "share that was correct and faster"),
         )
         drawn += _scores(figures.reliability)
@@ -58,7 +62,7 @@ def _scatter(document: SearchResult) -> str:
     # The widest forecasts reach so far that they would squeeze all others together.
     values += [min(values) / 1.3, max(values) * 1.3]
     axis = log_axis("forecast speed-up (80 % interval)", values, "×")
-    frame = Frame(axis, log_axis("measured speed-up (95 % interval)", values, "×"), 470, 430)
+    frame = Frame(axis, log_axis("measured speed-up (95 % interval)", values, "×"), 430, 400)
     frame.line((axis.low, axis.low), (axis.high, axis.high), "none", 'stroke-dasharray="4 3"')
     many = len(pairs) > MANY
     for c, f, m in [] if many else pairs:
@@ -80,7 +84,7 @@ def _scatter(document: SearchResult) -> str:
 def _diagram(found: Reliability, points: Sequence[ReliabilityPoint], title: str, said: str, truth: str) -> str:
     if not points:
         return ""
-    frame = Frame(linear_axis(said, 0, 1), linear_axis(truth, 0, 1), 360, 340)
+    frame = Frame(linear_axis(said, 0, 1), linear_axis(truth, 0, 1), 330, 320)
     frame.line((0, 0), (1, 1), "none", 'stroke-dasharray="4 3"')
     most = max(p.count for p in points)
     for p in points:

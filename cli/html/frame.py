@@ -75,7 +75,7 @@ def count_axis(title: str, count: int) -> Axis:
 
 def short(value: float) -> str:
     """Return a number with at most three figures and, where it is large, its thousands in letters."""
-    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
+    for size, letter in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if letter == 'k' else size):.3g}{letter}"
     return f"{value:.3g}"

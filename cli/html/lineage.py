@@ -12,7 +12,7 @@ from forewarp.tools.parts import shown
 if TYPE_CHECKING:
     from forewarp.tools.run_lineage import Lineage, Node
 
-STEP, ROW, LEFT, TOP, LABEL = 118, 21, 14, 16, 190
+STEP, ROW, LEFT, TOP, LABEL = 124, 21, 14, 16, 190
 
 Places = Mapping[str, tuple[int, int]]
 
@@ -95,7 +95,7 @@ def _node(n: Node, places: Places) -> str:
     ring = f'<circle class="hollow best" cx="{x}" cy="{y}" r="7.5"/>' if n.leads else ""
     shape = "hollow" if n.fate in ("unmeasured", "unfinished") else "dot"
     hidden = sum(n.hidden.values())
-    said = f"{n.speedup.ratio:.3g}×" if n.speedup else n.fate.replace("_", " ")
+    said = f"{n.speedup.ratio:.3g}×" if n.speedup else "" if shape == "hollow" else n.fate.replace("_", " ")
     more = f" +{hidden}" if hidden else ""
     return (
         f'{ring}<circle class="{shape} {kind}" cx="{x}" cy="{y}" r="4.5"><title>{escape(_told(n))}</title></circle>'

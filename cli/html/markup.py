@@ -48,13 +48,13 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}td.t{white-space:no
 th[aria-sort]{cursor:pointer}th[aria-sort=ascending]:after{content:" ▲"}th[aria-sort=descending]:after{content:" ▼"}
 figure{margin:.6rem 1.2rem .6rem 0;display:inline-block;vertical-align:top;max-width:100%}
 figure h3{margin:0 0 .2rem}svg{font:11px system-ui,sans-serif;max-width:100%;height:auto}svg.free{max-width:none}
-svg text{fill:var(--ink)}svg .soft{fill:var(--soft)}.grid{stroke:var(--grid)}.axis{stroke:var(--soft)}
+svg text{fill:var(--ink)}svg .soft{fill:var(--soft);font-size:inherit}.grid{stroke:var(--grid)}.axis{stroke:var(--soft)}
 .faster{--c:var(--faster)}.slower{--c:var(--slower)}.even{--c:var(--even)}.doubt{--c:var(--doubt)}.odd{--c:var(--odd)}
 .fail{--c:var(--fail)}.none{--c:var(--none)}.best{--c:var(--best)}.ink{--c:var(--ink)}
 td.faster,td.slower,td.even,td.doubt,td.odd,td.fail,td.none,span.key{color:var(--c)}
 .dot{fill:var(--c)}.hollow{fill:var(--paper);stroke:var(--c);stroke-width:1.5}.mark{stroke:var(--c)}
 .edge{stroke:var(--rule);fill:none;stroke-width:1.3}.edge.won{stroke:var(--best);stroke-width:2.6}
-.mate{stroke:var(--soft);stroke-dasharray:3 3;fill:none}.band{fill:var(--band)}
+.mate{stroke:var(--soft);stroke-dasharray:3 3;stroke-opacity:.5;fill:none}.band{fill:var(--band)}
 .step{fill:none;stroke:var(--best);stroke-width:2}.bar{fill:var(--c)}.track{fill:var(--panel);stroke:var(--rule)}
 pre{background:var(--panel);padding:.7rem;overflow:auto;font:12px/1.45 ui-monospace,monospace;margin:.4rem 0;
 max-height:30rem}

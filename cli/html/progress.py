@@ -32,7 +32,7 @@ def chart(document: SearchResult, figures: RunFigures) -> str:
     frame, floor = _frame(document, figures, timed)
     end = len(steps) + 0.5
     frame.line((0.5, 1.0), (end, 1.0), "ink", 'stroke-dasharray="2 3"')
-    frame.said(end, 1.0, "the reference, 1×", "end", -12)
+    frame.said(0.6, 1.0, "the reference, 1×")
     if floor is not None:
         frame.line((0.5, floor), (end, floor), "odd", 'stroke-dasharray="7 4"')
         frame.said(0.6, floor, f"roofline floor, {floor:.3g}×")

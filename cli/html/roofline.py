@@ -58,7 +58,7 @@ def _roofs(found: Roofline) -> str:
     frame = Frame(x, log_axis("FLOP/s", [*speeds, *(r for r, _ in roofs), x.low * bandwidth]), 640, 400)
     top = max((r for r, _ in roofs), default=x.high * bandwidth)
     frame.line((x.low, x.low * bandwidth), (top / bandwidth, top), "ink")
-    frame.said(x.low * 1.05, x.low * bandwidth * 1.6, f"{rate(bandwidth, 'B/s')}, data sheet")
+    frame.said(x.low * 1.7, x.low * bandwidth * 1.1, f"{rate(bandwidth, 'B/s')}, data sheet")
     for peak, what in roofs:
         frame.line((peak / bandwidth, peak), (x.high, peak), "ink")
         frame.said(x.high, peak, f"{what}, {rate(peak, 'FLOP/s')}, data sheet", "end")
