@@ -26,7 +26,8 @@ def progress(candidates: Sequence[CandidateLine]) -> str:
     for i, b in curve:
         plot.plot([i, i], [math.log2(b.low), math.log2(b.high)])
     _log_axis(plot.yticks, plot.ylim, [v for _, b in curve for v in (b.low, b.high)])
-    places = sorted({round(1 + k * (curve[-1][0] - 1) / 5) for k in range(6)})
+    last = curve[-1][0]
+    places = [1, *range(step, last + 1, step)] if (step := -(-last // 8)) > 1 else list(range(1, last + 1))
     plot.xticks(places, [str(p) for p in places])
     return _text(plot)
 

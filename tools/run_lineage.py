@@ -157,14 +157,18 @@ def _shown(
     leads: Sequence[str],
     winning: set[str],
 ) -> set[str]:
-    """Return those measured with their ancestors; where that is too much, the leads, then the fastest."""
+    """Return the leads and the winner's line, then those measured with their ancestors, the fastest first, as many as
+    there is room for.
+    """
     measured = [k for k, r in known.items() if r.measurement_id is not None]
+
+    leading = set(leads)
 
     def rank(kernel: str) -> tuple[bool, float]:
         m = known[kernel].measurement
-        return kernel not in leads, -((m.speedup if m and m.trusted else None) or 0.0)
+        return kernel not in leading, -((m.speedup if m and m.trusted else None) or 0.0)
 
-    shown = set(winning)
+    shown = winning | leading
     for kernel in sorted(measured, key=rank):
         more = _ancestors([kernel], above, mates) - shown
         if len(shown) + len(more) <= MOST_NODES:

@@ -122,7 +122,7 @@ def winner(best: BestKernel | None) -> str:
     )
     rows: list[tuple[Cell | str, ...]] = []
     for w in best.workloads:
-        noise = "" if w.noise_percent is None else f"±{w.noise_percent:.2g} %"
+        noise = "" if w.noise_percent is None else f"±{w.noise_percent:{'.2g' if w.noise_percent < 100 else ',.0f'}} %"
         rows.append(
             (
                 *(w.name, Cell(w.verdict, kind_of(w.verdict)), Cell(said(w.speedup), "n")),

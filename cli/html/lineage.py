@@ -99,7 +99,8 @@ def _node(n: Node, places: Places) -> str:
     more = f" +{hidden}" if hidden else ""
     return (
         f'{ring}<circle class="{shape} {kind}" cx="{x}" cy="{y}" r="4.5"><title>{escape(_told(n))}</title></circle>'
-        f'<text x="{x + 11}" y="{y + 4}">{escape(said)}<tspan class="soft"> {n.kernel.short[:4]}{more}</tspan></text>'
+        f'<text class="name" x="{x + 11}" y="{y + 4}">{escape(said)}'
+        f'<tspan class="soft"> {n.kernel.short[:4]}{more}</tspan></text>'
     )
 
 

@@ -53,7 +53,7 @@ svg text{fill:var(--ink)}svg .soft{fill:var(--soft);font-size:inherit}.grid{stro
 .fail{--c:var(--fail)}.none{--c:var(--none)}.best{--c:var(--best)}.ink{--c:var(--ink)}
 td.faster,td.slower,td.even,td.doubt,td.odd,td.fail,td.none,span.key{color:var(--c)}
 .dot{fill:var(--c)}.hollow{fill:var(--paper);stroke:var(--c);stroke-width:1.5}.mark{stroke:var(--c)}
-.edge{stroke:var(--rule);fill:none;stroke-width:1.3}.edge.won{stroke:var(--best);stroke-width:2.6}
+.name{paint-order:stroke;stroke:var(--paper);stroke-width:3px}.edge{stroke:var(--rule);fill:none;stroke-width:1.3}.edge.won{stroke:var(--best);stroke-width:2.6}
 .mate{stroke:var(--soft);stroke-dasharray:3 3;stroke-opacity:.5;fill:none}.band{fill:var(--band)}
 .step{fill:none;stroke:var(--best);stroke-width:2}.bar{fill:var(--c)}.track{fill:var(--panel);stroke:var(--rule)}
 pre{background:var(--panel);padding:.7rem;overflow:auto;font:12px/1.45 ui-monospace,monospace;margin:.4rem 0;
@@ -150,8 +150,8 @@ def _cell(given: Cell | str) -> str:
 
 def number(value: float | None, form: str = ".3g") -> Cell:
     """Return a cell with a number; empty where there is none."""
-    if value is not None and 0 < abs(value) < TINY and form == ".3g":
-        return Cell("≈0", "n")
+    if value is not None and form == ".3g" and not TINY <= abs(value) < 1000 and value:
+        return Cell("≈0" if abs(value) < TINY else f"{value:,.0f}", "n")
     return Cell("" if value is None else format(value, form), "n")
 
 
