@@ -34,7 +34,7 @@ def optimize(
     seed: int = 0,
     policy: Policy = DEFAULT_POLICY,
     out: Path | None = None,
-    events: str | None = None,
+    events: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     dry_run: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     announce: Annotated[Path | None, Parameter(show=False)] = None,
     where: Where = HERE,

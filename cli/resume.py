@@ -16,7 +16,7 @@ def resume(
     *,
     model: Model = NO_MODEL,
     out: Path | None = None,
-    events: str | None = None,
+    events: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     dry_run: Annotated[bool, Parameter(negative="", show=False)] = False,
     where: Where = HERE,
     output: Output = PLAIN,

@@ -22,6 +22,8 @@ def check(target: str | None) -> None:
     """Raise `UsageError` if events could not be written to `target`, before anything is begun."""
     if target is None or target == STDOUT:
         return
+    if target.startswith("-"):
+        raise UsageError(f"--events is followed by {target}", hint="name a file after it, or - for stdout")
     path = Path(target).expanduser()
     if path.is_dir():
         raise UsageError(f"--events {target} is a folder", hint=f"name a file in it, such as {path / 'events.jsonl'}")

@@ -113,7 +113,7 @@ def test_the_live_panel_says_what_goes_on(recorded: Recorded) -> None:
     console.print(progress.panel(tally))
     console.file.close()
     shown = console.export_text()
-    assert "8 measurements of 8" in shown
+    assert "8 of 8 100%" in shown
     assert f"{tally.best.ratio:.3g}×" in shown
 
 

@@ -1,0 +1,97 @@
+"""Warnings at half and four fifths of a cap: each once, whatever happens in between; and what a hard stop leaves."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.synthetic_executor import KnowingForecaster, SyntheticExecutor, task
+
+from forewarp.archive.store import Archive
+from forewarp.core.values import Budget, Spend
+from forewarp.search import budget as budgets
+from forewarp.search.budget import Shortage
+from forewarp.search.events import BudgetWarning, Measured, RunFinished, from_data
+from forewarp.search.loop import Search
+from forewarp.search.proposers.tunables import TunablesProposer
+from forewarp.search.settings import SearchSettings
+
+
+def test_the_highest_share_of_each_cap_is_named() -> None:
+    budget = Budget(measurements=10, tokens=1000, wall_s=100.0)
+    assert list(budgets.warnings(budget, Spend(4, tokens=499))) == []
+    assert list(budgets.warnings(budget, Spend(5, tokens=900, wall_s=79.9, device_s=1e9))) == [
+        Shortage("measurements", 5, 10, 0.5),
+        Shortage("tokens", 900, 1000, 0.8),
+        Shortage("wall_s", 79.9, 100.0, 0.5),
+    ]
+
+
+def test_a_warning_recorded_before_there_were_shares_reads_as_the_last_one() -> None:
+    old = from_data("BudgetWarning", {"run": "r-1", "currency": "tokens", "spent": 81.0, "cap": 100.0})
+    assert old == BudgetWarning("r-1", "tokens", 81.0, 100.0, 0.8)
+
+
+class Killed(BaseException):
+    """Stands for a process that ends without a word."""
+
+
+class Dying(Archive):
+    """Dies right after a commit in which it wrote a warning."""
+
+    warned = False
+
+    def add_event(self, run: str, type: str, data: Any) -> int:
+        self.warned |= type == "BudgetWarning"
+        return super().add_event(run, type, data)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Generator[None]:
+        with super().transaction():
+            yield
+        if self.warned and self._depth == 0:
+            raise Killed
+
+
+def test_no_warning_is_said_again_after_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    budget = Budget(measurements=6, device_s=2.5)
+    executor, proposer, forecaster = SyntheticExecutor(), TunablesProposer(), KnowingForecaster()
+    with Archive(path) as archive:
+        run = Search.start(archive, task(), executor, proposer, forecaster, SearchSettings(budget=budget)).run_id
+    for _ in range(9):
+        with Dying(path) as archive:
+            try:
+                summary = Search.resume(archive, run, executor, proposer, forecaster).run()
+            except Killed:
+                continue
+            break
+    else:
+        pytest.fail("the run never ended")
+    assert summary.status == "finished"
+    with Archive(path) as archive:
+        said = [from_data(e.type, e.data) for e in archive.events(run)]
+    warned = [(e.currency, e.share) for e in said if isinstance(e, BudgetWarning)]
+    assert len(warned) == len(set(warned))
+    assert {("measurements", 0.5), ("measurements", 0.8), ("device_s", 0.5)} <= set(warned)
+
+
+@pytest.mark.parametrize("budget", [Budget(wall_s=0.1), Budget(device_s=1.0), Budget(measurements=3)])
+def test_a_hard_stop_keeps_everything(tmp_path: Path, budget: Budget) -> None:
+    with Archive(tmp_path / "a.db") as archive:
+        settings = SearchSettings(budget=budget)
+        search = Search.start(archive, task(), SyntheticExecutor(), TunablesProposer(), KnowingForecaster(), settings)
+        told = list(search.events())
+        summary = search.summary()
+        done = [m for m in archive.measurements(run=search.run_id) if m.state == "done"]
+        proposed = archive.candidates(search.run_id)
+    assert isinstance(told[-1], RunFinished)
+    assert (told[-1].status, summary.status) == ("finished", "finished")
+    assert "is spent" in summary.reason
+    assert len(done) == sum(isinstance(e, Measured) for e in told) > 0
+    assert all(m.measurement is not None for m in done)
+    assert len(proposed) == summary.proposed
+    assert summary.best is not None
