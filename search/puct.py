@@ -180,10 +180,13 @@ class Tree:
 
     def _place_parents(self, attempts: Sequence[Attempt], measured: Mapping[int, int]) -> dict[int, int]:
         """Place what has children but no measurement. Identities are hashes: only these few are worked out."""
-        missing = {p for a in attempts for p in (a.proposal.parent, a.proposal.mate) if p and p not in self._of}
+        above = {a.proposal.parent for a in attempts} | {a.proposal.mate for a in attempts}
+        missing = above - self._of.keys() - {""}
         places: dict[int, int] = {}
+        if not missing:
+            return places
         rest = (i for i in range(len(attempts)) if i not in measured)
-        for position in sorted(rest, key=lambda i: attempts[i].outcome == "passed") if missing else ():
+        for position in sorted(rest, key=lambda i: attempts[i].outcome == "passed"):
             identity = attempts[position].proposal.candidate.sha256
             if identity in missing:
                 places[position] = self._place(identity, attempts[position].proposal.candidate, position)
@@ -197,7 +200,9 @@ class Tree:
         total = 0
         for position, attempt in enumerate(attempts):
             p = attempt.proposal
-            for key in dict.fromkeys((p.parent, p.mate)):
+            if not p.parent and not p.mate:
+                continue
+            for key in (p.parent, p.mate) if p.mate and p.mate != p.parent else (p.parent,):
                 above = self._of.get(key)
                 if above is None or (self._by_source and self._spots[above].candidate.source == p.candidate.source):
                     continue

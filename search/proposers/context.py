@@ -28,6 +28,7 @@ _FAILED = 4
 _SETTINGS = 5
 _IDEA_CHARS = 160
 _LINE_CHARS = 240
+_WIDE = 4.0
 
 
 def prompt(past: Past, directive: Directive, inspiration: Archived | None, *, edits: bool) -> str:
@@ -51,6 +52,7 @@ def _values(past: Past, directive: Directive, inspiration: Archived | None, *, e
         else None
     )
     shown = {_source(a) for a in (begin, other) if a is not None}
+    tried = _tried(past, begin) if begin and not broken else {}
     return {
         "task": past.task,
         "target": past.target,
@@ -64,9 +66,9 @@ def _values(past: Past, directive: Directive, inspiration: Archived | None, *, e
         "mate": mate,
         "weakest": weakest,
         "example": None if begin else _example(past, room),
-        "tried": _tried(past, begin) if begin and not broken else [],
+        "tried": [_told(past, a) for a in tried.values()],
         "others": _others(past, shown),
-        "failed": _failed(past, shown),
+        "failed": _failed(past, shown | set(tried)),
         "inspiration": _inspiration(inspiration, room),
     }
 
@@ -131,7 +133,8 @@ def _surprise(forecast: Forecast | None, m: Measurement) -> str:
     low, high = forecast.interval
     said = f"Before it ran, it was forecast at {_forecast(forecast)}"
     if low <= m.speedup <= high:
-        return f"{said}: as expected."
+        # What was hardly a forecast confirms nothing.
+        return f"{said}: as expected." if high <= _WIDE * low else ""
     how = "faster" if m.speedup > high else "slower"
     return f"{said}: it is {how} than it looks. Find out why before you change it."
 
@@ -162,7 +165,7 @@ def _settings(past: Past, attempt: Attempt) -> list[dict[str, Any]]:
     ]
 
 
-def _tried(past: Past, begin: Attempt) -> list[str]:
+def _tried(past: Past, begin: Attempt) -> dict[tuple[str, str], Attempt]:
     """Return the latest programs that were made from the same source, and what came of them."""
     source = _source(begin)
     own = {key for key, a in past.identified.items() if _source(a) == source} | {begin.proposal.candidate.sha256}
@@ -171,12 +174,12 @@ def _tried(past: Past, begin: Attempt) -> list[str]:
     for a in made:
         if _source(a) != source and len(found) < _TRIED:
             found.setdefault(_source(a), a)
-    return [_told(a) for a in found.values()]
+    return found
 
 
 def _others(past: Past, shown: set[tuple[str, str]]) -> list[str]:
     nodes = [n for n in past.working if (n.candidate.language, n.candidate.source) not in shown]
-    return [_told(past.identified[n.identity]) for n in nodes[:_OTHERS] if n.identity in past.identified]
+    return [_told(past, past.identified[n.identity]) for n in nodes[:_OTHERS] if n.identity in past.identified]
 
 
 def _failed(past: Past, shown: set[tuple[str, str]]) -> list[str]:
@@ -188,13 +191,14 @@ def _failed(past: Past, shown: set[tuple[str, str]]) -> list[str]:
             continue
         if a.outcome in ("compile_error", "same_code") or (a.measurement is not None and _status(a) != "ok"):
             found.setdefault(_source(a), a)
-    return [_told(a) for a in found.values()]
+    return [_told(past, a) for a in found.values()]
 
 
-def _told(attempt: Attempt) -> str:
+def _told(past: Past, attempt: Attempt) -> str:
     """Return an attempt as one line: kind, idea, outcome."""
     p = attempt.proposal
-    label = p.operator.replace("_", " ") or p.candidate.language
+    seeds = {(s.language, s.source) for s in past.task.seeds}
+    label = "the task's seed" if _source(attempt) in seeds else p.operator.replace("_", " ") or p.candidate.language
     idea = f" ({_line(p.note, _IDEA_CHARS)})" if p.note else ""
     return f"{label}{idea}: {_outcome(attempt)}"
 
@@ -209,7 +213,7 @@ def _outcome(attempt: Attempt) -> str:
         span = f" ({m.low:.3f} to {m.high:.3f})" if m.low is not None and m.high is not None else ""
         return f"S = {m.speedup:.3f}{span}"
     if m is not None or attempt.outcome in ("compile_error", "malformed"):
-        log = _line(_log(attempt), _LINE_CHARS)
+        log = _line(_first_error(_log(attempt)), _LINE_CHARS)
         return f"{_status(attempt).replace('_', ' ')}{f': {log}' if log else ''}"
     if attempt.forecast is not None:
         return f"not measured, forecast {_forecast(attempt.forecast)}"
@@ -227,6 +231,11 @@ def _log(attempt: Attempt) -> str:
     m = attempt.measurement
     said = m.log if m is not None else attempt.build.log if attempt.build and attempt.build.log else attempt.reason
     return said.strip()
+
+
+def _first_error(log: str) -> str:
+    """Return the first line that names an error, or the whole log."""
+    return next((line for line in log.splitlines() if "error" in line.lower()), log)
 
 
 def _line(text: str, limit: int) -> str:

@@ -110,7 +110,7 @@ def _repair(broken: Broken) -> Directive:
 def _change(past: Past, operator: Operator, node: puct.Node) -> Directive:
     begin = as_attempt(past, node)
     if operator is CROSSOVER:
-        mate = _mate(past, node)
+        mate = _mate(past, node) if node.value is not None else None
         if mate is None:
             return Directive(REWRITE, node.identity, begin)
         return Directive(operator, node.identity, begin, mate.identity, as_attempt(past, mate))

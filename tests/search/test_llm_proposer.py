@@ -11,11 +11,15 @@ from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
+from forewarp.core import bins
 from forewarp.core.errors import ModelError
-from forewarp.core.protocols import Known, Proposal, Proposer, Trial
-from forewarp.core.values import Candidate, Cost, Target, Task
-from forewarp.search.proposers.llm import LlmProposer
-from forewarp.search.proposers.past import languages_for
+from forewarp.core.protocols import Attempt, Known, Proposal, Proposer, Subject, Trial
+from forewarp.core.values import Build, Candidate, Cost, Forecast, Status, Target, Task
+from forewarp.search.proposers.context import SOURCE_CHARS, prompt
+from forewarp.search.proposers.llm import MISFIT, LlmProposer
+from forewarp.search.proposers.operators import FIRST, LATER, Directive, Operator, plan
+from forewarp.search.proposers.past import REPAIRS, Past, languages_for
+from forewarp.surrogate.models import LanguageModel
 
 GPU = Target("g", "cuda", "sm_90", 132)
 SEEDED = replace(TASK, seeds=(Candidate(source(), "cpp"),))
@@ -49,10 +53,11 @@ def propose(
     target: Target = TARGET,
     history: tuple[Trial, ...] = (),
     seen: frozenset[str] = frozenset(),
+    number: int = 0,
 ) -> list[Proposal]:
     proposer = LlmProposer(FunctionModel(script))
     assert isinstance(proposer, Proposer)
-    return proposer.propose(task, target, Known(trials=history, seen=seen), count, random.Random(0))
+    return proposer.propose(task, target, Known(trials=history, seen=seen), count, random.Random(number))
 
 
 def test_a_reply_becomes_a_candidate_with_its_declared_tunables():
@@ -133,16 +138,16 @@ def test_prompt_shows_format_seed_best_and_failures():
         Trial(subject(16, "wrong();"), failed(log="max error 3.2" + "x" * 9000)),
     )
     script = Script(kernel("a();"))
-    (proposal,) = propose(script, history=history)
+    (proposal,) = propose(script, history=history, number=1)
     text = script.told[0]
     assert "S = 2.500" in text
-    assert "2 settings of this program" in text
-    assert "S = 2.200" not in text
-    assert text.index("best();") < text.index("poor();") < text.index("wrong();")
-    assert "max error 3.2" in text
+    assert "BLOCK = 32: S = 2.200" in text
+    assert "best();" in text
+    assert "poor();" not in text
+    assert "S = 0.500" in text
+    assert "incorrect: max error 3.2" in text
     assert len(text) < 9000
     assert "odd: N = 1021" in text
-    assert source() in text
     assert "-march=native" in script.systems[0]
     assert "NVRTC" not in script.systems[0]
     assert proposal.parent == history[0].subject.candidate.sha256
@@ -164,10 +169,173 @@ def test_languages_are_the_seeds_that_run_on_the_target():
 
 def test_gpu_prompt_explains_gpu_languages():
     script = Script({"idea": "", "language": "cuda", "source": "x"}, "no", "no")
-    assert propose(script, task=TASK, target=GPU) == []
+    (proposal,) = propose(script, task=TASK, target=GPU)
+    assert proposal.candidate == Candidate("x", "cuda")  # as it is, so that the gate says what is wrong
     assert "tl.constexpr" in script.systems[0]
     assert "NVRTC" in script.systems[0]
     assert "multiprocessors: 132" in script.told[0]
+
+
+def attempt(
+    body: str, operator: str = "tiling", parent: str = "", speedup: float | None = None, status: Status | None = None
+) -> Attempt:
+    made = Proposal(subject(body=body).candidate, "llm:m", parent, f"idea of {body}", operator=operator)
+    if status == "compile_error":
+        build = Build("compile_error", 0.1, log=f"k.cpp:1: error: {body}")
+        return Attempt(made, "compile_error", "compile_error: …", build)
+    found = measured(speedup) if speedup else failed(status) if status else None
+    return Attempt(made, "passed", "", Build("ok", 0.1), None, found)
+
+
+def known(*attempts: Attempt) -> Known:
+    trials = [
+        Trial(Subject(a.proposal.candidate, a.build), a.measurement) for a in attempts if a.build and a.measurement
+    ]
+    return Known(attempts, trials, {identity(a) for a in attempts})
+
+
+def with_candidate(a: Attempt, candidate: Candidate) -> Attempt:
+    return replace(a, proposal=replace(a.proposal, candidate=candidate))
+
+
+def identity(a: Attempt) -> str:
+    return a.proposal.candidate.sha256
+
+
+def write(script: Script, run: Known, *directives: Directive, model: str = "m") -> list[Proposal]:
+    proposer = LlmProposer(LanguageModel(FunctionModel(script), model))
+    return proposer.write(Past(SEEDED, TARGET, run), directives)
+
+
+GOOD = attempt("good();", speedup=2.0)
+CHANGE = Directive(LATER[0], identity(GOOD), GOOD)
+
+
+def edit(search: str, replace: str) -> dict[str, Any]:
+    return {"idea": "edited", "edits": [{"search": search, "replace": replace}]}
+
+
+def test_edits_change_the_parents_source_and_keep_its_tunables():
+    tuned = replace(
+        GOOD, proposal=replace(GOOD.proposal, candidate=replace(GOOD.proposal.candidate, tunables={"BLOCK": 16}))
+    )
+    script = Script(edit("good();", "better();"))
+    (made,) = write(script, known(tuned), Directive(LATER[0], identity(tuned), tuned))
+    assert made.candidate == Candidate(source("better();"), "cpp", {"BLOCK": 16})
+    assert (made.parent, made.operator, made.note) == (identity(tuned), "tiling", "edited")
+
+
+def test_a_changed_declaration_begins_at_its_new_default():
+    script = Script(edit("[64, 16, 32, 128, 256]", "[48, 16]"))
+    (made,) = write(script, known(GOOD), CHANGE)
+    assert made.candidate.tunables == {"BLOCK": 48}
+
+
+def test_edits_that_do_not_fit_go_back_once_and_then_the_file_is_asked_for():
+    script = Script(edit("nowhere", "x"), edit("y", "z"), kernel("whole();"))
+    (made,) = write(script, known(GOOD), CHANGE)
+    assert "does not occur" in script.told[1]
+    assert "Send all edits again" in script.told[1]
+    assert "occurs" in script.told[2]
+    assert "send the complete file" in script.told[2]
+    assert made.note == f"try whole(); {MISFIT}"
+
+
+def test_a_model_whose_edits_failed_twice_in_a_run_is_asked_for_files():
+    misfits = [attempt(f"f{i}();") for i in range(2)]
+    noted = [replace(a, proposal=replace(a.proposal, note=f"x {MISFIT}", proposer="llm:m")) for a in misfits]
+    script = Script(kernel("a();"), kernel("b();"))
+    write(script, known(GOOD, *noted), CHANGE)
+    assert "`edits`" not in script.told[0]
+    write(script, known(GOOD, *noted), CHANGE, model="another")
+    assert "`edits`" in script.told[1]
+
+
+def test_a_program_that_the_gate_would_reject_goes_back_once():
+    again = {"idea": "again", "language": "cpp", "source": source("good();  /* again */")}
+    script = Script(again, again)
+    (made,) = write(script, known(GOOD), CHANGE)
+    assert "tried already" in script.told[1]
+    assert made.note == "again"  # the gate calls it a duplicate, and its cost is on the record
+
+
+def test_what_fails_is_repaired_up_to_three_times_and_then_abandoned():
+    line = [GOOD, attempt("b0();", parent=identity(GOOD), status="compile_error")]
+    for number in range(4):
+        past = Past(SEEDED, TARGET, known(*line))
+        assert [b.repairs for b in past.broken] == ([number] if number < REPAIRS else [])
+        last = line[-1]
+        assert past.base(last) == 2.0
+        line.append(attempt(f"b{number + 1}();", "repair", identity(last), status="incorrect"))
+
+
+def test_a_repair_that_works_ends_the_line_and_tunables_that_fail_break_nothing():
+    broken = attempt("b();", status="compile_error")
+    fixed = attempt("c();", "repair", identity(broken), speedup=1.1)
+    wrong = replace(
+        fixed, proposal=replace(fixed.proposal, candidate=subject(256, "c();").candidate), measurement=failed()
+    )
+    assert Past(SEEDED, TARGET, known(broken, fixed, wrong)).broken == []
+
+
+def test_a_repair_shows_log_and_source():
+    broken = attempt("b();", status="compile_error")
+    past = Past(SEEDED, TARGET, known(broken))
+    directives = plan(past, 3, random.Random(0))
+    assert directives[0].operator.name == "repair"
+    assert all(d.operator.begins == "nothing" for d in directives[1:])
+    text = prompt(past, directives[0], None, edits=True)
+    assert "k.cpp:1: error: b();" in text
+    assert source("b();") in text
+    assert "compile error" in text
+
+
+def test_crossing_takes_two_lines():
+    child = attempt("child();", parent=identity(GOOD), speedup=1.9)
+    other = attempt("other();", speedup=1.5)
+    past = Past(SEEDED, TARGET, known(GOOD, child, other))
+    plans = [d for n in range(20) for d in plan(past, 4, random.Random(n)) if d.operator.name == "crossover"]
+    assert plans
+    assert all(identity(other) in (d.parent, d.mate) for d in plans)
+    text = prompt(past, plans[0], None, edits=False)
+    assert "good();" in text or "child();" in text
+    assert "other();" in text
+
+
+def test_a_prompt_tells_what_came_of_siblings_and_of_the_forecast():
+    tried = [
+        attempt("slow();", "memory", identity(GOOD), speedup=1.2),
+        replace(attempt("same();", "fusion", identity(GOOD)), outcome="same_code"),
+        attempt("bad();", "launch", identity(GOOD), status="runtime_error"),
+    ]
+    surprising = replace(GOOD, forecast=Forecast(bins.from_normal(-1, 0.2), 0.9, "f", mean_log2=-1, sd_log2=0.2))
+    past = Past(SEEDED, TARGET, known(surprising, *tried))
+    text = prompt(past, Directive(LATER[0], identity(GOOD), surprising), None, edits=True)
+    assert "memory (idea of slow();): S = 1.200" in text
+    assert "fusion (idea of same();): compiled to machine code that was there already" in text
+    assert "runtime error: max error 3.2" in text
+    assert "it is faster than it looks" in text
+
+
+@pytest.mark.parametrize("operator", [*FIRST, *LATER], ids=lambda o: o.name)
+@pytest.mark.parametrize("target", [TARGET, GPU], ids=lambda t: t.kind)
+def test_every_operator_has_its_words(operator: Operator, target: Target):
+    broken, other = attempt("b();", status="incorrect"), attempt("other();", speedup=1.5)
+    past = Past(SEEDED, target, known(GOOD, other, broken))
+    begin = {"nothing": None, "broken": broken}.get(operator.begins, GOOD)
+    directive = Directive(operator, identity(begin) if begin else "", begin)
+    if operator.begins == "two":
+        directive = replace(directive, mate=identity(other), other=other)
+    text = prompt(past, directive, None, edits=operator.edits).split("## What to write")[1]
+    assert len(text.split("\n\n")[1]) > 80
+    assert ("`edits`" in text) == operator.edits
+
+
+def test_a_long_source_leaves_room_for_the_rest():
+    long = attempt("x();" + " // padding" * 4000, speedup=2.0)
+    past = Past(SEEDED, TARGET, known(long))
+    text = prompt(past, Directive(LATER[0], identity(long), long), None, edits=True)
+    assert len(text) < SOURCE_CHARS
 
 
 class TestLlmProposer(ProposerContract):
