@@ -258,7 +258,8 @@ def _seen_by_model(task: Task) -> set[str]:
 def _tables(winning: Winning, cases: Sequence[Mapping[str, Any]]) -> str:
     listed = pprint.pformat(cases, width=118, sort_dicts=False, compact=True)
     device = {"kind": winning.target.kind, "name": winning.target.name}
-    return f"_CASES = {listed}\n_GUARD = _Guard(_CASES, {device!r}, _prepare)\n"
+    numbers = "from math import inf, nan\n\n" if re.search(r"[^'\w](?:inf|nan)\b", listed) else ""
+    return f"{numbers}_CASES = {listed}\n_GUARD = _Guard(_CASES, {device!r}, _prepare)\n"
 
 
 def _docstring(evidence: Sequence[str]) -> str:

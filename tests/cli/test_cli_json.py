@@ -62,6 +62,30 @@ def test_optimize_prints_the_best_and_writes_the_files(run: Run, recorded: Recor
     assert err.startswith("estimate: ")
 
 
+def test_the_winner_comes_with_its_evidence(run: Run, recorded: Recorded) -> None:
+    _, found, _ = run(*optimize(recorded, "--out", "here"))
+    paths = {a["kind"]: Path(a["path"]) for a in found["artifacts"]}
+    evidence = json.loads(paths["evidence"].read_text())
+    assert evidence["run_id"] == found["run_id"]
+    assert evidence["kernel_sha256"] == found["best"]["kernel"]["sha256"]
+    assert evidence["speedup"] == found["best"]["speedup"]
+    assert {s["name"] for s in evidence["shapes"]} == {w["name"] for w in found["best"]["workloads"]}
+    assert (evidence["module"] is None) == ("module" not in paths) == bool(evidence["why_no_module"])
+
+
+def test_files_that_cannot_be_written_cost_nothing_that_was_there(run: Run, recorded: Recorded, tmp_path: Path) -> None:
+    _, found, _ = run(*optimize(recorded, "--out", "here"))
+    before = (tmp_path / "here" / "candidates.csv").read_bytes()
+    (tmp_path / "here" / "result.json").unlink()
+    (tmp_path / "here" / "result.json").mkdir()
+    exit_code, failed, _ = run("show", found["run_id"], "--out", "here")
+    assert exit_code != 0
+    assert "cannot be written" in failed["error"]["message"]
+    assert "forewarp show" in failed["error"]["hint"]
+    assert (tmp_path / "here" / "candidates.csv").read_bytes() == before
+    assert not [p for p in (tmp_path / "here").iterdir() if p.name.startswith(".")]
+
+
 def test_files_go_to_a_folder_of_the_run_by_default(run: Run, recorded: Recorded, tmp_path: Path) -> None:
     _, found, err = run(*optimize(recorded, "--quiet"))
     assert (tmp_path / "forewarp-runs" / found["run_id"] / "result.json").exists()
