@@ -1,8 +1,8 @@
 """What it saves to end the timing of a candidate that cannot win, and how often that hits one that could have.
 
-    python benchmarks/early_stop.py [--no-cpu]
+    python benchmarks/early_stop.py [--only PART]
 
-Three parts, each named in the result by where its numbers come from. *simulated*: the engine's own schedule and looks
+Parts, each named in the result by where its numbers come from. *simulated*: the engine's own schedule and looks
 on simulated noise, for candidates whose true speed-up is a given share of what they have to beat. *replayed*: the same
 on block samples that were recorded on an H200, from random starts. *measured*: kernels of bundled tasks on this
 machine's CPU, with and without something to beat.
@@ -20,7 +20,7 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow.parquet as pq
-from provenance import write
+from provenance import provenance, write
 from statistics_simulation import NOISES, Noise, line, sessions
 
 from forewarp.core.values import Candidate, Target
@@ -140,12 +140,20 @@ class Rehearsal:
         return statistics.geometric_mean(timings_of(answer, GPU))
 
 
-def simulated(noise: Noise, ratio: float, count: int, tier: str, sd: float, rng: np.random.Generator) -> dict[str, Any]:
-    """Measure `count` candidates over three workloads, each with and without something to beat."""
+def simulated(
+    noise: Noise,
+    ratio: float,
+    count: int,
+    tier: str,
+    sd: float,
+    rng: np.random.Generator,
+    spread: Sequence[float] = SPREAD,
+) -> dict[str, Any]:
+    """Measure `count` candidates over as many workloads as `spread` has, with and without something to beat."""
     wrong: list[Rehearsal] = []
     seconds, covered, covered_stopped = [0.0, 0.0], 0, 0
     for turn in range(count):
-        offsets = [float(o) + float(rng.normal(0.0, sd)) for o in SPREAD]
+        offsets = [float(o) + float(rng.normal(0.0, sd)) for o in spread]
 
         def make(index: int, offsets: list[float] = offsets) -> Blocks:
             one, two = sessions(noise, 1 / (ratio * math.exp(offsets[index])) - 1, 1, LOOKS[-1], rng)
@@ -153,7 +161,7 @@ def simulated(noise: Noise, ratio: float, count: int, tier: str, sd: float, rng:
 
         # What it costs with nothing to beat needs fewer turns than how often a rare thing happens.
         for place, beat in enumerate((1.0, None) if turn < WHOLE else (1.0,)):
-            run = Rehearsal(make, len(SPREAD), LOOKS, beat, tier)
+            run = Rehearsal(make, len(spread), LOOKS, beat, tier)
             seconds[place] += run.seconds if turn < WHOLE else 0.0
             if beat is not None:
                 _, low, high = run.interval()
@@ -223,43 +231,76 @@ def measured(names: Sequence[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> None:
-    """Simulate, replay, measure; print the tables, write the file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sessions", type=int, default=100, help="per cell; ten times as many where both are equal")
-    parser.add_argument("--no-cpu", action="store_true")
-    parser.add_argument("--out", type=Path, default=RESULTS / "early_stop.json")
-    args = parser.parse_args()
-    began, rng = time.perf_counter(), np.random.default_rng(20260101)
-    out: dict[str, Any] = {"sessions": args.sessions, "seed": 20260101, "error_allowed": STOPPING_ERROR}
-    out |= {"sample_s": SAMPLE_S, "stage_s": STAGE_S, "spread": SPREAD}
+def print_cells(name: str, rows: dict[str, dict[str, Any]]) -> None:
+    line(name, [f"{100 * r['stopped']:.1f} %; {100 * r['seconds_share']:.0f} %" for r in rows.values()])
+    covered = [(r["coverage"], r["coverage_stopped"]) for r in rows.values()]
+    line("coverage, all; stopped", [f"{a:.3f}; {'–' if b is None else f'{b:.3f}'}" for a, b in covered])
 
-    out["simulated"] = {}
+
+def uneven_part(count: int, rng: np.random.Generator) -> dict[str, Any]:
+    """Simulate three shapes whose speed-ups differ, under each noise."""
     line("stopped; share of the time", [f"{r:g}" for r in RATIOS])
     cells = [(name, NOISES[name], "T0") for name in TABLE]
     cells.append(("as row 2, sandboxed: 5 % from session to session", NOISES[TABLE[1]], "T1"))
+    out: dict[str, Any] = {}
     for name, noise, tier in cells:
         sd = SESSION_SPREAD[tier, "cuda"][0] * (tier == "T1")
-        rows = {
-            f"{ratio:g}": simulated(noise, ratio, args.sessions * (10 if ratio == 1.0 else 1), tier, sd, rng)
-            for ratio in RATIOS
-        }
-        out["simulated"][name] = rows
-        line(name, [f"{100 * r['stopped']:.1f} %; {100 * r['seconds_share']:.0f} %" for r in rows.values()])
-        covered = [(r["coverage"], r["coverage_stopped"]) for r in rows.values()]
-        line("coverage, all; stopped", [f"{a:.3f}; {'–' if b is None else f'{b:.3f}'}" for a, b in covered])
+        turns = {ratio: count * (10 if ratio == 1.0 else 1) for ratio in RATIOS}
+        out[name] = {f"{r:g}": simulated(noise, r, n, tier, sd, rng) for r, n in turns.items()}
+        print_cells(name, out[name])
+    return out
 
+
+def alike_part(count: int, rng: np.random.Generator) -> dict[str, Any]:
+    """Simulate three shapes with one speed-up, and one shape alone."""
+    line("stopped; share of the time", [f"{r:g}" for r in RATIOS])
+    out: dict[str, Any] = {}
+    for name, spread in (("three shapes alike", (0.0, 0.0, 0.0)), ("one shape", (0.0,))):
+        out[name] = {f"{r:g}": simulated(NOISES[TABLE[1]], r, count, "T0", 0.0, rng, spread) for r in RATIOS}
+        print_cells(name, out[name])
+    return out
+
+
+def replayed_part(count: int, rng: np.random.Generator) -> dict[str, Any]:
+    """Replay what was recorded on an H200."""
     pool = recorded()
-    out["replayed"] = {f"{ratio:g}": replayed(pool, ratio, rng) for ratio in RATIOS}
-    line("recorded on an H200: stopped", [f"{100 * r['stopped']:.1f} %" for r in out["replayed"].values()])
+    out = {f"{ratio:g}": replayed(pool, ratio, rng) for ratio in RATIOS}
+    line("recorded on an H200: stopped", [f"{100 * r['stopped']:.1f} %" for r in out.values()])
+    return out
 
-    if not args.no_cpu:
-        found = measured(("rmsnorm", "softmax", "cross_entropy"))
-        out["measured"] = {"device": "cpu", "rows": found}
-        for row in found:
-            said = [(k, "stopped" if v["stopped"] else "whole", v["share"]) for k, v in row["beat"].items()]
-            line(row["task"], [f"{row['device_s']:.2f} s", *(f"×{k}: {how}, {share:.2f}" for k, how, share in said)])
-    out["seconds"] = round(time.perf_counter() - began, 1)
+
+def measured_part(count: int, rng: np.random.Generator) -> dict[str, Any]:
+    """Measure on this machine's CPU."""
+    found = measured(("rmsnorm", "softmax", "cross_entropy"))
+    for row in found:
+        said = [(k, "stopped" if v["stopped"] else "whole", v["share"]) for k, v in row["beat"].items()]
+        line(row["task"], [f"{row['device_s']:.2f} s", *(f"×{k}: {how}, {share:.2f}" for k, how, share in said)])
+    return {"device": "cpu", "rows": found}
+
+
+PARTS: dict[str, Callable[[int, np.random.Generator], dict[str, Any]]] = {
+    "simulated": uneven_part,
+    "simulated_alike": alike_part,
+    "replayed": replayed_part,
+    "measured": measured_part,
+}
+
+
+def main() -> None:
+    """Run the parts asked for, print their tables, and write them to the file; other parts in it stay."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sessions", type=int, default=100, help="per cell; ten times as many where both are equal")
+    parser.add_argument("--only", choices=list(PARTS), action="append")
+    parser.add_argument("--out", type=Path, default=RESULTS / "early_stop.json")
+    args = parser.parse_args()
+    out: dict[str, Any] = json.loads(args.out.read_text()) if args.only and args.out.exists() else {}
+    out.pop("provenance", None)
+    out |= {"error_allowed": STOPPING_ERROR, "sample_s": SAMPLE_S, "stage_s": STAGE_S, "spread": SPREAD}
+    for name in args.only or PARTS:
+        began, rng = time.perf_counter(), np.random.default_rng(20260101)
+        found = PARTS[name](args.sessions, rng)
+        ran = {"date": provenance()["date"], "sessions": args.sessions, "seconds": time.perf_counter() - began}
+        out[name] = {"ran": ran, "rows": found}
     write(args.out, out)
 
 
