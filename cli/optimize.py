@@ -81,10 +81,12 @@ def optimize(
         seed_kernels=[str(p) for p in seed_kernel],
         language=language,
         confirm=policy.confirm,
+        holdout=policy.holdout,
         audit=policy.audit,
         explore=policy.explore,
         proposals=policy.proposals,
         measure_per_round=policy.measure_per_round,
+        patience=policy.patience,
     )
     if dry_run:
         return running.foresee(estimate_search(request), output)

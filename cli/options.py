@@ -108,17 +108,21 @@ class Policy:
 
     Attributes:
         confirm: Keep one measurement back and measure the winner a second time.
+        holdout: Try the confirmed winner on shapes that nobody tuned for.
         audit: Share of the discards, 0 to 1, that is measured all the same; bounds how many were wrong. [default: 0.05]
         explore: Measurements spread over the space before forecasts decide. [default: 3]
         proposals: New candidates per round. [default: 8, or 12 where a model writes them]
         measure_per_round: Measurements per round, audits not counted. [default: 1, or 3 where a model writes]
+        patience: Rounds in a row without a promising candidate after which the run ends; 0 is never. [default: 6]
     """
 
     confirm: Annotated[bool, Parameter(negative="--no-confirm", show_default=False)] = True
+    holdout: Annotated[bool, Parameter(negative="--no-holdout", show_default=False)] = True
     audit: Annotated[float | None, Parameter(validator=Number(gte=0, lte=1))] = None
     explore: Annotated[int | None, Parameter(validator=Number(gte=0))] = None
     proposals: Annotated[int | None, Parameter(validator=Number(gte=1, lte=1000))] = None
     measure_per_round: Annotated[int | None, Parameter(validator=Number(gte=1, lte=1000))] = None
+    patience: Annotated[int | None, Parameter(validator=Number(gte=0))] = None
 
 
 HERE, PLAIN, NO_MODEL, DEFAULT_CAPS, DEFAULT_POLICY = Where(), Output(), Model(), Caps(), Policy()

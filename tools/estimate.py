@@ -155,7 +155,7 @@ def in_words(found: Estimate) -> str:
     if found.tokens is not None and found.tokens.high:
         parts.append(f"{span(found.tokens)} tokens")
         parts.append("dollars unknown" if found.dollars is None else span(found.dollars, "${:.2f}".format))
-    return f"About {', '.join(parts)}; {_ENDS[found.ends_by or 'measurements']} ends it, or nothing left to try."
+    return f"About {', '.join(parts)}; {_ENDS[found.ends_by or 'measurements']} ends it, or nothing promising is left."
 
 
 def short(found: Estimate) -> str:

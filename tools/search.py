@@ -25,7 +25,6 @@ from forewarp.tools.estimate import Dollars, Estimate, estimate
 from forewarp.tools.export import DropIn, drop_in
 from forewarp.tools.parts import Amounts, Part, Place
 from forewarp.tools.proposer import from_label, label, make_proposer
-from forewarp.tools.run_figures import RunFigures, figures
 from forewarp.tools.run_report import SearchResult, report
 
 if TYPE_CHECKING:
@@ -47,6 +46,7 @@ class SearchRequest(Part):
     seed_kernels: list[str] = Field(default_factory=list[str], description="Files to start from, not the bundled ones.")
     language: Literal["cpp", "triton", "cuda", "python"] | None = None
     confirm: bool = Field(default=True, description="Keep one measurement back to measure the winner once more.")
+    holdout: bool = Field(default=True, description="Try a confirmed winner on shapes near the given ones, too.")
     audit: float | None = Field(
         default=None, ge=0, le=1, description="Share of the discards that is measured all the same; null: 0.05."
     )
@@ -58,6 +58,9 @@ class SearchRequest(Part):
     )
     measure_per_round: int | None = Field(
         default=None, ge=1, description="Measurements per round; null: 1, or 3 where a model writes candidates."
+    )
+    patience: int | None = Field(
+        default=None, ge=0, description="Rounds without a promising candidate after which the run ends; null: 6."
     )
 
 
@@ -106,6 +109,8 @@ class SearchJob:
 
     def figures(self, result: SearchResult) -> RunFigures:
         """Return what there is to draw of that result."""
+        from forewarp.tools.run_figures import figures  # brings scipy, which a server that lists its tools can spare
+
         return figures(self.archive, result)
 
     def drop_in(self) -> DropIn | None:
@@ -165,7 +170,7 @@ def estimate_search(request: SearchRequest) -> Estimate:
 def settings_of(request: SearchRequest) -> SearchSettings:
     """Return the settings of a run; raises `UsageError` for what makes no sense together."""
     if request.forecaster == "none":
-        idle = [n for n in ("audit", "explore", "measure_per_round") if getattr(request, n) is not None]
+        idle = [n for n in ("audit", "explore", "measure_per_round", "patience") if getattr(request, n) is not None]
         if idle:
             raise UsageError(
                 f"without a forecaster everything is measured, so that {' and '.join(idle)} would do nothing",
@@ -175,6 +180,7 @@ def settings_of(request: SearchRequest) -> SearchSettings:
         seed=request.seed,
         budget=request.budget.budget(),
         confirm=request.confirm,
+        holdout=request.holdout,
         proposer=label(request.model, request.base_url, replaying=request.place.device == "replay"),
         forecaster="" if request.forecaster == "none" else request.forecaster,
     )
@@ -189,6 +195,7 @@ def settings_of(request: SearchRequest) -> SearchSettings:
         "explore": request.explore,
         "proposals_per_round": request.proposals,
         "measure_per_round": request.measure_per_round,
+        "patience": request.patience,
     }
     chosen = replace(chosen, **{name: value for name, value in given.items() if value is not None})
     chosen.check()

@@ -126,8 +126,9 @@ def test_what_does_not_go_together_says_what_to_do(recorded: Recorded, capsys: p
 
 def test_the_policys_flags_are_in_the_runs_settings(recorded: Recorded) -> None:
     flags = ["--no-confirm", "--proposals", "5", "--measure-per-round", "2", "--audit", "0.2", "--explore", "1"]
+    flags += ["--no-holdout", "--patience", "9"]
     assert optimize(recorded, "--quiet", *flags, forecaster="learned") == 0
     with Archive(default_path()) as archive:
         settings = archive.runs()[0].settings
-    names = ("confirm", "proposals_per_round", "audit", "explore", "measure_per_round")
-    assert [settings[n] for n in names] == [False, 5, 0.2, 1, 2]
+    names = ("confirm", "proposals_per_round", "audit", "explore", "measure_per_round", "holdout", "patience")
+    assert [settings[n] for n in names] == [False, 5, 0.2, 1, 2, False, 9]
