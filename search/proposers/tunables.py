@@ -51,13 +51,13 @@ class TunablesProposer:
             batch.add(_with_defaults(seed), "seed")
         if batch.full:
             return batch.proposals
-        tree = puct.Tree(puct.attempts_of(known))
-        spaces = _spaces([*seeds, *(node.candidate for node in tree.nodes[:GOOD])])
+        tree = puct.Tree(puct.attempts_of(known), [_with_defaults(s) for s in seeds])
+        worked = [node for node in tree.nodes if node.value is not None]
+        spaces = _spaces([*seeds, *(node.candidate for node in worked[:GOOD])])
         by_source: dict[tuple[str, str], _Space] = {(s.language, s.source): s for s in spaces}
-        parents = tree.choose(
-            count, among=lambda n: (n.candidate.language, n.candidate.source) in by_source, blocking=False
-        )
-        near, good = [node.candidate for node in parents], [node.candidate for node in tree.nodes[:GOOD]]
+        able = {n.identity for n in worked if (n.candidate.language, n.candidate.source) in by_source}
+        parents = tree.choose(count, among=lambda node: node.identity in able, blocking=False)
+        near, good = [node.candidate for node in parents], [node.candidate for node in worked[:GOOD]]
         misses = 0
         while spaces and not batch.full and misses < _TRIES * count:
             misses += 0 if _step(batch, by_source, near, good, rng) else 1
