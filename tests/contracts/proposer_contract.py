@@ -67,5 +67,15 @@ class ProposerContract:
         one, two = (make().propose(task, target, Known(trials=history), 6, random.Random(7)) for _ in range(2))
         assert one == two
 
+    def test_remembers_nothing_of_its_own(
+        self, make: Callable[[], Proposer], task: Task, target: Target, history: list[Trial]
+    ) -> None:
+        if not self.repeats:
+            pytest.skip("this proposer samples")
+        known, used = Known(trials=history), make()
+        used.propose(task, target, known, 6, random.Random(1))
+        fresh = make().propose(task, target, known, 6, random.Random(7))
+        assert used.propose(task, target, known, 6, random.Random(7)) == fresh
+
     def test_asking_for_nothing_gives_nothing(self, make: Callable[[], Proposer], task: Task, target: Target) -> None:
         assert make().propose(task, target, Known(), 0, random.Random(0)) == []
