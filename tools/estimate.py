@@ -181,7 +181,7 @@ def origin(found: Estimate, *, brief: bool = False) -> str:
     if found.source == "replay":
         base = "recorded measurements"
     elif found.earlier_runs:
-        base = f"{found.earlier_runs} earlier run{'s' * (found.earlier_runs != 1)} of this task here"
+        base = f"{_runs(found.earlier_runs)} of this task here"
     else:
         base = "this task's measurements here, and typical figures" if here else "typical figures"
     if not guessed:
@@ -233,11 +233,11 @@ def _of_runs(past: History, settings: SearchSettings) -> _Rates | None:
     if not alike:
         return None
     few = len(alike) < ENOUGH
-    source = f"{len(alike)} earlier runs in the archive" + (", widened by a quarter" if few else "")
+    source = f"{_runs(len(alike))} in the archive" + (", widened by a quarter" if few else "")
     per: dict[str, Span] = {}
     for name in ("device_s", "wall_s", "tokens", "dollars", "candidates", "compile_s"):
         values = [float(getattr(r, name)) / r.measurements for r in alike]
-        wide = 0.25 if few and name not in ("candidates",) else 0.0
+        wide = 0.25 if few and name != "candidates" else 0.0
         per[name] = Span(min(values) * (1 - wide), statistics.median(values), max(values) * (1 + wide))
     basis = [_basis(f"{name} per measurement", Figure(value, source)) for name, value in per.items() if value.high]
     return _Rates(per, basis, len(alike))
@@ -364,6 +364,10 @@ def _range(values: Sequence[float | None]) -> Range | None:
     # A dear measurement under a cap on its currency makes fewer of them, so that the order may be the other way round.
     low, likely, high = sorted(known)
     return Range(low=low, likely=likely, high=high)
+
+
+def _runs(count: int) -> str:
+    return f"{count} earlier run{'s' * (count != 1)}"
 
 
 def _at_most(value: Range | None, most: int | None) -> Range | None:
