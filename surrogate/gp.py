@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel, StationaryKernelMixin, WhiteKernel
+from threadpoolctl import ThreadpoolController
 
 Array = NDArray[np.float64]
 
@@ -111,7 +113,8 @@ class Posterior:
 
     def predict(self, rows: Array) -> tuple[Array, Array]:
         """Return mean and standard deviation of a new measurement at each row."""
-        mean, sd = self.process.predict(rows, return_std=True)
+        with _one_thread():
+            mean, sd = self.process.predict(rows, return_std=True)
         return mean, sd
 
 
@@ -122,10 +125,24 @@ def fit(rows: Array, y: Array, noise: Array, *, learn: bool, prior: Prior = BROA
     `quick` looks for the mode from the medians only, which is enough where the prior's variances are known.
     """
     kernel = _prior_kernel(rows.shape[1] - 1, prior)
-    if learn:
-        chosen = np.linspace(0, len(y) - 1, min(len(y), _MAX_FIT)).astype(int)
-        kernel = kernel.clone_with_theta(_mode(kernel, rows[chosen], y[chosen], noise[chosen], quick=quick))
-    return Posterior(_condition(kernel, rows, y, noise))
+    with _one_thread():
+        if learn:
+            chosen = np.linspace(0, len(y) - 1, min(len(y), _MAX_FIT)).astype(int)
+            kernel = kernel.clone_with_theta(_mode(kernel, rows[chosen], y[chosen], noise[chosen], quick=quick))
+        return Posterior(_condition(kernel, rows, y, noise))
+
+
+def _one_thread() -> Any:
+    """Keep linear algebra to one thread: threads that wait for each other make these small matrices slower, not faster.
+
+    On a loaded machine, several times slower.
+    """
+    return _controller().limit(limits=1, user_api="blas")
+
+
+@lru_cache(maxsize=1)
+def _controller() -> Any:
+    return ThreadpoolController()
 
 
 def _positive(name: str, count: int = 1) -> Any:
