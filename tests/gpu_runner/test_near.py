@@ -16,7 +16,11 @@ from forewarp.gpu_runner.near import MOST, Near, near_shapes
 from forewarp.gpu_runner.worker.problem import describe_job
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = [str(ROOT / "examples" / name) for name in ("problem.py", "gpumode_vectoradd")]
+EXAMPLES = [
+    str(ROOT / "examples" / "problem.py"),
+    # Its inputs are really drawn, and large.
+    pytest.param(str(ROOT / "examples" / "gpumode_vectoradd"), marks=pytest.mark.slow),
+]
 
 PICKY = """
 import torch
