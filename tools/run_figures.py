@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from forewarp.archive.rows import MeasurementRow, RunRow
+from forewarp.archive.rows import MeasurementRow
 from forewarp.archive.store import Archive
 from forewarp.core.values import Status, Verdict
 from forewarp.tools.calibration import CalibrationScores, scores_of_run
@@ -24,7 +24,7 @@ from forewarp.tools.run_decisions import (
     unanswered,
 )
 from forewarp.tools.run_lineage import Change, Lineage, by_kernel, changes, lineage
-from forewarp.tools.run_report import SearchResult, best_so_far, in_order
+from forewarp.tools.run_report import SearchResult, best_so_far, in_order, lost
 from forewarp.tools.run_roofline import Roofline, roofline
 
 
@@ -92,7 +92,7 @@ def figures(archive: Archive, result: SearchResult) -> RunFigures:
         created=run.created,
         finished=run.finished,
         version=run.version,
-        lost=_lost(run),
+        lost=lost(run),
         begun=sum(m.state == "started" for m in measured),
         steps=steps,
         reliability=[
@@ -141,9 +141,3 @@ def _steps(measured: list[MeasurementRow], result: SearchResult, spends: dict[in
             )
         )
     return steps
-
-
-def _lost(run: RunRow) -> bool:
-    from forewarp.tools.runs import alive
-
-    return run.status == "running" and bool(run.owner) and not alive(run)

@@ -36,7 +36,7 @@ class Node(Part):
     fate: str
     speedup: Interval | None
     forecast: Interval | None
-    winning: bool = Field(description="The winner or one of its ancestors.")
+    winning: bool = Field(description="The winner, its parent, that one's parent, and so on.")
     leads: bool = Field(description="Was the best so far when it was measured.")
     hidden: dict[str, int] = Field(
         description="Candidates made from it that are not in the tree, by what became of them."
@@ -103,7 +103,8 @@ def lineage(rows: Sequence[CandidateRow], leads: Sequence[str], winner: str) -> 
     known = by_kernel(rows)
     above = {kernel: _parent(row.parent, row, known) for kernel, row in known.items()}
     mates = {kernel: _parent(row.mate, row, known) for kernel, row in known.items()}
-    winning = _ancestors([winner] if winner in known else [], above, mates)
+    # The winner's line follows first parents only: with crosses, nearly everything is an ancestor.
+    winning = _ancestors([winner] if winner in known else [], above, {})
     shown = _shown(known, above, mates, leads, winning)
     hidden: dict[str, Counter[str]] = {}
     left_out: Counter[str] = Counter()
@@ -146,7 +147,7 @@ def _ancestors(kernels: Sequence[str], above: Mapping[str, str], mates: Mapping[
         kernel = left.pop()
         if kernel and kernel not in found:
             found.add(kernel)
-            left += [above[kernel], mates[kernel]]
+            left += [above[kernel], mates.get(kernel, "")]
     return found
 
 

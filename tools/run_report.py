@@ -9,7 +9,9 @@ from pydantic import Field
 
 from forewarp.archive.rows import CandidateRow, RunRow, RunStatus
 from forewarp.archive.store import Archive
+from forewarp.core.errors import UsageError
 from forewarp.core.values import UNTRUSTED, Measurement, Status, Verdict
+from forewarp.search import lease
 from forewarp.search.summary import RunSummary, best_of, summarise
 from forewarp.tools.bake import bake
 from forewarp.tools.measured import DeviceState, WorkloadResult, device_state, workload_result
@@ -171,6 +173,17 @@ def report(archive: Archive, run_id: str) -> SearchResult:
     )
 
 
+def lost(row: RunRow) -> bool:
+    """Return whether a run counts as running although its process is gone, as far as this host can tell."""
+    if row.status != "running" or not row.owner:
+        return False
+    try:
+        lease.check(row)
+    except UsageError:
+        return False
+    return True
+
+
 def winner(archive: Archive, run_id: str) -> Winner | None:
     """Return the run's winner so far; raises `UsageError` for an unknown run."""
     found, _ = best_of(archive, archive.run(run_id).id)
@@ -286,7 +299,7 @@ def _summary(row: RunRow, found: RunSummary, best: BestKernel | None, source: st
         advice = "it is slower than the reference; keep the reference"
     checked = "confirmed by a second measurement" if best.confirmed else "not confirmed by a second measurement"
     if found.status == "running":
-        advice = "the run goes on"
+        advice = "the run's process is gone, resume it" if lost(row) else "the run goes on"
     return (
         f"Best kernel of {where}{when}: {best.speedup} (95 % interval) over the reference, {checked}; {advice}."
         f" {effort}."

@@ -7,13 +7,11 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from forewarp.archive.rows import RunRow
 from forewarp.archive.store import default_path
 from forewarp.core.errors import UsageError
-from forewarp.search import lease
 from forewarp.tools import session as sessions
 from forewarp.tools.parts import Place
-from forewarp.tools.run_report import SearchResult, report
+from forewarp.tools.run_report import SearchResult, lost, report
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +36,7 @@ def look(place: Place, run_id: str) -> Look:
     """Return what a run came to so far; raises `UsageError` for an unknown one."""
     with sessions.open_archive(place) as archive:
         row = archive.run(run_id)
-        return Look(report(archive, row.id), lost=row.status == "running" and bool(row.owner) and not alive(row))
-
-
-def alive(row: RunRow) -> bool:
-    """Return whether a process works on the run, as far as this host can tell."""
-    try:
-        lease.check(row)
-    except UsageError:
-        return True
-    return False
+        return Look(report(archive, row.id), lost=lost(row))
 
 
 def stop(place: Place, run_id: str) -> None:
@@ -55,7 +44,7 @@ def stop(place: Place, run_id: str) -> None:
     with sessions.open_archive(place) as archive:
         row = archive.run(run_id)
     host, _, rest = row.owner.partition(":")
-    if row.status != "running" or not rest or not alive(row):
+    if row.status != "running" or not rest or lost(row):
         raise UsageError(
             f"nothing works on run {row.id}; it is {row.status}", hint=f"`forewarp show {row.id}` says more"
         )

@@ -29,6 +29,7 @@ from forewarp.tools.run_report import SearchResult, report
 
 if TYPE_CHECKING:
     from forewarp.surrogate.models import LanguageModel
+    from forewarp.tools.run_figures import RunFigures
 
 DEFAULT_BUDGET = 24
 
@@ -109,7 +110,7 @@ class SearchJob:
 
     def figures(self, result: SearchResult) -> RunFigures:
         """Return what there is to draw of that result."""
-        from forewarp.tools.run_figures import figures  # brings scipy, which a server that lists its tools can spare
+        from forewarp.tools.run_figures import figures  # a server lists its tools without it
 
         return figures(self.archive, result)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 LEFT, RIGHT, BOTTOM = 62, 14, 44
-NARROW = 430
+NARROW = 560
 """Pixels below which a chart is scrolled, not shrunk further."""
 
 _STEPS = (

@@ -159,6 +159,7 @@ def test_a_run_that_was_killed_in_a_measurement_is_told_as_such(archive: Archive
     archive.set_status(begun.run_id, "running", owner=f"{os.uname().nodename}:999999999:1")
     result, made = of(archive, begun.run_id)
     assert (result.status, made.lost, made.begun) == ("running", True, 1)
+    assert "resume it" in result.summary
     assert len(made.steps) == 3
     assert Counter(n.fate for n in made.lineage.nodes)["unfinished"] == 1
 
