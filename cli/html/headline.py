@@ -6,14 +6,14 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from forewarp.cli import display
-from forewarp.cli.html.markup import Cell, counted, kind_of, table
+from forewarp.cli.html.markup import Cell, became, counted, kind_of, speedup, table
 from forewarp.cli.measure_tables import device_line
 from forewarp.cli.run_tables import oracles
 from forewarp.tools.parts import shown
 
 if TYPE_CHECKING:
     from forewarp.tools.parts import Interval
-    from forewarp.tools.run_figures import RunFigures
+    from forewarp.tools.run_figures import NearShapes, RunFigures
     from forewarp.tools.run_report import BestKernel, SearchResult
 
 REPLAY = "Replay: measurements were looked up in a recorded pool, none was made for this run."
@@ -101,8 +101,8 @@ def _spend(document: SearchResult) -> str:
     return f'<div class="wide"><table>{head}<tbody>{"".join(rows)}</table></div>'
 
 
-def winner(best: BestKernel | None) -> str:
-    """Return the winner's shapes, what speaks against it and what its outputs had to pass; "" without one."""
+def winner(best: BestKernel | None, near: NearShapes | None) -> str:
+    """Return the winner's shapes, those nobody tuned for, and what speaks for and against it; "" without one."""
     if best is None:
         return ""
 
@@ -131,10 +131,25 @@ def winner(best: BestKernel | None) -> str:
             )
         )
     tunables = f", {shown(best.kernel.tunables)}" if best.kernel.tunables else ""
-    told = f"<p>{escape(best.kernel.short)} ({best.kernel.language}){escape(tunables)}.</p>{table(head, rows)}"
+    told = f"<p>{escape(best.kernel.short)} ({best.kernel.language}){escape(tunables)}.</p>"
+    told += table(head, rows) + _near(near)
     for title, texts in (("Against its time", best.flags), ("Its outputs passed", best.checks)):
         if texts:
             told += f"<h3>{title}</h3><ul>{''.join(f'<li>{escape(t)}</li>' for t in texts)}</ul>"
     state = device_line(best.device_state, best.workloads)
     told += f'<p class="soft">{escape(state)}</p>' if state else ""
     return f"{told}<details><summary>Source</summary><pre>{escape(best.source, quote=False)}</pre></details>"
+
+
+def _near(near: NearShapes | None) -> str:
+    if near is None:
+        return ""
+    head = ("near shape", "made from", "came to", "speed-up [95 %]", "said")
+    rows = [
+        (
+            *(s.name, s.origin, became(s.verdict if s.status == "ok" and s.verdict else s.status), speedup(s.speedup)),
+            Cell(s.log.partition("\n")[0][:160], "t"),
+        )
+        for s in near.shapes
+    ]
+    return f"<h3>On shapes that nobody tuned for</h3><p>{escape(near.said)}</p>{table(head, rows)}"

@@ -17,6 +17,8 @@ from forewarp.cli import documents
 from forewarp.cli.html import frame
 from forewarp.cli.html_report import page
 from forewarp.cli.main import main
+from forewarp.core import serde
+from forewarp.search.holdout import Holdout, HoldoutShape
 from forewarp.tools.run_figures import figures
 from forewarp.tools.run_report import report
 
@@ -169,3 +171,21 @@ def test_numbers_are_short() -> None:
     said: Callable[[float], str] = frame.short
     assert [said(v) for v in (0.0123, 1234.0, 4.2e4, 4.8e12, 2e15)] == ["0.0123", "1,234", "42k", "4.8T", "2P"]
     assert frame.rate(4.8e12, "B/s") == "4.8 TB/s"
+
+
+def test_shapes_that_nobody_tuned_for_are_told_beside_the_winner(archive: Archive) -> None:
+    run = Writer(archive, 96).write()
+    best = report(archive, run).best
+    assert best is not None
+    constants = {"N": 17}
+    row = archive.run(run)
+    signature = archive.signatures(row.task.sha256, row.target.name)[0]
+    right = HoldoutShape("N=17", "square", constants, {"N": (16, 17)}, "ok", signature, "faster", 1.2, 1.1, 1.3)
+    wrong = HoldoutShape("N=31", "square", constants, {"N": (16, 31)}, "incorrect", signature, log="7 differ <here>")
+    archive.add_holdout(
+        run, best.kernel.sha256, serde.to_data(Holdout((right, wrong), "no", 1.0, "It is wrong at N=31."))
+    )
+    said = " ".join("".join(checked(drawn(archive, run)).text).split())
+    assert "It is wrong at N=31." in said
+    assert "7 differ <here>" in said
+    assert "1.2× [1.1, 1.3]" in said
