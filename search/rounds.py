@@ -289,7 +289,7 @@ class Rounds:
         """Try the winner on shapes that it was not tuned for."""
         if self._stop.is_set() or self._settings.budget.exhausted(replace(self._spend(), measurements=0)):
             return
-        found = holdout.examine(self._executor, self._task, row.candidate)
+        found = holdout.examine(self._executor, self._task, row.candidate, self._stop.is_set)
         if found is None:
             return
         with self._archive.transaction():

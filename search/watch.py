@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from forewarp.core.values import Forecast, Measurement
-from forewarp.surrogate.calibration import pit, pit_valid
 from forewarp.surrogate.drift import Drift
 
 FALLBACK = 8
@@ -31,6 +30,8 @@ class Watch:
 
     def add(self, kernel: str, forecast: Forecast, measurement: Measurement) -> None:
         """Take in one outcome; `kernel` is its identity."""
+        from forewarp.surrogate.calibration import pit, pit_valid  # numpy, which a server that starts does without
+
         if self.waiting:
             self.waiting -= 1
             if not self.waiting:

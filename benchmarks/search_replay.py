@@ -1,0 +1,313 @@
+"""How few measurements a search needs, by replaying pools that were measured in full.
+
+    python benchmarks/search_replay.py pool --split test --answers benchmarks/results/llm_evidence.parquet
+
+Each run may pick from all recorded kernels of one task; nothing runs on a device, and what is "measured" is looked up.
+Arms: `everything` measures in the order in which the pool was made (program after program, as they were written),
+`random` in random order, `learned` asks the embedded forecaster, `llm` a language model's recorded answers, `cascade`
+both. The model's answers were given before anything of the task was measured, with compiled facts and no neighbours.
+Each forecasting arm runs the search as it comes, except that nothing ends it early, so that whole curves can be drawn;
+`stopping` runs it with its own rules for when to end. Intervals resample tasks, then seeds within them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from provenance import write
+
+from forewarp.archive.forecasts import read_forecasts
+from forewarp.archive.pools import read_pool
+from forewarp.archive.rows import RecordedForecast, RecordedRow
+from forewarp.archive.store import Archive
+from forewarp.core.protocols import Forecaster, Subject, Trial
+from forewarp.core.values import Budget, Cost, Forecast, Target, Task
+from forewarp.gpu_runner.executors.replay import ReplayExecutor
+from forewarp.search.loop import Search
+from forewarp.search.proposers.pool import PoolProposer
+from forewarp.search.settings import SearchSettings
+from forewarp.surrogate.calibration import Recalibrated
+from forewarp.surrogate.cascade import CascadeForecaster, Tier
+from forewarp.surrogate.learned import LearnedForecaster
+
+ARMS = ("everything", "random", "learned", "llm", "cascade")
+WITHIN = 0.95
+"""A kernel this share as fast as the pool's best counts as found."""
+
+
+class Recorded:
+    """A language model's answers, looked up; the cost is what they cost when they were given."""
+
+    name = "llm"
+
+    def __init__(self, answers: Mapping[str, RecordedForecast]) -> None:
+        self._answers = answers
+
+    def forecast(
+        self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
+    ) -> list[Forecast]:
+        """Return the recorded answer for each subject."""
+        return [self._one(self._answers[s.candidate.sha256]) for s in subjects]
+
+    def _one(self, a: RecordedForecast) -> Forecast:
+        cost = Cost(a.seconds or 0.0, a.input_tokens or 0, a.output_tokens or 0, None)
+        if a.probabilities is None:
+            return Forecast((0.125,) * 8, 0.5, self.name, raw_sum=0.0, cost=cost)
+        return Forecast(
+            a.probabilities, a.p_valid or 0.0, self.name, "", 1.0, cost, mean_log2=a.mean_log2, sd_log2=a.sd_log2
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run to replay."""
+
+    task: str
+    arm: str
+    seed: int
+    stopping: bool
+    changes: tuple[tuple[str, Any], ...] = ()
+
+
+_pools: dict[str, list[RecordedRow]] = {}
+_answers: dict[str, dict[str, RecordedForecast]] = {}
+
+
+def load(pool: Path, split: str, answers: Sequence[Path], condition: str) -> None:
+    """Read pool and answers, once in each process."""
+    pools: dict[str, list[RecordedRow]] = defaultdict(list)
+    for row in read_pool(pool):
+        if row.origin.split in split.split("+"):
+            pools[row.task.name].append(row)
+    _pools.update(pools)
+    for path in answers:
+        for f in read_forecasts(path):
+            if f.comparison == condition:
+                _answers.setdefault(f.task, {})[f.kernel] = f
+
+
+def make_forecaster(arm: str, task: str) -> Forecaster | None:
+    """Return the arm's forecaster as the product makes it, with recorded answers in place of a model."""
+    if arm in ("everything", "random"):
+        return None
+    learned = Recalibrated(LearnedForecaster())
+    if arm == "learned":
+        return learned
+    llm = Recalibrated(Recorded(_answers[task]))
+    if arm == "llm":
+        return llm
+    return CascadeForecaster([Tier("learned", learned), Tier("llm", llm, limit=None)])
+
+
+class InOrder:
+    """Proposes the pool's kernels in the order in which it was made."""
+
+    name = "pool"
+
+    def __init__(self, rows: Sequence[RecordedRow]) -> None:
+        self._rows = rows
+
+    def propose(self, task: Task, target: Target, known: Any, count: int, rng: Any) -> list[Any]:
+        """Return the next `count` kernels."""
+        from forewarp.core.protocols import Proposal
+
+        left = [r.candidate for r in self._rows if r.candidate.sha256 not in known.seen]
+        return [Proposal(c, self.name) for c in left[:count]]
+
+
+def one_run(job: Job) -> dict[str, Any]:
+    """Replay one run; returns the best speed-up after each measurement as a share of the pool's best."""
+    rows = _pools[job.task]
+    executor = ReplayExecutor(rows, rows[0].target)
+    task = rows[0].task
+    forecaster = make_forecaster(job.arm, job.task)
+    settings = SearchSettings(
+        seed=job.seed,
+        budget=Budget(measurements=len(rows)),
+        proposals_per_round=len(rows),
+        reconsider=len(rows),
+        confirm=False,
+    )
+    if forecaster is not None and not job.stopping:
+        settings = replace(settings, patience=0, effort=0.0, reach=1.0, budget=Budget(measurements=(len(rows) + 1) // 2))
+    settings = replace(settings, **dict(job.changes))
+    top = max(r.measurement.speedup or 0.0 for r in rows if r.measurement.trusted)
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder, Archive(Path(folder) / "archive.db") as archive:
+        proposer = InOrder(rows) if job.arm == "everything" else PoolProposer(executor.candidates(task) or ())
+        search = Search.start(archive, task, executor, proposer, forecaster, settings)
+        summary = search.run()
+        found = [
+            m.measurement.speedup if m.measurement.trusted and m.measurement.speedup else 0.0
+            for m in archive.measurements(run=search.run_id)
+            if m.measurement
+        ]
+    shares = [max(found[: n + 1]) / top for n in range(len(found))]
+    audits = summary.false_discards
+    return {
+        "task": job.task,
+        "arm": job.arm,
+        "seed": job.seed,
+        "stopping": job.stopping,
+        "pool": len(rows),
+        "top": top,
+        "shares": [round(s, 5) for s in shares],
+        "considered": summary.considered,
+        "measured": summary.measured,
+        "reason": summary.reason,
+        "tiers": {t.tier: t.candidates for t in summary.tiers},
+        "tokens": summary.spend.tokens,
+        "alarms": summary.alarms,
+        "audited": audits.audited if audits else 0,
+        "false": audits.false if audits else 0,
+        "seconds": round(time.perf_counter() - start, 2),
+    }
+
+
+def needed(run: Mapping[str, Any]) -> float:
+    """Return after how many measurements the run came within 5 % of the pool's best; twice its length where it did not."""
+    for n, share in enumerate(run["shares"], 1):
+        if share >= WITHIN:
+            return n
+    return 2.0 * len(run["shares"])
+
+
+def at_share(run: Mapping[str, Any], share: float) -> float:
+    """Return the share of the pool's best after measuring `share` of the pool."""
+    place = max(1, round(share * run["pool"]))
+    return max(run["shares"][min(place, len(run["shares"])) - 1], 1e-3)
+
+
+def interval(
+    by_task: Mapping[str, Sequence[Sequence[float]]], rounds: int = 4000
+) -> tuple[float, float, float]:
+    """Return the geometric mean over tasks of mean over seeds of log values, with a 95 % interval."""
+    names = sorted(by_task)
+    rng = np.random.default_rng(0)
+    values = [np.asarray(by_task[n], float).ravel() for n in names]
+    point = math.exp(statistics.fmean(float(v.mean()) for v in values))
+    draws: list[float] = []
+    for _ in range(rounds):
+        chosen = rng.integers(len(values), size=len(values))
+        draws.append(statistics.fmean(float(rng.choice(values[i], len(values[i])).mean()) for i in chosen))
+    low, high = np.quantile(draws, (0.025, 0.975))
+    return point, math.exp(low), math.exp(high)
+
+
+def against(runs: Sequence[Mapping[str, Any]], arm: str, base: str, value: Any) -> tuple[float, float, float]:
+    """Return value(arm) / value(base) with its interval; runs are paired by task, all seeds with all seeds' mean."""
+    per_task: dict[str, list[float]] = {}
+    for task in sorted({r["task"] for r in runs}):
+        ours = [math.log(value(r)) for r in runs if r["task"] == task and r["arm"] == arm]
+        theirs = statistics.fmean(math.log(value(r)) for r in runs if r["task"] == task and r["arm"] == base)
+        per_task[task] = [x - theirs for x in ours]
+    return interval(per_task)
+
+
+def figures(runs: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> dict[str, Any]:
+    """Return what the runs show, arm by arm."""
+    table: dict[str, Any] = {}
+    full = [r for r in runs if not r["stopping"]]
+    for arm in arms:
+        own = [r for r in full if r["arm"] == arm]
+        longest = max(len(r["shares"]) for r in own)
+        row: dict[str, Any] = {
+            "curve": [
+                round(math.exp(statistics.fmean(math.log(max(r["shares"][min(n, len(r["shares"])) - 1], 1e-3)) for r in own)), 4)
+                for n in range(1, min(40, longest) + 1)
+            ],
+            "needed_median": statistics.median(needed(r) for r in own),
+            "needed_mean": statistics.fmean(needed(r) for r in own),
+            "share_at_10": math.exp(statistics.fmean(math.log(at_share(r, 0.1)) for r in own)),
+            "exact": statistics.fmean(max(r["shares"]) > 0.9999 for r in own),
+            "alarms": statistics.fmean(r["alarms"] for r in own),
+        }
+        for base in {"random", "everything"} & set(arms):
+            if arm not in ("random", "everything"):
+                more = against(full, base, arm, needed)
+                row[f"fewer_than_{base}"] = more
+                row[f"faster_than_{base}_at_10"] = against(full, arm, base, lambda r: at_share(r, 0.1))
+        table[arm] = row
+        ended = [r for r in runs if r["arm"] == arm and r["stopping"]]
+        if ended:
+            row["stopping"] = {
+                "measured": statistics.fmean(r["measured"] for r in ended),
+                "considered_per_measured": sum(r["considered"] for r in ended) / sum(r["measured"] for r in ended),
+                "share": math.exp(statistics.fmean(math.log(max(r["shares"][-1], 1e-3)) for r in ended)),
+                "reasons": {k: sum(r["reason"].startswith(k) for r in ended) for k in sorted({r["reason"][:24] for r in ended})},
+                "audited": sum(r["audited"] for r in ended),
+                "false": sum(r["false"] for r in ended),
+                "alarms": statistics.fmean(r["alarms"] for r in ended),
+                "tokens": statistics.fmean(r["tokens"] for r in ended),
+            }
+    return table
+
+
+def show(table: Mapping[str, Any]) -> None:
+    """Print the table."""
+    print(f"{'arm':12s} {'needed':>13s} {'at 10 %':>8s} {'fewer than random':>22s} {'than everything':>22s} {'faster at 10 %':>22s}")
+    for arm, row in table.items():
+        cells = [
+            "{:.2f} [{:.2f}, {:.2f}]".format(*row[key]) if key in row else "–"
+            for key in ("fewer_than_random", "fewer_than_everything", "faster_than_random_at_10")
+        ]
+        needs = f"{row['needed_median']:.0f} / {row['needed_mean']:.1f}"
+        print(f"{arm:12s} {needs:>13s} {row['share_at_10']:8.3f} " + " ".join(f"{c:>22s}" for c in cells))
+        if "stopping" in row:
+            print(f"{'':12s} as it stops: {row['stopping']}")
+
+
+def main() -> None:
+    """Replay all runs, print the table, write the file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pool", type=Path)
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--answers", type=Path, nargs="*", default=[])
+    parser.add_argument("--condition", default="evidence")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
+    parser.add_argument("--tasks", nargs="+")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--change", nargs="*", default=[], metavar="SETTING=VALUE", help="settings other than the product's")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    changes = tuple((k, float(v) if "." in v else int(v)) for k, v in (c.split("=") for c in args.change))
+    setup = partial(load, args.pool, args.split, args.answers, args.condition)
+    setup()
+    names = args.tasks or sorted(_pools)
+    jobs = [
+        Job(task, arm, seed, stopping, () if arm in ("everything", "random") else changes)
+        for task in names
+        for seed in range(args.seeds)
+        for arm in args.arms
+        for stopping in ((False, True) if arm not in ("everything", "random") else (False,))
+        if arm != "everything" or seed == 0
+    ]
+    runs: list[dict[str, Any]] = []
+    with ProcessPoolExecutor(args.processes, initializer=setup) as workers:
+        for number, run in enumerate(workers.map(one_run, jobs), 1):
+            runs.append(run)
+            if number % 25 == 0:
+                print(f"{number} of {len(jobs)} runs", file=sys.stderr, flush=True)
+    table = figures(runs, args.arms)
+    show(table)
+    if args.out:
+        settings = {"split": args.split, "condition": args.condition, "changes": dict(changes), "tasks": names}
+        write(args.out, {"source": "replay", **settings, "figures": table, "runs": runs})
+
+
+if __name__ == "__main__":
+    main()
