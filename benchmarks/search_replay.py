@@ -6,8 +6,9 @@ Each run may pick from all recorded kernels of one task; nothing runs on a devic
 Arms: `everything` measures in the order in which the pool was made (program after program, as they were written),
 `random` in random order, `learned` asks the embedded forecaster, `llm` a language model's recorded answers, `cascade`
 both. The model's answers were given before anything of the task was measured, with compiled facts and no neighbours.
-Each forecasting arm runs the search as it comes, except that nothing ends it early, so that whole curves can be drawn;
-`stopping` runs it with its own rules for when to end. Intervals resample tasks, then seeds within them.
+Each forecasting arm may pick from the whole pool at once, and nothing ends it early, so that whole curves can be drawn;
+`stopping` is the search as it comes, which is given eight candidates a round and ends by its own rules. Intervals
+resample tasks, then seeds within them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -137,12 +138,13 @@ def one_run(job: Job) -> dict[str, Any]:
     settings = SearchSettings(
         seed=job.seed,
         budget=Budget(measurements=len(rows)),
-        proposals_per_round=len(rows),
-        reconsider=len(rows),
         confirm=False,
     )
+    if not job.stopping:
+        settings = replace(settings, proposals_per_round=len(rows), reconsider=len(rows))
     if forecaster is not None and not job.stopping:
-        settings = replace(settings, patience=0, effort=0.0, reach=1.0, budget=Budget(measurements=(len(rows) + 1) // 2))
+        half = Budget(measurements=(len(rows) + 1) // 2)
+        settings = replace(settings, patience=0, effort=0.0, reach=1.0, budget=half)
     settings = replace(settings, **dict(job.changes))
     top = max(r.measurement.speedup or 0.0 for r in rows if r.measurement.trusted)
     start = time.perf_counter()
@@ -178,7 +180,7 @@ def one_run(job: Job) -> dict[str, Any]:
 
 
 def needed(run: Mapping[str, Any]) -> float:
-    """Return after how many measurements the run came within 5 % of the pool's best; twice its length where it did not."""
+    """Return how many measurements it took to come within 5 % of the pool's best; twice all where it did not."""
     for n, share in enumerate(run["shares"], 1):
         if share >= WITHIN:
             return n
@@ -187,13 +189,15 @@ def needed(run: Mapping[str, Any]) -> float:
 
 def at_share(run: Mapping[str, Any], share: float) -> float:
     """Return the share of the pool's best after measuring `share` of the pool."""
-    place = max(1, round(share * run["pool"]))
-    return max(run["shares"][min(place, len(run["shares"])) - 1], 1e-3)
+    return reached(run, max(1, round(share * run["pool"])))
 
 
-def interval(
-    by_task: Mapping[str, Sequence[Sequence[float]]], rounds: int = 4000
-) -> tuple[float, float, float]:
+def reached(run: Mapping[str, Any], count: int) -> float:
+    """Return the share of the pool's best after `count` measurements; one in a thousand where nothing worked."""
+    return max(run["shares"][min(count, len(run["shares"])) - 1], 1e-3)
+
+
+def interval(by_task: Mapping[str, Sequence[Sequence[float]]], rounds: int = 4000) -> tuple[float, float, float]:
     """Return the geometric mean over tasks of mean over seeds of log values, with a 95 % interval."""
     names = sorted(by_task)
     rng = np.random.default_rng(0)
@@ -226,7 +230,7 @@ def figures(runs: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> dict[str,
         longest = max(len(r["shares"]) for r in own)
         row: dict[str, Any] = {
             "curve": [
-                round(math.exp(statistics.fmean(math.log(max(r["shares"][min(n, len(r["shares"])) - 1], 1e-3)) for r in own)), 4)
+                round(math.exp(statistics.fmean(math.log(reached(r, n)) for r in own)), 4)
                 for n in range(1, min(40, longest) + 1)
             ],
             "needed_median": statistics.median(needed(r) for r in own),
@@ -246,8 +250,8 @@ def figures(runs: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> dict[str,
             row["stopping"] = {
                 "measured": statistics.fmean(r["measured"] for r in ended),
                 "considered_per_measured": sum(r["considered"] for r in ended) / sum(r["measured"] for r in ended),
-                "share": math.exp(statistics.fmean(math.log(max(r["shares"][-1], 1e-3)) for r in ended)),
-                "reasons": {k: sum(r["reason"].startswith(k) for r in ended) for k in sorted({r["reason"][:24] for r in ended})},
+                "share": math.exp(statistics.fmean(math.log(reached(r, len(r["shares"]))) for r in ended)),
+                "reasons": Counter(r["reason"] for r in ended),
                 "audited": sum(r["audited"] for r in ended),
                 "false": sum(r["false"] for r in ended),
                 "alarms": statistics.fmean(r["alarms"] for r in ended),
@@ -258,7 +262,8 @@ def figures(runs: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> dict[str,
 
 def show(table: Mapping[str, Any]) -> None:
     """Print the table."""
-    print(f"{'arm':12s} {'needed':>13s} {'at 10 %':>8s} {'fewer than random':>22s} {'than everything':>22s} {'faster at 10 %':>22s}")
+    heads = ("fewer than random", "than everything", "faster at 10 %")
+    print(f"{'arm':12s} {'needed':>13s} {'at 10 %':>8s} " + " ".join(f"{h:>22s}" for h in heads))
     for arm, row in table.items():
         cells = [
             "{:.2f} [{:.2f}, {:.2f}]".format(*row[key]) if key in row else "–"
@@ -280,7 +285,7 @@ def main() -> None:
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--tasks", nargs="+")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--change", nargs="*", default=[], metavar="SETTING=VALUE", help="settings other than the product's")
+    parser.add_argument("--change", nargs="*", default=[], metavar="SETTING=VALUE", help="other settings than usual")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()

@@ -19,8 +19,8 @@ ROOM = 0.15
 class Option:
     """A candidate to decide on.
 
-    `fresh` is true the first time; only then can a discard be audited. `price` is what measuring it costs in the
-    scarcest currency, as a multiple of a typical measurement.
+    `fresh` is true until forecasts have decided on it once; only then can a discard be audited. `price` is what
+    measuring it costs in the scarcest currency, as a multiple of a typical measurement.
     """
 
     proposal: int
@@ -85,6 +85,11 @@ def is_discard(decision: Decision) -> bool:
     return bool(decision.numbers.get("discard"))
 
 
+def is_known(decision: Decision | None) -> bool:
+    """Return whether forecasts have decided on the candidate before."""
+    return decision is not None and bool(decision.numbers.get("known"))
+
+
 def may_stop_early(decision: Decision) -> bool:
     """Return whether it is enough to learn that a candidate does not beat the best.
 
@@ -129,7 +134,8 @@ def _exploit(
     while left and len(picks) < count:
         chosen = max(left, key=lambda p: (left[p][1]["score"] * room[p], -p))
         candidate, facts = left.pop(chosen)
-        picks[chosen] = Decision("measure", _why(facts), facts["score"], facts | {"room": room[chosen]})
+        facts |= {"room": room[chosen], "known": 1.0}
+        picks[chosen] = Decision("measure", _why(facts), facts["score"], facts)
         for proposal, (other, _) in left.items():
             room[proposal] = min(room[proposal], _distance(other, candidate, spans) / ROOM)
     return picks
@@ -139,13 +145,16 @@ def _audits(drawn: Sequence[Option], situation: Situation, settings: SearchSetti
     """Measure discards that were drawn at random, regardless of their scores."""
     audits: dict[int, Decision] = {}
     for option in drawn:
-        facts = _numbers(option, situation, settings) | {"discard": 1.0, "audit": 1.0}
+        facts = _numbers(option, situation, settings) | {"discard": 1.0, "audit": 1.0, "known": 1.0}
         audits[option.proposal] = Decision("measure", "audit: drawn from the discards", facts["score"], facts)
     return audits
 
 
 def _skip(option: Option, situation: Situation, settings: SearchSettings, *, discard: bool) -> Decision:
-    facts = _numbers(option, situation, settings) | {"discard": float(discard and option.fresh)}
+    facts = _numbers(option, situation, settings) | {
+        "discard": float(discard and option.fresh),
+        "known": float(discard or not option.fresh),
+    }
     why = "others promise more" if facts["score"] >= settings.effort else "it promises too little"
     return Decision("skip", why, facts["score"], facts)
 

@@ -213,7 +213,7 @@ class Rounds:
         spend, budget = self._spend(), self._searching()
         prices = price.relative([r.candidate for r in rows], self._state.trials, budget, spend)
         options = [
-            policy.Option(r.proposal, r.candidate, r.forecast, r.round == number, cost)
+            policy.Option(r.proposal, r.candidate, r.forecast, not policy.is_known(r.decision), cost)
             for r, cost in zip(rows, prices, strict=True)
         ]
         situation = policy.Situation(
