@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from forewarp.core import bins
 from forewarp.core.values import Candidate, Decision, Forecast
 from forewarp.search.settings import SearchSettings
+
+CLUELESS = 0.9
+"""Octaves of doubt about a candidate by itself above which a forecaster tells nothing."""
 
 ROOM = 0.15
 """Distance, as a mean over the tunables, within which two picks of one round are in each other's way."""
@@ -49,15 +53,17 @@ def decide(
     """Return a decision per proposal id. `numbers["order"]` says in which order to measure."""
     room = len(options) if situation.left is None else situation.left
     if any(o.forecast is None for o in options):
-        return _everything(options, room, "there is no forecaster: everything is measured")
+        return _everything(options, room, "there is no forecaster: everything is measured", {})
     if situation.drifted:
         fresh = [o for o in options if o.fresh]
         skipped = {o.proposal: _skip(o, situation, settings, discard=False) for o in options if not o.fresh}
-        return _everything(fresh, room, "drift: outcomes do not fit the forecasts, so everything is measured") | skipped
+        why = "drift: outcomes do not fit the forecasts, so everything is measured"
+        return _everything(fresh, room, why, {"drift": 1.0}) | skipped
     quota = min(settings.measure_per_round, room)
     unexplored = settings.explore - len(situation.measured)
-    # While exploring, whole rounds are spread out: the scores of a forecaster that saw nothing yet decide nothing.
-    if unexplored > 0:
+    # The scores of a forecaster that cannot tell candidates apart decide nothing: whole rounds are spread out then.
+    exploring = unexplored > 0 and _clueless(options)
+    if exploring:
         picks = _explore(options, situation, settings, min(quota, unexplored))
         audits: dict[int, Decision] = {}
     else:
@@ -71,7 +77,7 @@ def decide(
         p: replace(d, numbers={**d.numbers, "order": float(place)}) for place, (p, d) in enumerate(chosen.items())
     }
     return ordered | {
-        o.proposal: _skip(o, situation, settings, discard=unexplored <= 0) for o in options if o.proposal not in chosen
+        o.proposal: _skip(o, situation, settings, discard=not exploring) for o in options if o.proposal not in chosen
     }
 
 
@@ -93,19 +99,32 @@ def is_known(decision: Decision | None) -> bool:
 def may_stop_early(decision: Decision) -> bool:
     """Return whether it is enough to learn that a candidate does not beat the best.
 
-    What is measured to explore is measured in full, because forecasts are to learn from it.
+    What is measured to explore, or after an alarm, is measured in full, because forecasts are to learn from it.
     """
-    return not decision.numbers.get("explore")
+    return not (decision.numbers.get("explore") or decision.numbers.get("drift"))
 
 
-def _everything(options: Sequence[Option], room: int, why: str) -> dict[int, Decision]:
+def _everything(options: Sequence[Option], room: int, why: str, facts: Mapping[str, float]) -> dict[int, Decision]:
     """Measure every candidate, in the order proposed, as far as the budget goes."""
     return {
-        o.proposal: Decision("measure", why, 0.0, {"order": float(place)})
+        o.proposal: Decision("measure", why, 0.0, {**facts, "order": float(place)})
         if place < room
         else Decision("skip", "the budget of measurements is spent")
         for place, o in enumerate(options)
     }
+
+
+def _clueless(options: Sequence[Option]) -> bool:
+    """Return whether forecasts are as wide as those of somebody who knows nothing of these candidates.
+
+    Doubt that all candidates share, such as about the reference's time, does not keep them from being told apart.
+    """
+    doubts = [
+        math.sqrt(max(0.0, _spread_of(o.forecast) ** 2 - o.forecast.shared_sd_log2**2))
+        for o in options
+        if o.forecast is not None
+    ]
+    return bool(doubts) and statistics.median(doubts) > CLUELESS
 
 
 def _explore(
@@ -164,11 +183,11 @@ def _numbers(option: Option, situation: Situation, settings: SearchSettings) -> 
     if forecast is None:
         raise ValueError("an option without a forecast has no score")
     incumbent = situation.incumbent or 1.0
+    unsure = _spread_of(forecast)
     if forecast.mean_log2 is not None and forecast.sd_log2 is not None:
-        gain, unsure = bins.normal_improvement(forecast.mean_log2, forecast.sd_log2, incumbent), forecast.sd_log2
+        gain = bins.normal_improvement(forecast.mean_log2, forecast.sd_log2, incumbent)
     else:
         gain = bins.expected_improvement(forecast.probabilities, incumbent)
-        unsure = bins.spread_log2(forecast.probabilities)
     return {
         "incumbent": incumbent,
         "p_valid": forecast.p_valid,
@@ -178,6 +197,11 @@ def _numbers(option: Option, situation: Situation, settings: SearchSettings) -> 
         "price": option.price,
         "score": forecast.p_valid * (gain + settings.unsure_weight * unsure) / option.price,
     }
+
+
+def _spread_of(forecast: Forecast) -> float:
+    """Return the standard deviation of log2 S under a forecast, in octaves."""
+    return bins.spread_log2(forecast.probabilities) if forecast.sd_log2 is None else forecast.sd_log2
 
 
 def _why(numbers: Mapping[str, float]) -> str:

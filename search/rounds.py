@@ -36,6 +36,7 @@ from forewarp.search.gate import Gate, Gated
 from forewarp.search.recorder import Recorder
 from forewarp.search.settings import SearchSettings
 from forewarp.search.state import Ask, Check, Decide, Finish, Measure, Propose, State, pending
+from forewarp.search.summary import best_of
 from forewarp.search.tiers import counts, escalated, unanswered
 
 
@@ -81,6 +82,7 @@ class Rounds:
     def load(self) -> None:
         """Take up what the archive holds of the run, and let the forecaster recall what it said."""
         self._state = State.load(self._archive, self._id, forecasting=self._forecaster is not None)
+        self._signatures = self._archive.signatures(self._task.sha256, self._target.name)
         if isinstance(self._forecaster, Recalling):
             said = {r.candidate.sha256: r.forecast for r in self._state.rows.values() if r.forecast is not None}
             self._forecaster.recall(self._task, self._target, said)
@@ -118,7 +120,11 @@ class Rounds:
             if "started" not in states and self._settings.budget.exhausted(self._spend()):
                 return
             yield from self._measure(best.proposal, "confirm")
-        if self._settings.holdout and best.candidate.sha256 not in self._archive.holdouts(self._id):
+        winner, _ = best_of(self._archive, self._id)
+        # Another winner, or none, means that the confirmation failed: there is nothing to say of other shapes.
+        if winner is None or not winner.confirmed or not self._settings.holdout:
+            return
+        if best.candidate.sha256 not in self._archive.holdouts(self._id):
             yield from self._examine(best)
 
     def _propose(self, number: int) -> Generator[Event]:

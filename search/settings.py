@@ -22,7 +22,7 @@ class SearchSettings:
         audit: Share of the forecaster's discards that is measured all the same, drawn at random.
         audit_budget: Measurements spent on audits per measurement spent on picks, at most and on average; where many
             candidates are discarded per pick, it lowers the share of discards that is audited.
-        explore: How many measurements are spread over the space before forecasts decide.
+        explore: How many measurements are spread over the space before forecasts decide, as long as these know nothing.
         unsure_weight: What one octave of uncertainty is worth, in octaves of expected improvement.
         reconsider: How many candidates skipped earlier are decided on again in each round, with a new forecast where
             forecasts are free; 0 makes each skip final.

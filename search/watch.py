@@ -38,7 +38,9 @@ class Watch:
                 self.drift = Drift(alpha=self.drift.alpha / 2)
             return
         self.drift.update(pit_valid(forecast.p_valid, valid=measurement.trusted, key=kernel), "valid")
-        if measurement.trusted and measurement.speedup is not None and not measurement.stopped_early:
+        # A timing that ended early counts, too: it ended because it was slow, and without the slow ones the rest would
+        # look as if all forecasts were too low.
+        if measurement.trusted and measurement.speedup is not None:
             self.drift.update(pit(forecast, measurement.speedup, kernel), "speed")
         if self.drift.alarmed:
             self.alarms += 1

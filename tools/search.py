@@ -131,8 +131,7 @@ def search(request: SearchRequest, *, watch: Callable[[Event], None] = lambda _:
 def open_search(request: SearchRequest) -> Generator[SearchJob]:
     """Register a run; nothing happens before its events are read."""
     model, settings = _prepared(request)
-    # Until the policy has explored it does not look at forecasts, so that paid ones would be wasted.
-    forecaster = sessions.make_forecaster(request.forecaster, model, patience=settings.explore)
+    forecaster = sessions.make_forecaster(request.forecaster, model)
     with sessions.open_session(request.place, request.task) as opened:
         task = _with_seeds(request, opened.task, opened.executor.target.kind)
         replay = opened.executor if request.place.device == "replay" else None
@@ -237,9 +236,7 @@ def resume_search(request: ResumeRequest) -> Generator[SearchJob]:
     settings: Mapping[str, Any] = row.settings
     recorded_model, recorded_url, replayed = from_label(str(settings.get("proposer", "")))
     model = sessions.make_model(request.model or recorded_model, request.base_url or recorded_url)
-    forecaster = sessions.make_forecaster(
-        str(settings.get("forecaster") or "none"), model, patience=int(settings.get("explore", 0))
-    )
+    forecaster = sessions.make_forecaster(str(settings.get("forecaster") or "none"), model)
     device = "replay" if replayed else row.target.kind if request.place.device == "auto" else request.place.device
     pool = request.place.pool
     if replayed and not pool:
