@@ -11,11 +11,11 @@ from forewarp.cli.options import (
     DEFAULT_CAPS,
     DEFAULT_POLICY,
     HERE,
-    NO_MODEL,
+    NO_MODELS,
     PLAIN,
     Caps,
     Language,
-    Model,
+    Models,
     Output,
     Policy,
     Where,
@@ -28,7 +28,8 @@ def optimize(
     *,
     caps: Caps = DEFAULT_CAPS,
     forecaster: Literal["learned", "llm", "cascade", "none"] = "learned",
-    model: Model = NO_MODEL,
+    model: Models = NO_MODELS,
+    forecast_model: str | None = None,
     seed_kernel: Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)] = (),
     language: Language | None = None,
     seed: int = 0,
@@ -46,6 +47,7 @@ def optimize(
         task: Bundled task (see `forewarp tasks`), task folder or KernelBench file.
         forecaster: learned is embedded and free; llm asks --model; cascade asks --model only where that could change
             what is measured; none measures everything.
+        forecast_model: Language model that forecasts, for llm and cascade; the first --model if left out.
         seed_kernel: Kernel file to start from; may be given several times.
         language: Keep to one language; all languages of the device if left out.
         seed: Two runs with the same seed make the same choices.
@@ -55,7 +57,7 @@ def optimize(
         announce: File that receives the run's id as soon as there is one.
         policy: What is measured of what is proposed.
         caps: What the run may spend.
-        model: The language model, if any.
+        model: The language models, if any.
         where: Device and archive.
         output: How results are shown.
     """
@@ -76,8 +78,9 @@ def optimize(
         ),
         seed=seed,
         forecaster=forecaster,
-        model=model.model,
+        model=list(model.model),
         base_url=model.base_url,
+        forecast_model=forecast_model,
         seed_kernels=[str(p) for p in seed_kernel],
         language=language,
         confirm=policy.confirm,
@@ -87,6 +90,7 @@ def optimize(
         proposals=policy.proposals,
         measure_per_round=policy.measure_per_round,
         patience=policy.patience,
+        learn_across_runs=policy.learn_across_runs,
     )
     if dry_run:
         return running.foresee(estimate_search(request), output)

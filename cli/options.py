@@ -76,6 +76,22 @@ class Model:
     base_url: str | None = None
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Models:
+    """The language models of a run, if any.
+
+    Attributes:
+        model: Language model that writes kernels, as anthropic:NAME or openai:NAME; its key is read from the
+            environment. Given several times, they share the work by what each gains for its cost.
+        base_url: URL of an OpenAI-compatible server (vLLM, Ollama, llama.cpp, …) that serves the model; of several,
+            those called openai:NAME.
+    """
+
+    model: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
+    base_url: str | None = None
+
+
 def _something(_: object, value: int) -> None:
     if value < 1:
         raise ValueError("Nothing would be measured; to see what a run would take, pass --dry-run.")
@@ -114,6 +130,7 @@ class Policy:
         proposals: New candidates per round. [default: 8, or 12 where a model writes them]
         measure_per_round: Measurements per round, audits not counted. [default: 1, or 3 where a model writes]
         patience: Rounds in a row without a promising candidate after which the run ends; 0 is never. [default: 6]
+        learn_across_runs: Begin with the best kernels of earlier runs of this task on this device, and learn from them.
     """
 
     confirm: Annotated[bool, Parameter(negative="--no-confirm", show_default=False)] = True
@@ -123,9 +140,10 @@ class Policy:
     proposals: Annotated[int | None, Parameter(validator=Number(gte=1, lte=1000))] = None
     measure_per_round: Annotated[int | None, Parameter(validator=Number(gte=1, lte=1000))] = None
     patience: Annotated[int | None, Parameter(validator=Number(gte=0))] = None
+    learn_across_runs: Annotated[bool, Parameter(negative="", show_default=False)] = False
 
 
-HERE, PLAIN, NO_MODEL, DEFAULT_CAPS, DEFAULT_POLICY = Where(), Output(), Model(), Caps(), Policy()
+HERE, PLAIN, NO_MODEL, NO_MODELS, DEFAULT_CAPS, DEFAULT_POLICY = Where(), Output(), Model(), Models(), Caps(), Policy()
 
 
 def tunables_of(pairs: tuple[str, ...]) -> dict[str, int]:

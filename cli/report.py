@@ -39,7 +39,8 @@ def report(
     from forewarp.tools.run_figures import figures
     from forewarp.tools.run_report import report as result_of
 
-    with session.open_archive(Place(archive=str(archive) if archive else None)) as opened:
+    place = Place(archive=str(archive) if archive else None)
+    with session.existing_archive(place, run or "") as opened:
         found = result_of(opened, run if run is not None else _latest(opened))
         text = page(found, figures(opened, found))
     path = _write(text, _place(out, found.run_id))

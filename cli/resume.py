@@ -7,14 +7,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from forewarp.cli.options import HERE, NO_MODEL, PLAIN, Model, Output, Where
+from forewarp.cli.options import HERE, NO_MODELS, PLAIN, Models, Output, Where
 
 
 def resume(
     run: str,
     /,
     *,
-    model: Model = NO_MODEL,
+    model: Models = NO_MODELS,
     out: Path | None = None,
     events: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     dry_run: Annotated[bool, Parameter(negative="", show=False)] = False,
@@ -29,7 +29,7 @@ def resume(
         events: File that receives each event as one JSON line; it continues where the file ends. - is stdout, with the
             result as the last line.
         dry_run: Refused with what to do instead.
-        model: The language model, if any.
+        model: The language models, if any.
         where: Device and archive.
         output: How results are shown.
     """
@@ -43,6 +43,6 @@ def resume(
             hint=f"`forewarp show {run}` says what it spent of its budget",
         )
     stream.check(events)
-    request = ResumeRequest(run_id=run, place=where.place(), model=model.model, base_url=model.base_url)
+    request = ResumeRequest(run_id=run, place=where.place(), model=list(model.model), base_url=model.base_url)
     with resume_search(request) as job:
         return running.drive(job, "resume", out=out, output=output, events=events)

@@ -13,7 +13,9 @@ from forewarp.cli.options import PLAIN, Output, Positive
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from forewarp.archive.rows import RunRow
     from forewarp.cli.documents import RunLine
+    from forewarp.tools.run_report import Winner
 
 
 def runs(
@@ -35,9 +37,13 @@ def runs(
     from forewarp.tools.parts import Device, Place
     from forewarp.tools.run_report import winner
 
-    with session.open_archive(Place(archive=str(archive) if archive else None)) as opened:
-        rows = [(r, winner(opened, r.id)) for r in opened.runs(limit=limit)]
-        where = opened.path
+    place = Place(archive=str(archive) if archive else None)
+    rows: list[tuple[RunRow, Winner | None]] = []
+    where = session.archive_path(place)
+    # That one's own archive is not there yet is no mistake; a path that is given is.
+    if archive is not None or where.exists():
+        with session.existing_archive(place) as opened:
+            rows = [(r, winner(opened, r.id)) for r in opened.runs(limit=limit)]
     lines = [
         RunLine(
             run_id=r.id,

@@ -31,7 +31,8 @@ def show(
     from forewarp.tools.run_figures import figures
     from forewarp.tools.run_report import report
 
-    with session.open_archive(Place(archive=str(archive) if archive else None)) as opened:
+    place = Place(archive=str(archive) if archive else None)
+    with session.existing_archive(place, run) as opened:
         document = SearchDocument(command="show", **dict(report(opened, run)))
         found = figures(opened, document)
         made = drop_in(opened, run) if out is not None else None

@@ -175,7 +175,7 @@ class Verbs:
                 kernels=[_kernel(None, p, language, tunables) for p in paths or ()],
                 against=Kernel(path=against) if against else None,
                 target=target,
-                place=self._at(device, pool),
+                place=self._anywhere(device, pool) if target else self._at(device, pool),
                 forecaster=forecaster,
                 model=model,
                 base_url=base_url,
@@ -260,6 +260,10 @@ class Verbs:
     def _at(self, device: Any, pool: str | None) -> Place:
         changed = {"device": device, "pool": pool and _absolute(pool)}
         return self._place.model_copy(update={k: v for k, v in changed.items() if v is not None})
+
+    def _anywhere(self, device: Any, pool: str | None) -> Place:
+        """Return the place of a call that names a target: the server's own device has no say in it."""
+        return self._place.model_copy(update={"device": device or "auto", "pool": pool})
 
 
 @contextmanager

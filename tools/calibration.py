@@ -197,7 +197,7 @@ def _forecaster(name: str) -> Forecaster:
 
 def _of_archive(request: CalibrationRequest) -> tuple[list[Seen], str]:
     found: list[Seen] = []
-    with session.open_archive(Place(archive=request.archive)) as archive:
+    with session.existing_archive(Place(archive=request.archive)) as archive:
         runs = [archive.run(request.run)] if request.run is not None else archive.runs(limit=_ALL_RUNS)[::-1]
         for run in runs:
             if request.task in (None, run.task.name):

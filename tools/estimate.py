@@ -293,8 +293,9 @@ def _of_model(candidates: Span, settings: SearchSettings) -> tuple[Span, Span, S
             _basis("input tokens per program", typical.PROPOSAL_TOKENS_IN),
             _basis("output tokens per program", typical.PROPOSAL_TOKENS_OUT),
         ]
-    if settings.forecaster in ("llm", "cascade"):
-        asked = candidates if settings.forecaster == "llm" else rounds.times(typical.ESCALATED.span)
+    forecaster = settings.forecaster.partition(" ")[0]
+    if forecaster in ("llm", "cascade"):
+        asked = candidates if forecaster == "llm" else rounds.times(typical.ESCALATED.span)
         read = read.plus(asked.times(typical.FORECAST_TOKENS_IN.span))
         written = written.plus(asked.times(typical.FORECAST_TOKENS_OUT.span))
         waited = waited.plus(asked.times(typical.FORECAST_S.span).by(1 / typical.AT_ONCE))
@@ -302,7 +303,7 @@ def _of_model(candidates: Span, settings: SearchSettings) -> tuple[Span, Span, S
             _basis("input tokens per forecast", typical.FORECAST_TOKENS_IN),
             _basis("output tokens per forecast", typical.FORECAST_TOKENS_OUT),
         ]
-        if settings.forecaster == "cascade":
+        if forecaster == "cascade":
             basis.append(_basis("candidates per round that a model forecasts", typical.ESCALATED))
     return read, written, waited, basis
 

@@ -97,6 +97,11 @@ def forecast_kernel(request: ForecastRequest, *, executors: Executors | None = N
     if (request.kernel is None) == (not request.kernels):
         raise UsageError("give either a kernel or several kernels", hint="pass exactly one of kernel and kernels")
     given = [request.kernel] if request.kernel else request.kernels
+    if request.target is not None and (request.place.device != "auto" or request.place.pool):
+        raise UsageError(
+            f"a forecast for {request.target} is made for that device, so that --device and --pool would do nothing",
+            hint="leave them out, or leave --target out to forecast for the device",
+        )
     candidates = _chosen(given, alone=request.kernel is not None)
     other = sessions.choose_candidate(request.against) if request.against else None
     model = sessions.make_model(request.model, request.base_url)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from forewarp.archive.reader import Reader
+from forewarp.archive.rows import RunRow
 from forewarp.core.protocols import Executor, Proposer
 from forewarp.core.values import Candidate, Measurement, Target, Task
 from forewarp.search.proposers.archived import Archived, ArchivedProposer
@@ -24,6 +25,7 @@ _SIMILAR = 0.5
 
 _ARCHIVED = "+archived"
 _AND = ","
+_OWN = "own"
 
 
 def make_proposer(
@@ -32,17 +34,18 @@ def make_proposer(
     model: LanguageModel | Sequence[LanguageModel] | None,
     *,
     archive: Reader | None = None,
+    resumed: RunRow | None = None,
 ) -> Proposer:
     """Return a proposer: the pool's own candidates on replay, else the models' and the tunables of what works.
 
     With an `archive`, the best kernels of earlier runs of this task on this target are proposed first, and models see
-    one of a similar task. Runs that are to be compared must not have it.
+    one of a similar task. Runs that are to be compared must not have it. `resumed` is the run that is taken up again.
     """
     recorded = executor.candidates(task)
     if recorded is not None:
         return PoolProposer(recorded)
     models = [] if model is None else list(model) if isinstance(model, Sequence) else [model]
-    archived = None if archive is None else ArchivedProposer(earlier_kernels(archive, task, executor.target))
+    archived = None if archive is None else ArchivedProposer(earlier_kernels(archive, task, executor.target, resumed))
     if not models and archived is None:
         return TunablesProposer()
     from forewarp.search.proposers.llm import LlmProposer
@@ -52,12 +55,15 @@ def make_proposer(
     return Portfolio(writers, TunablesProposer(), archived=archived)
 
 
-def earlier_kernels(archive: Reader, task: Task, target: Target) -> list[Archived]:
+def earlier_kernels(archive: Reader, task: Task, target: Target, resumed: RunRow | None = None) -> list[Archived]:
     """Return what was measured for this task on this target, and the winners of similar tasks' latest runs there.
 
-    Similar is a task of the same family, or one whose reference shares half of its words.
+    Similar is a task of the same family, or one whose reference shares half of its words. For a run that is `resumed`,
+    what was measured since it began is left out, its own first of all: it goes on with what it knew.
     """
     own = archive.measurements(task_sha256=task.sha256, target_name=target.name)
+    if resumed is not None:
+        own = [r for r in own if r.run != resumed.id and r.finished < resumed.created]
     found = [
         _archived(task, r.candidate, r.measurement, same=True)
         for r in own
@@ -65,6 +71,8 @@ def earlier_kernels(archive: Reader, task: Task, target: Target) -> list[Archive
     ]
     for run in archive.runs(limit=RUNS_READ):
         if run.target.name != target.name or run.task.sha256 == task.sha256 or not _similar(task, run.task):
+            continue
+        if resumed is not None and run.created > resumed.created:
             continue
         best = archive.best(run.id)
         if best is not None and best.measurement is not None:
@@ -86,6 +94,17 @@ def from_label(text: str) -> tuple[str | None, str | None, bool]:
     kind, *rest = text.split(" ")
     model, base_url = (*rest, None, None)[:2]
     return model, base_url, kind == "pool"
+
+
+def own_label(name: str) -> str:
+    """Name a proposer or a forecaster that the caller made: nobody else can make it again."""
+    return f"{_OWN} {name}"
+
+
+def own_name(text: str) -> str | None:
+    """Return the name of a part that the caller of the run made; None where the label is of another one."""
+    kind, _, name = text.partition(" ")
+    return name if kind == _OWN else None
 
 
 def several(models: str | None) -> list[str]:

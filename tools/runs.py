@@ -7,7 +7,6 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from forewarp.archive.store import default_path
 from forewarp.core.errors import UsageError
 from forewarp.tools import session as sessions
 from forewarp.tools.parts import Place
@@ -24,7 +23,7 @@ class Look:
 
 def archive_path(place: Place) -> Path:
     """Return the archive file."""
-    return (Path(place.archive).expanduser() if place.archive else default_path()).absolute()
+    return sessions.archive_path(place).absolute()
 
 
 def home(place: Place) -> Path:
@@ -34,14 +33,14 @@ def home(place: Place) -> Path:
 
 def look(place: Place, run_id: str) -> Look:
     """Return what a run came to so far; raises `UsageError` for an unknown one."""
-    with sessions.open_archive(place) as archive:
+    with sessions.existing_archive(place, run_id) as archive:
         row = archive.run(run_id)
         return Look(report(archive, row.id), lost=lost(row))
 
 
 def stop(place: Place, run_id: str) -> None:
     """Interrupt the process that works on a run, as Ctrl-C would; raises `UsageError` if there is none here."""
-    with sessions.open_archive(place) as archive:
+    with sessions.existing_archive(place, run_id) as archive:
         row = archive.run(run_id)
     host, _, rest = row.owner.partition(":")
     if row.status != "running" or not rest or lost(row):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, InstanceOf
 
 from forewarp.archive.pools import tasks_of
-from forewarp.archive.rows import EventRow
-from forewarp.archive.store import Archive, default_path
+from forewarp.archive.rows import EventRow, RunRow
+from forewarp.archive.store import Archive
 from forewarp.core.errors import UsageError
+from forewarp.core.protocols import Forecaster, Proposer
 from forewarp.core.values import DeviceKind, Spend, Task
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.formats.task import BUNDLED_POOL
@@ -24,8 +24,9 @@ from forewarp.tools import session as sessions
 from forewarp.tools.estimate import Dollars, Estimate, estimate
 from forewarp.tools.export import DropIn, drop_in
 from forewarp.tools.parts import Amounts, Part, Place
-from forewarp.tools.proposer import from_label, label, make_proposer
+from forewarp.tools.proposer import from_label, label, make_proposer, own_label, own_name, reads_archive, several
 from forewarp.tools.run_report import SearchResult, report
+from forewarp.tools.session import Executors
 
 if TYPE_CHECKING:
     from forewarp.surrogate.models import LanguageModel
@@ -37,13 +38,20 @@ DEFAULT_BUDGET = 24
 class SearchRequest(Part):
     """What to optimise, where, and what it may cost."""
 
-    task: str = Field(description="Bundled task, task folder or KernelBench file.")
+    task: str | InstanceOf[Task] = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
     place: Place = Place()
     budget: Amounts = Amounts(measurements=DEFAULT_BUDGET)
     seed: int = 0
     forecaster: Literal["learned", "llm", "cascade", "none"] = "learned"
-    model: str | None = Field(default=None, description="Language model that proposes kernels, such as anthropic:NAME.")
-    base_url: str | None = Field(default=None, description="URL of an OpenAI-compatible server that serves the model.")
+    model: str | list[str] | None = Field(
+        default=None,
+        description="Language models that propose kernels, such as anthropic:NAME; the first one forecasts.",
+    )
+    base_url: str | None = Field(
+        default=None,
+        description="URL of an OpenAI-compatible server that serves the model; of several, those of openai.",
+    )
+    forecast_model: str | None = Field(default=None, description="Another model that forecasts, for llm and cascade.")
     seed_kernels: list[str] = Field(default_factory=list[str], description="Files to start from, not the bundled ones.")
     language: Literal["cpp", "triton", "cuda", "python"] | None = None
     confirm: bool = Field(default=True, description="Keep one measurement back to measure the winner once more.")
@@ -63,6 +71,9 @@ class SearchRequest(Part):
     patience: int | None = Field(
         default=None, ge=0, description="Rounds without a promising candidate after which the run ends; null: 6."
     )
+    learn_across_runs: bool = Field(
+        default=False, description="Begin with what earlier runs of this task on this device found, and learn from it."
+    )
 
 
 class ResumeRequest(Part):
@@ -70,8 +81,24 @@ class ResumeRequest(Part):
 
     run_id: str
     place: Place = Place()
-    model: str | None = None
+    model: str | list[str] | None = None
     base_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Parts that the caller made, used instead of those that a request names; None where the request decides.
+
+    `executors` keeps devices warm between calls. A run that was given a proposer or a forecaster can only be resumed
+    with one of the same name.
+    """
+
+    proposer: Proposer | None = None
+    forecaster: Forecaster | None = None
+    executors: Executors | None = None
+
+
+NOTHING = Own()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +146,25 @@ class SearchJob:
         return drop_in(self.archive, self.run_id)
 
 
-def search(request: SearchRequest, *, watch: Callable[[Event], None] = lambda _: None) -> SearchResult:
+def search(
+    request: SearchRequest, *, watch: Callable[[Event], None] = lambda _: None, own: Own = NOTHING
+) -> SearchResult:
     """Run a whole optimisation; `watch` sees each event."""
-    with open_search(request) as job:
+    with open_search(request, own) as job:
         for event in job.events():
             watch(event)
         return job.result()
 
 
 @contextmanager
-def open_search(request: SearchRequest) -> Generator[SearchJob]:
+def open_search(request: SearchRequest, own: Own = NOTHING) -> Generator[SearchJob]:
     """Register a run; nothing happens before its events are read."""
-    model, settings = _prepared(request)
-    forecaster = sessions.make_forecaster(request.forecaster, model)
-    with sessions.open_session(request.place, request.task) as opened:
-        task = _with_seeds(request, opened.task, opened.executor.target.kind)
+    settings, models = _prepared(request, own)
+    forecaster = own.forecaster or sessions.make_forecaster(
+        request.forecaster, models.forecaster, patience=settings.explore
+    )
+    with sessions.open_session(request.place, request.task, own.executors) as opened:
+        task = _with_seeds(request, own, opened.task, opened.executor.target.kind)
         replay = opened.executor if request.place.device == "replay" else None
         # The history is read before this run is in it.
         expected = estimate(
@@ -141,53 +172,58 @@ def open_search(request: SearchRequest) -> Generator[SearchJob]:
             opened.executor.target,
             settings,
             archive=opened.archive.path,
-            dollars=_pricing(model),
+            dollars=models.dollars(),
             replay=replay,
         )
-        proposer = make_proposer(opened.executor, task, model)
+        earlier = opened.archive if settings.learn_across_runs else None
+        proposer = own.proposer or make_proposer(opened.executor, task, models.writers, archive=earlier)
         search = Search.start(opened.archive, task, opened.executor, proposer, forecaster, settings)
         yield SearchJob(opened.archive, search, expected)
 
 
-def estimate_search(request: SearchRequest) -> Estimate:
+def estimate_search(request: SearchRequest, own: Own = NOTHING) -> Estimate:
     """Estimate a run without starting it: nothing is written, no device is held and no model is asked.
 
     Raises what `open_search` would raise of the request.
     """
-    model, settings = _prepared(request)
-    if request.forecaster in ("llm", "cascade") and model is None:
-        sessions.make_forecaster(request.forecaster, model)
+    settings, models = _prepared(request, own)
+    if own.forecaster is None and request.forecaster in ("llm", "cascade") and models.forecaster is None:
+        sessions.make_forecaster(request.forecaster, None)
     task = sessions.load_task(request.task, request.place)
     replay = sessions.open_executor(request.place, task) if request.place.device == "replay" else None
     if replay is None and request.place.pool:
         raise sessions.only_for_replay(request.place)
     target = replay.target if replay is not None else devices.choose(request.place.device)
-    task = _with_seeds(request, task, target.kind)
-    archive = Path(request.place.archive).expanduser() if request.place.archive else default_path()
-    return estimate(task, target, settings, archive=archive, dollars=_pricing(model), replay=replay)
+    task = _with_seeds(request, own, task, target.kind)
+    archive = sessions.archive_path(request.place)
+    return estimate(task, target, settings, archive=archive, dollars=models.dollars(), replay=replay)
 
 
-def settings_of(request: SearchRequest) -> SearchSettings:
+def settings_of(request: SearchRequest, own: Own = NOTHING) -> SearchSettings:
     """Return the settings of a run; raises `UsageError` for what makes no sense together."""
-    if request.forecaster == "none":
-        idle = [n for n in ("audit", "explore", "measure_per_round", "patience") if getattr(request, n) is not None]
-        if idle:
-            raise UsageError(
-                f"without a forecaster everything is measured, so that {' and '.join(idle)} would do nothing",
-                hint="leave that out, or choose a forecaster",
-            )
+    _check(request, own)
+    models = _names(request.model)
+    replaying = request.place.device == "replay"
+    forecaster = "" if request.forecaster == "none" else request.forecaster
+    # Who forecasts is told by the proposer's label, except where the models that write are not there or are others.
+    oracle = request.forecast_model or (models[0] if models and own.proposer else "")
+    if oracle:
+        forecaster = f"{forecaster} {oracle}"
+    archived = request.learn_across_runs
+    proposer = label(models, request.base_url, replaying=replaying, archived=archived)
     chosen = SearchSettings(
         seed=request.seed,
         budget=request.budget.budget(),
         confirm=request.confirm,
         holdout=request.holdout,
-        proposer=label(request.model, request.base_url, replaying=request.place.device == "replay"),
-        forecaster="" if request.forecaster == "none" else request.forecaster,
+        learn_across_runs=request.learn_across_runs,
+        proposer=own_label(own.proposer.name) if own.proposer else proposer,
+        forecaster=own_label(own.forecaster.name) if own.forecaster else forecaster,
     )
-    if request.model is not None:
+    if models and own.proposer is None:
         # A model is asked for several programs at once, and its answer takes longer than a measurement.
         chosen = replace(chosen, proposals_per_round=12, measure_per_round=3)
-    if request.forecaster == "llm":
+    if request.forecaster == "llm" and own.forecaster is None:
         # Each forecast costs seconds and cents: fewer candidates a round, and none asked about again.
         chosen = replace(chosen, proposals_per_round=8, reconsider=0)
     given = {
@@ -202,48 +238,136 @@ def settings_of(request: SearchRequest) -> SearchSettings:
     return chosen
 
 
-def _prepared(request: SearchRequest) -> tuple[LanguageModel | None, SearchSettings]:
-    """Return the model, if any, and the settings, before anything is opened."""
-    settings = settings_of(request)
-    model = sessions.make_model(request.model, request.base_url)
-    if model is not None and request.budget.dollars is not None:
-        sessions.check_price(model)
-    return model, settings
+def _check(request: SearchRequest, own: Own) -> None:
+    """Raise `UsageError` for a part of the request that would do nothing."""
+    if request.forecaster == "none" and own.forecaster is None:
+        idle = [n for n in ("audit", "explore", "measure_per_round", "patience") if getattr(request, n) is not None]
+        if idle:
+            raise UsageError(
+                f"without a forecaster everything is measured, so that {' and '.join(idle)} would do nothing",
+                hint="leave that out, or choose a forecaster",
+            )
+    asks = own.forecaster is None and request.forecaster in ("llm", "cascade")
+    if request.forecast_model is not None and not asks:
+        raise UsageError(
+            "the model that forecasts would never be asked",
+            hint="pass --forecaster cascade or llm with --forecast-model, or leave that out",
+        )
+    if own.proposer is not None and request.model and not asks:
+        raise UsageError("with a proposer of one's own the model would never be asked", hint="leave the model out")
+    capped = [n for n in ("dollars", "tokens") if getattr(request.budget, n) is not None]
+    if capped and not (request.model or request.forecast_model or own.proposer or own.forecaster):
+        raise UsageError(
+            f"no language model is asked, so that a cap on {' and '.join(capped)} would never be reached",
+            hint="leave that out, or pass --model anthropic:NAME or openai:NAME",
+        )
 
 
-def _with_seeds(request: SearchRequest, task: Task, kind: DeviceKind) -> Task:
-    needed = request.model is None and request.place.device != "replay"
+@dataclass(frozen=True, slots=True)
+class _Models:
+    """The language models of a run: those that write candidates, and the one that forecasts."""
+
+    writers: list[LanguageModel]
+    forecaster: LanguageModel | None
+
+    def dollars(self) -> Dollars | None:
+        """Return what turns tokens into dollars, the mean over all models; None where there is none."""
+        held = {m.label: m for m in (*self.writers, *([self.forecaster] if self.forecaster else []))}
+        if not held:
+            return None
+        from pydantic_ai.usage import RunUsage
+
+        def dollars(read: float, written: float) -> float | None:
+            used = RunUsage(input_tokens=round(read), output_tokens=round(written))
+            each = [model.cost(0.0, used).dollars for model in held.values()]
+            known = [d for d in each if d is not None]
+            return sum(known) / len(known) if len(known) == len(each) else None
+
+        return dollars
+
+
+def _prepared(request: SearchRequest, own: Own) -> tuple[SearchSettings, _Models]:
+    """Return settings and models, before anything is opened."""
+    settings = settings_of(request, own)
+    models = _models(_names(request.model), request.base_url, request.forecast_model)
+    if request.budget.dollars is not None:
+        for model in (*models.writers, *([models.forecaster] if models.forecaster else [])):
+            sessions.check_price(model)
+    return settings, models
+
+
+def _models(names: Sequence[str], base_url: str | None, forecasts: str | None) -> _Models:
+    """Return the models by their names; raises `ModelError`."""
+    wanted = dict.fromkeys((*names, forecasts) if forecasts else names)
+    made: dict[str, LanguageModel] = {}
+    for name in wanted or [None]:
+        served = len(wanted) < 2 or (name or "").startswith("openai:")
+        model = sessions.make_model(name, base_url if served else None)
+        if name is not None and model is not None:
+            made[name] = model
+    writers = [made[name] for name in names]
+    return _Models(writers, made[forecasts] if forecasts else writers[0] if writers else None)
+
+
+def _names(model: str | list[str] | None) -> list[str]:
+    return [] if model is None else [model] if isinstance(model, str) else list(dict.fromkeys(model))
+
+
+def _with_seeds(request: SearchRequest, own: Own, task: Task, kind: DeviceKind) -> Task:
+    needed = not request.model and own.proposer is None and request.place.device != "replay"
     return sessions.with_seeds(task, kind, request.seed_kernels, request.language, needed=needed)
 
 
-def _pricing(model: LanguageModel | None) -> Dollars | None:
-    """Return what turns tokens of the model into dollars."""
-    if model is None:
-        return None
-    from pydantic_ai.usage import RunUsage
-
-    def dollars(read: float, written: float) -> float | None:
-        return model.cost(0.0, RunUsage(input_tokens=round(read), output_tokens=round(written))).dollars
-
-    return dollars
-
-
 @contextmanager
-def resume_search(request: ResumeRequest) -> Generator[SearchJob]:
-    """Take up a run that was interrupted, failed or killed."""
-    with sessions.open_archive(request.place) as archive:
+def resume_search(request: ResumeRequest, own: Own = NOTHING) -> Generator[SearchJob]:
+    """Take up a run that was interrupted, failed or killed.
+
+    Raises `UsageError` also where it was given a proposer or a forecaster that is not given again.
+    """
+    with sessions.existing_archive(request.place, request.run_id) as archive:
         row = archive.run(request.run_id)
     settings: Mapping[str, Any] = row.settings
-    recorded_model, recorded_url, replayed = from_label(str(settings.get("proposer", "")))
-    model = sessions.make_model(request.model or recorded_model, request.base_url or recorded_url)
-    forecaster = sessions.make_forecaster(str(settings.get("forecaster") or "none"), model)
-    device = "replay" if replayed else row.target.kind if request.place.device == "auto" else request.place.device
-    pool = request.place.pool
+    proposes, forecasts = str(settings.get("proposer", "")), str(settings.get("forecaster") or "none")
+    _check_own(row.id, "proposer", proposes, own.proposer)
+    _check_own(row.id, "forecaster", forecasts, own.forecaster)
+    recorded, recorded_url, replayed = (None, None, False) if own.proposer else from_label(proposes)
+    kind, _, forecast_model = ("none", "", "") if own.forecaster else forecasts.partition(" ")
+    models = _models(
+        _names(request.model) or several(recorded), request.base_url or recorded_url, forecast_model or None
+    )
+    forecaster = own.forecaster or sessions.make_forecaster(
+        kind, models.forecaster, patience=int(settings.get("explore", 0))
+    )
+    with sessions.open_session(_place_of(row, request.place, replayed=replayed), row.task, own.executors) as opened:
+        earlier = opened.archive if reads_archive(proposes) else None
+        proposer = own.proposer or make_proposer(
+            opened.executor, row.task, models.writers, archive=earlier, resumed=row
+        )
+        yield SearchJob(opened.archive, Search.resume(opened.archive, row.id, opened.executor, proposer, forecaster))
+
+
+def _check_own(run: str, part: str, recorded: str, given: Proposer | Forecaster | None) -> None:
+    """Raise `UsageError` where a part that the caller made is missing, or is given to a run that began with another."""
+    name = own_name(recorded)
+    if name is None and given is not None:
+        raise UsageError(
+            f"run {run} began with {part} {recorded}, not with {given.name}", hint="resume it without one of your own"
+        )
+    if name is not None and given is None:
+        raise UsageError(
+            f"run {run} began with {part} {name}, which its caller made",
+            hint=f"resume it from Python with the same: forewarp.resume({run!r}, {part}=…)",
+        )
+    if given is not None and name != given.name:
+        raise UsageError(f"run {run} began with {part} {name}, not with {given.name}", hint="resume it with the same")
+
+
+def _place_of(row: RunRow, given: Place, *, replayed: bool) -> Place:
+    """Return where a run goes on: where it was, unless the request says otherwise."""
+    device = "replay" if replayed else row.target.kind if given.device == "auto" else given.device
+    pool = given.pool
     if replayed and not pool:
         if row.task.sha256 not in tasks_of(BUNDLED_POOL):
             raise UsageError(f"run {row.id} replayed a pool", hint="pass --pool PATH of that pool again")
         pool = str(BUNDLED_POOL)
-    place = request.place.model_copy(update={"device": device, "pool": pool})
-    with sessions.open_session(place, row.task) as opened:
-        proposer = make_proposer(opened.executor, row.task, model)
-        yield SearchJob(opened.archive, Search.resume(opened.archive, row.id, opened.executor, proposer, forecaster))
+    return given.model_copy(update={"device": device, "pool": pool})

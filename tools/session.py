@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Generator, Mapping, Sequence
@@ -81,7 +82,7 @@ class Executors:
 @contextmanager
 def open_session(place: Place, task: str | Task, executors: Executors | None = None) -> Generator[Session]:
     """Load the task, open the archive, then start the device; what was opened here is closed at the end."""
-    loaded = load_task(task, place) if isinstance(task, str) else task
+    loaded = load_task(task, place)
     with open_archive(place) as archive:
         kept = executors or Executors()
         try:
@@ -91,11 +92,13 @@ def open_session(place: Place, task: str | Task, executors: Executors | None = N
                 kept.close()
 
 
-def load_task(name: str, place: Place) -> Task:
+def load_task(name: str | Task, place: Place) -> Task:
     """Load a task by name or path; on replay, a name may also be that of a task that only the pool knows.
 
-    Raises `TaskError`.
+    A task that is given as such is returned as it is. Raises `TaskError`.
     """
+    if isinstance(name, Task):
+        return name
     held = tasks_of(Path(place.pool).expanduser()) if place.device == "replay" and place.pool else {}
     try:
         loaded = tasks.load(name)
@@ -116,9 +119,29 @@ def load_task(name: str, place: Place) -> Task:
     )
 
 
+def archive_path(place: Place) -> Path:
+    """Return the archive file that the request names, or the user's own."""
+    return Path(place.archive).expanduser() if place.archive else default_path()
+
+
 def open_archive(place: Place) -> Archive:
-    """Open the archive that the request names, or the user's own."""
-    return Archive(Path(place.archive).expanduser() if place.archive else default_path())
+    """Open the archive, or create it where there is none."""
+    return Archive(archive_path(place))
+
+
+def existing_archive(place: Place, run: str = "") -> Archive:
+    """Open an archive to read from it; `run` is the one that is looked for, if it is one.
+
+    Raises `UsageError` where there is none: looking at a mistyped path must not leave an empty archive there.
+    """
+    path = archive_path(place)
+    if os.path.exists(path):  # unlike Path.exists, false also where a folder on the way may not be read
+        return Archive(path)
+    there = f"there is no archive at {path}"
+    raise UsageError(
+        f"there is no run {run!r}: {there}" if run else f"{there}, so there are no runs",
+        hint="pass --archive PATH of another one, or start a run with `forewarp optimize softmax`",
+    )
 
 
 def open_executor(place: Place, task: Task) -> Executor:

@@ -14,6 +14,7 @@ from support.recorded_pool import Recorded, record
 from forewarp.archive.forecasts import beside, write_forecasts
 from forewarp.archive.pools import read_pool
 from forewarp.archive.rows import RecordedForecast
+from forewarp.archive.store import Archive
 from forewarp.cli import documents, exits, reliability
 from forewarp.cli.main import main
 from forewarp.core import bins
@@ -59,6 +60,7 @@ def forecast_of_pool(pool: Path, sd: float) -> None:
 
 def test_an_empty_archive_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "none.sqlite")
+    Archive(path).close()
     assert main(["calibration", "--archive", path]) == exits.OK
     assert "forewarp optimize" in capsys.readouterr().out
     found = document(capsys, "--archive", path)

@@ -219,6 +219,36 @@ def test_an_archive_that_is_no_archive_is_exit_73(run: Run, tmp_path: Path) -> N
     assert (exit_code, found["error"]["code"]) == (73, "archive")
 
 
+@pytest.mark.parametrize("arguments", [["runs"], ["report"], ["calibration"], ["show", "r-1"], ["resume", "r-1"]])
+def test_looking_into_an_archive_that_is_not_there_makes_none(run: Run, tmp_path: Path, arguments: list[str]) -> None:
+    exit_code, found, _ = run(*arguments, "--archive", "typo/archive.db")
+    assert (exit_code, found["error"]["code"]) == (2, "usage")
+    assert "there is no archive at" in found["error"]["message"]
+    assert "--archive" in found["error"]["hint"]
+    assert not (tmp_path / "typo").exists()
+
+
+def test_ones_own_archive_may_not_be_there_yet(run: Run, tmp_path: Path) -> None:
+    exit_code, found, _ = run("runs")
+    assert (exit_code, found["runs"]) == (0, [])
+    assert "No runs in" in found["summary"]
+    assert not (tmp_path / "archive.db").exists()
+
+
+def test_a_forecast_for_a_target_takes_no_device(run: Run, recorded: Recorded) -> None:
+    exit_code, found, _ = run("forecast", recorded.task, recorded.seed, "--target", "h200", "--device", "cpu")
+    assert (exit_code, found["error"]["code"]) == (2, "usage")
+    assert "leave them out" in found["error"]["hint"]
+    assert run("forecast", recorded.task, recorded.seed, "--target", "h200", *recorded.flags)[0] == 2
+
+
+@pytest.mark.parametrize("flag", ["--max-usd", "--max-tokens"])
+def test_a_cap_on_what_nobody_spends_is_refused(run: Run, recorded: Recorded, flag: str) -> None:
+    exit_code, found, _ = run(*optimize(recorded, flag, "2"))
+    assert (exit_code, found["error"]["code"]) == (2, "usage")
+    assert "--model" in found["error"]["hint"]
+
+
 def test_a_traceback_is_shown_only_on_request(run: Run) -> None:
     _, _, err = run("show", "r-none", "-v")
     assert "Traceback" in err

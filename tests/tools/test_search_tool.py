@@ -1,18 +1,37 @@
 from __future__ import annotations
 
+import random
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support import synthetic_executor as synthetic
 from support.recorded_pool import Recorded, record
 
+from forewarp.archive.store import Archive, default_path
 from forewarp.core.errors import ModelError, TaskError, UsageError
+from forewarp.core.protocols import Executor, Known, Proposal
+from forewarp.core.values import Target, Task
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.search.events import Measured, RunFinished
 from forewarp.tools import runs
 from forewarp.tools.parts import Amounts, Place
 from forewarp.tools.proposer import from_label, label
 from forewarp.tools.run_report import best_so_far
-from forewarp.tools.search import ResumeRequest, SearchRequest, open_search, resume_search, search
+from forewarp.tools.search import (
+    Own,
+    ResumeRequest,
+    SearchRequest,
+    estimate_search,
+    open_search,
+    resume_search,
+    search,
+    settings_of,
+)
+from forewarp.tools.session import Executors
+
+HERE = "http://127.0.0.1:1/v1"
 
 
 @pytest.fixture(scope="module")
@@ -135,3 +154,104 @@ def test_a_label_tells_how_to_make_the_proposer_again(
     model: str | None, base_url: str | None, *, replaying: bool
 ) -> None:
     assert from_label(label(model, base_url, replaying=replaying)) == (model, base_url, replaying)
+
+
+class Synthetic(Executors):
+    """Always the synthetic device, for any task."""
+
+    def get(self, place: Place, task: Task) -> Executor:
+        return synthetic.SyntheticExecutor()
+
+
+class Downwards:
+    """Proposes one more power of two each time."""
+
+    name = "downwards"
+
+    def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
+        left = [synthetic.seed(TILE=2**k) for k in (9, 8, 7, 6, 5, 4)]
+        return [Proposal(c, self.name) for c in left if c.sha256 not in known.seen][:count]
+
+
+def settings(run: str) -> Mapping[str, Any]:
+    with Archive(default_path()) as archive:
+        return archive.run(run).settings
+
+
+def toy(**fields: object) -> SearchRequest:
+    return SearchRequest(task=synthetic.task(), budget=Amounts(measurements=5)).model_copy(update=fields)
+
+
+def test_a_task_itself_is_searched_on_devices_that_are_kept_warm() -> None:
+    found = search(toy(), own=Own(executors=Synthetic()))
+    assert (found.task, found.budget.spent.measurements) == ("toy", 5)
+
+
+def test_parts_of_ones_own_are_used_and_needed_again() -> None:
+    own = Own(Downwards(), synthetic.KnowingForecaster(), Synthetic())
+    with open_search(toy(), own) as job:
+        for event in job.events():
+            if isinstance(event, Measured):
+                job.stop()
+        stopped = job.result()
+    assert (stopped.proposer, stopped.forecaster) == ("own downwards", "own knowing")
+    assert {c.proposer for c in stopped.candidates} == {"downwards"}
+    again = ResumeRequest(run_id=job.run_id)
+    for given, says in ((Own(), "began with proposer downwards"), (Own(proposer=Downwards()), "forecaster knowing")):
+        with pytest.raises(UsageError, match=says), resume_search(again, given):
+            pass
+    with (
+        pytest.raises(UsageError, match="not with misleading"),
+        resume_search(again, Own(Downwards(), synthetic.MisleadingForecaster())),
+    ):
+        pass
+    with resume_search(again, own) as job:
+        assert [type(e) for e in job.events()][-1] is RunFinished
+        assert job.result().counts.measured > stopped.counts.measured
+
+
+def test_several_models_share_a_run_and_are_made_again() -> None:
+    models = ["openai:a", "openai:b", "openai:a"]
+    given = toy(model=models, base_url=HERE, forecaster="cascade", forecast_model="openai:c")
+    with open_search(given, Own(executors=Synthetic())) as job:
+        kept = settings(job.run_id)
+    assert (kept["proposer"], kept["forecaster"]) == (f"llm openai:a,openai:b {HERE}", "cascade openai:c")
+    assert (kept["proposals_per_round"], kept["measure_per_round"]) == (12, 3)
+    with resume_search(ResumeRequest(run_id=job.run_id), Own(executors=Synthetic())) as job:
+        assert job.search.settings.proposer == kept["proposer"]
+    assert estimate_search(given.model_copy(update={"place": Place(device="cpu")})).tokens is not None
+
+
+def test_the_first_model_forecasts_unless_another_is_named() -> None:
+    assert settings_of(toy(model=["openai:a", "openai:b"], forecaster="llm")).forecaster == "llm"
+    own = Own(proposer=Downwards())
+    assert settings_of(toy(model="openai:a", forecaster="cascade"), own).forecaster == "cascade openai:a"
+
+
+def test_kernels_of_earlier_runs_come_first_where_that_is_asked_for() -> None:
+    first = search(toy(), own=Own(executors=Synthetic()))
+    again = search(toy(learn_across_runs=True, seed=1), own=Own(executors=Synthetic()))
+    offered = [c for c in again.candidates if c.proposer == "archived"]
+    assert first.best is not None
+    assert [c.kernel for c in offered] == [first.best.kernel]
+    assert again.proposer == "tunables+archived"
+    assert settings(again.run_id)["learn_across_runs"] is True
+
+
+@pytest.mark.parametrize(
+    ("fields", "own", "says"),
+    [
+        ({"forecast_model": "openai:a"}, Own(), "never be asked"),
+        ({"model": "openai:a"}, Own(proposer=Downwards()), "never be asked"),
+        ({"budget": Amounts(measurements=5, dollars=1.0)}, Own(), "a cap on dollars"),
+        ({"budget": Amounts(measurements=5, tokens=1, dollars=1.0)}, Own(), "dollars and tokens"),
+        ({"base_url": HERE}, Own(), "needs a model"),
+    ],
+)
+def test_what_would_do_nothing_is_refused(fields: dict[str, object], own: Own, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        search(toy(**fields), own=own)
+
+
+def test_a_proposer_of_ones_own_may_spend_dollars() -> None:
+    settings_of(toy(budget=Amounts(dollars=1.0)), Own(proposer=Downwards()))
