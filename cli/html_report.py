@@ -35,7 +35,7 @@ def _parts(document: SearchResult, figures: RunFigures) -> list[tuple[str, str, 
     found = figures.roofline
     made: list[tuple[str, str, str, str, bool]] = [
         ("progress", "Best so far against budget", progress.chart(document, figures), "", False),
-        ("winner", "The winner", headline.winner(document.best, figures.near), "", False),
+        ("winner", "The winner", headline.winner(document.best, document.holdout), "", False),
         (
             "forecasts",
             "Forecast against measurement",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from forewarp.tools.run_report import BestKernel, CandidateLine, SearchResult
 
 ROWS = 12
+_HOLDS = {"yes": "green", "no": "red", "partly": "yellow"}
 
 
 def render(
@@ -48,6 +49,13 @@ def render(
         console.print(
             f"false discards: {a.false} of {a.audited} audited of {a.discarded} discarded:"
             f" {a.share.ratio:.0%} [{a.share.low:.0%}, {a.share.high:.0%}] (95 %)"
+        )
+    if document.holdout is not None:
+        console.print(f"other shapes: {document.holdout.said}", style=_HOLDS.get(document.holdout.generalises, "dim"))
+    if document.alarms:
+        times = "once" if document.alarms == 1 else f"{document.alarms} times"
+        console.print(
+            f"alarms: outcomes did not fit the forecasts {times}; all was measured for a while", style="yellow"
         )
     console.print(f"run {document.run_id} {document.status}: {document.reason}", style=display.colour(document.status))
     for artifact in document.artifacts:

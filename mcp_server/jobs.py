@@ -39,7 +39,9 @@ class SearchState(Part):
     device: str
     source: Literal["measured", "replay"]
     best: BestKernel | None
+    near_shapes: str | None = Field(description="How best does on shapes that nobody tuned for; null if not tried.")
     counts: Counts
+    alarms: int = Field(description="How often outcomes did not fit the forecasts.")
     budget: Budget
     folder: str | None = Field(description="Folder with the best kernel, result.json, candidates.csv, report.html.")
 
@@ -154,7 +156,9 @@ def _state(found: runs.Look, home: Path) -> SearchState:
         device=result.device.name,
         source=result.source,
         best=best,
+        near_shapes=result.holdout.said if result.holdout else None,
         counts=result.counts,
+        alarms=result.alarms,
         budget=result.budget,
         folder=str(folder) if status in ("finished", "interrupted", "failed") else None,
     )

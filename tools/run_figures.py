@@ -8,9 +8,7 @@ from pydantic import Field
 
 from forewarp.archive.rows import MeasurementRow
 from forewarp.archive.store import Archive
-from forewarp.core import serde
 from forewarp.core.values import Status, Verdict
-from forewarp.search.holdout import Holdout
 from forewarp.tools.calibration import CalibrationScores, scores_of_run
 from forewarp.tools.parts import Interval, KernelId, Part, speedup_of
 from forewarp.tools.run_decisions import (
@@ -59,25 +57,6 @@ class Reliability(Part):
     outcomes: int = Field(description="Forecasts that were followed by a measurement.")
 
 
-class NearShape(Part):
-    """The winner on one shape that nobody tuned for; `status` may also be not_applicable or not_measured."""
-
-    name: str
-    origin: str = Field(description="The workload that it was made from.")
-    status: str
-    verdict: Verdict | None
-    speedup: Interval | None
-    log: str
-
-
-class NearShapes(Part):
-    """Whether the winner holds on shapes that nobody tuned for."""
-
-    generalises: str = Field(description="yes, no, partly or unknown.")
-    said: str
-    shapes: list[NearShape]
-
-
 class RunFigures(Part):
     """What there is to draw of a run."""
 
@@ -89,7 +68,6 @@ class RunFigures(Part):
     begun: int = Field(description="Measurements that were announced and have no result.")
     steps: list[Step]
     reliability: list[Reliability] = Field(description="By forecaster; a cascade first, then its tiers.")
-    near: NearShapes | None = Field(description="Null where the winner was not tried on near shapes.")
     roofline: Roofline | None
     lineage: Lineage
     changes: list[Change]
@@ -121,7 +99,6 @@ def figures(archive: Archive, result: SearchResult) -> RunFigures:
             Reliability(forecaster=name, scores=scores, outcomes=sum(p.count for p in scores.faster))
             for name, scores in scores_of_run(archive, run).items()
         ],
-        near=_near(archive.holdouts(run.id).get(winner)),
         roofline=roofline(run.target, archive.signatures(run.task.sha256, run.target.name), rows, winner),
         lineage=lineage(rows, leads, winner),
         changes=changes(rows, run.task, leads, winner),
@@ -131,26 +108,6 @@ def figures(archive: Archive, result: SearchResult) -> RunFigures:
         proposers=proposer_lines(rows, [known[k] for k in leads]),
         failures=failures(rows),
     )
-
-
-def _near(found: dict[str, Any] | None) -> NearShapes | None:
-    if found is None:
-        return None
-    holdout = serde.from_data(Holdout, found)
-    shapes = [
-        NearShape(
-            name=s.name,
-            origin=s.origin,
-            status=s.status,
-            verdict=s.verdict,
-            speedup=None
-            if s.speedup is None or s.low is None or s.high is None
-            else Interval(ratio=s.speedup, low=s.low, high=s.high),
-            log=s.log,
-        )
-        for s in holdout.shapes
-    ]
-    return NearShapes(generalises=holdout.generalises, said=holdout.said, shapes=shapes)
 
 
 def _steps(measured: list[MeasurementRow], result: SearchResult, spends: dict[int, dict[str, Any]]) -> list[Step]:

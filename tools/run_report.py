@@ -15,6 +15,7 @@ from forewarp.search import lease
 from forewarp.search.summary import RunSummary, best_of, summarise
 from forewarp.tools.bake import bake
 from forewarp.tools.measured import DeviceState, WorkloadResult, device_state, workload_result
+from forewarp.tools.near_shapes import NearShapes
 from forewarp.tools.parts import (
     SCHEMA_VERSION,
     Amounts,
@@ -136,6 +137,12 @@ class SearchResult(Part):
     )
     budget: Budget
     audit: Audit | None
+    holdout: NearShapes | None = Field(
+        default=None, description="The winner on shapes that nobody tuned for; null where it was not tried on any."
+    )
+    alarms: int = Field(
+        default=0, description="How often outcomes did not fit the forecasts, so that all was measured for a while."
+    )
     candidates: list[CandidateLine]
 
 
@@ -169,6 +176,8 @@ def report(archive: Archive, run_id: str) -> SearchResult:
         ],
         budget=Budget(spent=Amounts.of(found.spend), limit=Amounts.of(found.budget)),
         audit=_audit(found),
+        holdout=NearShapes.of(found.holdout) if found.holdout else None,
+        alarms=found.alarms,
         candidates=lines,
     )
 
@@ -297,6 +306,9 @@ def _summary(row: RunRow, found: RunSummary, best: BestKernel | None, source: st
         advice = "use it"
     elif best.speedup.high < 1:
         advice = "it is slower than the reference; keep the reference"
+    if advice == "use it" and found.holdout is not None:
+        said = found.holdout.said
+        advice = said if found.holdout.generalises == "no" else f"use it; {said}"
     checked = "confirmed by a second measurement" if best.confirmed else "not confirmed by a second measurement"
     if found.status == "running":
         advice = "the run's process is gone, resume it" if lost(row) else "the run goes on"

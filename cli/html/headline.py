@@ -12,8 +12,9 @@ from forewarp.cli.run_tables import oracles
 from forewarp.tools.parts import shown
 
 if TYPE_CHECKING:
+    from forewarp.tools.near_shapes import NearShapes
     from forewarp.tools.parts import Interval
-    from forewarp.tools.run_figures import NearShapes, RunFigures
+    from forewarp.tools.run_figures import RunFigures
     from forewarp.tools.run_report import BestKernel, SearchResult
 
 REPLAY = "Replay: measurements were looked up in a recorded pool, none was made for this run."

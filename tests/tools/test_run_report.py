@@ -2,10 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from support.synthetic_executor import KnowingForecaster, SyntheticExecutor, task
 
 from forewarp.archive.store import Archive
+from forewarp.core import serde
 from forewarp.core.values import Budget
+from forewarp.search.holdout import Generalises, Holdout, HoldoutShape
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings
@@ -14,7 +17,7 @@ from forewarp.tools.run_report import best_so_far, in_order, report
 
 def test_the_curve_follows_the_order_of_measuring_not_of_proposing(tmp_path: Path) -> None:
     with Archive(tmp_path / "a.db") as archive:
-        settings = SearchSettings(budget=Budget(measurements=9), confirm=False)
+        settings = SearchSettings(budget=Budget(measurements=9), measure_per_round=3, confirm=False)
         search = Search.start(archive, task(), SyntheticExecutor(), TunablesProposer(), KnowingForecaster(), settings)
         measured = [e.kernel for e in search.events() if type(e).__name__ == "Measured"]  # type: ignore[attr-defined]
         document = report(archive, search.run_id)
@@ -23,3 +26,31 @@ def test_the_curve_follows_the_order_of_measuring_not_of_proposing(tmp_path: Pat
     curve = [best.ratio for best in best_so_far(document.candidates) if best]
     assert curve == sorted(curve)
     assert len(curve) == 9
+
+
+@pytest.mark.parametrize(
+    ("generalises", "said", "advice"),
+    [
+        ("yes", "correct on 1 near shape", "use it; correct on 1 near shape."),
+        ("no", "wrong on N=17: use only behind a shape guard", "measurement; wrong on N=17: use only behind"),
+    ],
+)
+def test_the_advice_tells_of_shapes_that_nobody_tuned_for(
+    tmp_path: Path, generalises: Generalises, said: str, advice: str
+) -> None:
+    with Archive(tmp_path / "a.db") as archive:
+        settings = SearchSettings(budget=Budget(measurements=9))
+        search = Search.start(archive, task(), SyntheticExecutor(), TunablesProposer(), KnowingForecaster(), settings)
+        search.run()
+        before = report(archive, search.run_id)
+        assert before.best is not None
+        (signature,) = SyntheticExecutor().describe(task())
+        status = "ok" if generalises == "yes" else "incorrect"
+        shape = HoldoutShape("N=17", "small", {"N": 17}, {"N": (16, 17)}, status, signature, "faster", 2.0, 1.9, 2.1)
+        found = serde.to_data(Holdout((shape,), generalises, 1.0, said))
+        archive.add_holdout(search.run_id, before.best.kernel.sha256, found)
+        after = report(archive, search.run_id)
+    assert advice in after.summary
+    assert after.holdout is not None
+    assert (after.holdout.generalises, after.holdout.shapes[0].origin) == (generalises, "small")
+    assert str(after.holdout.shapes[0].speedup) == "2× [1.9, 2.1]"
