@@ -18,6 +18,7 @@ import random
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from forewarp.archive.pools import read_pool
 from forewarp.archive.rows import RecordedForecast, RecordedRow
 from forewarp.core import serde
 from forewarp.core.protocols import Subject, Trial
+from forewarp.surrogate import models
 from forewarp.surrogate.llm import LlmForecaster
 from forewarp.surrogate.questions import Shown, question, system_prompt
 
@@ -77,9 +79,8 @@ def ask(args: argparse.Namespace) -> None:
         file.write(json.dumps(provenance()) + "\n")
         for condition, asked, known in work(args):
             shown = CONDITIONS[condition]
-            model = LlmForecaster(
-                args.model, base_url=args.base_url, batch=args.batch, shown=shown, timeout_s=args.timeout_s
-            )
+            asked_model = replace(models.resolve(args.model, args.base_url), timeout_s=args.timeout_s)
+            model = LlmForecaster(asked_model, batch=args.batch, shown=shown)
             subjects = [Subject(r.candidate, r.build) for r in asked]
             trials = [Trial(Subject(r.candidate, r.build), r.measurement) for r in known]
             task, target = asked[0].task, asked[0].target

@@ -45,6 +45,9 @@ from forewarp.surrogate.cascade import CascadeForecaster, Tier
 from forewarp.surrogate.learned import LearnedForecaster
 
 ARMS = ("everything", "random", "learned", "llm", "cascade")
+MOST = 24
+"""Measurements of a run of which the whole curve is drawn."""
+
 WITHIN = 0.95
 """A kernel this share as fast as the pool's best counts as found."""
 
@@ -143,8 +146,7 @@ def one_run(job: Job) -> dict[str, Any]:
     if not job.stopping:
         settings = replace(settings, proposals_per_round=len(rows), reconsider=len(rows))
     if forecaster is not None and not job.stopping:
-        half = Budget(measurements=(len(rows) + 1) // 2)
-        settings = replace(settings, patience=0, effort=0.0, reach=1.0, budget=half)
+        settings = replace(settings, patience=0, effort=0.0, reach=1.0, budget=Budget(measurements=MOST))
     settings = replace(settings, **dict(job.changes))
     top = max(r.measurement.speedup or 0.0 for r in rows if r.measurement.trusted)
     start = time.perf_counter()
@@ -231,7 +233,7 @@ def figures(runs: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> dict[str,
         row: dict[str, Any] = {
             "curve": [
                 round(math.exp(statistics.fmean(math.log(reached(r, n)) for r in own)), 4)
-                for n in range(1, min(40, longest) + 1)
+                for n in range(1, min(MOST, longest) + 1)
             ],
             "needed_median": statistics.median(needed(r) for r in own),
             "needed_mean": statistics.fmean(needed(r) for r in own),

@@ -82,12 +82,11 @@ class LlmForecaster:
         samples: int = 1,
         shown: Shown | None = None,
         cache: Path | None = None,
-        timeout_s: float = models.TIMEOUT_S,
     ) -> None:
         self.model = models.resolve(model, base_url)
         self.name = f"llm:{self.model.label}"
         self._concurrency, self._batch, self._samples = concurrency, max(1, batch), max(1, samples)
-        self._shown, self._cache, self._timeout_s = shown or Shown(), cache, timeout_s
+        self._shown, self._cache = shown or Shown(), cache
         self._answers: dict[str, Forecast] = {}
         self._unpaid: dict[str, Cost] = {}
 
@@ -126,7 +125,6 @@ class LlmForecaster:
             check=lambda reply, place: _check(reply, sizes[place]),
             retries=1,
             concurrency=self._concurrency,
-            timeout_s=self._timeout_s,
         )
         error: ModelError | None = None
         for i, one in enumerate(asked):

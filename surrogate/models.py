@@ -17,9 +17,10 @@ from pydantic_ai import Agent, RunContext
 from pydantic_ai import exceptions as failures
 from pydantic_ai.messages import UserContent
 from pydantic_ai.models import Model
+from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RunUsage
 
-from forewarp.core.errors import ModelError
+from forewarp.core.errors import ModelError, UsageError
 from forewarp.core.values import Cost
 from forewarp.surrogate import prices
 from forewarp.surrogate.prices import Prices
@@ -28,6 +29,8 @@ T = TypeVar("T")
 
 CONCURRENCY = 4
 TIMEOUT_S = 300.0
+TIMEOUT_VARIABLE = "FOREWARP_MODEL_TIMEOUT_S"
+"""Environment variable with the seconds that one answer may take, for models that are slow."""
 
 _FORMS = "anthropic:NAME, openai:NAME, or openai:NAME with a base URL (vLLM, Ollama, llama.cpp, OpenRouter, …)"
 _KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
@@ -55,11 +58,15 @@ class Answer(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """A model with its label, its price table and whether it runs on this machine. One batch of calls at a time."""
+    """A model with its label, its price table and whether it runs on this machine. One batch of calls at a time.
+
+    `timeout_s` are the seconds that one answer may take.
+    """
 
     model: Model
     label: str
     local: bool = False
+    timeout_s: float = field(default_factory=lambda: default_timeout_s())
     prices: Prices = field(default_factory=prices.load)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
@@ -78,7 +85,6 @@ class LanguageModel:
         check: Callable[[T, int], T] = lambda value, _: value,
         retries: int = 1,
         concurrency: int = CONCURRENCY,
-        timeout_s: float = TIMEOUT_S,
     ) -> list[Answer[T] | ModelError]:
         """Ask every prompt, some at a time, and return one entry per prompt, in order.
 
@@ -98,7 +104,7 @@ class LanguageModel:
 
             async def one(place: int, prompt: str | Sequence[UserContent]) -> Answer[T] | ModelError:
                 async with gate:
-                    return await self._one(agent, place, prompt, timeout_s)
+                    return await self._one(agent, place, prompt)
 
             async with self.model:
                 return list(await asyncio.gather(*(one(i, p) for i, p in enumerate(prompts))))
@@ -107,11 +113,14 @@ class LanguageModel:
             return _run(batch)
 
     async def _one(
-        self, agent: Agent[int, T], place: int, prompt: str | Sequence[UserContent], timeout_s: float
+        self, agent: Agent[int, T], place: int, prompt: str | Sequence[UserContent]
     ) -> Answer[T] | ModelError:
         usage, start = RunUsage(), time.perf_counter()
         try:
-            value = (await agent.run(prompt, deps=place, usage=usage, timeout=timeout_s)).output
+            # The provider's SDK has a limit of its own, and would ask again when it is reached.
+            settings = ModelSettings(timeout=self.timeout_s)
+            run = agent.run(prompt, deps=place, usage=usage, timeout=self.timeout_s, model_settings=settings)
+            value = (await run).output
         except failures.UnexpectedModelBehavior as e:
             return Answer(None, _reason(e), self.cost(time.perf_counter() - start, usage))
         except (failures.AgentRunError, failures.UserError, OSError) as e:
@@ -145,6 +154,18 @@ def resolve(model: str | Model | LanguageModel, base_url: str = "") -> LanguageM
     built = _anthropic(name, url, key) if provider == "anthropic" else _openai(name, url, key)
     host = urlsplit(url).hostname or ""
     return LanguageModel(built, f"{model}@{host}" if host else model, local=_is_local(host))
+
+
+def default_timeout_s() -> float:
+    """Return the seconds that one answer may take; raises `UsageError` for a setting that is no such number."""
+    given = os.environ.get(TIMEOUT_VARIABLE, "")
+    try:
+        seconds = float(given or TIMEOUT_S)
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0:
+        raise UsageError(f"{TIMEOUT_VARIABLE} is {given!r}; it must be a number of seconds above 0")
+    return seconds
 
 
 def _anthropic(name: str, url: str, key: str) -> Model:

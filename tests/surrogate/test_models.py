@@ -1,6 +1,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -228,6 +229,6 @@ def test_a_slow_provider_is_a_retryable_error():
         await asyncio.sleep(5)
         raise AssertionError
 
-    (error,) = resolve(FunctionModel(reply)).ask("s", ["p"], Reply, timeout_s=0.05)
+    (error,) = replace(resolve(FunctionModel(reply)), timeout_s=0.05).ask("s", ["p"], Reply)
     assert isinstance(error, ModelError)
     assert error.retryable
