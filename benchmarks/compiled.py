@@ -3,9 +3,9 @@
     python benchmarks/compiled.py tasks.json --out compiled.json
 
 `tasks.json` is a list of tasks as `core.serde` writes them. Both arms are the task's own module in inference mode,
-replayed as CUDA graphs so that launch gaps do not count, in interleaved ABBA blocks with the L2 cache flushed before each
-call; the ratio is the exp of the median block log-ratio with a bootstrap 95 % interval. The graphs are ours, so that the
-mode is `max-autotune-no-cudagraphs`. Compile time is told.
+replayed as CUDA graphs so that launch gaps do not count, in interleaved ABBA blocks with the L2 cache flushed before
+each call; the ratio is the exp of the median block log-ratio with a bootstrap 95 % interval. The graphs are ours, so
+that the mode is `max-autotune-no-cudagraphs`. Compile time is told.
 """
 
 from __future__ import annotations
