@@ -143,10 +143,12 @@ def _exploit(
 ) -> dict[int, Decision]:
     """Pick by score, less what is close to a pick of the same round: neighbours mostly tell the same.
 
-    What promises less than `effort` is not worth a measurement at all.
+    What promises less than `effort` is not worth a measurement at all, but for the first few: a forecaster that sees
+    nothing in any candidate would never be found out.
     """
+    least = settings.effort if len(situation.measured) >= settings.explore else 0.0
     scored = {o.proposal: (o.candidate, _numbers(o, situation, settings)) for o in options}
-    left = {p: pair for p, pair in scored.items() if pair[1]["score"] >= settings.effort}
+    left = {p: pair for p, pair in scored.items() if pair[1]["score"] >= least}
     room = dict.fromkeys(left, 1.0)
     spans = _spans([o.candidate for o in options])
     picks: dict[int, Decision] = {}

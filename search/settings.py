@@ -26,7 +26,8 @@ class SearchSettings:
         unsure_weight: What one octave of uncertainty is worth, in octaves of expected improvement.
         reconsider: How many candidates skipped earlier are decided on again in each round, with a new forecast where
             forecasts are free; 0 makes each skip final.
-        effort: Octaves of expected improvement that a candidate must promise to be measured, once forecasts decide.
+        effort: Octaves of expected improvement that a candidate must promise to be measured, once there are `explore`
+            measurements.
         patience: After how many rounds in a row without such a candidate the run ends; 0 is never.
         reach: Share of what the device allows at most (its roofline floor, where that is known) at which the run ends.
         early_stop: End the timing of a candidate that can hardly beat the best one any more.

@@ -125,10 +125,11 @@ class State:
         if _skipped(row):
             bisect.insort(self._skipped, _rank(row))
         if row.outcome == "passed":
-            self._passed = max(self._passed, row.round, row.decided_round or 0)
+            self._passed = max(self._passed, row.round)
         if row.decided_round is not None:
             self._decided = max(self._decided, row.decided_round)
         if row.decided_round is not None and row.decision and row.decision.action == "measure":
+            self._passed = max(self._passed, row.decided_round)
             if row.decided_round == self.round:
                 self._chosen[row.proposal] = row.decision.numbers.get("order", 0.0)
             if not policy.is_audit(row.decision):
@@ -177,7 +178,7 @@ class State:
 
     @property
     def fruitless(self) -> int:
-        """How many rounds ago there was something to measure."""
+        """How many rounds ago something new passed the gate, or something old was measured."""
         return self.round - self._passed
 
     def open(self, reconsider: int) -> list[CandidateRow]:

@@ -83,6 +83,51 @@ def test_spread_of_a_single_bin_is_that_of_an_even_distribution() -> None:
     assert bins.spread_log2((0, 0, 0, 0, 0, 0, 1, 0)) == pytest.approx(1 / 12**0.5)
 
 
+def test_what_promises_too_little_is_not_worth_a_measurement() -> None:
+    hopeless, hopeful = option(1, -4.0, 0.05), option(2, 1.5)
+    decisions = decide([hopeless, hopeful])
+    assert measured(decisions) == [2]
+    assert decisions[1].reason == "it promises too little"
+    assert measured(decide([hopeless])) == []
+    assert measured(decide([hopeless], settings=replace(SETTINGS, effort=0.0))) == [1]
+    # The first few are measured all the same: they show whether the forecaster is right.
+    assert measured(decide([hopeless], settings=replace(SETTINGS, explore=5))) == [1]
+    # A discard like any other, so that it may be audited.
+    both = decide([hopeless, hopeful], settings=replace(SETTINGS, audit=1.0))
+    assert policy.is_audit(both[1])
+
+
+def test_what_costs_more_must_promise_more() -> None:
+    dear, cheap = replace(option(1, 1.5), price=3.0), option(2, 1.4)
+    decisions = decide([dear, cheap], settings=replace(SETTINGS, measure_per_round=1))
+    assert measured(decisions) == [2]
+    n = decisions[1].numbers
+    assert decisions[1].score == pytest.approx(n["p_valid"] * n["gain"] / 3.0)
+    # A candidate that is too dear for what it promises is not measured at all.
+    assert measured(decide([replace(option(1, 1.5), price=1000.0)])) == []
+
+
+def test_after_an_alarm_everything_new_is_measured_in_full_and_nothing_old() -> None:
+    options = [option(1, -3.0), option(2, 2.0, fresh=False), option(3, 1.0), option(4, -1.0)]
+    situation = Situation(1.5, MEASURED, None, drifted=True)
+    decisions = policy.decide(options, situation, SETTINGS, random.Random(0))
+    assert measured(decisions) == [1, 3, 4]
+    assert all(decisions[p].reason.startswith("drift") for p in (1, 3, 4))
+    assert not any(policy.may_stop_early(decisions[p]) for p in (1, 3, 4))
+    assert not any(policy.is_audit(d) or policy.is_discard(d) for d in decisions.values())
+    short = policy.decide(options, replace(situation, left=2), SETTINGS, random.Random(0))
+    assert measured(short) == [1, 3]
+
+
+def test_who_may_be_stopped_early() -> None:
+    picked = decide([option(1, 2.0), option(2, 1.9), option(3, 0.0)], settings=replace(SETTINGS, audit=1.0))
+    assert all(policy.may_stop_early(d) for d in picked.values())
+    explored = decide([option(1, 2.0, 1.4)], settings=replace(SETTINGS, explore=5))
+    assert not policy.may_stop_early(explored[1])
+    everything = decide([replace(option(1, 0.0), forecast=None)])
+    assert policy.may_stop_early(everything[1])
+
+
 def test_no_more_than_the_budget_allows() -> None:
     options = [option(i, i / 5) for i in range(8)]
     all_audited = replace(SETTINGS, audit=1.0)
