@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -56,14 +56,14 @@ def _work(job: SearchJob, output: Output, events: str | None) -> BaseException |
     """Do the run's work with a view of it on stderr; returns what ended it before its time."""
     console = display.stderr()
     quiet = output.quiet or (output.json and not console.is_terminal)
-    tally = _so_far(job)
+    tally = so_far(job)
     if job.estimate is not None and not output.quiet:
         _announce(job.estimate, console)
     view = shown_live(console, quiet=quiet, plain=stream.on_terminal(events), tally=tally, spend=job.spend)
     try:
         with stream.streamed(job, events) as lines:
             try:
-                with _stopping(job), view as see:
+                with stopping(job), view as see:
                     for event in job.events():
                         see(event)
                         if lines is not None:
@@ -77,7 +77,7 @@ def _work(job: SearchJob, output: Output, events: str | None) -> BaseException |
     return None
 
 
-def _so_far(job: SearchJob) -> Tally:
+def so_far(job: SearchJob) -> Tally:
     """Return what earlier processes did of the run."""
     from forewarp.search.events import from_data
 
@@ -164,8 +164,11 @@ def _document(result: SearchResult, command: str, error: BaseException | None) -
 
 
 @contextmanager
-def _stopping(job: SearchJob) -> Generator[None]:
-    """Let the first Ctrl-C end the run after the measurement in progress, the second one at once."""
+def stopping(job: SearchJob, numbers: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM)) -> Generator[None]:
+    """Let the first Ctrl-C end the run after the measurement in progress, the second one at once.
+
+    `numbers` are the signals that count as one.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
         job.stop()
@@ -175,7 +178,7 @@ def _stopping(job: SearchJob) -> Generator[None]:
     before = {}
     # Handlers can only be set in the main thread; elsewhere the caller has its own way to stop.
     with suppress(ValueError):
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
     finally:

@@ -11,14 +11,15 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = sorted(
-    {"agent", "archive", "cli", "core", "gpu_runner", "mcp_server"}
+    {"agent", "api", "archive", "cli", "core", "gpu_runner", "mcp_server"}
     | {"prompts", "search", "surrogate", "tasks", "tools", "training"}
 )
-FACES = {"agent", "mcp_server", "cli"}
+FACES = {"agent", "api", "mcp_server", "cli"}
 FORBIDDEN = {
-    "agent": {"gpu_runner", "surrogate", "search", "mcp_server", "cli"},
-    "mcp_server": {"gpu_runner", "surrogate", "search", "agent", "cli"},
-    "cli": set[str](),
+    "agent": {"gpu_runner", "surrogate", "search", "api", "mcp_server", "cli"},
+    "api": {"agent", "mcp_server"},
+    "mcp_server": {"gpu_runner", "surrogate", "search", "agent", "api", "cli"},
+    "cli": {"api"},
     "tools": FACES,
     "search": FACES | {"tools", "training"},
     "surrogate": FACES | {"tools", "search", "training"},

@@ -22,6 +22,7 @@ from forewarp.tools import session as sessions
 from forewarp.tools.forecasted import ForecastResult, RankedKernel
 from forewarp.tools.inspect_kernel import choose_target
 from forewarp.tools.parts import (
+    AnyTask,
     Device,
     Facts,
     Interval,
@@ -47,7 +48,7 @@ MAX_THREADS = 8
 class ForecastRequest(Part):
     """What to forecast, over what, for which device, and with what."""
 
-    task: str = Field(description="Bundled task, task folder or KernelBench file.")
+    task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
     kernel: Kernel | None = Field(default=None, description="The kernel; or pass several as kernels.")
     kernels: list[Kernel] = Field(default_factory=list[Kernel], max_length=MAX_KERNELS, description="Kernels to rank.")
     against: Kernel | None = Field(default=None, description="Kernel to forecast against, instead of the reference.")
@@ -88,11 +89,14 @@ class _Answer:
     same: Trial | None
 
 
-def forecast_kernel(request: ForecastRequest, *, executors: Executors | None = None) -> ForecastResult:
+def forecast_kernel(
+    request: ForecastRequest, *, executors: Executors | None = None, forecaster: Forecaster | None = None
+) -> ForecastResult:
     """Compile the kernels, forecast them in one go, and say what to do with each; runs none of them.
 
-    `executors` keeps the device warm between calls. Raises `UsageError` for a request that makes no sense, and
-    `CandidateError` where no kernel can be read or the one to forecast against is of no use.
+    `executors` keeps the device warm between calls; `forecaster` is used instead of the one that is named. Raises
+    `UsageError` for a request that makes no sense, and `CandidateError` where no kernel can be read or the one to
+    forecast against is of no use.
     """
     if (request.kernel is None) == (not request.kernels):
         raise UsageError("give either a kernel or several kernels", hint="pass exactly one of kernel and kernels")
@@ -104,8 +108,9 @@ def forecast_kernel(request: ForecastRequest, *, executors: Executors | None = N
         )
     candidates = _chosen(given, alone=request.kernel is not None)
     other = sessions.choose_candidate(request.against) if request.against else None
-    model = sessions.make_model(request.model, request.base_url)
-    forecaster = sessions.make_forecaster(request.forecaster or ("cascade" if model else "learned"), model)
+    if forecaster is None:
+        model = sessions.make_model(request.model, request.base_url)
+        forecaster = sessions.make_forecaster(request.forecaster or ("cascade" if model else "learned"), model)
     if forecaster is None:
         raise UsageError("a forecast needs a forecaster", hint="use learned, llm or cascade")
     with _opened(request, executors) as opened:

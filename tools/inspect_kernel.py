@@ -21,9 +21,8 @@ from forewarp.gpu_runner.evidence.roofline import floor_s
 from forewarp.gpu_runner.evidence.traced import of_trace
 from forewarp.gpu_runner.executors.builds import manifest_of
 from forewarp.gpu_runner.executors.local import LocalExecutor
-from forewarp.gpu_runner.formats import task as tasks
 from forewarp.tools import session as sessions
-from forewarp.tools.parts import SCHEMA_VERSION, Device, Kernel, KernelId, Part, trim
+from forewarp.tools.parts import SCHEMA_VERSION, AnyTask, Device, Kernel, KernelId, Part, Place, trim
 
 CHECK_S = 20.0
 """Seconds that a check without a GPU may take."""
@@ -32,7 +31,7 @@ CHECK_S = 20.0
 class InspectRequest(Part):
     """Which kernels, of which task, for which device."""
 
-    task: str = Field(description="Bundled task, task folder or KernelBench file.")
+    task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
     kernels: list[Kernel] = Field(min_length=1)
     target: str = Field(
         default="auto", description="a100, h100, h200, b200, l40s, rtx4090, cuda; auto is this GPU, else the H200."
@@ -207,7 +206,7 @@ def inspect_kernels(request: InspectRequest, *, stage: Callable[[str], None] = l
     reference's own error.
     """
     target = choose_target(request.target)
-    task = tasks.load(request.task)
+    task = sessions.load_task(request.task, Place())
     executor = LocalExecutor(target, python=request.python or sys.executable)
     try:
         bench = _Bench(task, executor, request.check)

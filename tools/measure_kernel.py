@@ -14,7 +14,7 @@ from forewarp.core.protocols import Executor, Subject
 from forewarp.core.values import Build, Candidate, Measurement, Target, Task
 from forewarp.tools import session as sessions
 from forewarp.tools.measured import MeasureResult, result_of
-from forewarp.tools.parts import SCHEMA_VERSION, Kernel, Part, Place, trim
+from forewarp.tools.parts import SCHEMA_VERSION, AnyTask, Kernel, Part, Place, trim
 from forewarp.tools.session import Executors, Session
 
 Stage = Literal["starting the device", "compiling", "measuring"]
@@ -24,7 +24,7 @@ MAX_THREADS = 8
 class MeasureRequest(Part):
     """What to measure, against what, and where."""
 
-    task: str = Field(description="Bundled task, task folder or KernelBench file.")
+    task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
     kernel: Kernel
     against: Kernel | None = Field(default=None, description="Kernel to time it against, instead of the reference.")
     place: Place = Place()
@@ -33,7 +33,7 @@ class MeasureRequest(Part):
 class MeasureManyRequest(Part):
     """Several kernels to measure, one after the other."""
 
-    task: str = Field(description="Bundled task, task folder or KernelBench file.")
+    task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
     kernels: list[Kernel] = Field(min_length=1)
     against: Kernel | None = Field(default=None, description="Kernel to time them against, instead of the reference.")
     place: Place = Place()

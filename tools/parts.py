@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, model_validator
 
 from forewarp.core import bins
-from forewarp.core.values import Budget, Candidate, Cost, Evidence, Forecast, Measurement, Spend, Target
+from forewarp.core.values import Budget, Candidate, Cost, Evidence, Forecast, Measurement, Spend, Target, Task
 
 SCHEMA_VERSION = 1
 """Rises whenever a field of a result changes its meaning or goes away; new fields do not raise it."""
 
 Source = Literal["measured", "replay"]
 
+AnyTask = str | InstanceOf[Task]
+"""A bundled task's name, a path, or a task itself."""
+
 
 class Part(BaseModel):
-    """Base of all requests and results: frozen, and unknown fields are an error."""
+    """Base of all requests and results: frozen, and unknown fields are an error. A result prints as its summary."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __str__(self) -> str:
+        summary = getattr(self, "summary", None)
+        return summary if isinstance(summary, str) else super().__str__()
 
 
 class Place(Part):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, InstanceOf
+from pydantic import Field
 
 from forewarp.archive.pools import tasks_of
 from forewarp.archive.rows import EventRow, RunRow
@@ -23,7 +23,7 @@ from forewarp.search.settings import SearchSettings
 from forewarp.tools import session as sessions
 from forewarp.tools.estimate import Dollars, Estimate, estimate
 from forewarp.tools.export import DropIn, drop_in
-from forewarp.tools.parts import Amounts, Part, Place
+from forewarp.tools.parts import Amounts, AnyTask, Part, Place
 from forewarp.tools.proposer import from_label, label, make_proposer, own_label, own_name, reads_archive, several
 from forewarp.tools.run_report import SearchResult, report
 from forewarp.tools.session import Executors
@@ -38,7 +38,7 @@ DEFAULT_BUDGET = 24
 class SearchRequest(Part):
     """What to optimise, where, and what it may cost."""
 
-    task: str | InstanceOf[Task] = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
+    task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
     place: Place = Place()
     budget: Amounts = Amounts(measurements=DEFAULT_BUDGET)
     seed: int = 0
@@ -115,9 +115,9 @@ class SearchJob:
         """The run's id in the archive."""
         return self.search.run_id
 
-    def events(self) -> Iterator[Event]:
-        """Do the work and yield what happens."""
-        return self.search.events()
+    def events(self) -> Generator[Event]:
+        """Do the work and yield what happens; closing this before its end interrupts the run."""
+        yield from self.search.events()
 
     def recorded(self, after: int = 0) -> list[EventRow]:
         """Return the run's events so far with a number above `after`, those of earlier processes too."""

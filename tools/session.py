@@ -9,7 +9,8 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from forewarp.archive.pools import read_pool, tasks_of
 from forewarp.archive.reader import REFERENCE
@@ -47,7 +48,10 @@ class Session:
 
 
 class Executors:
-    """Keeps executors between calls, so that only the first one waits for the device to start."""
+    """Keeps executors between calls, so that only the first one waits for the device to start.
+
+    `with Executors() as warm:` closes them at the end.
+    """
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, ...], Executor] = {}
@@ -70,6 +74,14 @@ class Executors:
             if key not in self._open:
                 self._open[key] = LocalExecutor(target, python=place.python or sys.executable)
             return self._open[key]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def close(self) -> None:
         """Close them all; safe to call twice."""

@@ -10,9 +10,8 @@ from pydantic import Field
 from forewarp.core.errors import UsageError
 from forewarp.core.validation import NullResult, WorkloadReport
 from forewarp.gpu_runner.executors.local import LocalExecutor
-from forewarp.gpu_runner.formats import task as tasks
-from forewarp.tools.parts import SCHEMA_VERSION, Device, Part, Place
-from forewarp.tools.session import Executors
+from forewarp.tools.parts import SCHEMA_VERSION, AnyTask, Device, Part, Place
+from forewarp.tools.session import Executors, load_task
 
 Soundness = Literal["sound", "degenerate"]
 
@@ -20,7 +19,7 @@ Soundness = Literal["sound", "degenerate"]
 class ValidateRequest(Part):
     """Which task, and on which device's shapes."""
 
-    task: str = Field(description="Bundled task, task folder or KernelBench file.")
+    task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
     place: Place = Place()
 
 
@@ -99,7 +98,7 @@ def validate_task(
     `stage` is called when the next part begins; `executors` keeps the device warm between calls. Raises `TaskError`
     with the reference's own error.
     """
-    task = tasks.load(request.task)
+    task = load_task(request.task, request.place)
     stage("starting the device")
     kept = executors or Executors()
     try:

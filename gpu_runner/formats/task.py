@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from forewarp.core.errors import TaskError
-from forewarp.core.values import Candidate, DeviceKind, Task, Tolerance, Workload
+from forewarp.core.values import Candidate, Constant, DeviceKind, Task, Tolerance, Workload
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import kernelbot
 
@@ -43,6 +43,35 @@ def load(name_or_path: str) -> Task:
     raise TaskError(
         f"no task is called {name_or_path!r} and no such file exists",
         hint=f"bundled tasks: {', '.join(bundled())}; or pass the path of a KernelBench file or of a task's folder",
+    )
+
+
+def from_source(
+    source: str,
+    name: str,
+    *,
+    title: str = "",
+    workloads: Mapping[str, Mapping[str, Constant]] | None = None,
+    tolerance: Tolerance | None = None,
+    seeds: Sequence[Candidate] = (),
+    perturb: bool = True,
+    family: str = "",
+) -> Task:
+    """Make a task of a KernelBench reference that is given as text.
+
+    `workloads` maps names to the module constants that they set, the same on every device; left out, the text's own
+    constants are the only workload. Raises `TaskError`.
+    """
+    entries = _workloads(workloads or {}, "workloads")
+    return Task(
+        name=name,
+        title=title or name,
+        reference=_checked(source, f"the reference of {name}"),
+        workloads={"cpu": entries, "cuda": entries},
+        tolerance=tolerance,
+        seeds=tuple(seeds),
+        perturb=perturb,
+        family=family,
     )
 
 
@@ -113,16 +142,23 @@ def _reference(path: Path) -> str:
     """Read a KernelBench reference; parsed here, run only in a worker."""
     try:
         source = path.read_text()
-        tree = ast.parse(source, str(path))
     except OSError as e:
         raise TaskError(f"{path} cannot be read: {e.strerror}") from None
-    except (SyntaxError, UnicodeDecodeError, ValueError) as e:
+    except UnicodeDecodeError as e:
         raise TaskError(f"{path} is not a Python file: {e}") from None
+    return _checked(source, str(path))
+
+
+def _checked(source: str, where: str) -> str:
+    try:
+        tree = ast.parse(source, where)
+    except (SyntaxError, ValueError) as e:
+        raise TaskError(f"{where} is not a Python file: {e}") from None
     defined = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
     missing = [n for n in KERNELBENCH_NAMES if n not in defined]
     if missing:
         raise TaskError(
-            f"{path} does not define {', '.join(missing)}",
+            f"{where} does not define {', '.join(missing)}",
             hint="a KernelBench file defines class Model, get_inputs() and get_init_inputs()",
         )
     return source

@@ -1,0 +1,75 @@
+"""A run as Python holds it: what it came to, and its files."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import PrivateAttr
+
+from forewarp.archive.store import Archive
+from forewarp.tools.parts import Interval
+from forewarp.tools.run_report import SearchResult
+
+if TYPE_CHECKING:
+    from forewarp.tools.run_report import BestKernel
+
+
+class Run(SearchResult):
+    """What a run came to: `summary`, `best` with its `source`, `counts`, `budget`, `candidates` and more.
+
+    It is a copy of what the archive said: `forewarp.load(run.run_id)` reads a run anew.
+    """
+
+    _archive: Path = PrivateAttr()
+
+    @classmethod
+    def of(cls, result: SearchResult, archive: Path) -> Run:
+        """Take over a result and remember where its run is recorded."""
+        run = cls(**dict(result))
+        run._archive = archive.absolute()
+        return run
+
+    def save(self, folder: str | Path) -> dict[str, Path]:
+        """Write the run's files, those that `forewarp optimize` leaves, and return them by kind.
+
+        The kinds are kernel, module, evidence, candidates, report and result; kernel, module and evidence are missing
+        while nothing worked, the module also where none can be made, which the evidence explains. Raises `UsageError`
+        where the folder cannot be written.
+        """
+        from forewarp.cli import artifacts
+        from forewarp.cli.documents import SearchDocument
+        from forewarp.tools.export import drop_in
+        from forewarp.tools.run_figures import figures
+
+        document = SearchDocument(command="optimize", **dict(self))
+        with Archive(self._archive) as archive:
+            drawn, made = figures(archive, self), drop_in(archive, self.run_id)
+        written = artifacts.write(document, Path(folder).expanduser(), drawn, made)
+        return {a.kind: Path(a.path) for a in written.artifacts}
+
+    def __repr__(self) -> str:
+        found = self.best.speedup if self.best else "no correct kernel"
+        return f"<forewarp run {self.run_id} of {self.task}, {self.status}: {found}>"
+
+    def _repr_html_(self) -> str:
+        head = f"<p><b>{escape(self.summary)}</b></p>"
+        return head + (_winner(self.best) if self.best else "")
+
+
+def _winner(best: BestKernel) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(w.name)}</td><td>{_shown(w.speedup)}</td><td>{w.verdict}</td>"
+        f"<td>{w.candidate_us.median:.4g}</td><td>{w.reference_us.median:.4g}</td></tr>"
+        for w in best.workloads
+    )
+    head = "<tr><th>shape</th><th>speed-up [95 %]</th><th>verdict</th><th>µs</th><th>reference µs</th></tr>"
+    return (
+        f"<table>{head}{rows}</table><details><summary>{best.kernel.language} kernel {best.kernel.short}</summary>"
+        f"<pre>{escape(best.source)}</pre></details>"
+    )
+
+
+def _shown(speedup: Interval) -> str:
+    return escape(str(speedup))
