@@ -1,0 +1,119 @@
+"""What the searches of `live_search.py` came to: one table, every event, and the winners' sources.
+
+    python benchmarks/live_figures.py live --checks checks.json --compiled compiled.json --out benchmarks/results/live
+
+`checks.json` and `compiled.json` come from `live_check.py` and `compiled.py`, which run where the device is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+from provenance import write
+
+from forewarp.archive.store import Archive
+from forewarp.search.summary import RunSummary, summarise
+from forewarp.tools.bake import bake
+
+
+def one_run(path: Path, out: Path) -> dict[str, Any]:
+    """Return one run's figures, and write its events and its winner."""
+    task, _, arm = path.stem.rpartition("-")
+    with Archive(path) as archive:
+        run = archive.runs(limit=1)[0]
+        summary = summarise(archive, run.id)
+        rows = archive.candidates(run.id)
+        done = [m for m in archive.measurements(run=run.id) if m.state == "done" and m.purpose == "candidate"]
+        with gzip.open(out / f"{path.stem}.events.jsonl.gz", "wt") as file:
+            for event in archive.events(run.id):
+                file.write(json.dumps({"seq": event.seq, "time": event.time, "type": event.type, **event.data}) + "\n")
+    if summary.best:
+        ending = "cu" if summary.best.candidate.language == "cuda" else "py"
+        (out / f"{path.stem}.best.{ending}").write_text(bake(summary.best.candidate))
+    best: list[float | None] = []
+    for m in done:
+        speedup = m.measurement.speedup if m.measurement and m.measurement.trusted else None
+        best.append(max([b for b in (best[-1] if best else None, speedup) if b is not None], default=None))
+    return {
+        "task": task,
+        "arm": arm,
+        "run": run.id,
+        "best": _best(summary),
+        "curve": best,
+        "considered": summary.considered,
+        "proposed": summary.proposed,
+        "written": sum(r.proposer.startswith("llm") for r in rows),
+        "measured": summary.measured,
+        "measurements": summary.spend.measurements,
+        "device_s": summary.spend.device_s,
+        "tokens": summary.spend.tokens,
+        "failures": dict(summary.failures),
+        "rejected": dict(summary.rejected),
+        "tiers": {t.tier: t.candidates for t in summary.tiers},
+        "alarms": summary.alarms,
+        "reason": summary.reason,
+        "audit": None
+        if summary.false_discards is None
+        else {"audited": summary.false_discards.audited, "false": summary.false_discards.false},
+    }
+
+
+def _best(summary: RunSummary) -> dict[str, Any] | None:
+    if summary.best is None:
+        return None
+    b = summary.best
+    return {
+        "kernel": b.candidate.sha256,
+        "language": b.candidate.language,
+        "tunables": dict(b.candidate.tunables),
+        "speedup": b.speedup,
+        "low": b.low,
+        "high": b.high,
+        "confirmed": b.confirmed,
+        "first": b.first_speedup,
+    }
+
+
+def show(runs: list[dict[str, Any]], compiled: dict[str, Any]) -> None:
+    """Print the table."""
+    for r in runs:
+        b = r["best"]
+        said = f"{b['speedup']:.2f} [{b['low']:.2f}, {b['high']:.2f}]" if b else "none"
+        over = (compiled.get(r["task"]) or {}).get("speedup")
+        beside = f"{b['speedup'] / over:.2f} over compiled" if b and over else ""
+        counts = f"{r['written']} written, {r['considered']} considered, {r['measurements']} measured"
+        print(
+            f"{r['task']:34s} {r['arm']:11s} {said:22s} {beside:20s} {counts}, {r['device_s']:.0f} s,"
+            f" {r['tokens'] / 1000:.0f} k tokens"
+        )
+    for task in sorted({r["task"] for r in runs}):
+        pair = {r["arm"]: r["best"] for r in runs if r["task"] == task}
+        if all(pair.values()) and len(pair) == 2:
+            ratio = math.log(pair["cascade"]["speedup"] / pair["everything"]["speedup"])
+            print(f"{task}: cascade / everything {math.exp(ratio):.3f}")
+
+
+def main() -> None:
+    """Collect, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--checks", type=Path)
+    parser.add_argument("--compiled", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    compiled = json.loads(args.compiled.read_text()) if args.compiled else {}
+    checks = json.loads(args.checks.read_text()) if args.checks else {}
+    runs = [one_run(path, args.out) for path in sorted(args.folder.rglob("*.db"))]
+    show(runs, compiled.get("tasks", {}))
+    write(args.out / "live.json", {"runs": runs, "checks": checks, "compiled": compiled})
+
+
+if __name__ == "__main__":
+    sys.exit(main())
