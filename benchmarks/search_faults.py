@@ -40,20 +40,18 @@ from typing import Any
 from provenance import write
 
 from forewarp.archive.store import Archive
+from forewarp.core import serde
+from forewarp.search.settings import SearchSettings
+from forewarp.search.state import Ask, Check, Decide, Finish, Measure, Propose, State, pending
 
 TESTS = Path(__file__).parents[1] / "tests"
-PHASES = {
-    "RunStarted": "propose",
-    "RunResumed": "propose",
-    "Proposed": "gate",
-    "Accepted": "gate",
-    "Rejected": "gate",
-    "Forecasted": "decide",
-    "Decided": "before a measurement",
-    "Measuring": "measure",
-    "Measured": "after a measurement",
-    "BudgetWarning": "after a measurement",
-    "Examined": "end",
+PHASES: dict[type, str] = {
+    Propose: "propose",
+    Check: "gate",
+    Ask: "forecast",
+    Decide: "decide",
+    Measure: "before a measurement",
+    Finish: "end",
 }
 GONE_S = 20.0
 
@@ -115,15 +113,16 @@ def kills(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     flags = ["--device", "cpu", "--budget", str(args.budget), "--no-holdout", "--quiet", "--json"]
     flags += ["--archive", str(folder / "a.db"), "--out", str(folder / "out")]
     begin = ["optimize", args.task, *flags, "--seed", str(args.seed)]
-    alone = Controller(folder, [*begin, "--announce", str(folder / "alone")])
+    # Its cache is its own, so that the killed ones compile, too.
+    alone = Controller(folder / "first", [*begin, "--announce", str(folder / "alone")])
     alone.wait(900)
     took = time.monotonic() - alone.began
     chance, table, runs = random.Random(args.seed), [], []
     with Archive(folder / "a.db") as archive:
         reference = audited(archive, (folder / "alone").read_text(), args.budget)
         starting = _startup(archive, (folder / "alone").read_text(), took)
-        # Long enough that most sessions get something done, short enough that none gets it all done.
-        reach = starting + 1.5 * (took - starting) / args.budget
+        # Long enough that some sessions get a measurement done, short enough that one run lasts for all of the kills.
+        reach = starting + 1.2 * (took - starting) / args.budget
         while len(table) < args.kills:
             name = folder / f"run{len(runs)}"
             controller = Controller(folder, [*begin, "--announce", str(name)])
@@ -168,12 +167,11 @@ def _killed(archive: Archive, controller: Controller, run: str, number: int) -> 
         os.kill(pid, signal.SIGKILL)
     said = archive.events(run)
     begun = [m for m in archive.measurements(run=run) if m.state == "started"]
-    last = next((e.type for e in reversed(said) if e.type != "RunStarted"), "RunStarted")
     quiet = archive.run(run).owner.split(":")[1:2] != [str(controller.process.pid)]
     return {
         "run": number,
         "after_s": round(instant, 2),
-        "phase": "starting" if quiet else PHASES.get(last, last),
+        "phase": "starting" if quiet else phase(archive, run),
         "events": len(said),
         "measured": archive.spend(run).measurements - len(begun),
         "lost": "a measurement in progress" if begun and not quiet else "nothing",
@@ -181,6 +179,15 @@ def _killed(archive: Archive, controller: Controller, run: str, number: int) -> 
         "left": len(left),
         "integrity": _integrity(archive.path),
     }
+
+
+def phase(archive: Archive, run: str) -> str:
+    """Return what a killed run was doing: what is to be done next by what it wrote."""
+    settings = serde.from_data(SearchSettings, archive.run(run).settings)
+    doing = pending(State.load(archive, run, forecasting=bool(settings.forecaster)), settings)
+    if isinstance(doing, Finish) or any(m.purpose == "confirm" for m in archive.measurements(run=run)):
+        return "confirm"
+    return "measure" if isinstance(doing, Measure) and doing.owed else PHASES[type(doing)]
 
 
 def audited(archive: Archive, run: str, budget: int) -> dict[str, Any]:
@@ -224,18 +231,28 @@ def replayed(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         expected = traced(archive)
         startup = _startup(archive, archive.runs()[0].id, took)
     chance, table, path, ended = random.Random(args.seed), [], folder / "killed.db", False
-    reach = startup + 2.0 * (took - startup) / args.kills
+    per_kill = _events(folder / "alone.db") / args.kills
     while not ended:
         controller = Controller(folder, ["--simulated", str(path), str(args.seed)])
-        ended = controller.wait(chance.uniform(0.2, reach) if len(table) < args.kills else 600.0)
+        if len(table) < args.kills:
+            # By events rather than seconds, because a session takes seconds until its forecaster is loaded; then a
+            # little more, so that it is not always right after a write.
+            wanted = _events(path) + chance.uniform(0.0, 0.8 * per_kill)
+            while _events(path) < wanted and not controller.wait(0.01):
+                pass
+            ended = controller.wait(chance.uniform(0.0, 0.4))
+        else:
+            ended = controller.wait(600.0)
         if not ended:
             gone = controller.kill()
             table.append({"after_s": round(time.monotonic() - controller.began, 2), "gone_s": round(gone, 2)})
             if path.exists():
                 with Archive(path) as archive:
-                    said = [e.type for run in archive.runs() for e in archive.events(run.id)]
-                    table[-1] |= {"phase": PHASES.get(said[-1], said[-1]) if said else "starting", "events": len(said)}
-                    table[-1] |= {"integrity": _integrity(path)}
+                    begun = archive.runs()
+                    quiet = not begun or begun[0].owner.split(":")[1:2] != [str(controller.process.pid)]
+                    table[-1] |= {"phase": "starting" if quiet else phase(archive, begun[0].id)}
+                    table[-1] |= {"events": len(archive.events(begun[0].id)) if begun else 0}
+                table[-1] |= {"integrity": _integrity(path)}
             print(table[-1], file=sys.stderr, flush=True)
     with Archive(path) as archive:
         found = traced(archive)
@@ -246,6 +263,15 @@ def replayed(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "phases": Counter(k.get("phase", "starting") for k in table),
         "identical": {name: found[name] == expected[name] for name in expected},
     }
+
+
+def _events(path: Path) -> int:
+    """Return how many events an archive holds, whoever writes to it meanwhile."""
+    if not path.exists():
+        return 0
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(path)) as db:
+        return int(db.execute("SELECT count(*) FROM event").fetchone()[0])
+    return 0
 
 
 def traced(archive: Archive) -> dict[str, list[Any]]:

@@ -1,6 +1,10 @@
-"""What a long run costs: 10,000 candidates through the real engine, on a simulated device.
+r"""What a long run costs: 10,000 candidates through the real engine, on a simulated device.
 
-    nice -n 10 python benchmarks/search_scale.py --out benchmarks/results/search_scale.json
+    nice -n 10 python benchmarks/search_scale.py --effort 0.02 --out benchmarks/results/search_scale_learned.json
+    nice -n 10 python benchmarks/search_scale.py --forecaster knowing --effort 0 --measurements 2000 \
+        --out benchmarks/results/search_scale.json
+    nice -n 10 python benchmarks/search_scale.py --effort 0 --candidates 2400 \
+        --out benchmarks/results/search_scale_trials.json
 
 Everything is as in a search with the learned forecaster (proposer, gate, forecasts, policy, archive), but for compiler
 and device: an arithmetic landscape over 76,800 choices of seven tunables answers in their place, so that what is left

@@ -101,8 +101,16 @@ class Signature:
     needed_flops: float = 0.0
 
 
+class _Identified:
+    """Room for an identity that is worked out once: a long search asks each of its candidates thousands of times."""
+
+    __slots__ = ("_sha256",)
+
+    _sha256: str
+
+
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(_Identified):
     """Source text plus language and the tunables chosen for it."""
 
     source: str
@@ -112,7 +120,12 @@ class Candidate:
     @property
     def sha256(self) -> str:
         """Identity: language, source and tunables."""
-        return _digest(self.language, self.source, json.dumps(dict(sorted(self.tunables.items()))))
+        try:
+            return self._sha256
+        except AttributeError:
+            made = _digest(self.language, self.source, json.dumps(dict(sorted(self.tunables.items()))))
+            object.__setattr__(self, "_sha256", made)
+            return made
 
     @property
     def short(self) -> str:
