@@ -304,16 +304,19 @@ def main() -> None:
         if arm != "everything" or seed == 0
     ]
     runs: list[dict[str, Any]] = []
+    table: dict[str, Any] = {}
     with ProcessPoolExecutor(args.processes, initializer=setup) as workers:
         for number, run in enumerate(workers.map(one_run, jobs), 1):
             runs.append(run)
-            if number % 25 == 0:
+            if number % (len(jobs) // len(names)) == 0:
+                # Task by task, so that what is there can be looked at.
                 print(f"{number} of {len(jobs)} runs", file=sys.stderr, flush=True)
-    table = figures(runs, args.arms)
+                table = figures(runs, args.arms)
+                done = sorted({r["task"] for r in runs})
+                settings = {"split": args.split, "condition": args.condition, "changes": dict(changes), "tasks": done}
+                if args.out:
+                    write(args.out, {"source": "replay", **settings, "figures": table, "runs": runs})
     show(table)
-    if args.out:
-        settings = {"split": args.split, "condition": args.condition, "changes": dict(changes), "tasks": names}
-        write(args.out, {"source": "replay", **settings, "figures": table, "runs": runs})
 
 
 if __name__ == "__main__":

@@ -38,13 +38,13 @@ class Option:
 class Situation:
     """What is known when deciding: the incumbent's speed-up, what was measured, how many measurements are left.
 
-    `drifted` is true while outcomes do not fit the forecasts.
+    `fallback` is how many outcomes are wanted before forecasts are trusted again, 0 while they are.
     """
 
     incumbent: float | None
     measured: Sequence[Candidate]
     left: int | None
-    drifted: bool = False
+    fallback: int = 0
 
 
 def decide(
@@ -54,11 +54,11 @@ def decide(
     room = len(options) if situation.left is None else situation.left
     if any(o.forecast is None for o in options):
         return _everything(options, room, "there is no forecaster: everything is measured", {})
-    if situation.drifted:
-        fresh = [o for o in options if o.fresh]
-        skipped = {o.proposal: _skip(o, situation, settings, discard=False) for o in options if not o.fresh}
+    if situation.fallback:
+        # What is new comes first; but what was skipped was so on the word of the same forecasts.
+        in_order = sorted(options, key=lambda o: (not o.fresh, o.proposal))
         why = "drift: outcomes do not fit the forecasts, so everything is measured"
-        return _everything(fresh, room, why, {"drift": 1.0}) | skipped
+        return _everything(in_order, min(room, situation.fallback), why, {"drift": 1.0})
     quota = min(settings.measure_per_round, room)
     unexplored = settings.explore - len(situation.measured)
     # The scores of a forecaster that cannot tell candidates apart decide nothing: whole rounds are spread out then.
@@ -109,7 +109,7 @@ def _everything(options: Sequence[Option], room: int, why: str, facts: Mapping[s
     return {
         o.proposal: Decision("measure", why, 0.0, {**facts, "order": float(place)})
         if place < room
-        else Decision("skip", "the budget of measurements is spent")
+        else Decision("skip", "no further measurement is due")
         for place, o in enumerate(options)
     }
 

@@ -226,7 +226,7 @@ class Rounds:
             self._state.incumbent,
             [t.subject.candidate for t in self._history()],
             budgets.measurements_left(budget, spend),
-            drifted=self._state.watch.fallback,
+            fallback=self._state.watch.waiting,
         )
         rng = random.Random(f"{self._settings.seed}:{number}:decide")
         made = policy.decide(options, situation, self._settings, rng)

@@ -107,16 +107,17 @@ def test_what_costs_more_must_promise_more() -> None:
     assert measured(decide([replace(option(1, 1.5), price=1000.0)])) == []
 
 
-def test_after_an_alarm_everything_new_is_measured_in_full_and_nothing_old() -> None:
+def test_after_an_alarm_everything_is_measured_in_full_what_is_new_first() -> None:
     options = [option(1, -3.0), option(2, 2.0, fresh=False), option(3, 1.0), option(4, -1.0)]
-    situation = Situation(1.5, MEASURED, None, drifted=True)
+    situation = Situation(1.5, MEASURED, None, fallback=8)
     decisions = policy.decide(options, situation, SETTINGS, random.Random(0))
-    assert measured(decisions) == [1, 3, 4]
-    assert all(decisions[p].reason.startswith("drift") for p in (1, 3, 4))
-    assert not any(policy.may_stop_early(decisions[p]) for p in (1, 3, 4))
+    assert measured(decisions) == [1, 3, 4, 2]
+    assert all(d.reason.startswith("drift") for d in decisions.values())
+    assert not any(policy.may_stop_early(d) for d in decisions.values())
     assert not any(policy.is_audit(d) or policy.is_discard(d) for d in decisions.values())
     short = policy.decide(options, replace(situation, left=2), SETTINGS, random.Random(0))
     assert measured(short) == [1, 3]
+    assert measured(policy.decide(options, replace(situation, fallback=1), SETTINGS, random.Random(0))) == [1]
 
 
 def test_who_may_be_stopped_early() -> None:
