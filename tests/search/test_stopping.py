@@ -209,7 +209,9 @@ def test_forecasts_that_mislead_are_found_out_and_everything_is_measured(archive
     after = told[places[0] + 1 :]
     decided = [e for e in after if isinstance(e, kinds.Decided) and e.round == alarm.round + 1]
     passed = [e.kernel for e in after if isinstance(e, kinds.Accepted) and e.round == alarm.round + 1]
-    assert [e.kernel for e in decided if e.decision.action == "measure"] == passed
+    measured = {e.kernel for e in decided if e.decision.action == "measure"}
+    assert set(passed) < measured
+    assert len(measured) == FALLBACK
     assert all(e.decision.reason.startswith("drift") for e in decided)
     assert passed
     # What is measured then is measured in full: the forecaster is to learn from it.
