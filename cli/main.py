@@ -33,7 +33,7 @@ VERBS = {
     "resume": "Go on with a run that was interrupted or killed.",
     "doctor": "Say what was found on this machine, and what each missing part costs.",
     "chat": "Let a language model forecast, measure and search for you, one turn without a terminal interface.",
-    "mcp": "Serve forecast_kernel, measure_kernel and search over MCP on stdio.",
+    "mcp": "Serve forecasts, measurements and searches over MCP, or put that into a client's configuration.",
 }
 
 DATA = {

@@ -1,17 +1,114 @@
-"""`forewarp mcp`: the MCP server on stdio."""
+"""`forewarp mcp`: the MCP server on stdio or HTTP, and its entry in the configuration of clients."""
 
 from __future__ import annotations
 
-from forewarp.cli.options import HERE, Where
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from forewarp.cli.options import HERE, Positive, Where
 
 
-def mcp(*, where: Where = HERE) -> int:
-    """Serve forecast_kernel, measure_kernel and search over MCP on stdio; see docs/mcp.md.
+@Parameter(name="*", group="Budget")
+@dataclass(frozen=True)
+class Limits:
+    """What clients may spend; they cannot change it.
+
+    Attributes:
+        max_measurements: Most measurements of all clients of this archive in --window hours.
+        max_gpu_seconds: Most seconds for which they may hold the device in that time.
+        max_usd: Most dollars for language models in that time.
+        max_tokens: Most tokens of language models in that time.
+        session_measurements: Most measurements of one client's session.
+        session_gpu_seconds: Most seconds for which one session may hold the device.
+        session_usd: Most dollars of one session.
+        session_tokens: Most tokens of one session.
+        window: Hours after which what was spent is forgotten.
+        max_searches: Most runs at a time.
+    """
+
+    max_measurements: Annotated[int | None, Parameter(validator=Positive)] = None
+    max_gpu_seconds: Annotated[float | None, Parameter(validator=Positive)] = None
+    max_usd: Annotated[float | None, Parameter(validator=Positive)] = None
+    max_tokens: Annotated[int | None, Parameter(validator=Positive)] = None
+    session_measurements: Annotated[int | None, Parameter(validator=Positive)] = None
+    session_gpu_seconds: Annotated[float | None, Parameter(validator=Positive)] = None
+    session_usd: Annotated[float | None, Parameter(validator=Positive)] = None
+    session_tokens: Annotated[int | None, Parameter(validator=Positive)] = None
+    window: Annotated[float, Parameter(validator=Positive)] = 24.0
+    max_searches: Annotated[int, Parameter(validator=Positive)] = 2
+
+
+OPEN = Limits()
+
+
+def mcp(
+    action: Literal["serve", "install"] = "serve",
+    client: Literal["claude-code", "claude-desktop", "cursor", "vscode", "codex"] | None = None,
+    /,
+    *,
+    workspace: Path | None = None,
+    limits: Limits = OPEN,
+    model: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
+    base_url: str | None = None,
+    http: str | None = None,
+    host_name: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
+    keep_warm: Annotated[float, Parameter(validator=Positive)] = 120.0,
+    print_: Annotated[bool, Parameter(name="--print", negative="", show_default=False)] = False,
+    where: Where = HERE,
+) -> int:
+    """Serve forecasts, measurements and searches over MCP on stdio, or over HTTP; see docs/mcp.md.
 
     Args:
+        action: serve; or install, which writes the server into the configuration of CLIENT, with the other flags.
+        client: Whose configuration to write: claude-code, claude-desktop, cursor, vscode or codex.
+        workspace: The only folder whose files clients may name; the working folder if left out.
+        limits: What clients may spend.
+        model: Language model that clients may name; may be given several times. Any on stdio, none over HTTP, if left
+            out.
+        base_url: URL of an OpenAI-compatible server for models called openai:NAME.
+        http: HOST:PORT to serve streamable HTTP on, at /mcp, instead of stdio. Other hosts than this one need
+            $FOREWARP_MCP_TOKEN.
+        host_name: Further name under which HTTP clients may reach the server; may be given several times.
+        keep_warm: Seconds after which the measuring process ends that has nothing to do.
+        print_: With install, only print what would be written.
         where: Device and archive; a call may name another device.
     """
+    if action == "install":
+        from forewarp.cli import mcp_install
+
+        flags = mcp_install.flags_of(where, limits, OPEN, workspace, model, base_url)
+        return mcp_install.install(client, flags, only_print=print_)
+    from forewarp.core.errors import UsageError
+
+    if client is not None or print_:
+        raise UsageError("serve takes neither a client nor --print", hint="pass `forewarp mcp install CLIENT`")
+    from forewarp.mcp_server.options import Caps, Options
     from forewarp.mcp_server.server import build_server
 
-    build_server(where.place()).run()
+    options = Options(
+        place=where.place(),
+        workspace=(workspace or Path.cwd()).expanduser().absolute(),
+        server=Caps(limits.max_measurements, limits.max_gpu_seconds, limits.max_usd, limits.max_tokens),
+        session=Caps(
+            limits.session_measurements, limits.session_gpu_seconds, limits.session_usd, limits.session_tokens
+        ),
+        window_s=3600 * limits.window,
+        max_searches=limits.max_searches,
+        models=model or (() if http is not None else None),
+        base_url=base_url,
+        keep_warm_s=keep_warm,
+    )
+    if not options.workspace.is_dir():
+        raise UsageError(f"the workspace {options.workspace} is no folder", hint="pass --workspace DIR")
+    if http is None:
+        build_server(options).run()
+        return 0
+    from forewarp.mcp_server import http as over_http
+
+    host, port = over_http.address(http)
+    over_http.serve(build_server(options), host, port, os.environ.get("FOREWARP_MCP_TOKEN", ""), host_name)
     return 0

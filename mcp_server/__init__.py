@@ -1,4 +1,4 @@
-"""The MCP server: the three verbs of `tools` as MCP tools, and handles for long runs. Knows nothing of kernels.
+"""The MCP server: the verbs of `tools` as MCP tools, with handles for long work and budgets. Knows nothing of kernels.
 
 Must not import `gpu_runner`, `surrogate` or `search`: it goes through `tools`.
 """

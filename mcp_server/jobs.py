@@ -1,164 +1,206 @@
-"""Runs that outlive the server: each is a process of its own whose state is in the archive."""
+"""Work that outlives the server: measurements in the spool's process, runs in processes of their own."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import secrets
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
-
-from pydantic import Field
+from typing import Any
 
 import forewarp
 from forewarp.core.errors import ForewarpError, UsageError
-from forewarp.tools import runs
-from forewarp.tools.parts import Part, Place
-from forewarp.tools.run_report import BestKernel, Budget, Counts, SearchResult
+from forewarp.mcp_server.options import Options
+from forewarp.mcp_server.spool import Job, Spool
+from forewarp.tools import processes, runs
+from forewarp.tools.measured import MeasureResult
 
-START_S = 90.0
-POLL_S = 0.5
+POLL_S = 0.1
+GLANCE_S = 0.5
+RESTART_S = 20.0
 WRITE_S = 15.0
-SOURCE_LIMIT = 20_000
 
-
-class SearchState(Part):
-    """Where a run stands. Call `search` again with `run_id` until the status is no longer running."""
-
-    summary: str
-    run_id: str
-    status: Literal["running", "finished", "interrupted", "failed", "lost"]
-    reason: str
-    poll_after_s: float | None = Field(description="When to call again; null when there is nothing to wait for.")
-    task: str
-    device: str
-    source: Literal["measured", "replay"]
-    best: BestKernel | None
-    near_shapes: str | None = Field(description="How best does on shapes that nobody tuned for; null if not tried.")
-    counts: Counts
-    alarms: int = Field(description="How often outcomes did not fit the forecasts.")
-    budget: Budget
-    folder: str | None = Field(description="Folder with the best kernel, result.json, candidates.csv, report.html.")
+Say = Callable[[str], None]
 
 
 class Jobs:
-    """Starts runs and looks them up; any server with the same archive sees the same runs."""
+    """Starts work and looks it up; any server with the same archive sees the same work."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self.home = runs.home(options.place)
+        self.spool = Spool(self.home)
+        self._worker: subprocess.Popen[bytes] | None = None
+        self._spawned = 0.0
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, arguments: Sequence[str]) -> str:
-        """Start `forewarp optimize` with these arguments, apart from this process, and return the run's id.
+    def close(self) -> None:
+        """Leave what was started to itself."""
+        for child in (*self._children.values(), *([self._worker] if self._worker else [])):
+            if child.poll() is None:
+                child.returncode = 0  # it is meant to go on, which would otherwise be warned of
 
-        Raises the run's own error if it ends before it has an id.
-        """
-        home = runs.home(self._place)
-        jobs = home / "jobs"
-        jobs.mkdir(parents=True, exist_ok=True)
-        stem = jobs / secrets.token_hex(6)
-        announced = stem.with_suffix(".run")
-        command = [sys.executable, "-m", "forewarp.cli.main", "optimize", *arguments]
-        command += ["--archive", str(runs.archive_path(self._place)), "--json", "--announce", str(announced)]
-        source = str(Path(forewarp.__file__).resolve().parents[1])
-        path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
-        with stem.with_suffix(".json").open("wb") as out, stem.with_suffix(".log").open("wb") as log:
-            child = subprocess.Popen(
-                command,
-                cwd=home,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=log,
-                env=os.environ | {"PYTHONPATH": path},
-                start_new_session=True,
-            )
-        run_id = _wait_for_id(child, announced, stem)
-        self._children[run_id] = child
-        return run_id
+    def submit(self, session: str, task: str, request: dict[str, Any], reserved: dict[str, float]) -> Job:
+        """Put a measurement into the queue and see to it that somebody works on that."""
+        job = self.spool.add("measure", session, task, request, reserved)
+        self._keep_measuring()
+        return job
 
-    def state(self, run_id: str, wait_s: float = 0.0, watch: Callable[[str], None] = lambda _: None) -> SearchState:
-        """Return where a run stands, after up to `wait_s` seconds if it is running; `watch` is told meanwhile."""
+    def await_measurement(self, job: Job, wait_s: float, say: Say) -> None:
+        """Return when a measurement is over, at the latest after `wait_s` seconds."""
         deadline = time.monotonic() + wait_s
-        while True:
-            found = _state(runs.look(self._place, run_id), runs.home(self._place))
-            if found.status != "running":
-                self._collect(found.run_id)
-            if found.status != "running" or time.monotonic() >= deadline:
-                return found
-            watch(found.summary)
+        while (state := self.spool.state(job.id)) in ("queued", "running"):
+            if time.monotonic() >= deadline:
+                return
+            if state == "queued":
+                self._keep_measuring()
+                ahead = self.spool.ahead(job)
+                say(f"waiting for the device: {ahead} ahead" if ahead else "waiting for the device: next")
+            else:
+                say(self.spool.read(job.id, "stage") or "starting the device")
             time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
 
-    def _collect(self, run_id: str) -> None:
-        """Let the process of a run that has ended write its files, and keep it from staying a zombie."""
-        child = self._children.pop(run_id, None)
-        if child is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(WRITE_S)
+    def measured(self, job: Job) -> MeasureResult | None:
+        """Return what a measurement came to, None while it goes on; raises its error."""
+        told = self.spool.document(job.id, "result.json")
+        if told is None:
+            return None
+        if (error := told.get("error")) is not None:
+            raise _error(error)
+        return MeasureResult.model_validate(told["result"])
 
-    def stop(self, run_id: str) -> None:
-        """Ask the run's process to end after the measurement in progress; raises `UsageError` if none works on it."""
-        runs.stop(self._place, run_id)
+    def cancel_measurement(self, job: Job) -> bool:
+        """End a measurement; false where it had ended by itself. Those that wait go on."""
+        cancelled = self.spool.cancel(job.id)
+        if self.spool.waiting():
+            self._spawned = 0.0
+            self._keep_measuring()
+        return cancelled
 
+    def _keep_measuring(self) -> None:
+        """Start the measuring process where none is alive."""
+        if self._worker is not None and self._worker.poll() is None and time.monotonic() - self._spawned < RESTART_S:
+            return
+        with self.spool.alone("worker", wait=False) as free:
+            pass
+        if not free or (self._worker is not None and self._worker.poll() is None):
+            return
+        command = [sys.executable, "-m", "forewarp.mcp_server.worker", str(self.home), str(self._options.keep_warm_s)]
+        with (self.spool.folder / "worker.log").open("ab") as log:
+            self._worker = _detached(command, self.home, log, log)
+        self._spawned = time.monotonic()
 
-def _wait_for_id(child: subprocess.Popen[bytes], announced: Path, stem: Path) -> str:
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline:
-        if announced.exists() and (run_id := announced.read_text().strip()):
-            return run_id
-        if child.poll() is not None:
-            raise _error_of(stem)
-        time.sleep(0.05)
-    child.terminate()
-    raise ForewarpError(f"the run did not start within {START_S:.0f} s", hint=f"its log is {stem.with_suffix('.log')}")
+    def start_search(self, session: str, task: str, arguments: Sequence[str], reserved: dict[str, float]) -> Job:
+        """Start `forewarp optimize` with these arguments in a process of its own."""
+        archive = str(runs.archive_path(self._options.place))
+        job = self.spool.add("search", session, task, {"archive": archive}, reserved)
+        folder = self.spool.at(job.id)
+        command = [sys.executable, "-m", "forewarp.cli.main", "optimize", *arguments]
+        command += ["--archive", archive, "--json", "--announce", str(folder / "run")]
+        with (folder / "out.json").open("wb") as out, (folder / "log.txt").open("wb") as log:
+            child = _detached(command, self.home, out, log)
+        self.spool.claim(job.id, f"{child.pid}:{processes.began(child.pid)}")
+        self._children[job.id] = child
+        return job
 
+    def await_id(self, job: Job, wait_s: float) -> str | None:
+        """Return the run that a job became; None if it still starts. Raises the error of one that ended before."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            if run_id := (self.spool.read(job.id, "run") or "").strip():
+                return run_id
+            child = self._children.get(job.id)
+            gone = child.poll() is not None if child else self.spool.worker(job.id) is None
+            if gone and not (self.spool.read(job.id, "run") or "").strip():
+                raise self._ended(job)
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(POLL_S / 2)
 
-def _error_of(stem: Path) -> ForewarpError:
-    """Return the error that a process printed as its result document."""
-    try:
-        told = json.loads(stem.with_suffix(".json").read_text())["error"]
-    except (OSError, ValueError, KeyError):
-        told = None
-    if not told:
-        log = stem.with_suffix(".log").read_text(errors="replace").strip()
+    def await_run(self, run_id: str, wait_s: float, say: Say) -> None:
+        """Return when a run is over, at the latest after `wait_s` seconds."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            seen = runs.glance(self._options.place, run_id)
+            if seen.status != "running" or seen.lost:
+                return self._collect()
+            if time.monotonic() >= deadline:
+                return None
+            best = f"best {seen.best:.3g}×" if seen.best else "nothing correct yet"
+            say(f"{best} after {seen.measured} measurements")
+            time.sleep(min(GLANCE_S, max(0.0, deadline - time.monotonic())))
+
+    def cancel_start(self, job: Job) -> None:
+        """End a run that has no id yet."""
+        if (pid := self.spool.worker(job.id)) is not None:
+            processes.kill_tree(pid)
+
+    def searching(self) -> list[Job]:
+        """Return the jobs of runs that are being worked on."""
+        return [j for j in self.spool.jobs() if j.kind == "search" and self.spool.worker(j.id) is not None]
+
+    def _collect(self) -> None:
+        """Let processes of runs that have ended write their files, and keep them from staying zombies."""
+        for job_id, child in list(self._children.items()):
+            if child.poll() is not None:
+                del self._children[job_id]
+
+    def written(self, run_id: str) -> None:
+        """Wait for a run's process that this server started to write its files."""
+        for job_id, child in list(self._children.items()):
+            if (self.spool.read(job_id, "run") or "").strip() == run_id:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(WRITE_S)
+
+    def _ended(self, job: Job) -> ForewarpError:
+        told = self.spool.document(job.id, "out.json") or {}
+        if error := told.get("error"):
+            return _error(error)
+        log = (self.spool.read(job.id, "log.txt") or "").strip()
         return ForewarpError(f"the run ended before it began: {log[-1000:]}", hint="`forewarp doctor` says more")
-    error = UsageError(told["message"], hint=told["hint"])
-    error.code, error.retryable = told["code"], told["retryable"]
-    return error
 
 
-def _state(found: runs.Look, home: Path) -> SearchState:
-    result: SearchResult = found.result
-    running = result.status == "running"
-    status = "lost" if found.lost else result.status
-    summary = result.summary
-    if found.lost:
-        summary += f" Its process is gone; `forewarp resume {result.run_id}` goes on with it."
-    elif running:
-        summary += f" Call search with run_id {result.run_id} again."
-    # Where `forewarp optimize` writes by itself, seen from the folder that it is started in.
-    folder = home / "forewarp-runs" / result.run_id
-    best = result.best
-    if best is not None and (running or len(best.source) > SOURCE_LIMIT):
-        where = "the text comes with the final result" if running else f"see {folder}"
-        best = best.model_copy(update={"source": f"({len(best.source)} characters; {where})"})
-    return SearchState(
-        summary=summary,
-        run_id=result.run_id,
-        status=status,
-        reason=result.reason,
-        poll_after_s=5.0 if status == "running" else None,
-        task=result.task,
-        device=result.device.name,
-        source=result.source,
-        best=best,
-        near_shapes=result.holdout.said if result.holdout else None,
-        counts=result.counts,
-        alarms=result.alarms,
-        budget=result.budget,
-        folder=str(folder) if status in ("finished", "interrupted", "failed") else None,
+def cli(arguments: Sequence[str], timeout_s: float) -> dict[str, Any]:
+    """Run a command of forewarp to its end and return its JSON document; raises its error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "forewarp.cli.main", *arguments, "--json"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=_environment(),
+        timeout=timeout_s,
+        check=False,
     )
+    told: dict[str, Any] = json.loads(done.stdout or b"{}")
+    if error := told.get("error"):
+        raise _error(error)
+    return told
+
+
+def _detached(command: Sequence[str], folder: Path, out: Any, log: Any) -> subprocess.Popen[bytes]:
+    """Start a process that no signal to this one reaches, and that has none of its streams."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=log,
+        env=_environment(),
+        start_new_session=True,
+    )
+
+
+def _environment() -> dict[str, str]:
+    source = str(Path(forewarp.__file__).resolve().parents[1])
+    path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
+    return os.environ | {"PYTHONPATH": path}
+
+
+def _error(told: dict[str, Any]) -> ForewarpError:
+    error = UsageError(told["message"], hint=told.get("hint", ""))
+    error.code, error.retryable = told["code"], bool(told.get("retryable"))
+    return error

@@ -60,10 +60,12 @@ def measure_kernel(
     *,
     stage: Callable[[Stage], None] = lambda _: None,
     executors: Executors | None = None,
+    whole: Callable[[str], None] = lambda _: None,
 ) -> MeasureResult:
     """Compile, check and time the kernel; announced in the archive before it starts, recorded there after.
 
-    `stage` is called when the next stage begins; `executors` keeps the device warm between calls.
+    `stage` is called when the next stage begins; `executors` keeps the device warm between calls; `whole` gets the log,
+    of which the result holds the head and the tail.
     """
     candidate = sessions.choose_candidate(request.kernel)
     other = _other(request.against, request.place)
@@ -77,11 +79,13 @@ def measure_kernel(
         if build.status != "ok":
             # Not a measurement: the device was not needed, and the gate would have stopped it.
             failed = _not_compiled(executor.target, build, other)
+            whole(build.log)
             return result_of(task.name, executor.target, candidate, build, failed)
         stage("measuring")
         number = archive.begin_measurement(task, executor.target, candidate, against=other)
         measurement = executor.measure(task, candidate, build, against)
         archive.finish_measurement(number, measurement, build)
+        whole(measurement.log or build.log)
         return result_of(task.name, executor.target, candidate, build, measurement, number)
 
 

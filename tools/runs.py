@@ -1,16 +1,23 @@
-"""Looking at runs and stopping them from another process."""
+"""Looking at runs, and ending them from another process."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from forewarp.archive.rows import RunRow, RunStatus
 from forewarp.core.errors import UsageError
+from forewarp.tools import processes
 from forewarp.tools import session as sessions
-from forewarp.tools.parts import Place
+from forewarp.tools.parts import Amounts, Place
 from forewarp.tools.run_report import SearchResult, lost, report
+
+GRACE_S = 0.8
+"""How long an interrupted run may take to let go of the device by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +26,17 @@ class Look:
 
     result: SearchResult
     lost: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What can be read of a run at little cost; `best` is the highest speed-up so far."""
+
+    run_id: str
+    status: RunStatus
+    lost: bool
+    measured: int
+    best: float | None
 
 
 def archive_path(place: Place) -> Path:
@@ -38,10 +56,55 @@ def look(place: Place, run_id: str) -> Look:
         return Look(report(archive, row.id), lost=lost(row))
 
 
+def glance(place: Place, run_id: str) -> Glance:
+    """Return how far a run is; raises `UsageError` for an unknown one."""
+    with sessions.existing_archive(place, run_id) as archive:
+        row = archive.run(run_id)
+        best = archive.best(row.id)
+        speedup = best.measurement.speedup if best and best.measurement else None
+        return Glance(row.id, row.status, lost(row), archive.spend(row.id).measurements, speedup)
+
+
+def spent(place: Place, run_id: str) -> tuple[Amounts, bool]:
+    """Return what a run has spent, and whether nobody works on it any more; raises `UsageError` for an unknown one."""
+    with sessions.existing_archive(place, run_id) as archive:
+        row = archive.run(run_id)
+        return Amounts.of(archive.spend(row.id)), row.status != "running" or lost(row)
+
+
 def stop(place: Place, run_id: str) -> None:
     """Interrupt the process that works on a run, as Ctrl-C would; raises `UsageError` if there is none here."""
     with sessions.existing_archive(place, run_id) as archive:
-        row = archive.run(run_id)
+        _, pid = _worked_on(archive.run(run_id))
+    os.kill(pid, signal.SIGINT)
+
+
+def cancel(place: Place, run_id: str) -> None:
+    """End a run without waiting for the measurement in progress, so that the device is free within about a second.
+
+    The run keeps its best so far and counts as interrupted. Raises `UsageError` if no process here works on it.
+    """
+    with sessions.existing_archive(place, run_id) as archive:
+        row, pid = _worked_on(archive.run(run_id))
+        # The first one asks for an end after the measurement, the second one for an end now.
+        for _ in range(2):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGINT)
+            time.sleep(0.1)
+        deadline = time.monotonic() + GRACE_S
+        while time.monotonic() < deadline:
+            if archive.run(row.id).status != "running":
+                # It writes its files yet; what held the device is not needed for that.
+                processes.kill_below(pid)
+                return
+            time.sleep(0.05)
+        processes.kill_tree(pid)
+        if archive.run(row.id).status == "running":
+            archive.set_status(row.id, "interrupted", "cancelled")
+
+
+def _worked_on(row: RunRow) -> tuple[RunRow, int]:
+    """Return the run with the process that works on it on this host."""
     host, _, rest = row.owner.partition(":")
     if row.status != "running" or not rest or lost(row):
         raise UsageError(
@@ -49,4 +112,4 @@ def stop(place: Place, run_id: str) -> None:
         )
     if host != os.uname().nodename:
         raise UsageError(f"run {row.id} is worked on by {host}", hint="stop it there")
-    os.kill(int(rest.partition(":")[0]), signal.SIGINT)
+    return row, int(rest.partition(":")[0])

@@ -2,190 +2,183 @@
 
 from __future__ import annotations
 
+import json
 import os
-import shutil
+import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
 
-import anyio
 import pytest
-from mcp import Client, StdioServerParameters
-from support.recorded_pool import Recorded, record
+from support.served_mcp import Mode, Served, call, refused
 
 import forewarp
-from forewarp.mcp_server.server import build_server
-from forewarp.tools.parts import Place
+from forewarp.archive.store import Archive, default_path
+from forewarp.mcp_server import texts
+from forewarp.mcp_server.answers import LIMIT_BYTES, MeasureAnswer, reply, size
+from forewarp.tools.search import SearchRequest, open_search
 
-Mode = Literal["auto", "legacy"]
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    return record(tmp_path_factory.mktemp("pool"))
+TOOLS = ["forecast_kernel", "measure_kernel", "search", "search_status", "search_cancel", "describe"]
 
 
-@pytest.fixture(params=["auto", "legacy"])
-def mode(request: pytest.FixtureRequest) -> Mode:
-    return request.param
-
-
-@asynccontextmanager
-async def in_memory(recorded: Recorded, mode: Mode = "auto") -> AsyncGenerator[Client]:
-    async with Client(build_server(Place(device="replay", pool=recorded.pool)), mode=mode) as client:
-        yield client
-
-
-@asynccontextmanager
-async def as_process(recorded: Recorded, mode: Mode = "auto") -> AsyncGenerator[Client]:
-    source = str(Path(forewarp.__file__).parents[1])
-    server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "forewarp.cli.main", "mcp", *recorded.flags],
-        env={"PYTHONPATH": source, "FOREWARP_ARCHIVE": os.environ["FOREWARP_ARCHIVE"], "PATH": os.environ["PATH"]},
-    )
-    async with Client(server, mode=mode) as client:
-        yield client
-
-
-async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    result = await client.call_tool(tool, arguments)
-    assert not result.is_error, result.content
-    assert result.structured_content is not None
-    assert next(iter(result.structured_content)) == "summary"
-    return result.structured_content
-
-
-async def refused(client: Client, tool: str, **arguments: Any) -> str:
-    result = await client.call_tool(tool, arguments)
-    assert result.is_error
-    return result.content[0].text  # type: ignore[union-attr]
-
-
-async def test_offers_three_tools_with_short_descriptions(recorded: Recorded, mode: Mode) -> None:
-    async with in_memory(recorded, mode) as client:
+async def test_offers_few_tools_that_say_what_they_are_for(served: Served, mode: Mode) -> None:
+    async with served.in_memory(mode) as client:
         tools = (await client.list_tools()).tools
-    assert [t.name for t in tools] == ["forecast_kernel", "measure_kernel", "search"]
+        prompts = {p.name for p in (await client.list_prompts()).prompts}
+        templates = {t.uri_template for t in (await client.list_resource_templates()).resource_templates}
+        text = (await client.get_prompt("explain_this_verdict", {"run_id": "r-1"})).messages[0].content
+    assert [t.name for t in tools] == TOOLS
+    assert len(texts.INSTRUCTIONS.encode()) <= 2048
     for tool in tools:
         assert tool.description is not None
         assert len(tool.description.encode()) <= 2048
-        assert tool.annotations is not None
-        assert tool.annotations.destructive_hint is False
-        assert tool.annotations.read_only_hint is (tool.name == "forecast_kernel")
-        assert tool.output_schema is not None
-        assert next(iter(tool.output_schema["properties"])) == "summary"
+        assert all(word in tool.description for word in ("Cost:", "Side effects:", "Example:", "When not:"))
+        hints, schema = tool.annotations, tool.output_schema
+        assert hints is not None
+        assert hints.read_only_hint is (tool.name in ("forecast_kernel", "search_status", "describe"))
+        assert hints.destructive_hint is (tool.name == "search_cancel")
+        assert hints.open_world_hint is (tool.name in ("forecast_kernel", "search"))
+        assert hints.idempotent_hint is (tool.name not in ("measure_kernel", "search"))
+        assert schema is not None
+        assert next(iter(schema["properties"])) == "summary"
+    assert prompts == {"optimize_this_kernel", "explain_this_verdict"}
+    assert "forewarp://runs/{run}/report" in templates
+    assert "r-1" in text.text  # type: ignore[union-attr]
 
 
-async def test_forecasts_and_measures_a_kernel(recorded: Recorded, mode: Mode) -> None:
+async def test_forecasts_measures_and_shows_what_it_kept(served: Served, mode: Mode) -> None:
     said: list[str] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
         said.append(message or "")
 
-    async with in_memory(recorded, mode) as client:
-        forecast = await call(client, "forecast_kernel", task=recorded.task, path=recorded.seed)
+    async with served.in_memory(mode) as client:
+        forecast = await call(client, "forecast_kernel", task="toy.py", path="toy.cpp")
         assert (forecast["recommendation"], forecast["trials"]) == ("measure", 0)
-        ranked = await call(client, "forecast_kernel", task=recorded.task, paths=[recorded.broken, recorded.seed])
-        assert [line["position"] for line in ranked["ranking"]] == [2, 1]
-        assert ranked["kernel"] == ranked["ranking"][0]["kernel"]
-        both = await refused(client, "forecast_kernel", task=recorded.task, path=recorded.seed, paths=[recorded.seed])
-        assert "either one kernel" in both
-        source = Path(recorded.seed).read_text()
-        arguments = {"task": recorded.task, "source": source}
-        measured = await client.call_tool("measure_kernel", arguments, progress_callback=hear)
-        assert measured.structured_content is not None
-        assert measured.structured_content["source"] == "replay"
-        assert set(measured.structured_content["speedup"]) == {"ratio", "low", "high", "level"}
-        assert {"trusted", "checks", "flags", "device_state"} <= set(measured.structured_content)
-        shape = measured.structured_content["workloads"][0]
-        assert {"verdict", "noise_percent", "warm", "launched"} <= set(shape)
-        assert not any(isinstance(value, list) for value in shape.values())
+        ranked = await call(client, "forecast_kernel", task="toy.py", paths=["broken.cpp", "toy.cpp"])
+        assert [(r["position"], r["path"]) for r in ranked["ranking"]] == [(2, "toy.cpp"), (1, "broken.cpp")]
+        source = (served.workspace / "toy.cpp").read_text()
+        arguments = {"task": "toy.py", "source": source}
+        result = await client.call_tool("measure_kernel", arguments, progress_callback=hear)
+        measured = result.structured_content
+        assert measured is not None
+        assert (measured["status"], measured["source"], measured["trusted"]) == ("ok", "replay", True)
         assert said
-        text = await refused(client, "measure_kernel", **arguments, against=recorded.seed)
-        assert "against the reference only" in text
-        broken = await call(client, "measure_kernel", task=recorded.task, path=recorded.broken)
+        again = await call(client, "search_status", run_id=measured["run_id"])
+        assert again["speedup"] == measured["speedup"]
+        kernel = await client.read_resource(measured["links"]["kernel"])
+        assert kernel.contents[0].text == source  # type: ignore[union-attr]
+        broken = await call(client, "measure_kernel", task="toy.py", path="broken.cpp", detail="detailed")
         assert (broken["status"], broken["speedup"]) == ("compile_error", None)
+        assert "no such instruction" in broken["log"]
+        recent = (await call(client, "describe", about="recent"))["recent"]
+        assert [m["status"] for m in recent["measurements"]] == ["finished", "finished"]
+        task = (await call(client, "describe", task="softmax"))["task"]
+        assert "class Model" in task["reference"]
+        assert task["seed"]
 
 
-async def test_errors_say_all_in_the_text(recorded: Recorded, mode: Mode) -> None:
-    async with in_memory(recorded, mode) as client:
-        text = await refused(client, "measure_kernel", task=recorded.task)
-        assert "pass exactly one" in text
-        text = await refused(client, "forecast_kernel", task="softmux", path=recorded.seed)
+async def test_errors_say_all_in_the_text(served: Served) -> None:
+    async with served.in_memory() as client:
+        assert "exactly one" in await refused(client, "measure_kernel", task="toy.py")
+        both = await refused(client, "forecast_kernel", task="toy.py", path="toy.cpp", paths=["toy.cpp"])
+        assert "either one kernel" in both
+        text = await refused(client, "forecast_kernel", task="softmux", path="toy.cpp")
         assert "softmux" in text
         assert "it holds" in text
-        text = await refused(client, "search")
-        assert "either task" in text
-        text = await refused(client, "search", run_id="r-none")
-        assert "there is no run 'r-none'" in text
-        text = await refused(client, "search", run_id="r-none", wait_s=60)
-        assert "45" in text
+        text = await refused(client, "measure_kernel", task="toy.py", path="toy.cpp", against="toy.cpp")
+        assert "against the reference only" in text
+        assert "there is no run 'r-none'" in await refused(client, "search_status", run_id="r-none")
+        assert "there is no job 'm-none'" in await refused(client, "search_status", run_id="m-none")
+        assert "there is no job 'm-../x'" in await refused(client, "search_cancel", run_id="m-../x")
+        assert "45" in await refused(client, "search_status", run_id="r-none", wait_s=60)
         text = await refused(client, "search", task="softmux")
         assert "softmux" in text
         assert "error code: task" in text
+        text = await refused(client, "measure_kernel", task="toy.py", source="x" * 5_000_000)
+        assert "200000" in text
+        assert len(text) < 2000
 
 
-async def test_a_run_outlives_the_server_that_started_it(recorded: Recorded) -> None:
-    async with as_process(recorded) as client:
-        began = await call(client, "search", task=recorded.task, budget=8)
-        assert began["status"] in ("running", "finished")
-    async with in_memory(recorded) as client:
-        deadline = time.monotonic() + 30
-        state = began
-        while state["status"] == "running" and time.monotonic() < deadline:
-            state = await call(client, "search", run_id=began["run_id"], wait_s=5)
-        assert state["status"] == "finished"
-        assert state["poll_after_s"] is None
-        assert state["best"]["speedup"]["low"] > 1
-        assert state["budget"]["spent"]["measurements"] == 8
-        assert state["best"]["source"].startswith("/*forewarp")
-        result = Path(state["folder"]) / "result.json"
-        while not result.exists() and time.monotonic() < deadline:
-            await anyio.sleep(0.1)
-        assert result.exists()
-        text = await refused(client, "search", run_id=began["run_id"], stop=True)
-        assert "nothing works on run" in text
+async def test_a_run_outlives_the_server_that_started_it(served: Served) -> None:
+    async with served.as_process() as client:
+        began = await call(client, "search", task="toy.py", budget=100)
+    async with served.in_memory() as client:
+        state, deadline = began, time.monotonic() + 60
+        while state["poll_after_s"] is not None and time.monotonic() < deadline:
+            state = await call(client, "search_status", run_id=began["run_id"], wait_s=20)
+        assert (state["status"], state["poll_after_s"]) == ("finished", None)
+        assert state["counts"]["proposed"] >= 40
+        assert size(state) <= LIMIT_BYTES
+        run = f"forewarp://runs/{began['run_id']}"
+        best = (await client.read_resource(f"{run}/best")).contents[0].text  # type: ignore[union-attr]
+        assert best.startswith("/*forewarp")
+        page = (await client.read_resource(f"{run}/report")).contents[0].text  # type: ignore[union-attr]
+        assert "<html" in page
+        assert (Path(state["folder"]) / "result.json").exists()
+        over = await call(client, "search_cancel", run_id=began["run_id"])
+        assert over["summary"].startswith("It was over before")
+        detailed = await call(client, "search_status", run_id=began["run_id"], detail="detailed")
+        assert len(detailed["candidates"]) == 20
 
 
-async def test_a_killed_run_is_called_lost(recorded: Recorded) -> None:
-    from forewarp.archive.store import Archive, default_path
-    from forewarp.tools.search import SearchRequest, open_search
-
-    place = Place(device="replay", pool=recorded.pool)
-    with open_search(SearchRequest(task=recorded.task, place=place)) as job:
+async def test_a_killed_run_is_called_lost(served: Served) -> None:
+    with open_search(SearchRequest(task=served.recorded.task, place=served.options.place)) as job:
         run_id = job.run_id
     with Archive(default_path()) as archive:
         archive.set_status(run_id, "running", owner=f"{os.uname().nodename}:4194304:1")
-    async with in_memory(recorded) as client:
-        state = await call(client, "search", run_id=run_id)
+    async with served.in_memory() as client:
+        state = await call(client, "search_status", run_id=run_id)
     assert state["status"] == "lost"
     assert f"forewarp resume {run_id}" in state["summary"]
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
-async def test_a_run_is_stopped_with_the_best_so_far() -> None:
-    async with Client(build_server(Place(device="cpu"))) as client:
-        state = await call(client, "search", task="softmax", budget=500)
-        run_id = state["run_id"]
-        deadline = time.monotonic() + 60
-        while not state["counts"]["measured"] and time.monotonic() < deadline:
-            state = await call(client, "search", run_id=run_id, wait_s=1)
-        state = await call(client, "search", run_id=run_id, stop=True, wait_s=30)
-    assert state["status"] == "interrupted"
-    assert state["best"] is not None
-    assert (Path(state["folder"]) / "result.json").exists()
+def test_long_logs_and_lists_are_cut_to_fit() -> None:
+    text = "\n".join(f"line {n}: error: no such thing" for n in range(20_000))
+    flags = [f"flag {n} " + "x" * 200 for n in range(100)]
+    whole = MeasureAnswer(summary="It does not compile.", run_id="m-1", status="compile_error", task="t", log=text)
+    for answer in (whole, whole.model_copy(update={"flags": flags, "links": {"log": "forewarp://jobs/m-1/log"}})):
+        result = reply(answer)
+        assert size(result.structured_content) <= LIMIT_BYTES
+        assert len(result.content[0].text.encode()) <= LIMIT_BYTES  # type: ignore[union-attr]
+        assert "characters left out" in json.dumps(result.structured_content, ensure_ascii=False)
+    assert str(result.content[1].uri) == "forewarp://jobs/m-1/log"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("era", ["auto", "legacy"])
-async def test_a_process_lists_its_tools_quickly(recorded: Recorded, era: Mode) -> None:
+async def test_a_process_lists_its_tools_quickly(served: Served, era: Mode) -> None:
     start = time.perf_counter()
-    async with as_process(recorded, era) as client:
+    async with served.as_process(era) as client:
         tools = await client.list_tools()
         seconds = time.perf_counter() - start
-        assert len(tools.tools) == 3
+        assert len(tools.tools) == len(TOOLS)
     # The aim is 1.5 s; a busy machine gets twice that.
     assert seconds < 3.0
+
+
+def test_nothing_heavy_is_loaded_before_a_tool_is_called() -> None:
+    code = (
+        "import sys; from forewarp.mcp_server.server import build_server; build_server();"
+        "print([m for m in ('numpy', 'torch', 'pydantic_ai', 'pyarrow', 'sklearn', 'scipy') if m in sys.modules])"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(forewarp.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == "[]"
+
+
+async def test_a_thousand_malformed_calls_leave_it_well(served: Served) -> None:
+    bad: list[tuple[str, dict[str, object]]] = [
+        ("measure_kernel", {}),
+        ("measure_kernel", {"task": 3, "source": []}),
+        ("search", {"task": "toy.py", "budget": -1}),
+        ("search_status", {"run_id": "", "wait_s": "soon"}),
+        ("describe", {"about": "everything"}),
+        ("forecast_kernel", {"task": "../../etc/passwd", "path": "\0"}),
+        ("measure_kernel", {"task": "toy.py", "path": "/etc/passwd"}),
+        ("search_cancel", {"run_id": "m-../../x"}),
+    ]
+    async with served.in_memory() as client:
+        for n in range(1000):
+            name, arguments = bad[n % len(bad)]
+            await refused(client, name, **arguments)
+        assert len((await client.list_tools()).tools) == len(TOOLS)

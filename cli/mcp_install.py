@@ -1,0 +1,168 @@
+"""The server's entry in the configuration of MCP clients: written atomically, everything else kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from forewarp.cli import exits
+from forewarp.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from forewarp.cli.mcp import Limits
+    from forewarp.cli.options import Where
+
+NAME = "forewarp"
+TIMEOUT_MS = 120_000
+
+
+@dataclass(frozen=True)
+class Client:
+    """Where a client keeps its servers; `path` is relative to the project, or to the home folder after "~/"."""
+
+    path: str
+    key: str
+    typed: bool = False
+
+    @property
+    def place(self) -> Path:
+        """The file, in the working folder or the home folder."""
+        return Path(self.path).expanduser() if self.path.startswith("~") else Path.cwd() / self.path
+
+
+def clients() -> dict[str, Client]:
+    """Return the clients by name."""
+    desktop = "~/.config/Claude/claude_desktop_config.json"
+    if sys.platform == "darwin":
+        desktop = "~/Library/Application Support/Claude/claude_desktop_config.json"
+    return {
+        "claude-code": Client(".mcp.json", "mcpServers"),
+        "claude-desktop": Client(desktop, "mcpServers"),
+        "cursor": Client(".cursor/mcp.json", "mcpServers"),
+        "vscode": Client(".vscode/mcp.json", "servers", typed=True),
+        "codex": Client("~/.codex/config.toml", "mcp_servers"),
+    }
+
+
+def flags_of(
+    where: Where, limits: Limits, unset: Limits, workspace: Path | None, model: tuple[str, ...], base_url: str | None
+) -> list[str]:
+    """Return the flags with which the client is to start the server: those that were given."""
+    given: dict[str, Any] = {}
+    if where.device != "auto":
+        given["device"] = where.device
+    given |= {name: getattr(where, name) for name in ("pool", "archive", "python")}
+    given |= {
+        f.name: getattr(limits, f.name) for f in fields(limits) if getattr(limits, f.name) != getattr(unset, f.name)
+    }
+    given["workspace"] = (workspace or Path.cwd()).expanduser().absolute()
+    given["base_url"] = base_url
+    flags: list[str] = []
+    for name, value in given.items():
+        if value is not None:
+            said = value.expanduser().absolute() if isinstance(value, Path) else value
+            flags += [f"--{name.replace('_', '-')}", str(said)]
+    return flags + [part for name in model for part in ("--model", name)]
+
+
+def install(client: str | None, flags: list[str], *, only_print: bool) -> int:
+    """Write the entry, or print it, and say what was written; raises `UsageError`."""
+    known = clients()
+    if client is None:
+        raise UsageError("no client is named", hint=f"pass `forewarp mcp install` with one of {', '.join(known)}")
+    chosen = known[client]
+    command = _command()
+    entry: dict[str, Any] = {"command": command[0], "args": [*command[1:], "mcp", *flags]}
+    if chosen.typed:
+        entry = {"type": "stdio"} | entry
+    if client == "claude-code":
+        entry["timeout"] = TIMEOUT_MS
+    path = chosen.place
+    before = _text(path)
+    text = _toml(path, before, chosen.key, entry) if path.suffix == ".toml" else _json(path, before, chosen.key, entry)
+    if only_print:
+        print(text, end="")
+        return exits.OK
+    _write(path, text)
+    said = "unchanged" if text == before else "written" if not before else f"{NAME} set, the rest kept"
+    print(f"{path}: {said}")
+    print(f"  {chosen.key}.{NAME} = {json.dumps(entry)}")
+    print(f"Restart {client}, or have it read its servers anew; `forewarp doctor` says what this machine can measure.")
+    return exits.OK
+
+
+def _command() -> list[str]:
+    """Return what starts forewarp from any folder: its script, or this Python."""
+    script = Path(sys.executable).parent / "forewarp"
+    if script.exists():
+        return [str(script)]
+    found = shutil.which("forewarp")
+    return [found] if found else [sys.executable, "-m", "forewarp.cli.main"]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as e:
+        raise UsageError(f"{path} cannot be read: {e}", hint="pass --print, and put the entry there yourself") from None
+
+
+def _json(path: Path, before: str, key: str, entry: Mapping[str, Any]) -> str:
+    try:
+        document: Any = json.loads(before) if before.strip() else {}
+    except ValueError as e:
+        raise UsageError(
+            f"{path} is no plain JSON: {e}",
+            hint=f"nothing was changed; put this into it under {key}: {json.dumps({NAME: entry})}",
+        ) from None
+    servers: Any = document.get(key, {}) if isinstance(document, dict) else None
+    if not isinstance(servers, dict):
+        raise UsageError(f"{path} does not hold what {key} should be", hint="nothing was changed; pass --print")
+    whole = cast("dict[str, Any]", document)
+    merged = whole | {key: cast("dict[str, Any]", servers) | {NAME: dict(entry)}}
+    return json.dumps(merged, indent=2, ensure_ascii=False) + "\n"
+
+
+def _toml(path: Path, before: str, key: str, entry: Mapping[str, Any]) -> str:
+    """Return the file with our table replaced or added at its end; all other lines stay as they are."""
+    import tomllib
+
+    try:
+        held = tomllib.loads(before)
+    except tomllib.TOMLDecodeError as e:
+        raise UsageError(f"{path} is no TOML: {e}", hint="nothing was changed; pass --print") from None
+    table = f"[{key}.{NAME}]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in entry.items())
+    kept = re.sub(rf"(?ms)^\[{key}\.{NAME}\]\s*\n.*?(?=^\[|\Z)", "", before)
+    if NAME in held.get(key, {}) and NAME in tomllib.loads(kept).get(key, {}):
+        raise UsageError(
+            f"{path} writes {key}.{NAME} in a way that cannot be replaced", hint=f"put this there instead:\n{table}"
+        )
+    head = kept.rstrip()
+    return f"{head}\n\n{table}" if head else table
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace the file at once, through a link that it may be, with the rights that it has."""
+    path = path.resolve()
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Such files hold keys.
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as handle:
+            handle.write(text)
+            handle.flush()
+            os.fsync(handle.fileno())
+        draft.replace(path)
+    except OSError as e:
+        draft.unlink(missing_ok=True)
+        raise UsageError(f"{path} cannot be written: {e.strerror}", hint="pass --print") from None

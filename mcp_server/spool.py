@@ -1,0 +1,186 @@
+"""Jobs as folders beside the archive: what servers and the measuring process tell each other, and what outlives both.
+
+A job's folder holds `job.json`, written once; `claim`, made by whoever takes the job first, the measuring process or
+one that cancels it; `stage`; `cancelled`; `log.txt`, the whole log; and in the end `result.json`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Generator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from forewarp.core.errors import UsageError
+from forewarp.tools import processes
+
+Kind = Literal["measure", "search", "forecast"]
+State = Literal["queued", "running", "finished", "failed", "cancelled", "lost"]
+
+KEEP_S = 30 * 86_400.0
+"""How long a job's folder is kept; what was measured stays in the archive."""
+_PREFIX: dict[Kind, str] = {"measure": "m", "search": "s", "forecast": "f"}
+_CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One piece of work: who asked for what, and what was set aside for it of the budget."""
+
+    id: str
+    kind: Kind
+    session: str
+    task: str
+    created: float
+    request: dict[str, Any] = field(default_factory=dict[str, Any])
+    reserved: dict[str, float] = field(default_factory=dict[str, float])
+
+
+class Spool:
+    """The folder of jobs of one archive."""
+
+    def __init__(self, home: Path) -> None:
+        """`home` is the archive's folder; nothing is made before the first job."""
+        self.folder = home / "mcp-jobs"
+
+    def at(self, job_id: str) -> Path:
+        """Return the folder of a job."""
+        return self.folder / job_id
+
+    def add(
+        self, kind: Kind, session: str, task: str, request: dict[str, Any], reserved: dict[str, float] | None = None
+    ) -> Job:
+        """Write a job down; from then on it is in the queue."""
+        job = Job(f"{_PREFIX[kind]}-{secrets.token_hex(4)}", kind, session, task, time.time(), request, reserved or {})
+        self.at(job.id).mkdir(parents=True)
+        self.write(job.id, "job.json", json.dumps(asdict(job)))
+        return job
+
+    def write(self, job_id: str, name: str, text: str) -> None:
+        """Write a file of a job so that a reader sees all of it or nothing."""
+        path = self.at(job_id) / name
+        draft = path.with_name(f".{name}.{os.getpid()}")
+        draft.write_text(text)
+        draft.replace(path)
+
+    def read(self, job_id: str, name: str) -> str | None:
+        """Return a file of a job; None where there is none yet."""
+        try:
+            return (self.at(job_id) / name).read_text()
+        except OSError:
+            return None
+
+    def document(self, job_id: str, name: str) -> dict[str, Any] | None:
+        """Return a file of a job as the object that it holds; None where there is none, or nothing to read in it."""
+        text = self.read(job_id, name)
+        with contextlib.suppress(ValueError):
+            return json.loads(text) if text else None
+        return None
+
+    def job(self, job_id: str) -> Job:
+        """Return a job by its handle; raises `UsageError`."""
+        found = None
+        if job_id.replace("-", "").isalnum():
+            found = self.document(job_id, "job.json")
+        if found is None:
+            latest = ", ".join(j.id for j in self.jobs()[-5:]) or "none"
+            raise UsageError(
+                f"there is no job {job_id!r}; the latest are {latest}",
+                hint="pass the run_id that search or measure_kernel returned; describe with recent lists runs",
+            )
+        return Job(**found)
+
+    def jobs(self, since: float = 0.0) -> list[Job]:
+        """Return the jobs that were made after a time, the oldest first."""
+        found: list[Job] = []
+        if self.folder.is_dir():
+            for path in self.folder.glob("*-*/job.json"):
+                with contextlib.suppress(OSError, ValueError, TypeError):
+                    job = Job(**json.loads(path.read_text()))
+                    if job.created >= since:
+                        found.append(job)
+        return sorted(found, key=lambda j: (j.created, j.id))
+
+    def claim(self, job_id: str, owner: str) -> bool:
+        """Take a job; false if somebody else has it."""
+        try:
+            handle = os.open(self.at(job_id) / "claim", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            return False
+        with os.fdopen(handle, "w") as stream:
+            stream.write(owner)
+        return True
+
+    def worker(self, job_id: str) -> int | None:
+        """Return the living process that works on a job."""
+        pid, _, began = (self.read(job_id, "claim") or "").partition(":")
+        return int(pid) if began and processes.began(int(pid)) == began else None
+
+    def state(self, job_id: str) -> State:
+        """Return how far a job is that the measuring process does."""
+        folder = self.at(job_id)
+        if (result := self.document(job_id, "result.json")) is not None:
+            return "failed" if "error" in result else "finished"
+        if (folder / _CANCELLED).exists():
+            return "cancelled"
+        if not (folder / "claim").exists():
+            return "queued"
+        if self.worker(job_id) is not None or not self.read(job_id, "claim"):
+            return "running"
+        # It may have ended between the first look and this one.
+        return "finished" if (folder / "result.json").exists() else "lost"
+
+    def held_s(self, job_id: str) -> float | None:
+        """Return for how long a measurement that did not end by itself held the device; None if it never did."""
+        if self.read(job_id, "stage") != "measuring":
+            return None
+        ends = [self.at(job_id) / name for name in ("result.json", _CANCELLED)]
+        ended = [p.stat().st_mtime for p in ends if p.exists()]
+        return max(0.0, min(ended, default=0.0) - (self.at(job_id) / "stage").stat().st_mtime)
+
+    def waiting(self) -> list[Job]:
+        """Return the measurements that nobody has taken, in their order."""
+        return [j for j in self.jobs() if j.kind == "measure" and not (self.at(j.id) / "claim").exists()]
+
+    def ahead(self, job: Job) -> int:
+        """Return how many measurements come before one that waits, with the one in progress."""
+        before = [j for j in self.jobs() if j.kind == "measure" and (j.created, j.id) < (job.created, job.id)]
+        return sum(self.state(j.id) in ("queued", "running") for j in before[-200:])
+
+    def cancel(self, job_id: str) -> bool:
+        """End a measurement, waiting or in progress; false where it had ended. The device is free on return."""
+        if self.claim(job_id, _CANCELLED):
+            self.write(job_id, _CANCELLED, "")
+            return True
+        pid = self.worker(job_id)
+        if pid is None or self.read(job_id, "result.json") is not None:
+            return False
+        self.write(job_id, _CANCELLED, "")
+        processes.kill_tree(pid)
+        return True
+
+    @contextlib.contextmanager
+    def alone(self, name: str, *, wait: bool = True) -> Generator[bool]:
+        """Hold one of the spool's locks against other processes; yields false where it is held and not waited for."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / f"{name}.lock").open("w") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+    def prune(self) -> None:
+        """Remove the folders of jobs that are older than `KEEP_S`."""
+        before = time.time() - KEEP_S
+        for job in self.jobs():
+            if job.created < before and self.state(job.id) not in ("queued", "running"):
+                shutil.rmtree(self.at(job.id), ignore_errors=True)

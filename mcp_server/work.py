@@ -1,0 +1,335 @@
+"""The bodies of the tools; imported when the first one is called, because the engine takes a second to load."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from forewarp.core.errors import DeviceError, UsageError
+from forewarp.mcp_server.answers import (
+    Described,
+    Detail,
+    ForecastAnswer,
+    MeasureAnswer,
+    SearchAnswer,
+)
+from forewarp.mcp_server.budget import Budget
+from forewarp.mcp_server.converted import LOG, POLL_S, forecast_answer, measure_answer, search_answer
+from forewarp.mcp_server.jobs import Jobs, Say
+from forewarp.mcp_server.options import Options
+from forewarp.mcp_server.requests import Requests
+from forewarp.mcp_server.spool import Job
+from forewarp.tools import describe, runs
+from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
+from forewarp.tools.measure_kernel import MeasureRequest
+from forewarp.tools.parts import trim
+from forewarp.tools.session import Executors, check_price, make_model
+
+MEASURE_LIMIT_S = 120.0
+START_S = 30.0
+SEARCH_MEASUREMENTS = 24
+SEED = 6_000
+
+
+class Work:
+    """What the server keeps between calls."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.jobs = Jobs(options)
+        self.budget = Budget(options, self.jobs.spool)
+        self.requests = Requests(options)
+        self._executors = Executors()
+        self._forecasts = threading.BoundedSemaphore(2)
+        self.jobs.spool.prune()
+
+    def close(self) -> None:
+        """End what only this server uses; measurements and runs go on."""
+        self._executors.close()
+        self.jobs.close()
+
+    def forecast(self, session: str, detail: Detail, given: dict[str, Any]) -> ForecastAnswer:
+        """Forecast one kernel or several."""
+        paths, target, model = given["paths"], given["target"], self.requests.model(given["model"])
+        task = self.requests.task(given["task"])
+        kernel = None if paths else self.requests.kernel(given)
+        if paths and (given["source"] is not None or given["path"] is not None):
+            raise UsageError(
+                "source or path together with paths", hint="pass either one kernel, by source or path, or paths"
+            )
+        place = self.requests.place(given["device"])
+        if target is not None:
+            place = place.model_copy(update={"device": given["device"] or "auto", "pool": None})
+        request = ForecastRequest(
+            task=task,
+            kernel=kernel,
+            kernels=[self.requests.file(p, "paths") for p in paths or ()],
+            against=self.requests.file(given["against"], "against") if given["against"] else None,
+            target=target,
+            place=place,
+            forecaster=given["forecaster"],
+            model=model,
+            base_url=self.options.base_url if model else None,
+        )
+        if model is not None:
+            self._may_ask(session, model)
+        with self._forecasts:
+            found = forecast_kernel(request, executors=self._executors)
+        if model is not None:
+            self._book(session, given["task"], found.cost.dollars, found.cost.input_tokens + found.cost.output_tokens)
+        answer = forecast_answer(found, detail)
+        # A kernel that is given as text has no name of its own.
+        names = dict(enumerate(cast("list[str]", paths or []), 1))
+        ranking = [r.model_copy(update={"path": names.get(r.position, r.path)}) for r in answer.ranking]
+        summary = answer.summary
+        for n, path in names.items():
+            summary = summary.replace(f"number {n} ", f"{Path(path).name} ").replace(
+                f"number {n},", f"{Path(path).name},"
+            )
+        return answer.model_copy(update={"ranking": ranking, "summary": summary})
+
+    def _may_ask(self, session: str, model: str) -> None:
+        for currency in ("usd", "tokens"):
+            if self.budget.left(session, currency) is not None:
+                self.budget.grant(session, currency, None)
+        if self.budget.left(session, "usd") is not None and (made := make_model(model, self.options.base_url)):
+            check_price(made)
+
+    def _book(self, session: str, task: str, usd: float | None, tokens: int) -> None:
+        job = self.jobs.spool.add("forecast", session, task, {})
+        self.jobs.spool.write(job.id, "result.json", f'{{"usd": {usd or 0.0}, "tokens": {tokens}}}')
+
+    def begin_measurement(self, session: str, given: dict[str, Any]) -> Job:
+        """Put a measurement into the queue; raises `UsageError` where the budget does not allow it."""
+        task = self.requests.task(given["task"])
+        request = MeasureRequest(
+            task=task,
+            kernel=self.requests.kernel(given),
+            against=self.requests.file(given["against"], "against") if given["against"] else None,
+            place=self.requests.place(given["device"]),
+        )
+        with self.budget.deciding():
+            self.budget.grant(session, "measurements", 1.0)
+            reserved = {"measurements": 1.0}
+            if (left := self.budget.grant(session, "gpu_seconds", None)) is not None:
+                reserved["device_s"] = min(left, MEASURE_LIMIT_S)
+            return self.jobs.submit(session, given["task"], request.model_dump(mode="json"), reserved)
+
+    def measurement(self, job: Job, detail: Detail, wait_s: float, say: Say) -> MeasureAnswer:
+        """Return what a measurement came to, or where it stands after `wait_s` seconds."""
+        self.jobs.await_measurement(job, wait_s, say)
+        found = self.jobs.measured(job)
+        if found is not None:
+            log = self.jobs.spool.read(job.id, "log.txt") or ""
+            if len(log) > LOG[detail]:
+                found = found.model_copy(update={"log": trim(log, LOG[detail])})
+            return measure_answer(job.id, found, detail, len(log))
+        state = self.jobs.spool.state(job.id)
+        again = f"call search_status with run_id {job.id} for the result"
+        ahead = self.jobs.spool.ahead(job) if state == "queued" else None
+        stage = self.jobs.spool.read(job.id, "stage") or "starting the device"
+        said = {
+            "queued": f"Waiting for the device, {ahead} ahead; {again}.",
+            "running": f"Not done after {time.time() - job.created:.0f} s ({stage}); it goes on: {again}.",
+            "cancelled": "Cancelled; nothing was kept.",
+            "lost": "The measuring process was lost before there was a result; call measure_kernel again.",
+        }.get(state, f"It ended just now; {again}.")
+        waiting = state not in ("cancelled", "lost")
+        return MeasureAnswer(
+            summary=said,
+            run_id=job.id,
+            status=state,
+            poll_after_s=POLL_S if waiting else None,
+            ahead=ahead,
+            task=job.task,
+        )
+
+    def cancel_measurement(self, job: Job) -> bool:
+        """End a measurement; false where it had ended."""
+        return self.jobs.cancel_measurement(job)
+
+    def search(self, session: str, detail: Detail, given: dict[str, Any], say: Say) -> SearchAnswer:
+        """Start a run and return its first state."""
+        task = self.requests.task(given["task"])
+        model = self.requests.model(given["model"])
+        seeds = [str(self.requests.seed(p)) for p in given["seed_kernels"] or ()]
+        with self.budget.deciding():
+            live = self.jobs.searching()
+            if len(live) >= self.options.max_searches:
+                ids = ", ".join((self.jobs.spool.read(j.id, "run") or j.id).strip() for j in live)
+                raise UsageError(
+                    f"{len(live)} runs go on already ({ids}); at most {self.options.max_searches} may at a time",
+                    hint="wait for one with search_status, or end one with search_cancel",
+                )
+            caps = self._caps(session, given, model is not None)
+            place = self.requests.place(given["device"])
+            flags = {
+                "--device": place.device,
+                "--pool": place.pool if place.device == "replay" else None,
+                "--python": place.python,
+                "--budget": round(caps["measurements"] or SEARCH_MEASUREMENTS),
+                "--max-gpu-seconds": caps["gpu_seconds"],
+                "--max-usd": caps["usd"],
+                "--max-tokens": None if caps["tokens"] is None else int(caps["tokens"]),
+                "--deadline": given["deadline_s"],
+                "--forecaster": given["forecaster"],
+                "--model": model,
+                "--base-url": self.options.base_url if model else None,
+                "--language": given["language"],
+                "--seed": given["seed"],
+            }
+            arguments = [task, *(f"{k}={v}" for k, v in flags.items() if v is not None)]
+            arguments += [f"--seed-kernel={path}" for path in seeds]
+            names = {"measurements": "measurements", "gpu_seconds": "device_s", "usd": "usd", "tokens": "tokens"}
+            reserved = {names[k]: v for k, v in caps.items() if v is not None}
+            job = self.jobs.start_search(session, given["task"], arguments, reserved)
+        say("starting the run")
+        return self.run_of(job, detail, START_S, 0.0, say)
+
+    def _caps(self, session: str, given: dict[str, Any], asks: bool) -> dict[str, float | None]:
+        grant = self.budget.grant
+        caps = {
+            "measurements": grant(session, "measurements", given["budget"], SEARCH_MEASUREMENTS),
+            "gpu_seconds": grant(session, "gpu_seconds", given["max_gpu_seconds"]),
+            "usd": given["max_usd"],
+            "tokens": given["max_tokens"],
+        }
+        if asks:
+            caps |= {c: grant(session, c, caps[c]) for c in ("usd", "tokens")}
+        return caps
+
+    def run_of(self, job: Job, detail: Detail, start_s: float, wait_s: float, say: Say) -> SearchAnswer:
+        """Return the state of the run that a job became, or that it still starts."""
+        run_id = self.jobs.await_id(job, start_s)
+        if run_id is not None:
+            return self.run(run_id, detail, wait_s, say)
+        return SearchAnswer(
+            summary=f"The run still starts; call search_status with run_id {job.id} again.",
+            run_id=job.id,
+            status="starting",
+            poll_after_s=POLL_S,
+            task=job.task,
+        )
+
+    def run(self, run_id: str, detail: Detail, wait_s: float, say: Say, *, written: bool = True) -> SearchAnswer:
+        """Return where a run stands, after up to `wait_s` seconds if it goes on."""
+        if wait_s > 0:
+            self.jobs.await_run(run_id, wait_s, say)
+        found = runs.look(self.options.place, run_id)
+        run_id = found.result.run_id
+        if found.result.status != "running" and written:
+            self.jobs.written(run_id)
+        others = [j for j in self.jobs.searching() if (self.jobs.spool.read(j.id, "run") or "").strip() != run_id]
+        # Where `forewarp optimize` writes by itself, seen from the folder that it is started in.
+        folder = self.jobs.home / "forewarp-runs" / run_id
+        return search_answer(found.result, detail, lost=found.lost, folder=str(folder), others=len(others))
+
+    def status(self, run_id: str, detail: Detail, wait_s: float, say: Say) -> SearchAnswer | MeasureAnswer:
+        """Return where a handle stands."""
+        if run_id.startswith("m-"):
+            return self.measurement(self.jobs.spool.job(run_id), detail, wait_s, say)
+        if run_id.startswith("s-"):
+            return self.run_of(self.jobs.spool.job(run_id), detail, wait_s, 0.0, say)
+        return self.run(run_id, detail, wait_s, say)
+
+    def cancel(self, run_id: str) -> SearchAnswer | MeasureAnswer:
+        """End the work behind a handle."""
+        if run_id.startswith("m-"):
+            job = self.jobs.spool.job(run_id)
+            ended = self.cancel_measurement(job)
+            return _noted(self.measurement(job, "concise", 0.0, _silent), over=not ended)
+        if run_id.startswith("s-"):
+            job = self.jobs.spool.job(run_id)
+            known = self.jobs.await_id(job, 0.0)
+            if known is None:
+                self.jobs.cancel_start(job)
+                said = "Ended before it had begun."
+                return SearchAnswer(summary=said, run_id=run_id, status="cancelled", task=job.task)
+            run_id = known
+        seen = runs.glance(self.options.place, run_id)
+        over = seen.status != "running" or seen.lost
+        if not over:
+            runs.cancel(self.options.place, seen.run_id)
+        return _noted(self.run(seen.run_id, "concise", 0.0, _silent, written=False), over=over)
+
+    def describe(self, session: str, about: str, task: str | None) -> Described:
+        """Return what there is."""
+        if task is not None:
+            return self._task(task)
+        every = about == "all"
+        parts: dict[str, Any] = {}
+        said: list[str] = []
+        if every or about == "device":
+            parts["device"], text = self._device()
+            said.append(text)
+        if every or about == "tasks":
+            parts["tasks"] = describe.bundled_tasks()
+            said.append(f"{len(parts['tasks'])} bundled tasks; describe with task shows one.")
+        if every or about == "budget":
+            parts["budget"], text = self._budget(session)
+            said.append(text)
+        if every or about == "recent":
+            parts["recent"], text = self._recent()
+            said.append(text)
+        links = {"runs": "forewarp://runs"} if "recent" in parts else {}
+        return Described(summary=" ".join(said), links=links, **parts)
+
+    def _task(self, name: str) -> Described:
+        found = describe.task_of(self.requests.task(name), self.options.place)
+        data = found.model_dump()
+        data["reference"] = trim(data["reference"], 2_000)
+        seeds = sorted(data.pop("seeds").items(), key=lambda pair: len(pair[1]))
+        data["seed"] = {seeds[0][0]: trim(seeds[0][1], 2_200)} if seeds else {}
+        links = {f"seed {lang}": f"forewarp://tasks/{found.name}/seeds/{lang}" for lang, _ in seeds}
+        kinds = ", ".join(lang for lang, _ in seeds) or "no language"
+        return Described(
+            summary=f"Task {found.name}: {found.title}. {len(found.shapes)} shapes; kernels to start from in {kinds}.",
+            task=data,
+            links=links if name in describe.bundled_tasks() else {},
+        )
+
+    def _device(self) -> tuple[dict[str, Any], str]:
+        place = self.options.place
+        try:
+            found = describe.device_of(place)
+        except DeviceError as e:
+            return {"problem": e.message}, f"No device: {e.message}."
+        data = found.model_dump(exclude_none=True)
+        return data, f"Device {found.device.name} ({found.device.kind}), kernels in {', '.join(found.languages)}."
+
+    def _budget(self, session: str) -> tuple[dict[str, Any], str]:
+        lines = self.budget.lines(session)
+        if not lines:
+            return {"capped": False}, "The operator has set no budget."
+        data: dict[str, Any] = {"window_hours": self.options.window_s / 3600}
+        for line in lines:
+            entry = {"cap": line.cap, "used_or_set_aside": round(line.spent, 3), "left": round(line.left, 3)}
+            data.setdefault(line.scope, {})[line.currency] = entry
+        tight = min(lines, key=lambda line: line.left / line.cap if line.cap else 0.0)
+        return data, f"Left of the {tight.scope}'s {tight.cap:g} {tight.currency.replace('_', ' ')}: {tight.left:g}."
+
+    def _recent(self) -> tuple[dict[str, Any], str]:
+        found = describe.latest_runs(self.options.place, limit=5)
+        listed = [
+            {"run_id": r.run_id, "task": r.task, "status": r.status, "best": str(r.best) if r.best else None}
+            for r in found
+        ]
+        jobs = [j for j in self.jobs.spool.jobs() if j.kind == "measure"][-5:]
+        measured = [{"run_id": j.id, "task": j.task, "status": self.jobs.spool.state(j.id)} for j in reversed(jobs)]
+        waiting = sum(m["status"] == "queued" for m in measured)
+        text = f"{len(listed)} recent runs, {len(measured)} recent measurements, {waiting} of them waiting."
+        return {"runs": listed, "measurements": measured}, text
+
+
+AnyAnswer = TypeVar("AnyAnswer", SearchAnswer, MeasureAnswer)
+
+
+def _noted(answer: AnyAnswer, *, over: bool) -> AnyAnswer:
+    """Say of what could not be cancelled that it was over before."""
+    return answer.model_copy(update={"summary": f"It was over before. {answer.summary}"}) if over else answer
+
+
+def _silent(message: str) -> None:
+    del message

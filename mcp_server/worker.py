@@ -1,0 +1,85 @@
+"""The measuring process: takes measurements from the spool, one at a time, and outlives the servers that asked.
+
+`python -m forewarp.mcp_server.worker HOME SECONDS` ends by itself after so many seconds without work.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+from forewarp.core.errors import ForewarpError
+from forewarp.mcp_server.spool import Job, Spool
+from forewarp.tools import processes
+from forewarp.tools.measure_kernel import MeasureRequest, Stage, measure_kernel
+from forewarp.tools.session import Executors
+
+POLL_S = 0.05
+
+
+def main(home: Path, keep_warm_s: float) -> int:
+    """Work until nothing was to do for a while; returns at once where another process already does this."""
+    spool = Spool(home)
+    with spool.alone("worker", wait=False) as ours:
+        if not ours:
+            return 0
+        me = f"{os.getpid()}:{processes.began(os.getpid())}"
+        with Executors() as executors:
+            last = time.monotonic()
+            while time.monotonic() - last < keep_warm_s and spool.folder.is_dir():
+                taken = next((j for j in spool.waiting() if spool.claim(j.id, me)), None)
+                if taken is None:
+                    time.sleep(POLL_S)
+                    continue
+                _measure(spool, taken, executors)
+                last = time.monotonic()
+    return 0
+
+
+def _measure(spool: Spool, job: Job, executors: Executors) -> None:
+    """Do one measurement and write down what came of it."""
+    stop: list[threading.Timer] = []
+
+    def stage(name: Stage) -> None:
+        spool.write(job.id, "stage", name)
+        if name == "measuring" and "device_s" in job.reserved:
+            stop.append(threading.Timer(job.reserved["device_s"], _out_of_budget, (spool, job)))
+            stop[0].daemon = True
+            stop[0].start()
+
+    try:
+        request = MeasureRequest.model_validate(job.request)
+        result = measure_kernel(
+            request, stage=stage, executors=executors, whole=lambda log: spool.write(job.id, "log.txt", log)
+        )
+        answer = {"result": result.model_dump(mode="json")}
+    except ForewarpError as e:
+        answer = {"error": {"code": e.code, "message": e.message, "hint": e.hint, "retryable": e.retryable}}
+    except Exception as e:
+        said = f"internal error of forewarp, not of the kernel: {type(e).__name__}: {e}"
+        answer = {"error": {"code": "internal", "message": said, "hint": "", "retryable": False}}
+    finally:
+        for timer in stop:
+            timer.cancel()
+    spool.write(job.id, "result.json", json.dumps(answer))
+
+
+def _out_of_budget(spool: Spool, job: Job) -> None:
+    """End this process with all that holds the device: the budget does not allow another second."""
+    seconds = job.reserved["device_s"]
+    error = {
+        "code": "budget",
+        "message": f"the measurement was ended after {seconds:.1f} s of device time: no more was left of the budget",
+        "hint": "call describe to see the budget; only the operator of the server can raise it",
+        "retryable": False,
+    }
+    spool.write(job.id, "result.json", json.dumps({"error": error, "device_s": seconds}))
+    processes.kill_tree(os.getpid())
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), float(sys.argv[2])))

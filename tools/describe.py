@@ -1,0 +1,129 @@
+"""What a face can tell before anything is asked: the device, the tasks, and what was found lately."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from forewarp.core.errors import DeviceError
+from forewarp.gpu_runner import devices
+from forewarp.gpu_runner.formats import task as tasks
+from forewarp.tools import session as sessions
+from forewarp.tools.parts import Device, Interval, Part, Place
+from forewarp.tools.run_report import lost
+
+
+class DeviceFacts(Part):
+    """The device on which a place measures; the rates are null where nobody knows them."""
+
+    device: Device
+    languages: list[str] = Field(description="Languages of kernels that it runs.")
+    processors: int
+    memory_bandwidth: float | None = Field(description="Bytes per second.")
+    fp32_flops: float | None
+    tensor_flops: float | None
+    l2_bytes: int | None
+    shared_bytes: int | None = Field(description="Shared memory that a block may use.")
+
+
+class TaskFacts(Part):
+    """A task as its author sees it, with a kernel to start from."""
+
+    name: str
+    title: str
+    reference: str
+    shapes: dict[str, str]
+    tolerance: str
+    seeds: dict[str, str] = Field(description="Text of a kernel that works, by language.")
+
+
+class RunLine(Part):
+    """A run in a list."""
+
+    run_id: str
+    task: str
+    device: str
+    status: str
+    best: Interval | None
+
+
+class MeasurementLine(Part):
+    """A measurement in a list."""
+
+    measurement_id: int
+    task: str
+    kernel: str
+    verdict: str
+    speedup: Interval | None
+
+
+def device_of(place: Place) -> DeviceFacts:
+    """Return what is known of the device of a place; raises `DeviceError` where there is none."""
+    if place.device == "replay":
+        raise DeviceError(
+            "this server replays recorded measurements, so that it has no device",
+            hint="call describe with about tasks to see what can be asked for",
+        )
+    t = devices.choose(place.device)
+    return DeviceFacts(
+        device=Device.of(t),
+        languages=list(sessions.LANGUAGES[t.kind]),
+        processors=t.processors,
+        memory_bandwidth=t.memory_bandwidth,
+        fp32_flops=t.fp32_flops,
+        tensor_flops=t.tensor_flops,
+        l2_bytes=t.l2_bytes,
+        shared_bytes=t.shared_bytes,
+    )
+
+
+def bundled_tasks() -> dict[str, str]:
+    """Return the titles of the bundled tasks by name."""
+    return {name: tasks.load(name).title for name in tasks.bundled()}
+
+
+def task_of(name: str, place: Place) -> TaskFacts:
+    """Return a task with its reference, shapes and seed kernels; raises `TaskError`."""
+    task = sessions.load_task(name, place)
+    kind = "cuda" if place.device == "replay" else devices.choose(place.device).kind
+    kind = kind if task.workloads.get(kind) else next(iter(task.workloads))
+    fitting = [s for s in task.seeds if s.language in sessions.LANGUAGES[kind]]
+    return TaskFacts(
+        name=task.name,
+        title=task.title,
+        reference=task.reference,
+        shapes={w.name: " ".join(f"{k}={v}" for k, v in w.constants.items()) for w in task.workloads[kind]},
+        tolerance=str(task.tolerance or "by type of the output"),
+        seeds={s.language: s.source for s in fitting},
+    )
+
+
+def latest_runs(place: Place, limit: int = 10) -> list[RunLine]:
+    """Return the latest runs, the newest first; none where there is no archive."""
+    if not sessions.archive_path(place).exists():
+        return []
+    found: list[RunLine] = []
+    with sessions.existing_archive(place) as archive:
+        for row in archive.runs(limit=limit):
+            best = archive.best(row.id)
+            m = best.measurement if best else None
+            reached = None
+            if m is not None and m.speedup is not None and m.low is not None and m.high is not None:
+                reached = Interval(ratio=m.speedup, low=m.low, high=m.high)
+            status = "lost" if lost(row) else row.status
+            found.append(
+                RunLine(run_id=row.id, task=row.task.name, device=row.target.name, status=status, best=reached)
+            )
+    return found
+
+
+def kernel_text(place: Place, kernel: str) -> str:
+    """Return a recorded kernel by identity; raises `UsageError`."""
+    with sessions.existing_archive(place) as archive:
+        return archive.candidate(kernel).source
+
+
+def measurement_log(place: Place, number: int) -> str:
+    """Return the log of a measurement as the archive has it; raises `UsageError`."""
+    with sessions.existing_archive(place) as archive:
+        row = archive.measurement(number, whole=False)
+    return (row.measurement.log if row.measurement else "") or (row.build.log if row.build else "")

@@ -1,0 +1,55 @@
+"""Processes of this host: when one began, and ending one with everything below it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+
+def began(pid: int) -> str:
+    """Return when a process began, so that a recycled number is not taken for it; "" where there is none."""
+    fields = _fields(pid)
+    return fields[19] if fields and fields[0] != "Z" else ""
+
+
+def below(pid: int) -> list[int]:
+    """Return all processes that descend from one, its children first; those in sessions of their own, too."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and (fields := _fields(int(folder.name))):
+            children.setdefault(int(fields[1]), []).append(int(folder.name))
+    found: list[int] = []
+    rest = list(children.get(pid, ()))
+    while rest:
+        found.append(rest.pop(0))
+        rest += children.get(found[-1], ())
+    return found
+
+
+def kill_below(pid: int) -> None:
+    """Kill all descendants of a process, but not the process itself."""
+    for other in below(pid):
+        _kill(other)
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a process and all its descendants. It is stopped first, so that it starts no more of them."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGSTOP)
+    kill_below(pid)
+    _kill(pid)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _fields(pid: int) -> list[str]:
+    """Return what /proc says of a process from its state on; empty where there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
