@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -80,7 +80,7 @@ def mcp(
     if action == "install":
         from forewarp.cli import mcp_install
 
-        flags = mcp_install.flags_of(where, limits, OPEN, workspace, model, base_url)
+        flags = mcp_install.flags_of(where, asdict(limits), asdict(OPEN), workspace, model, base_url)
         return mcp_install.install(client, flags, only_print=print_)
     from forewarp.core.errors import UsageError
 

@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +16,6 @@ from forewarp.cli import exits
 from forewarp.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from forewarp.cli.mcp import Limits
     from forewarp.cli.options import Where
 
 NAME = "forewarp"
@@ -52,16 +51,19 @@ def clients() -> dict[str, Client]:
 
 
 def flags_of(
-    where: Where, limits: Limits, unset: Limits, workspace: Path | None, model: tuple[str, ...], base_url: str | None
+    where: Where,
+    limits: Mapping[str, object],
+    unset: Mapping[str, object],
+    workspace: Path | None,
+    model: tuple[str, ...],
+    base_url: str | None,
 ) -> list[str]:
     """Return the flags with which the client is to start the server: those that were given."""
     given: dict[str, Any] = {}
     if where.device != "auto":
         given["device"] = where.device
     given |= {name: getattr(where, name) for name in ("pool", "archive", "python")}
-    given |= {
-        f.name: getattr(limits, f.name) for f in fields(limits) if getattr(limits, f.name) != getattr(unset, f.name)
-    }
+    given |= {name: value for name, value in limits.items() if value != unset[name]}
     given["workspace"] = (workspace or Path.cwd()).expanduser().absolute()
     given["base_url"] = base_url
     flags: list[str] = []

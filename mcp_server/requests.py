@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from forewarp.core.errors import UsageError
 from forewarp.mcp_server.options import Options
@@ -14,7 +14,7 @@ from forewarp.tools import runs
 from forewarp.tools.parts import Kernel, Place
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_LANGUAGES = {".cpp": "cpp", ".cc": "cpp", ".cu": "cuda"}
+_LANGUAGES: dict[str, Literal["cpp", "cuda"]] = {".cpp": "cpp", ".cc": "cpp", ".cu": "cuda"}
 
 
 class Requests:

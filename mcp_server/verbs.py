@@ -103,6 +103,13 @@ class Verbs:
         """Run something in a thread; a cancelled call does not wait for it."""
         return await anyio.to_thread.run_sync(what, limiter=self._threads, abandon_on_cancel=True)
 
+    async def _surely(self, what: Callable[[], T]) -> T:
+        """Run something in a thread to its end, also for a call that is cancelled meanwhile."""
+        done: list[T] = []
+        with anyio.CancelScope(shield=True):
+            done.append(await self._aside(what))
+        return done[0]
+
     async def forecast_kernel(
         self,
         ctx: Context,
@@ -160,15 +167,13 @@ class Verbs:
         with told():
             work = await self.work()
             # Not abandoned: a measurement that nobody knows the handle of would hold the device for nothing.
-            with anyio.CancelScope(shield=True):
-                job = await self._aside(partial(work.begin_measurement, self.session(ctx), given))
+            job = await self._surely(partial(work.begin_measurement, self.session(ctx), given))
             try:
                 async with _progress(ctx, "waiting for the device") as say:
                     return reply(await self._aside(partial(work.measurement, job, detail, wait, say)), detail)
             except BaseException as e:
                 if isinstance(e, anyio.get_cancelled_exc_class()):
-                    with anyio.CancelScope(shield=True):
-                        await self._aside(partial(work.cancel_measurement, job))
+                    await self._surely(partial(work.cancel_measurement, job))
                 raise
 
     async def search(
@@ -218,8 +223,7 @@ class Verbs:
         """End the work behind a handle."""
         with told():
             work = await self.work()
-            with anyio.CancelScope(shield=True):
-                return reply(await self._aside(partial(work.cancel, run_id)))
+            return reply(await self._surely(partial(work.cancel, run_id)))
 
     async def describe(
         self,

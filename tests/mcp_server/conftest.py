@@ -9,7 +9,7 @@ from support.served_mcp import Mode, Served
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
-    return Served(record(tmp_path_factory.mktemp("workspace")))
+    return Served(record(tmp_path_factory.mktemp("workspace"), every=2))
 
 
 @pytest.fixture(params=["auto", "legacy"])

@@ -1,0 +1,181 @@
+"""Handles, the queue for the device, cancelling, and budgets that no client exceeds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from mcp import Client
+from support.served_mcp import Served, call, refused
+
+from forewarp.archive.store import default_path
+from forewarp.mcp_server.options import Caps, Options
+from forewarp.mcp_server.server import build_server
+from forewarp.mcp_server.spool import Spool
+from forewarp.tools import processes
+from forewarp.tools.parts import Place
+
+SLOW = """\
+#include <unistd.h>
+extern "C" void softmax(const float* x, float* y, long rows, long cols) { sleep(60); }
+"""
+
+
+def spool() -> Spool:
+    return Spool(default_path().parent)
+
+
+async def test_clients_queue_for_the_device_and_see_their_place(served: Served) -> None:
+    async with served.in_memory() as one, served.in_memory() as two:
+        with spool().alone("worker"):
+            first = await call(one, "measure_kernel", task="toy.py", path="toy.cpp", wait_s=0)
+            second = await call(two, "measure_kernel", task="toy.py", path="broken.cpp", wait_s=0.3)
+            assert [(m["status"], m["ahead"]) for m in (first, second)] == [("queued", 0), ("queued", 1)]
+            assert "search_status" in second["summary"]
+            assert "1 ahead" in second["summary"]
+            gone = await call(two, "search_cancel", run_id=first["run_id"])
+            assert (gone["status"], gone["poll_after_s"]) == ("cancelled", None)
+        done = await call(one, "search_status", run_id=second["run_id"], wait_s=30)
+        assert done["status"] == "compile_error"
+        assert (await call(one, "search_status", run_id=first["run_id"]))["status"] == "cancelled"
+        over = await call(one, "search_cancel", run_id=second["run_id"])
+        assert over["summary"].startswith("It was over before")
+
+
+async def test_a_measurement_survives_its_server(served: Served) -> None:
+    with spool().alone("worker"):
+        async with served.as_process() as client:
+            began = await call(client, "measure_kernel", task="toy.py", path="toy.cpp", wait_s=0)
+    async with served.in_memory() as client:
+        done = await call(client, "search_status", run_id=began["run_id"], wait_s=30)
+    assert (done["status"], done["verdict"]) == ("ok", "tie")
+
+
+async def test_a_cancelled_call_takes_its_measurement_out_of_the_queue(served: Served) -> None:
+    async with served.in_memory() as client:
+        with spool().alone("worker"):
+            waiting = asyncio.ensure_future(client.call_tool("measure_kernel", {"task": "toy.py", "path": "toy.cpp"}))
+            while not spool().waiting():
+                await asyncio.sleep(0.05)
+            job = spool().waiting()[0]
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            deadline = time.monotonic() + 5
+            while spool().state(job.id) != "cancelled" and time.monotonic() < deadline:
+                await asyncio.sleep(0.05)
+            assert spool().state(job.id) == "cancelled"
+
+
+async def test_a_lost_measuring_process_is_told(served: Served) -> None:
+    request = {"task": served.recorded.task}
+    job = spool().add("measure", "s", "toy.py", request)
+    spool().claim(job.id, "4194304:1")
+    async with served.in_memory() as client:
+        state = await call(client, "search_status", run_id=job.id)
+    assert state["status"] == "lost"
+    assert "measure_kernel again" in state["summary"]
+
+
+async def test_nobody_exceeds_the_budget_that_the_operator_set(served: Served) -> None:
+    caps = {"server": Caps(measurements=3), "session": Caps(measurements=2)}
+    async with served.in_memory(**caps) as one:
+        await call(one, "measure_kernel", task="toy.py", path="toy.cpp")
+        await call(one, "measure_kernel", task="toy.py", path="broken.cpp")  # does not compile, so it is not counted
+        text = await refused(one, "search", task="toy.py", budget=2)
+        assert "2 measurements are more than the 1 left of the session's 2" in text
+        with spool().alone("worker"):
+            await call(one, "measure_kernel", task="toy.py", path="toy.cpp", wait_s=0)
+            text = await refused(one, "measure_kernel", task="toy.py", path="toy.cpp")
+            assert "the session's budget of 2 measurements is spent" in text
+            assert "--session-measurements" in text
+        left = (await call(one, "describe", about="budget"))["budget"]
+        assert left["session"]["measurements"]["left"] == 0
+        assert left["server"]["measurements"]["left"] == 1
+    async with served.in_memory(**caps) as two:  # a restart: another session, the same server's budget
+        run = await call(two, "search", task="toy.py")
+        assert run["limit"]["measurements"] == 1
+        assert "the server's budget" in await refused(two, "measure_kernel", task="toy.py", path="toy.cpp")
+        await call(two, "search_status", run_id=run["run_id"], wait_s=45)
+
+
+async def test_device_time_and_models_are_the_operators(served: Served) -> None:
+    async with served.in_memory(server=Caps(gpu_seconds=0.4), models=("openai:small",)) as client:
+        await call(client, "measure_kernel", task="toy.py", path="toy.cpp")
+        text = await refused(client, "measure_kernel", task="toy.py", path="toy.cpp")
+        assert "gpu seconds is spent" in text
+        text = await refused(client, "forecast_kernel", task="toy.py", path="toy.cpp", model="openai:large")
+        assert "allowed: openai:small" in text
+
+
+async def test_only_so_many_runs_at_a_time(served: Served) -> None:
+    job = spool().add("search", "s", "toy.py", {"archive": str(default_path())})
+    spool().claim(job.id, f"{os.getpid()}:{processes.began(os.getpid())}")
+    async with served.in_memory(max_searches=1) as client:
+        text = await refused(client, "search", task="toy.py")
+    assert job.id in text
+    assert "search_cancel" in text
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+async def test_cancelling_frees_the_device_within_a_second(tmp_path: Path) -> None:
+    options = Options(place=Place(device="cpu"), workspace=tmp_path, keep_warm_s=2.0)
+    async with Client(build_server(options)) as client:
+        task = (await call(client, "describe", task="softmax", about="all"))["task"]
+        plan = task["seed"]["cpp"].partition("*/")[0] + "*/\n"
+        began = await call(client, "measure_kernel", task="softmax", source=plan + SLOW, language="cpp", wait_s=0)
+        pid, deadline = None, time.monotonic() + 60
+        while spool().read(began["run_id"], "stage") != "measuring" and time.monotonic() < deadline:
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(1.5)
+        pid = spool().worker(began["run_id"])
+        assert pid is not None
+        held = [pid, *processes.below(pid)]
+        start = time.monotonic()
+        await call(client, "search_cancel", run_id=began["run_id"])
+        while any(processes.began(p) for p in held) and time.monotonic() < start + 5:
+            await asyncio.sleep(0.02)
+        assert time.monotonic() - start < 1.5
+        run = await call(client, "search", task="softmax", budget=500)
+        deadline = time.monotonic() + 60
+        while not run["counts"].get("measured") and time.monotonic() < deadline:
+            run = await call(client, "search_status", run_id=run["run_id"], wait_s=1)
+        start = time.monotonic()
+        ended = await call(client, "search_cancel", run_id=run["run_id"])
+        assert time.monotonic() - start < 3.0
+        assert ended["status"] == "interrupted"
+        assert ended["best"] is not None
+
+
+def test_a_tree_is_killed_with_what_left_its_session() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import subprocess, sys, time;"
+        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True);"
+        "print(p.pid, flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert processes.below(parent.pid) == [child]
+        processes.kill_tree(parent.pid)
+        assert parent.wait(5) == -signal.SIGKILL
+    deadline = time.monotonic() + 5
+    while processes.began(child) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert processes.began(child) == ""
+
+
+def test_a_damaged_job_is_no_job(tmp_path: Path) -> None:
+    made = Spool(tmp_path)
+    job = made.add("measure", "s", "t", {})
+    (made.at(job.id) / "job.json").write_text(json.dumps({"id": 1})[:-1])
+    assert made.jobs() == []
