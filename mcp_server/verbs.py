@@ -39,6 +39,8 @@ MAX_RANKED = 16
 MAX_WAIT_S = 45.0
 """Clients give a request 60 s by default."""
 HEARTBEAT_S = 5.0
+STATELESS = "2026-07-28"
+"""First revision of the protocol that has no sessions."""
 THREADS = 64
 
 Task = Annotated[
@@ -96,7 +98,9 @@ class Verbs:
     def session(self, ctx: Context) -> str:
         """Return what a client's spending is counted under: its HTTP session, its token, or this process on stdio."""
         headers = ctx.headers or {}
-        key = headers.get("mcp-session-id") or headers.get("authorization") or ""
+        # Only in the older revisions does the SDK check the header against the sessions that it opened.
+        legacy = (ctx.protocol_version or "") < STATELESS
+        key = (headers.get("mcp-session-id") if legacy else None) or headers.get("authorization") or ""
         return f"{self._id}-{hashlib.sha256(key.encode()).hexdigest()[:12]}" if key else self._id
 
     async def _aside(self, what: Callable[[], T]) -> T:

@@ -1,0 +1,17 @@
+"""The registry's entry says the same as the package."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_entry_names_this_package_in_this_version() -> None:
+    entry = json.loads((ROOT / "server.json").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert len(entry["description"]) <= 100
+    assert entry["version"] == project["version"]
+    assert [(p["identifier"], p["version"]) for p in entry["packages"]] == [(project["name"], project["version"])]
