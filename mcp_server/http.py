@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-DEFAULT = "127.0.0.1:8000"
 MIN_TOKEN = 16
 
 

@@ -30,7 +30,6 @@ from forewarp.tools.session import Executors, check_price, make_model
 MEASURE_LIMIT_S = 120.0
 START_S = 30.0
 SEARCH_MEASUREMENTS = 24
-SEED = 6_000
 
 
 class Work:

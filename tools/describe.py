@@ -1,4 +1,4 @@
-"""What a face can tell before anything is asked: the device, the tasks, and what was found lately."""
+"""What a face can tell before anything is asked: the device, the tasks, and recent runs."""
 
 from __future__ import annotations
 
@@ -44,16 +44,6 @@ class RunLine(Part):
     device: str
     status: str
     best: Interval | None
-
-
-class MeasurementLine(Part):
-    """A measurement in a list."""
-
-    measurement_id: int
-    task: str
-    kernel: str
-    verdict: str
-    speedup: Interval | None
 
 
 def device_of(place: Place) -> DeviceFacts:
@@ -120,10 +110,3 @@ def kernel_text(place: Place, kernel: str) -> str:
     """Return a recorded kernel by identity; raises `UsageError`."""
     with sessions.existing_archive(place) as archive:
         return archive.candidate(kernel).source
-
-
-def measurement_log(place: Place, number: int) -> str:
-    """Return the log of a measurement as the archive has it; raises `UsageError`."""
-    with sessions.existing_archive(place) as archive:
-        row = archive.measurement(number, whole=False)
-    return (row.measurement.log if row.measurement else "") or (row.build.log if row.build else "")

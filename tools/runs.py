@@ -72,13 +72,6 @@ def spent(place: Place, run_id: str) -> tuple[Amounts, bool]:
         return Amounts.of(archive.spend(row.id)), row.status != "running" or lost(row)
 
 
-def stop(place: Place, run_id: str) -> None:
-    """Interrupt the process that works on a run, as Ctrl-C would; raises `UsageError` if there is none here."""
-    with sessions.existing_archive(place, run_id) as archive:
-        _, pid = _worked_on(archive.run(run_id))
-    os.kill(pid, signal.SIGINT)
-
-
 def cancel(place: Place, run_id: str) -> None:
     """End a run without waiting for the measurement in progress, so that the device is free within about a second.
 

@@ -98,7 +98,7 @@ def test_a_stopped_run_is_resumed_with_its_spend(recorded: Recorded) -> None:
 def test_stopping_a_run_that_nobody_works_on_is_refused(recorded: Recorded) -> None:
     found = search(request(recorded))
     with pytest.raises(UsageError, match="nothing works on run"):
-        runs.stop(Place(), found.run_id)
+        runs.cancel(Place(), found.run_id)
 
 
 def test_a_run_without_budget_is_refused(recorded: Recorded) -> None:
