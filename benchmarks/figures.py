@@ -4,6 +4,7 @@ python benchmarks/figures.py              # measuring, on an H200
 python benchmarks/figures.py inspecting   # without a GPU
 python benchmarks/figures.py pool         # what the features of `forewarp-h200` alone tell of families never seen
 python benchmarks/figures.py forecasting  # how good forecasts are on families never seen
+python benchmarks/figures.py searching    # how few measurements a search needs: replayed, and live
 """
 
 from __future__ import annotations
@@ -207,6 +208,74 @@ def earned() -> Iterator[Row]:
         yield pair, *(_signed(found[k]) for k in ("exact", "pairwise", "crps", "recovery_mean_10"))
 
 
+ARMS = {
+    "everything": "everything, as written",
+    "random": "random order",
+    "learned": "learned forecaster",
+    "llm": "model's forecasts",
+    "cascade": "both (cascade)",
+}
+
+
+def replayed() -> Iterator[Row]:
+    """How many measurements each way of choosing needs, on the pools of test tasks."""
+    figures = load("search_replay.json")["figures"]
+    for arm, title in ARMS.items():
+        row = figures[arm]
+        beside = (
+            "fewer_than_everything",
+            "faster_than_everything_at_10",
+            "fewer_than_random",
+            "faster_than_random_at_10",
+        )
+        yield (
+            title,
+            f"{row['needed_median']:.0f}; {row['needed_mean']:.1f}",
+            f"{row['share_at_10']:.2f}",
+            *(_ratio(row[name]) if name in row else "" for name in beside),
+        )
+
+
+def stopping() -> Iterator[Row]:
+    """What a search does that is given eight candidates a round and ends by its own rules."""
+    figures = load("search_replay.json")["figures"]
+    for arm in ("learned", "llm", "cascade"):
+        row = figures[arm]["stopping"]
+        yield (
+            ARMS[arm],
+            f"{row['measured']:.1f}",
+            f"{row['considered_per_measured']:.1f}",
+            f"{row['share']:.3f}",
+            f"{row['false']} of {row['audited']}",
+            f"{row['alarms']:.2f}",
+        )
+
+
+def live() -> Iterator[Row]:
+    """Both arms of each live search."""
+    found = load("live/live.json")
+    for run in sorted(found["runs"], key=lambda r: (r["task"], r["arm"])):
+        best = run["best"]
+        compiled = (found["compiled"].get("tasks", {}).get(run["task"]) or {}).get("speedup")
+        pair = (found["checks"].get("tasks", {}).get(run["task"]) or {}).get("cascade_over_everything")
+        yield (
+            run["task"],
+            run["arm"],
+            f"{best['speedup']:.2f}× ({best['low']:.2f} to {best['high']:.2f})",
+            f"{best['speedup'] / compiled:.2f}×" if compiled else "",
+            f"{pair['speedup']:.3f} ({pair['low']:.3f} to {pair['high']:.3f})"
+            if pair and run["arm"] == "cascade"
+            else "",
+            f"{run['written']}; {run['considered']}; {run['measurements']}",
+            f"{run['device_s']:.0f} s",
+            f"{run['tokens'] / 1000:.0f} k",
+        )
+
+
+def _ratio(found: list[float]) -> str:
+    return f"{found[0]:.2f} ({found[1]:.2f} to {found[2]:.2f})"
+
+
 def _signed(found: list[float]) -> str:
     middle, low, high = found
     return f"{middle:+.3f} ({low:+.3f} to {high:+.3f})"
@@ -238,6 +307,27 @@ LEARNED = (
 )
 
 
+REPLAYED = (
+    "which is measured",
+    "measurements to within 5 % of the best: median; mean",
+    "share of the best after 10 %",
+    "fewer than everything",
+    "faster after 10 % than everything",
+    "fewer than random",
+    "faster after 10 % than random",
+)
+LIVE = (
+    "task",
+    "arm",
+    "winner over eager (95 %)",
+    "over `torch.compile`",
+    "cascade's winner over the other's",
+    "written; considered; measured",
+    "GPU",
+    "tokens",
+)
+
+
 def main() -> None:
     """Print a table."""
     which = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -246,6 +336,21 @@ def main() -> None:
         "inspecting": [(MEASURED, (inspecting,))],
         "pool": [(LEARNED, (pool,))],
         "forecasting": [(asked, (forecasting,)), (("first − second", "exact", "pairs", "CRPS", "recovery"), (earned,))],
+        "searching": [
+            (REPLAYED, (replayed,)),
+            (
+                (
+                    "as it ends by itself",
+                    "measured",
+                    "considered per measured",
+                    "share of the best",
+                    "false discards",
+                    "alarms",
+                ),
+                (stopping,),
+            ),
+            (LIVE, (live,)),
+        ],
     }
     for heads, parts in tables.get(which, [(MEASURED, (speed, spread, trust))]):
         print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
