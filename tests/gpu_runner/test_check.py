@@ -142,15 +142,15 @@ def test_comparing_on_a_gpu_finds_one_wrong_element_among_many(dtype: torch.dtyp
 
 
 def test_of_many_elements_one_in_a_million_may_be_a_little_off() -> None:
-    exact = torch.randn(3_000_000, dtype=torch.float64).bfloat16().double()
+    exact = torch.randn(1_000_000, dtype=torch.float64).bfloat16().double()
     expected = Expected([exact], [exact.bfloat16()], None)
     output = exact.bfloat16()
-    output[:3] += 1.5 * (1.6e-2 * output[:3].abs() + 1e-2)
+    output[0] += 1.5 * (1.6e-2 * output[0].abs() + 1e-2)
     assert expected.compare([output]) == 1.0
-    output[3] += 1.5 * (1.6e-2 * output[3].abs() + 1e-2)
+    output[1] += 1.5 * (1.6e-2 * output[1].abs() + 1e-2)
     with pytest.raises(Mismatch, match="by up to"):
         expected.compare([output])
-    output[:4] = exact[:4].bfloat16()
+    output[:2] = exact[:2].bfloat16()
     output[0] += 0.1
     with pytest.raises(Mismatch, match="are off"):
         expected.compare([output])

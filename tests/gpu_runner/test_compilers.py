@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,10 +67,8 @@ extern "C" __global__ void twice(const float* x, float* y, int n) {
 
 
 @pytest.fixture(scope="module")
-def executor() -> Iterator[LocalExecutor]:
-    made = LocalExecutor(H200)
-    yield made
-    made.close()
+def executor(h200_executor: LocalExecutor) -> LocalExecutor:
+    return h200_executor
 
 
 @pytest.fixture(scope="module")

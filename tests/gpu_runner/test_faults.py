@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from support.faults import FAULTS, module
+from support.shared_executors import limited
 from support.small_tasks import cpp, small_task
 
 from forewarp.core.errors import ForewarpError
@@ -27,11 +28,10 @@ LIMITS = Limits(compile_s=30, measure_s=30, call_s=1.0, memory=2 << 30, time_s=0
 
 
 @pytest.fixture(scope="module")
-def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
-    made = LocalExecutor(detect_cpu(), limits=LIMITS, cache=tmp_path_factory.mktemp("builds"))
-    assert measure(made, cpp()).status == "ok"
-    yield made
-    made.close()
+def executor(cpu_executor: LocalExecutor) -> Iterator[LocalExecutor]:
+    with limited(cpu_executor, LIMITS) as made:
+        assert measure(made, cpp()).status == "ok"
+        yield made
 
 
 def measure(executor: LocalExecutor, candidate: Candidate) -> Measurement:
@@ -58,7 +58,7 @@ def eventually(test: Callable[[], object], within_s: float) -> bool:
     return False
 
 
-_DAILY = ("host segfault", "leaves a daemon")
+_DAILY = ("leaves a daemon",)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in _DAILY)) for n in FAULTS])

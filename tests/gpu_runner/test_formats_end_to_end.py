@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.shared_executors import limited
 
 from forewarp.core.values import Candidate, DeviceKind, Measurement, Task, Workload
-from forewarp.gpu_runner.devices import detect_cpu, detect_cuda
+from forewarp.gpu_runner.devices import detect_cuda
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
@@ -26,10 +27,9 @@ def shaped(task: Task, **constants: int) -> Task:
 
 
 @pytest.fixture(scope="module")
-def executor() -> Iterator[LocalExecutor]:
-    made = LocalExecutor(detect_cpu(), limits=LIMITS)
-    yield made
-    made.close()
+def executor(cpu_executor: LocalExecutor) -> Iterator[LocalExecutor]:
+    with limited(cpu_executor, LIMITS) as made:
+        yield made
 
 
 @pytest.fixture
@@ -98,9 +98,13 @@ def test_a_submission_may_leave_the_out_buffer_alone(executor: LocalExecutor) ->
     ("old", "new", "status", "words"),
     [
         ('alpha=options["alpha"]', "alpha=0.7", "incorrect", "of 10007 elements differ"),
-        ("return torch", "x.zero_()\n    return torch", "incorrect", "changed its input 0"),
+        pytest.param(
+            *("return torch", "x.zero_()\n    return torch", "incorrect", "changed its input 0"), marks=pytest.mark.slow
+        ),
         ("def custom_kernel", "def custom_kernel_2", "runtime_error", "custom_kernel"),
-        ("return torch", "return out[:5], torch", "runtime_error", "the task returns"),
+        pytest.param(
+            *("return torch", "return out[:5], torch", "runtime_error", "the task returns"), marks=pytest.mark.slow
+        ),
         ("return torch", "return None or 'text' or torch", "runtime_error", "not a tensor"),
     ],
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from contracts.executor_contract import ExecutorContract
+from support.shared_executors import limited
 from support.small_tasks import BODY, PLAN, REFERENCE, SIGNATURE, cpp, small_task
 
 from forewarp.core.errors import DeviceError, TaskError, WorkerError
@@ -21,10 +22,9 @@ LIMITS = Limits(compile_s=30, measure_s=30, call_s=1.5, memory=2 << 30, time_s=0
 
 
 @pytest.fixture(scope="module")
-def executor() -> Iterator[LocalExecutor]:
-    made = LocalExecutor(detect_cpu(), limits=LIMITS)
-    yield made
-    made.close()
+def executor(cpu_executor: LocalExecutor) -> Iterator[LocalExecutor]:
+    with limited(cpu_executor, LIMITS) as made:
+        yield made
 
 
 def measure(executor: LocalExecutor, candidate: Candidate) -> Measurement:
@@ -35,18 +35,10 @@ def measure(executor: LocalExecutor, candidate: Candidate) -> Measurement:
 MODULE = REFERENCE.replace("class Model(", "class ModelNew(")
 
 
-@pytest.fixture(scope="module")
-def kept() -> Iterator[Executor]:
-    """One for the whole contract: to start one takes seconds."""
-    made = LocalExecutor(detect_cpu(), limits=LIMITS)
-    yield made
-    made.close()
-
-
 class TestContract(ExecutorContract):
     @pytest.fixture
-    def executor(self, kept: Executor) -> Executor:
-        return kept
+    def executor(self, executor: LocalExecutor) -> Executor:
+        return executor
 
     @pytest.fixture
     def task(self) -> Task:
@@ -59,6 +51,10 @@ class TestContract(ExecutorContract):
     @pytest.fixture
     def failing(self) -> list[tuple[Candidate, Status]]:
         return [(cpp(body="this is no C++"), "compile_error"), (cpp(after="y[0] += 1.0f;"), "incorrect")]
+
+    def test_closing_twice_is_fine(self, executor: Executor) -> None:
+        # The shared one is closed twice when all tests are over.
+        super().test_closing_twice_is_fine(LocalExecutor(detect_cpu()))
 
 
 class TestGoodCandidates:
@@ -163,7 +159,19 @@ BAD_CPP = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "sleeps")) for n in BAD_CPP])
+# Of each kind of fault another one is tried on every run.
+_LATE = (
+    "abort",
+    "sleeps",
+    "off by 1e-2",
+    "leaves the last row",
+    "fakes a result while loading",
+    "leaves",
+    "wrong shape",
+)
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in _LATE)) for n in BAD_CPP])
 def test_bad_cpp(executor: LocalExecutor, name: str) -> None:
     candidate, status, word = BAD_CPP[name]
     result = measure(executor, candidate)
@@ -208,7 +216,7 @@ BAD_MODULES = {
 }
 
 
-@pytest.mark.parametrize("name", BAD_MODULES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in _LATE)) for n in BAD_MODULES])
 def test_bad_module(executor: LocalExecutor, name: str) -> None:
     candidate, status, word = BAD_MODULES[name]
     result = measure(executor, candidate)
@@ -217,6 +225,7 @@ def test_bad_module(executor: LocalExecutor, name: str) -> None:
     assert not Path("/tmp/forewarp-escape").exists()
 
 
+@pytest.mark.slow
 def test_the_next_candidate_is_unaffected(executor: LocalExecutor) -> None:
     assert measure(executor, BAD_CPP["segfault"][0]).status == "crashed"
     assert measure(executor, cpp()).status == "ok"

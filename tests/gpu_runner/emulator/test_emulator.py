@@ -50,6 +50,7 @@ def test_what_is_out_of_bounds_is_found_with_line_block_and_thread(checks: Check
     assert finding.message == "reads 4 bytes from byte 4000 of x, which has 4000; block (7,0,0), thread (104,0,0)"
 
 
+@pytest.mark.slow
 def test_a_missing_barrier_is_a_race(checks: Checks) -> None:
     candidate = samples.rows(samples.RIGHT_FLIP.replace("__syncthreads();\n", ""), shared=512)
     check = run(checks, samples.FLIP, candidate)

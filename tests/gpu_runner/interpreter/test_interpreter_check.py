@@ -86,6 +86,7 @@ part = tl.sum(tl.load(x + i, mask=i < n, other=0.0), axis=0)
     assert check.findings == ()
 
 
+@pytest.mark.slow
 def test_what_a_lock_protects_is_no_race(executor: LocalExecutor) -> None:
     total = samples.model("x.sum().reshape(1)", "torch.rand(N)", N=1000)
     body = """
@@ -185,6 +186,7 @@ tl.store(y, 0.0)
     assert check.seconds < 15
 
 
+@pytest.mark.slow
 def test_large_shapes_are_shrunk_and_odd_ones_stay_odd(executor: LocalExecutor) -> None:
     large = samples.model("x.float().sum(1)", "torch.randn(ROWS, COLS)", ROWS=100_001, COLS=4096)
     check = executor.check(large, samples.rows(samples.RIGHT_SUM))

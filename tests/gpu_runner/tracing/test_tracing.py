@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,10 +31,8 @@ TARGET = Target("H200", "cuda", "sm_90", 132, 4.8e12, 6.7e13, 9.9e14, 60 << 20, 
 
 
 @pytest.fixture(scope="module")
-def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
-    made = LocalExecutor(TARGET, cache=tmp_path_factory.mktemp("traces"))
-    yield made
-    made.close()
+def executor(h200_executor: LocalExecutor) -> LocalExecutor:
+    return h200_executor
 
 
 def task(reference: str = REFERENCE, **constants: int | str) -> Task:
@@ -70,6 +67,7 @@ def test_launches_are_recorded_in_order_and_merged(executor: LocalExecutor) -> N
     assert not executor.trace(task(N=128), Candidate(ROWS, "python")).cached
 
 
+@pytest.mark.slow
 def test_a_module_that_asks_for_cuda_gets_it(executor: LocalExecutor) -> None:
     found = traced(executor, ASKS_FOR_CUDA)
     assert found.problems == ()
@@ -84,6 +82,7 @@ def test_a_grid_may_depend_on_data(executor: LocalExecutor) -> None:
     assert [c.name for c in found.calls] == ["gt", "sum", "item"]
 
 
+@pytest.mark.slow
 def test_calls_of_libraries_are_recorded(executor: LocalExecutor) -> None:
     found = traced(executor, LIBRARY)
     assert found.launches == ()
@@ -93,6 +92,7 @@ def test_calls_of_libraries_are_recorded(executor: LocalExecutor) -> None:
     assert "torch.compile" in found.notes[0]
 
 
+@pytest.mark.slow
 def test_an_extension_is_followed_to_its_launches(executor: LocalExecutor) -> None:
     trace = executor.trace(task(), Candidate(EXTENSION, "python"))
     found = trace.workloads["only"]
@@ -127,7 +127,7 @@ def test_an_extension_that_is_not_used_is_not_launched(executor: LocalExecutor) 
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
-        (REFUSED, "CompilationError"),
+        pytest.param(REFUSED, "CompilationError", marks=pytest.mark.slow),
         ("class ModelNew(:", "SyntaxError"),
         ("import os\nos._exit(3)", "left with exit status 3"),
         (LIBRARY.replace("(d)", "(d)[:7]"), "forward returned [7, 256] float32; the task returns [256, 256] float32"),
