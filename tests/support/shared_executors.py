@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import pytest
@@ -11,7 +11,7 @@ from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 
 
 @contextmanager
-def limited(executor: LocalExecutor, limits: Limits) -> Iterator[LocalExecutor]:
+def limited(executor: LocalExecutor, limits: Limits) -> Generator[LocalExecutor]:
     """Let `executor` measure within `limits` for a while; those of compiling stay as they were made."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(executor, "_limits", limits)
