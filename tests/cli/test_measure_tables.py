@@ -104,7 +104,7 @@ class Thorough(synthetic.SyntheticExecutor):
         m = super().measure(task, candidate, build, against, beat)
         if m.status != "ok":
             return m
-        verdict = "impossible" if (m.speedup or 0) > 1.5 else m.verdict
+        verdict = "impossible" if (m.speedup or 0) > 3.0 else m.verdict
         return replace(full_measurement(), verdict=verdict, speedup=m.speedup, low=m.low, high=m.high)
 
 
@@ -128,7 +128,7 @@ def test_lists_and_reports_show_how_far_to_trust_the_winner(
     best = document.best
     assert best is not None
     assert any(c.measured and c.measured.verdict == "impossible" for c in document.candidates)
-    assert best.speedup.ratio < 1.5
+    assert best.speedup.ratio < 3.0
     for part in (
         "<td class=faster>faster",
         "<td class=odd>impossible",

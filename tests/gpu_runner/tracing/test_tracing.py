@@ -40,7 +40,7 @@ def task(reference: str = REFERENCE, **constants: int | str) -> Task:
 
 
 def traced(executor: LocalExecutor, source: str, **constants: int | str) -> WorkloadTrace:
-    return executor.trace(task(**constants), Candidate(source, "python")).workloads["only"]
+    return executor.trace(task(REFERENCE, **constants), Candidate(source, "python")).workloads["only"]
 
 
 def test_launches_are_recorded_in_order_and_merged(executor: LocalExecutor) -> None:
