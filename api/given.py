@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypedDict, TypeVar
 from pydantic import ValidationError
 
 from forewarp.core.errors import UsageError
+from forewarp.core.protocols import Forecaster
 from forewarp.core.values import Candidate, Constant, Language, Task, Tolerance
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.tools import session as sessions
@@ -113,12 +114,12 @@ def search_request(
     budget: int | None,
     device: str,
     model: str | Sequence[str] | None,
-    forecaster: str,
+    forecaster: str | Forecaster,
     seeds: Sequence[AnyKernel],
     seed: int,
     options: Options,
 ) -> SearchRequest:
-    """Return what `optimize` and `estimate` ask for."""
+    """Return what `optimize` and `estimate` ask for; a forecaster of one's own goes beside it, not into it."""
     known(options, Options)
     place = place_of(device, options)
     caps = {name: options.get(flag) for name, flag in _CAPS.items()}
@@ -134,7 +135,7 @@ def search_request(
         place=place,
         budget=checked(Amounts, measurements=budget, **caps),
         model=model if model is None or isinstance(model, str) else list(model),
-        forecaster=forecaster,
+        forecaster=forecaster if isinstance(forecaster, str) else "learned",
         seed_kernels=files,
         seed=seed,
         **same,

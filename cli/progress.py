@@ -7,8 +7,9 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from forewarp.archive.rows import REJECTED
 from forewarp.cli import display
-from forewarp.cli.tally import REJECTED, Tally
+from forewarp.cli.tally import Tally
 from forewarp.core.values import Cost, Spend
 from forewarp.search import events
 from forewarp.search.budget import CURRENCIES

@@ -21,7 +21,6 @@ CURRENCY_WORDS: Mapping[str, str] = {
     "tokens": "tokens",
     "wall_s": "s of wall time",
 }
-REJECTED = ("malformed", "duplicate", "same_code", "compile_error")
 
 
 @dataclass

@@ -14,6 +14,7 @@ from typing import Self
 from forewarp.archive.rows import CandidateRow, MeasurementRow, Purpose
 from forewarp.archive.store import Archive
 from forewarp.core.protocols import Attempt, Known, Proposal, Subject, Trial
+from forewarp.core.values import Measurement
 from forewarp.search import policy
 from forewarp.search.settings import SearchSettings
 from forewarp.search.watch import Watch
@@ -190,6 +191,16 @@ class State:
         return sorted([*fresh, *skipped], key=lambda r: r.proposal)
 
 
+def standing(m: Measurement | None, number: int) -> tuple[bool, float, int] | None:
+    """Return what orders measurements by who leads, as the archive's view `best` does; None for one that cannot win.
+
+    To win, one must be finished, be believed, and have a speed-up with an interval. `number` is its id.
+    """
+    if m is None or m.speedup is None or m.low is None or not m.trusted or m.stopped_early:
+        return None
+    return m.verdict != "ambiguous", m.speedup, -number
+
+
 def pending(state: State, settings: SearchSettings, floor: float | None = None) -> Action:
     """Return the next thing to do; the same for equal states.
 
@@ -262,13 +273,7 @@ def _rank(row: CandidateRow) -> tuple[float, int]:
 
 
 def _leads(row: CandidateRow, best: CandidateRow | None) -> bool:
-    standing = _standing(row)
-    return standing is not None and (best is None or standing > (_standing(best) or standing))
-
-
-def _standing(row: CandidateRow) -> tuple[bool, float, int] | None:
-    """Order measurements as the archive's view `best` does; None for one that cannot win."""
-    m = row.measurement
-    if m is None or m.speedup is None or m.low is None or not m.trusted or m.stopped_early:
-        return None
-    return m.verdict != "ambiguous", m.speedup, -(row.measurement_id or 0)
+    own = standing(row.measurement, row.measurement_id or 0)
+    if own is None or best is None:
+        return own is not None
+    return own > (standing(best.measurement, best.measurement_id or 0) or own)

@@ -14,6 +14,7 @@ from forewarp.search import policy
 from forewarp.search.events import Alarmed
 from forewarp.search.holdout import Holdout
 from forewarp.search.settings import SearchSettings
+from forewarp.search.state import standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +161,15 @@ def best_of(archive: Archive, run_id: str) -> tuple[Best | None, str]:
     nobody confirmed. One that fails its confirmation is out.
     """
     done = [m for m in archive.measurements(run=run_id) if m.state == "done"]
-    firsts = sorted((m for m in done if m.purpose == "candidate" and _counts(m)), key=_rank)
+    ranked = [(standing(m.measurement, m.id), m) for m in done if m.purpose == "candidate"]
+    able = [(place, m) for place, m in ranked if place is not None]
+    firsts = [m for _, m in sorted(able, key=lambda pair: pair[0], reverse=True)]
     confirmation = next((m for m in done if m.purpose == "confirm"), None)
     if confirmation is None:
         return (_best(firsts[0], firsts[0], confirmed=False), "") if firsts else (None, "")
     kernel = confirmation.candidate.sha256
     first = next(m for m in firsts if m.candidate.sha256 == kernel)
-    if _counts(confirmation):
+    if standing(confirmation.measurement, confirmation.id) is not None:
         return _best(confirmation, first, confirmed=True), ""
     others = [m for m in firsts if m.candidate.sha256 != kernel]
     result = confirmation.measurement
@@ -211,17 +214,6 @@ def _false_discards(rows: Sequence[CandidateRow], decisions: Sequence[DecisionRo
 def _beats(m: Measurement, incumbent: float) -> bool:
     """Return whether a measurement shows a speed-up above the incumbent's; an ambiguous one shows nothing."""
     return m.trusted and m.verdict != "ambiguous" and (m.speedup or 0.0) > incumbent
-
-
-def _counts(row: MeasurementRow) -> bool:
-    """Return whether a measurement can win: it was finished, has a speed-up with an interval, and is to be believed."""
-    m = row.measurement
-    return m is not None and m.speedup is not None and m.low is not None and m.trusted and not m.stopped_early
-
-
-def _rank(row: MeasurementRow) -> tuple[bool, float, int]:
-    """Order measurements as the archive's view `best` does."""
-    return row.measurement is not None and row.measurement.verdict == "ambiguous", -_speedup(row), row.id
 
 
 def _speedup(row: MeasurementRow) -> float:

@@ -33,14 +33,12 @@ class Tier:
         forecaster: Who answers.
         price: Dollars that a candidate costs, before any was paid for; 0 where it is free or its price is unknown.
         limit: Most candidates that it is asked for in one call; None for all. The first tier answers for all anyhow.
-        patience: Trials that there must be before it is asked.
     """
 
     label: str
     forecaster: Forecaster
     price: float = 0.0
     limit: int | None = None
-    patience: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +182,6 @@ class CascadeForecaster:
         what the best choice gains on average by knowing it: E[max(score', rival)] − max(E[score'], rival), where the
         rival is the best of the other candidates, or what a measurement has to promise.
         """
-        if len(history) < tier.patience:
-            return set()
         incumbent, rule, moved = best_trusted(history), self._rule, self._weights.shift_sd
         now = {sha256: pooling.pool(answers, self._weights, self.name) for sha256, answers in said.items()}
         scores = {k: f.p_valid * float(compare.gains(f, incumbent, np.zeros(1))[0]) for k, f in now.items()}

@@ -160,9 +160,7 @@ def search(
 def open_search(request: SearchRequest, own: Own = NOTHING) -> Generator[SearchJob]:
     """Register a run; nothing happens before its events are read."""
     settings, models = _prepared(request, own)
-    forecaster = own.forecaster or sessions.make_forecaster(
-        request.forecaster, models.forecaster, patience=settings.explore
-    )
+    forecaster = own.forecaster or sessions.make_forecaster(request.forecaster, models.forecaster)
     with sessions.open_session(request.place, request.task, own.executors) as opened:
         task = _with_seeds(request, own, opened.task, opened.executor.target.kind)
         replay = opened.executor if request.place.device == "replay" else None
@@ -335,9 +333,7 @@ def resume_search(request: ResumeRequest, own: Own = NOTHING) -> Generator[Searc
     models = _models(
         _names(request.model) or several(recorded), request.base_url or recorded_url, forecast_model or None
     )
-    forecaster = own.forecaster or sessions.make_forecaster(
-        kind, models.forecaster, patience=int(settings.get("explore", 0))
-    )
+    forecaster = own.forecaster or sessions.make_forecaster(kind, models.forecaster)
     with sessions.open_session(_place_of(row, request.place, replayed=replayed), row.task, own.executors) as opened:
         earlier = opened.archive if reads_archive(proposes) else None
         proposer = own.proposer or make_proposer(

@@ -232,15 +232,13 @@ def make_forecaster(
     name: str,
     model: LanguageModel | None,
     *,
-    patience: int = 0,
     calibrated: bool = True,
     anchors: Mapping[str, float] | None = None,
 ) -> Forecaster | None:
     """Return the forecaster that is called `name`: learned, llm, cascade, or none.
 
-    A cascade asks its language model only once there are `patience` trials. Without `calibrated`, forecasts are as the
-    forecaster makes them. `anchors` tells the learned one the seconds of references by their tasks' sha256. Raises
-    `UsageError` where the model is missing.
+    Without `calibrated`, forecasts are as the forecaster makes them. `anchors` tells the learned one the seconds of
+    references by their tasks' sha256. Raises `UsageError` where the model is missing.
     """
     if name == "none":
         return None
@@ -255,7 +253,7 @@ def make_forecaster(
     cheap = _tier("learned", None, calibrated=calibrated, anchors=anchors)
     dear = _tier("llm", model, calibrated=calibrated)
     price = _expected_price(model)
-    return CascadeForecaster([Tier("learned", cheap), Tier("llm", dear, price, ESCALATIONS, patience)])
+    return CascadeForecaster([Tier("learned", cheap), Tier("llm", dear, price, ESCALATIONS)])
 
 
 def _tier(

@@ -127,15 +127,6 @@ def test_the_limit_takes_the_one_that_could_change_most() -> None:
     assert dear.asked == [[48]]
 
 
-def test_patience_waits_for_trials() -> None:
-    dear = Saying("dear", BLOCKS)
-    forecaster = cascade(Saying("cheap", BLOCKS), dear, patience=1)
-    forecaster.forecast(TASK, TARGET, [subject(32)], [])
-    assert dear.asked == []
-    forecaster.forecast(TASK, TARGET, [subject(32)], [Trial(subject(500), measured(1.0))])
-    assert dear.asked == [[32]]
-
-
 def test_what_was_paid_for_is_kept_and_costs_nothing_again() -> None:
     first, dear = Saying("cheap", dict(BLOCKS)), Saying("dear", BLOCKS, dollars=0.02)
     forecaster = cascade(first, dear)
