@@ -1,10 +1,23 @@
-"""What a conversation says while it goes."""
+"""What a conversation says while it goes: one stream for the terminal, `-p`, JSON lines, transcripts and tests."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from forewarp.core import serde
+from forewarp.tools.steps import CandidateForecast, CandidateMeasured
+
+Reply = Literal["yes", "always", "no"]
+
+
+@dataclass(frozen=True, slots=True)
+class UserSaid:
+    """The user's words. `steering` ones came while a turn was on, and reach the model before its next step."""
+
+    text: str
+    steering: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +29,42 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCalled:
-    """The model calls a tool."""
+    """The model, or the user by a slash command, calls a tool."""
 
     call: str
     tool: str
     arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """What a tool is doing just now."""
+
+    call: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAsked:
+    """A tool waits until the user allows it. `command` is what would run, `reason` what speaks for or against it.
+
+    `text` is what would be written where the tool writes a file, as a unified diff.
+    """
+
+    call: str
+    tool: str
+    command: str
+    reason: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalGiven:
+    """The answer to `ApprovalAsked`: `always` allows all that stays within the budget from now on."""
+
+    call: str
+    reply: Reply
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +79,109 @@ class ToolReturned:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """The turn is over. `dollars` is None where the model's price is unknown; `messages` continue the conversation."""
+class Spent:
+    """What the whole conversation has spent so far. `dollars` is None where a model's price is unknown."""
+
+    measurements: int = 0
+    device_s: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    dollars: float | None = 0.0
+    context_tokens: int = 0
+    """Tokens of the latest request: how full the model's context is."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingChanged:
+    """The user changed a setting by a slash command; `name` is a field of `Settings`."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Markdown that forewarp itself says, such as the answer to a slash command."""
 
     text: str
-    input_tokens: int
-    output_tokens: int
-    dollars: float | None
-    seconds: float
-    messages: tuple[Any, ...] = ()
 
 
-Event = TextDelta | ToolCalled | ToolReturned | Answered
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The model's memory of the conversation was replaced by this summary."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The user ended the turn; what was done so far is kept. `during` names what was going on."""
+
+    during: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The turn could not be finished: what is wrong, what to do next, and whether to try again."""
+
+    code: str
+    message: str
+    hint: str = ""
+    retryable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The turn is over: its whole text and what it took. `dollars` is None where the model's price is unknown."""
+
+    text: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+    dollars: float | None = 0.0
+    seconds: float = 0.0
+
+
+Event = (
+    UserSaid
+    | TextDelta
+    | ToolCalled
+    | Progressed
+    | CandidateForecast
+    | CandidateMeasured
+    | ApprovalAsked
+    | ApprovalGiven
+    | ToolReturned
+    | Spent
+    | SettingChanged
+    | Noted
+    | Compacted
+    | Interrupted
+    | Failed
+    | Answered
+)
+"""A turn begins with `UserSaid` and ends with `Answered`, `Interrupted` or `Failed`."""
+
+KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
+
+
+def to_data(event: Event) -> dict[str, Any]:
+    """Return an event as JSON-ready data with its `type`."""
+    return {"type": type(event).__name__, **serde.to_data(event)}
+
+
+def from_data(data: Mapping[str, Any]) -> Event | None:
+    """Return the event that `to_data` made; None for a type that this version does not know."""
+    kind = KINDS.get(str(data.get("type")))
+    return serde.from_data(kind, data) if kind is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """All events of one turn, as `gather` collects them for tests and `--output-format json`."""
+
+    events: tuple[Event, ...] = field(default=())
+
+    @property
+    def last(self) -> Event | None:
+        """The event that ended the turn."""
+        return self.events[-1] if self.events else None

@@ -1,0 +1,79 @@
+"""The candidates of a conversation as a table: a fold over its events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from forewarp.agent.events import Event
+from forewarp.tools.steps import CandidateForecast, CandidateMeasured
+
+
+@dataclass(slots=True)
+class Row:
+    """One candidate of one task. `number` is its place in the order of appearance, from 1."""
+
+    number: int
+    forecast: CandidateForecast
+    measured: CandidateMeasured | None = None
+
+    @property
+    def won(self) -> bool:
+        """Whether it was measured as correct, with a time to be believed."""
+        m = self.measured
+        return m is not None and m.trusted and m.speedup is not None and m.verdict != "ambiguous"
+
+
+class Board:
+    """All candidates so far, in the order of appearance."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str], Row] = {}
+        self._measured: list[Row] = []
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows.values())
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def apply(self, event: Event) -> Row | None:
+        """Take an event in; returns the row that it changed, if any."""
+        match event:
+            case CandidateForecast():
+                key = (event.task, event.kernel)
+                row = self._rows.get(key)
+                if row is None:
+                    row = self._rows[key] = Row(len(self._rows) + 1, event)
+                else:
+                    row.forecast = event
+                return row
+            case CandidateMeasured():
+                row = self._rows.get((event.task, event.kernel))
+                if row is not None:
+                    row.measured = event
+                    self._measured = [r for r in self._measured if r is not row] + [row]
+                return row
+            case _:
+                return None
+
+    def row(self, number: int) -> Row | None:
+        """Return the row with this number."""
+        return next((r for r in self if r.number == number), None)
+
+    def parent(self, row: Row) -> Row | None:
+        """Return the row that a candidate was made from, if it is known."""
+        return self._rows.get((row.forecast.task, row.forecast.parent)) if row.forecast.parent else None
+
+    def measured(self, task: str = "") -> list[Row]:
+        """Return what was measured, of one task or of all, in the order of measuring."""
+        return [r for r in self._measured if not task or r.forecast.task == task]
+
+    def best(self, task: str = "") -> Row | None:
+        """Return the fastest correct candidate of a task, of the latest task where none is named."""
+        rows = self.measured(task)
+        if not rows:
+            return None
+        latest = rows[-1].forecast.task
+        able = [r for r in rows if r.won and r.forecast.task == (task or latest)]
+        return max(able, key=lambda r: (r.measured.speedup if r.measured else None) or 0.0, default=None)

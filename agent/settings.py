@@ -1,0 +1,45 @@
+"""What a conversation runs with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from forewarp.tools.parts import Amounts, Place
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+Approval = Literal["each", "budget", "never"]
+"""When measuring needs the user's word: each time, only beyond the budget, or never: then the budget ends it."""
+
+MEASUREMENTS = 24
+COMPACT_AT = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of a conversation; slash commands change some of them.
+
+    Attributes:
+        place: Device, pool, archive and Python to measure with.
+        folder: Working folder; files are read and written below it only.
+        model: anthropic:NAME, openai:NAME, or a model that is built already; None for a conversation without one.
+        base_url: URL of an OpenAI-compatible server that serves the model.
+        task: Task that a slash command means where it names none.
+        budget: Caps of the conversation: measurements, device seconds, dollars, tokens.
+        approval: When measuring needs the user's word.
+        shell: Whether lines that begin with `!` are run by the user's shell.
+        compact_at: Tokens of context from which on the conversation is summarised before the next turn.
+    """
+
+    place: Place = field(default_factory=Place)
+    folder: Path = field(default_factory=Path.cwd)
+    model: str | Model | None = None
+    base_url: str | None = None
+    task: str = ""
+    budget: Amounts = field(default_factory=lambda: Amounts(measurements=MEASUREMENTS))
+    approval: Approval = "each"
+    shell: bool = False
+    compact_at: int = COMPACT_AT

@@ -1,0 +1,258 @@
+"""What became known of a candidate, one step at a time: the rows of a live table, wherever the candidate came from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from forewarp.archive.store import Archive
+from forewarp.core.values import Forecast
+from forewarp.search import events
+from forewarp.tools.forecasted import ForecastResult, RankedKernel
+from forewarp.tools.measured import MeasureResult
+from forewarp.tools.parts import Interval, KernelId, Prediction
+
+_Z80 = 1.2816
+"""Half of a central 80 % interval, in standard deviations of a normal distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateForecast:
+    """A candidate was forecast, or turned down before; a later one of the same kernel and task replaces it.
+
+    Attributes:
+        kernel: Identity (sha256); `parent` is that of the candidate it was made from, "" where there is none.
+        source: The text.
+        origin: agent, user, or the id of the run that proposed it.
+        median: Forecast speed-up over the reference with its 80 % interval; None where it did not compile.
+        p_valid: Probability that it is correct; `p_better` that it also beats the best so far.
+        confidence: Probability of the likeliest of the eight ranges.
+        advice: measure, skip, accept, or reject where it did not compile.
+    """
+
+    kernel: str
+    task: str
+    device: str
+    language: str
+    tunables: dict[str, int]
+    source: str
+    origin: str
+    parent: str = ""
+    note: str = ""
+    forecaster: str = ""
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p_valid: float | None = None
+    p_faster: float | None = None
+    p_better: float | None = None
+    confidence: float | None = None
+    advice: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateMeasured:
+    """A candidate was measured. `surprise` is how far from its forecast it came out, in standard deviations.
+
+    `provenance` is measured or replay; `speedup` is over the reference, with its 95 % interval. Untrusted times have a
+    verdict that says so.
+    """
+
+    kernel: str
+    task: str
+    status: str
+    verdict: str
+    speedup: float | None
+    low: float | None
+    high: float | None
+    trusted: bool
+    provenance: str
+    measurement: int | None
+    device_s: float
+    surprise: float | None = None
+    flags: tuple[str, ...] = ()
+
+
+Step = CandidateForecast | CandidateMeasured
+
+
+def forecast_step(found: ForecastResult, source: str, origin: str, *, parent: str = "") -> CandidateForecast:
+    """Return a forecast of one kernel as a step; `source` is its text."""
+    return _forecast_step(
+        found.kernel,
+        found.forecast,
+        task=found.task,
+        device=found.device.name,
+        source=source,
+        origin=origin,
+        parent=parent,
+        advice="reject" if found.forecast is None else found.recommendation,
+        reason=found.reason or found.summary,
+        p_better=found.p_better,
+    )
+
+
+def ranked_step(found: ForecastResult, one: RankedKernel, source: str, origin: str) -> CandidateForecast | None:
+    """Return one of several forecast kernels as a step; None for what could not be read at all."""
+    if one.kernel is None:
+        return None
+    return _forecast_step(
+        one.kernel,
+        one.forecast,
+        task=found.task,
+        device=found.device.name,
+        source=source,
+        origin=origin,
+        parent="",
+        advice="reject" if one.forecast is None else one.recommendation or "",
+        reason=one.reason or one.problem,
+        p_better=one.p_better,
+    )
+
+
+def measure_step(found: MeasureResult, forecast: CandidateForecast | None) -> CandidateMeasured:
+    """Return a measurement as a step; `forecast` is what was expected of the kernel, if anything."""
+    s = found.speedup
+    return CandidateMeasured(
+        kernel=found.kernel.sha256,
+        task=found.task,
+        status=found.status,
+        verdict=found.verdict,
+        speedup=s.ratio if s else None,
+        low=s.low if s else None,
+        high=s.high if s else None,
+        trusted=found.trusted,
+        provenance=found.source,
+        measurement=found.measurement_id,
+        device_s=found.cost.device_s,
+        surprise=surprise(forecast, s),
+        flags=tuple(found.flags),
+    )
+
+
+def surprise(forecast: CandidateForecast | None, measured: Interval | None) -> float | None:
+    """Return how many standard deviations (of log2 S) a measured speed-up S lies above its forecast's median.
+
+    None where there was no forecast, or nothing to hold against it. A wrong kernel has no speed-up: `p_valid` is held
+    against its verdict instead.
+    """
+    f = forecast
+    if f is None or measured is None or f.median is None or f.low is None or f.high is None:
+        return None
+    if not 0 < f.low < f.high or measured.ratio <= 0:
+        return None
+    return math.log2(measured.ratio / f.median) / (math.log2(f.high / f.low) / (2 * _Z80))
+
+
+class RunSteps:
+    """Turns the events of one run into steps."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        self._run: events.RunStarted | None = None
+        self._proposed: dict[str, events.Proposed] = {}
+        self._forecast: dict[str, CandidateForecast] = {}
+
+    def of(self, event: events.Event) -> Step | None:
+        """Return what an event says of a candidate; None where it says nothing."""
+        match event:
+            case events.RunStarted():
+                self._run = event
+            case events.Proposed():
+                self._proposed[event.kernel] = event
+            case events.Forecasted():
+                return self._expected(event.kernel, event.forecast)
+            case events.Rejected():
+                return self._expected(event.kernel, None, "reject", event.reason or event.outcome)
+            case events.Decided():
+                return self._expected(event.kernel, None, event.decision.action, event.decision.reason)
+            case events.Measured() if event.purpose == "candidate":
+                return self._measured(event)
+            case _:
+                pass
+        return None
+
+    def _expected(
+        self, kernel: str, forecast: Forecast | None, advice: str = "", reason: str = ""
+    ) -> CandidateForecast | None:
+        proposed, run = self._proposed.get(kernel), self._run
+        if proposed is None or run is None:
+            return None
+        before = self._forecast.get(kernel)
+        if forecast is None and before is not None:
+            step = replace(before, advice=advice, reason=reason)
+        else:
+            step = _forecast_step(
+                KernelId.of(candidate := self._archive.candidate(kernel)),
+                Prediction.of(forecast) if forecast else None,
+                task=run.task,
+                device=run.target,
+                source=candidate.source,
+                origin=run.run,
+                parent=proposed.parent,
+                note=proposed.note,
+                advice=advice,
+                reason=reason,
+            )
+        self._forecast[kernel] = step
+        return step
+
+    def _measured(self, m: events.Measured) -> CandidateMeasured:
+        found = self._archive.measurement(m.measurement).measurement
+        interval = None
+        if m.speedup is not None and m.low is not None and m.high is not None:
+            interval = Interval(ratio=m.speedup, low=m.low, high=m.high)
+        return CandidateMeasured(
+            kernel=m.kernel,
+            task=self._run.task if self._run else "",
+            status=m.status,
+            verdict=m.verdict,
+            speedup=m.speedup,
+            low=m.low,
+            high=m.high,
+            trusted=found.trusted if found else False,
+            provenance=found.source if found else "measured",
+            measurement=m.measurement,
+            device_s=found.device_s if found else 0.0,
+            surprise=surprise(self._forecast.get(m.kernel), interval),
+            flags=tuple(found.flags) if found else (),
+        )
+
+
+def _forecast_step(
+    kernel: KernelId,
+    prediction: Prediction | None,
+    *,
+    task: str,
+    device: str,
+    source: str,
+    origin: str,
+    parent: str,
+    note: str = "",
+    advice: str = "",
+    reason: str = "",
+    p_better: float | None = None,
+) -> CandidateForecast:
+    p = prediction
+    return CandidateForecast(
+        kernel=kernel.sha256,
+        task=task,
+        device=device,
+        language=kernel.language,
+        tunables=dict(kernel.tunables),
+        source=source,
+        origin=origin,
+        parent=parent,
+        note=note,
+        forecaster=p.forecaster if p else "",
+        median=p.median.ratio if p else None,
+        low=p.median.low if p else None,
+        high=p.median.high if p else None,
+        p_valid=p.p_valid if p else None,
+        p_faster=p.p_faster if p else None,
+        p_better=p_better,
+        confidence=p.confidence if p else None,
+        advice=advice,
+        reason=reason,
+    )
