@@ -4,17 +4,35 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import anyio.to_thread
+from mcp import MCPError
 from mcp.server import MCPServer
-from mcp.types import ToolAnnotations
+from mcp.server.mcpserver import Context
+from mcp.types import INVALID_PARAMS, GetPromptResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field
 
 import forewarp
 from forewarp.mcp_server import resources, texts
 from forewarp.mcp_server.options import Options
 from forewarp.mcp_server.verbs import Verbs
+
+
+class Server(MCPServer[None]):
+    """The SDK's server, which answers a prompt that cannot be given as the protocol asks for."""
+
+    async def get_prompt(
+        self, name: str, arguments: dict[str, Any] | None = None, context: Context[None, Any] | None = None
+    ) -> GetPromptResult | InputRequiredResult:
+        """Return the prompt; raises `MCPError` that names the prompts and their arguments."""
+        try:
+            return await super().get_prompt(name, arguments, context)
+        except ValueError as e:
+            # A prompt only puts its arguments into a text, so that it is the request that is wrong. The SDK would call
+            # that an internal error, and log it as a crash.
+            known = [f"{p.name}({', '.join(a.name for a in p.arguments or [])})" for p in await self.list_prompts()]
+            raise MCPError(INVALID_PARAMS, f"{e}; prompts: {', '.join(known)}") from e
 
 
 def build_server(options: Options | None = None) -> MCPServer[None]:
@@ -29,7 +47,7 @@ def build_server(options: Options | None = None) -> MCPServer[None]:
         finally:
             await anyio.to_thread.run_sync(verbs.close)
 
-    server = MCPServer[None](
+    server = Server(
         "forewarp",
         title="forewarp: faster GPU kernels on fewer measurements",
         instructions=texts.INSTRUCTIONS,

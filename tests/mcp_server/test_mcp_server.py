@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
+from mcp import MCPError
+from mcp.types import INVALID_PARAMS
 from support.served_mcp import Mode, Served, call, refused
 
 import forewarp
@@ -44,6 +46,22 @@ async def test_offers_few_tools_that_say_what_they_are_for(served: Served, mode:
     assert prompts == {"optimize_this_kernel", "explain_this_verdict"}
     assert "forewarp://runs/{run}/report" in templates
     assert "r-1" in text.text  # type: ignore[union-attr]
+
+
+async def test_a_prompt_that_cannot_be_given_is_the_requests_fault(
+    served: Served, mode: Mode, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong: tuple[tuple[str, dict[str, str]], ...] = (
+        ("make_it_fast", {}),
+        ("explain_this_verdict", {}),
+        ("explain_this_verdict", {"run_id": "r-1", "tone": "kind"}),
+    )
+    async with served.in_memory(mode) as client:
+        for name, arguments in wrong:
+            with pytest.raises(MCPError, match=r"optimize_this_kernel\(task, kernel\)") as error:
+                await client.get_prompt(name, arguments)
+            assert error.value.code == INVALID_PARAMS
+    assert not [r for r in caplog.records if r.exc_info]
 
 
 async def test_forecasts_measures_and_shows_what_it_kept(served: Served, mode: Mode) -> None:
