@@ -15,3 +15,5 @@ def test_the_entry_names_this_package_in_this_version() -> None:
     assert len(entry["description"]) <= 100
     assert entry["version"] == project["version"]
     assert [(p["identifier"], p["version"]) for p in entry["packages"]] == [(project["name"], project["version"])]
+    # How the registry knows that who publishes the package publishes the entry.
+    assert f"mcp-name: {entry['name']} " in (ROOT / project["readme"]).read_text()
