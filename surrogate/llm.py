@@ -4,54 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 from pydantic_ai import CachePoint, ModelRetry
 from pydantic_ai.messages import UserContent
 from pydantic_ai.models import Model
 
-from forewarp.core import bins, serde
+from forewarp.core import serde
 from forewarp.core.errors import ModelError
 from forewarp.core.protocols import Subject, Trial
-from forewarp.core.values import Z80, Cost, Forecast, Target, Task
-from forewarp.surrogate import models
+from forewarp.core.values import Cost, Forecast, Target, Task
+from forewarp.surrogate import models, replies
 from forewarp.surrogate.models import LanguageModel
-from forewarp.surrogate.questions import Question, Shown, name_of, question, system_prompt
+from forewarp.surrogate.questions import Question, Shown, question, system_prompt
+from forewarp.surrogate.replies import OneForecast, SpeedupForecasts
 
 BATCH = 8
 """Candidates that one prompt asks about: a model orders what it sees side by side, and reads the task once."""
-
-_MEDIAN_RANGE = (2.0**-10, 2.0**14)
-
-Probability = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-
-
-class OneForecast(BaseModel):
-    """What the model says of one candidate; the reason first, so that the numbers rest on it."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    candidate: str = Field(description="the candidate's name, such as c1")
-    rationale: str = Field(description="what decides its speed-up, in one or two sentences")
-    median: float = Field(gt=0.0, allow_inf_nan=False, description="speed-up to bet on at even odds")
-    p: list[Probability] = Field(
-        min_length=bins.COUNT, max_length=bins.COUNT, description="eight probabilities, in the order of the table"
-    )
-    p_valid: float = Field(ge=0.0, le=1.0, description="probability that the candidate is valid")
-
-
-class SpeedupForecasts(BaseModel):
-    """The model's reply."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    analysis: str = Field(description="what bounds the reference and the candidates, and their order; a few sentences")
-    forecasts: list[OneForecast] = Field(description="one per candidate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +113,8 @@ class LlmForecaster:
         cost = sum((a.cost for a in answers), Cost())
         problem = next((a.problem for a in answers if a.problem), "it does not mention this candidate")
         for place, key in enumerate(asked.keys):
-            said = [
-                f
-                for a in answers
-                if a.value is not None
-                for f in a.value.forecasts
-                if f.candidate == name_of(place) and sum(f.p) > 0
-            ][: len(answers)]
-            self._answers[key] = _pooled(said, self.name, problem)
+            said = [f for a in answers if a.value is not None for f in replies.about(a.value, place)][: len(answers)]
+            self._answers[key] = replies.pooled(said, self.name, problem)
             self._unpaid[key] = _share(cost, place, len(asked.keys))
             if said and self._cache is not None:
                 _write(self._cache / f"{key}.json", said)
@@ -158,7 +124,7 @@ class LlmForecaster:
             return False
         said = _read(self._cache / f"{key}.json")
         if said:
-            self._answers[key] = _pooled(said, self.name, "")
+            self._answers[key] = replies.pooled(said, self.name, "")
         return bool(said)
 
 
@@ -178,33 +144,10 @@ def _content(asked: Question) -> list[UserContent]:
 
 
 def _check(reply: SpeedupForecasts, count: int) -> SpeedupForecasts:
-    named = [f.candidate for f in reply.forecasts]
-    missing = [name_of(i) for i in range(count) if name_of(i) not in named]
-    if missing:
-        raise ModelRetry(f"There is no forecast for {', '.join(missing)}. Give one for each of the {count} candidates.")
-    if any(sum(f.p) <= 0 for f in reply.forecasts):
-        raise ModelRetry("Eight probabilities are all zero; they must sum to 1.")
+    problem = replies.complaint(reply, count)
+    if problem:
+        raise ModelRetry(problem)
     return reply
-
-
-def _pooled(said: Sequence[OneForecast], name: str, problem: str) -> Forecast:
-    """Return the mean of what was said of one candidate; uniform where nothing was."""
-    if not said:
-        note = f"scored as uniform, because the model's reply was malformed: {problem}"
-        return Forecast(bins.normalise([1.0] * bins.COUNT), 0.5, name, note, raw_sum=0.0)
-    each = [bins.normalise(f.p) for f in said]
-    pooled = bins.normalise([sum(p[k] for p in each) for k in range(bins.COUNT)])
-    low, high = bins.quantile(pooled, 0.1), bins.quantile(pooled, 0.9)
-    centre = sum(math.log2(min(max(f.median, _MEDIAN_RANGE[0]), _MEDIAN_RANGE[1])) for f in said) / len(said)
-    return Forecast(
-        pooled,
-        sum(f.p_valid for f in said) / len(said),
-        name,
-        said[0].rationale,
-        raw_sum=sum(sum(f.p) for f in said) / len(said),
-        mean_log2=centre,
-        sd_log2=max(0.02, math.log2(high / low) / (2 * Z80)),
-    )
 
 
 def _share(cost: Cost, place: int, count: int) -> Cost:

@@ -27,18 +27,22 @@ NEIGHBOURS = 8
 """Measured trials that a prompt shows."""
 
 _OTHER_PROGRAMS = 3
-_SOURCE_LIMIT = 24_000
-_OTHER_SOURCE_LIMIT = 6_000
 _LOG_LIMIT = 300
 _FACTS_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Which parts a prompt has beside code, shapes and target; switched off to find out what they are worth."""
+    """Which parts a prompt has beside code, shapes and target; switched off to find out what they are worth.
+
+    `source` is how many characters of a candidate's program are shown at most, and `other_source` of that of a trial,
+    of which 0 shows none: less for models that read little.
+    """
 
     evidence: bool = True
     trials: bool = True
+    source: int = 24_000
+    other_source: int = 6_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ def question(
     shared = render("forecast_task.j2", task=task, target=target, anchor=_anchor(history) if shown.trials else {})
     own = render(
         "forecast_user.j2",
-        programs=_programs(subjects, letters),
+        programs=_programs(subjects, letters, shown.source),
         trials=_trials(trials, subjects, letters, shown),
         candidates=[
             {
@@ -130,21 +134,21 @@ def _anchor(history: Sequence[Trial]) -> dict[str, float]:
     return {name: statistics.median(found) for name, found in times.items()}
 
 
-def _programs(subjects: Sequence[Subject], letters: Mapping[str, str]) -> list[dict[str, str]]:
+def _programs(subjects: Sequence[Subject], letters: Mapping[str, str], limit: int) -> list[dict[str, str]]:
     """Return the candidates' programs, each once."""
     found: dict[str, dict[str, str]] = {}
     for subject in subjects:
-        shown = listing(subject.candidate)
+        text = listing(subject.candidate)
         found.setdefault(
             letters[program_of(subject.candidate)],
             {
                 "language": subject.candidate.language,
-                "code": clip(shown.code, _SOURCE_LIMIT),
-                "plan": shown.plan,
+                "code": clip(text.code, limit),
+                "plan": text.plan,
                 "fence": FENCES[subject.candidate.language],
             },
         )
-    return [{"letter": letter} | text for letter, text in found.items()]
+    return [{"letter": letter} | told for letter, told in found.items()]
 
 
 def _trials(
@@ -158,9 +162,9 @@ def _trials(
         other, measured = trial.subject.candidate, trial.measurement
         key = program_of(other)
         text, label = "", ""
-        if key not in ours and key not in told and len(told) < _OTHER_PROGRAMS:
+        if shown.other_source and key not in ours and key not in told and len(told) < _OTHER_PROGRAMS:
             told.add(key)
-            text, label = _other_text([s.candidate for s in subjects], other, letters)
+            text, label = _other_text([s.candidate for s in subjects], other, letters, shown.other_source)
         found.append(
             {
                 "program": letters[key],
@@ -187,7 +191,7 @@ def _differing(trial: Subject, subject: Subject) -> dict[str, float]:
     return dict(list(found.items())[:_FACTS_SHOWN])
 
 
-def _other_text(ours: Sequence[Candidate], other: Candidate, letters: Mapping[str, str]) -> tuple[str, str]:
+def _other_text(ours: Sequence[Candidate], other: Candidate, letters: Mapping[str, str], limit: int) -> tuple[str, str]:
     """Return another program as a difference to the most similar candidate's, or in full where that is shorter."""
     theirs = listing(other).code
     lines = theirs.splitlines()
@@ -195,6 +199,6 @@ def _other_text(ours: Sequence[Candidate], other: Candidate, letters: Mapping[st
     if same:
         nearest_one, text = max(same, key=lambda pair: len(set(lines) & set(pair[1])))
         difference = "\n".join(difflib.unified_diff(lines, text, "trial", "candidate", n=1, lineterm=""))
-        if len(difference) < min(len(theirs), _OTHER_SOURCE_LIMIT):
+        if len(difference) < min(len(theirs), limit):
             return difference, f"Difference from it to program {letters[program_of(nearest_one)]}"
-    return clip(theirs, _OTHER_SOURCE_LIMIT), "Its code"
+    return clip(theirs, limit), "Its code"
