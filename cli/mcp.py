@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from forewarp.cli.options import HERE, Positive, Where
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
+
+    from forewarp.mcp_server.options import Options
 
 
 @Parameter(name="*", group="Budget")
@@ -87,7 +93,6 @@ def mcp(
     if client is not None or print_:
         raise UsageError("serve takes neither a client nor --print", hint="pass `forewarp mcp install CLIENT`")
     from forewarp.mcp_server.options import Caps, Options
-    from forewarp.mcp_server.server import build_server
 
     options = Options(
         place=where.place(),
@@ -105,10 +110,23 @@ def mcp(
     if not options.workspace.is_dir():
         raise UsageError(f"the workspace {options.workspace} is no folder", hint="pass --workspace DIR")
     if http is None:
-        build_server(options).run()
+        _build(options).run()
         return 0
     from forewarp.mcp_server import http as over_http
 
     host, port = over_http.address(http)
-    over_http.serve(build_server(options), host, port, os.environ.get("FOREWARP_MCP_TOKEN", ""), host_name)
+    over_http.serve(_build(options), host, port, os.environ.get("FOREWARP_MCP_TOKEN", ""), host_name)
     return 0
+
+
+def _build(options: Options) -> MCPServer[None]:
+    """Load and build the server, and take all of it out of the garbage collector's sight: it stays to the end."""
+    gc.disable()
+    try:
+        from forewarp.mcp_server.server import build_server
+
+        server = build_server(options)
+        gc.freeze()
+    finally:
+        gc.enable()
+    return server
