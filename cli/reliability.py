@@ -10,7 +10,9 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from forewarp.cli.plots import width
 from forewarp.core.errors import DeviceError, UsageError
+from forewarp.tools import plots
 
 if TYPE_CHECKING:
     from forewarp.tools.calibration import CalibrationResult, CalibrationScores, ReliabilityPoint, TierCalibration
@@ -63,25 +65,10 @@ def draw(found: CalibrationResult, image: Path) -> Path:
 
 def terminal(tier: TierCalibration, kind: Kind, title: str) -> str:
     """Return one diagram as text; "" with fewer than two points."""
-    import plotext
-
     before, after = _points(tier.before, kind), _points(tier.after, kind)
     if len(before) < 2:
         return ""
-    plotext.clear_figure()
-    plotext.theme("clear")
-    plotext.plotsize(WIDTH, HEIGHT)
-    steps = [k / 40 for k in range(41)]
-    plotext.scatter(steps, steps, marker="·")
-    for points, marker in ((before, "○"), (after, "●")):
-        if points:
-            plotext.scatter([p.forecast for p in points], [p.observed for p in points], marker=marker)
-    ticks = [0, 0.2, 0.4, 0.6, 0.8, 1]
-    plotext.xticks(ticks, [f"{t:.1f}" for t in ticks])
-    plotext.yticks(ticks, [f"{t:.1f}" for t in ticks])
-    plotext.xlim(0, 1)
-    plotext.ylim(0, 1)
-    drawn = plotext.uncolorize(plotext.build()).strip("\n ")
+    drawn = plots.reliability([("○", before), ("●", after)], width(WIDTH), HEIGHT).strip("\n ")
     legend = "○ as given, ● corrected" if after else "○ as given"
     return f"{title} ({legend})\n   {drawn}"
 

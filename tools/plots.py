@@ -1,0 +1,133 @@
+"""Drawings in characters: best so far, measured against forecast, reliability. Plain data in, text out."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from forewarp.tools.parts import Interval
+
+TICKS = (1 / 64, 1 / 32, 1 / 16, 0.125, 0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 16, 32, 64)
+SHARES = (0, 0.2, 0.4, 0.6, 0.8, 1)
+
+_DRAWING = threading.Lock()  # plotext has one figure for the whole process
+
+
+class Point(Protocol):
+    """Forecasts of about the same probability, and the share of them that came true with its interval."""
+
+    @property
+    def forecast(self) -> float:
+        """Mean of the probabilities."""
+        ...
+
+    @property
+    def observed(self) -> float:
+        """Share that came true."""
+        ...
+
+    @property
+    def low(self) -> float:
+        """Lower end of the share's 95 % interval."""
+        ...
+
+    @property
+    def high(self) -> float:
+        """Upper end of it."""
+        ...
+
+
+def progress(best: Sequence[Interval | None], width: int, height: int) -> str:
+    """Return the best speed-up after each measurement with its interval; "" with fewer than two.
+
+    `best` has an item for each measurement, None while nothing worked. Sizes are in characters.
+    """
+    curve = [(i, b) for i, b in enumerate(best, 1) if b is not None]
+    if len(curve) < 2:
+        return ""
+    with _figure("best so far with its 95 % interval, by measurements made", width, height) as plot:
+        steps = [(x, math.log2(b.ratio)) for i, b in curve for x in (i, i + 1)]
+        plot.plot([x for x, _ in steps], [y for _, y in steps])
+        apart = -(-len(curve) // width)
+        for i, b in curve[::apart]:
+            plot.plot([i, i], [math.log2(b.low), math.log2(b.high)])
+        _log_axis(plot.yticks, plot.ylim, [v for _, b in curve for v in (b.low, b.high)])
+        last = curve[-1][0]
+        places = [1, *range(step, last + 1, step)] if (step := -(-last // 8)) > 1 else list(range(1, last + 1))
+        plot.xticks(places, [str(p) for p in places])
+        return _text(plot)
+
+
+def against(pairs: Sequence[tuple[Interval, Interval]], width: int, height: int) -> str:
+    """Return measured against forecast speed-up, each with its interval; "" with fewer than two pairs.
+
+    A pair is a forecast and what was measured.
+    """
+    if len(pairs) < 2:
+        return ""
+    with _figure("measured (95 %) against forecast (80 %); on the dots they agree", width, height) as plot:
+        values = [v for pair in pairs for i in pair for v in (i.low, i.high)]
+        low, high = math.log2(min(values)), math.log2(max(values))
+        steps = [low + (high - low) * k / 20 for k in range(21)]
+        plot.scatter(steps, steps, marker="·")
+        for forecast, found in pairs:
+            x, y = math.log2(forecast.ratio), math.log2(found.ratio)
+            plot.plot([math.log2(forecast.low), math.log2(forecast.high)], [y, y], marker="-")
+            plot.plot([x, x], [math.log2(found.low), math.log2(found.high)], marker="|")
+        plot.scatter([math.log2(f.ratio) for f, _ in pairs], [math.log2(m.ratio) for _, m in pairs], marker="●")
+        _log_axis(plot.yticks, plot.ylim, values)
+        _log_axis(plot.xticks, plot.xlim, values)
+        return _text(plot)
+
+
+def reliability(
+    series: Sequence[tuple[str, Sequence[Point]]], width: int, height: int, *, intervals: bool = False
+) -> str:
+    """Return how often forecasts came true (upwards) by how probable they were said to be; "" without any point.
+
+    `series` are markers with their points. On the dots of the diagonal, forecasts are calibrated.
+    """
+    if not any(points for _, points in series):
+        return ""
+    with _figure("", width, height) as plot:
+        steps = [k / 40 for k in range(41)]
+        plot.scatter(steps, steps, marker="·")
+        for marker, points in series:
+            if intervals:
+                for p in points:
+                    plot.plot([p.forecast, p.forecast], [p.low, p.high], marker="|")
+            if points:
+                plot.scatter([p.forecast for p in points], [p.observed for p in points], marker=marker)
+        plot.xticks(SHARES, [f"{t:.1f}" for t in SHARES])
+        plot.yticks(SHARES, [f"{t:.1f}" for t in SHARES])
+        plot.xlim(0, 1)
+        plot.ylim(0, 1)
+        return _text(plot)
+
+
+@contextmanager
+def _figure(title: str, width: int, height: int) -> Generator[Any]:
+    import plotext
+
+    with _DRAWING:
+        plotext.clear_figure()
+        plotext.theme("clear")
+        plotext.limit_size(False, False)
+        plotext.plotsize(width, height)
+        if title:
+            plotext.title(title)
+        yield plotext
+
+
+def _log_axis(ticks: Any, limits: Any, values: Sequence[float]) -> None:
+    low, high = min(values), max(values)
+    chosen = [t for t in TICKS if low * 0.99 <= t <= high * 1.01] or [low, high]
+    ticks([math.log2(t) for t in chosen], [f"{t:.3g}×" for t in chosen])
+    limits(math.log2(low) - 0.05, math.log2(high) + 0.05)
+
+
+def _text(plot: Any) -> str:
+    return plot.uncolorize(plot.build()).rstrip()
