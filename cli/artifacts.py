@@ -42,7 +42,7 @@ def write(document: SearchDocument, folder: Path, figures: RunFigures, drop_in: 
 
 
 def _write(document: SearchDocument, folder: Path, figures: RunFigures, drop_in: DropIn | None) -> SearchDocument:
-    from forewarp.cli.html_report import page
+    from forewarp.tools.html.page import page
 
     made: list[Artifact] = []
 

@@ -80,6 +80,7 @@ def render(result: ForecastResult, console: Console) -> None:
 
     from forewarp.cli import display
     from forewarp.surrogate.evidence_text import lines
+    from forewarp.tools import wording
 
     console.print(result.summary, style=display.colour(result.recommendation))
     if result.ranking:
@@ -96,18 +97,18 @@ def render(result: ForecastResult, console: Console) -> None:
         table.add_row(b.range, b.label, f"{b.probability:6.1%}", "█" * round(b.probability * 50))
     console.print(table)
     console.print(
-        f"median {display.speedup(f.median)} (80 %) · correct {f.p_valid:.0%} · correct and faster {f.p_faster:.0%}"
+        f"median {wording.speedup(f.median)} (80 %) · correct {f.p_valid:.0%} · correct and faster {f.p_faster:.0%}"
         f" · confidence {f.confidence:.0%}"
     )
     if result.best_so_far:
         better = f" · beaten with {result.p_better:.0%}" if result.p_better is not None else ""
         against = "" if result.anchor == "reference" else " over the reference"
-        console.print(f"best so far {display.speedup(result.best_so_far)} (95 %){against}{'' if against else better}")
+        console.print(f"best so far {wording.speedup(result.best_so_far)} (95 %){against}{'' if against else better}")
     console.print("\n".join((f"{f.forecaster}: {f.rationale}", *lines(result.evidence.facts))), style="dim")
     for problem in result.evidence.problems:
         console.print(f"problem: {problem}", style="yellow")
     console.print(f"rests on: {'; '.join(result.evidence_used)}", style="dim")
-    asked = ", ".join(f"{t.tier} {t.candidates}{display.price(t.cost)}" for t in result.tiers)
+    asked = ", ".join(f"{t.tier} {t.candidates}{wording.price(t.cost)}" for t in result.tiers)
     console.print(f"asked: {asked} · {result.cost.seconds:.1f} s", style="dim")
 
 
@@ -115,6 +116,7 @@ def _ranking(result: ForecastResult) -> Table:
     from rich.table import Table
 
     from forewarp.cli import display
+    from forewarp.tools import wording
 
     table = Table(box=None, title="the most promising first", title_justify="left")
     table.add_column("kernel", overflow="fold")
@@ -130,7 +132,7 @@ def _ranking(result: ForecastResult) -> Table:
         following = line.p_faster_than[place + 1 : place + 2]
         table.add_row(
             Path(line.path).name or (line.kernel.short if line.kernel else ""),
-            display.speedup(f.median),
+            wording.speedup(f.median),
             f"{f.p_valid:.0%}",
             f"{f.p_faster:.0%}",
             f"{line.p_best or 0:.0%}",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from forewarp.cli import display
+from forewarp.tools import wording
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,7 +63,7 @@ def render_many(found: MeasureManyResult, console: Console, *, full: bool = Fals
         said = result.verdict if result.status == "ok" else result.status
         remark = "; ".join(result.flags) if result.status == "ok" else _first_line(result.log)
         noise = max((w.noise_percent for w in result.workloads if w.noise_percent is not None), default=None)
-        row = (display.speedup(result.speedup), said, "" if noise is None else f"±{noise:.2g} %", remark)
+        row = (wording.speedup(result.speedup), said, "" if noise is None else f"±{noise:.2g} %", remark)
         table.add_row(name, *row, style=display.colour(result.verdict))
     console.print(table)
     console.print(found.summary, style="bold")
@@ -72,8 +73,8 @@ def shapes(workloads: Sequence[WorkloadResult], anchor: str = "reference") -> Ta
     """Return the table of a kernel's shapes."""
     table = Table("shape", "speed-up [95 %]", "verdict", "kernel µs [95 %]", f"{anchor} µs [95 %]", box=None)
     for w in workloads:
-        times = (display.microseconds(w.candidate_us), display.microseconds(w.reference_us))
-        table.add_row(w.name, display.speedup(w.speedup), w.verdict, *times, style=display.colour(w.verdict))
+        times = (wording.microseconds(w.candidate_us), wording.microseconds(w.reference_us))
+        table.add_row(w.name, wording.speedup(w.speedup), w.verdict, *times, style=display.colour(w.verdict))
     return table
 
 
@@ -82,36 +83,11 @@ def state_lines(
 ) -> list[str]:
     """Return how far the numbers can be trusted: noise floor, warm L2 cache, state of the device; one line each."""
     noise = [f"{w.name} ±{w.noise_percent:.2g} %" for w in workloads if w.noise_percent is not None]
-    warm = [f"{w.name} {display.speedup(w.warm)}" for w in workloads if w.warm is not None]
+    warm = [f"{w.name} {wording.speedup(w.warm)}" for w in workloads if w.warm is not None]
     lines = [f"noise floor ({anchor} against itself): {' · '.join(noise)}"] if noise else []
     lines += [f"warm L2: {' · '.join(warm)}"] if warm else []
-    state = device_line(device, workloads)
+    state = wording.device_line(device, workloads)
     return [*lines, f"device: {state}"] if state else lines
-
-
-def device_line(device: DeviceState | None, workloads: Sequence[WorkloadResult] = ()) -> str:
-    """Return the state of the device beside a measurement; "" where nothing is known of it."""
-    if device is None:
-        return ""
-    parts: list[str] = []
-    if device.temperature_c is not None:
-        before = device.temperature_before_c
-        parts.append(f"{device.temperature_c:.0f} °C" + (f" ({before:.0f} before)" if before is not None else ""))
-    clocks = [w.candidate_mhz for w in workloads if w.candidate_mhz is not None]
-    if clocks:
-        low, high = min(clocks), max(clocks)
-        parts.append(f"SM {low:.0f} MHz" if low == high else f"SM {low:.0f} to {high:.0f} MHz")
-    elif device.sm_mhz is not None:
-        parts.append(f"SM {device.sm_mhz:.0f} MHz")
-    parts += [f"memory {device.memory_mhz:.0f} MHz"] if device.memory_mhz is not None else []
-    parts += [f"{device.power_w:.0f} W"] if device.power_w is not None else []
-    if device.slowed_by is not None:
-        parts.append(f"slowed by {', '.join(device.slowed_by)}" if device.slowed_by else "not slowed")
-    if device.other_processes:
-        parts.append(f"{device.other_processes} other process{'es' * (device.other_processes > 1)}")
-    if device.round_trip_us is not None:
-        parts.append(f"round trip to its process {device.round_trip_us:.0f} µs, taken off")
-    return ", ".join(parts)
 
 
 def _more(workloads: Sequence[WorkloadResult]) -> Table:
@@ -120,7 +96,7 @@ def _more(workloads: Sequence[WorkloadResult]) -> Table:
     for w in workloads:
         blocks = f"{w.blocks}{' early' if w.stopped_early else ''}"
         blocks += f", {w.blocks_left_out} left out" if w.blocks_left_out else ""
-        ratios = (display.speedup(w.launched), display.speedup(w.cycles), display.speedup(w.control))
+        ratios = (wording.speedup(w.launched), wording.speedup(w.cycles), wording.speedup(w.control))
         table.add_row(w.name, *ratios, blocks, w.mode, f"{w.error:.2g}")
     return table
 

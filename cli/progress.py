@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from forewarp.archive.rows import REJECTED
-from forewarp.cli import display
 from forewarp.cli.tally import Tally
 from forewarp.core.values import Cost, Spend
 from forewarp.search import events
 from forewarp.search.budget import CURRENCIES
+from forewarp.tools import wording
 from forewarp.tools.estimate import clock
 from forewarp.tools.parts import Price
 
@@ -113,7 +113,7 @@ def _incumbent(tally: Tally) -> Text:
     from rich.text import Text
 
     text = Text("best  ")
-    text.append(display.speedup(tally.best), style="bold green" if tally.best and tally.best.low > 1 else "bold")
+    text.append(wording.speedup(tally.best), style="bold green" if tally.best and tally.best.low > 1 else "bold")
     return text.append(f"  {tally.best_kernel[:10]} {tally.tunables.get(tally.best_kernel, '')}".rstrip())
 
 
@@ -166,7 +166,7 @@ def _tiers(tally: Tally) -> Text:
 
 
 def _cost(cost: Cost) -> str:
-    return display.price(Price.of(cost))
+    return wording.price(Price.of(cost))
 
 
 def _caps(tally: Tally, width: int) -> list[Text]:

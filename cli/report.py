@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from forewarp.cli.options import PLAIN, Output
-
-if TYPE_CHECKING:
-    from forewarp.archive.store import Archive
 
 
 def report(
@@ -33,17 +30,11 @@ def report(
     """
     from forewarp.cli import display, exits
     from forewarp.cli.documents import Artifact, ReportDocument
-    from forewarp.cli.html_report import page
-    from forewarp.tools import session
     from forewarp.tools.parts import Place
-    from forewarp.tools.run_figures import figures
-    from forewarp.tools.run_report import report as result_of
+    from forewarp.tools.run_page import write_page
 
-    place = Place(archive=str(archive) if archive else None)
-    with session.existing_archive(place, run or "") as opened:
-        found = result_of(opened, run if run is not None else _latest(opened))
-        text = page(found, figures(opened, found))
-    path = _write(text, _place(out, found.run_id))
+    written = write_page(Place(archive=str(archive) if archive else None), run, out)
+    found, path = written.result, written.path
     document = ReportDocument(
         command="report",
         status=found.status,
@@ -63,38 +54,6 @@ def report(
     if open_:
         _open(path)
     return exits.OK
-
-
-def _latest(archive: Archive) -> str:
-    from forewarp.core.errors import UsageError
-
-    runs = archive.runs(limit=1)
-    if not runs:
-        raise UsageError(
-            f"there are no runs in {archive.path} yet",
-            hint="start one with `forewarp optimize softmax`, or pass --archive",
-        )
-    return runs[0].id
-
-
-def _place(out: Path | None, run_id: str) -> Path:
-    if out is None:
-        return Path("forewarp-runs", run_id, "report.html").absolute()
-    out = out.expanduser().absolute()
-    return out if out.suffix in (".html", ".htm") else out / "report.html"
-
-
-def _write(text: str, path: Path) -> Path:
-    from forewarp.core.errors import UsageError
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as e:
-        raise UsageError(
-            f"{path} cannot be written: {e.strerror}", hint="pass --out FILE.html in a folder that you may write to"
-        ) from None
-    return path
 
 
 def _open(path: Path) -> None:

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from forewarp.cli import display, plots
 from forewarp.cli.measure_tables import shapes, state_lines
+from forewarp.tools import wording
 from forewarp.tools.parts import shown
 from forewarp.tools.run_report import usable
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from forewarp.cli.documents import SearchDocument
     from forewarp.tools.run_figures import Reliability
-    from forewarp.tools.run_report import BestKernel, CandidateLine, SearchResult
+    from forewarp.tools.run_report import BestKernel, CandidateLine
 
 ROWS = 12
 _HOLDS = {"yes": "green", "no": "red", "partly": "yellow"}
@@ -41,7 +42,7 @@ def render(
     console.print(document.summary, style="bold")
     console.print(_counts(document))
     if document.tiers:
-        console.print(oracles(document))
+        console.print(wording.oracles(document))
     for found in reliability if full else ():
         console.print(came_true(found), style="dim")
     if document.audit is not None:
@@ -60,15 +61,6 @@ def render(
     console.print(f"run {document.run_id} {document.status}: {document.reason}", style=display.colour(document.status))
     for artifact in document.artifacts:
         console.print(f"{artifact.kind:>10}  {artifact.path}", soft_wrap=True)
-
-
-def oracles(document: SearchResult) -> str:
-    """Return who answered for how many candidates, from the cheapest to the device, and what the paid ones cost."""
-    asked = [
-        f"{t.tier} {t.candidates}{f' ({t.unread} unreadable)' if t.unread else ''}{display.price(t.cost)}"
-        for t in document.tiers
-    ]
-    return ", ".join([*asked, f"measured {document.counts.measured}"])
 
 
 def came_true(found: Reliability) -> str:
@@ -109,9 +101,9 @@ def _candidates(lines: Sequence[CandidateLine], limit: int | None) -> Table:
         table.add_row(
             line.kernel.short,
             shown(line.kernel.tunables) or line.note[:60],
-            display.speedup(f.median) if f else "–",
+            wording.speedup(f.median) if f else "–",
             f"{f.p_valid:.0%}" if f else "–",
-            display.speedup(m.speedup) + (" replay" if m.source == "replay" else "") if m else "–",
+            wording.speedup(m.speedup) + (" replay" if m.source == "replay" else "") if m else "–",
             came_to,
             style=display.colour(came_to) if m else "dim",
         )
@@ -130,5 +122,5 @@ def _counts(document: SearchDocument) -> str:
     parts = [f"{c.proposed} proposed", *(f"{n} {name}" for name, n in c.rejected.items())]
     parts += [f"{c.considered} considered", f"{c.measured} measured"]
     parts += [f"{n} {name}" for name, n in c.failures.items()]
-    spent = display.amounts(document.budget.spent, document.budget.limit)
+    spent = wording.amounts(document.budget.spent, document.budget.limit)
     return f"{', '.join(parts)} · spent {spent}"

@@ -73,7 +73,7 @@ def runs(
 def _table(lines: Sequence[RunLine], *, full: bool) -> Table:
     from rich.table import Table
 
-    from forewarp.cli import display
+    from forewarp.tools import wording
 
     more = ("why it ended",) if full else ()
     table = Table(
@@ -83,7 +83,7 @@ def _table(lines: Sequence[RunLine], *, full: bool) -> Table:
         best = line.best
         noise = "" if best is None or best.noise_percent is None else f"±{best.noise_percent:.2g} %"
         table.add_row(
-            *(line.run_id, line.task, line.device.name, display.speedup(best.speedup if best else None)),
+            *(line.run_id, line.task, line.device.name, wording.speedup(best.speedup if best else None)),
             *(best.verdict if best else "", noise, line.status, line.created[:16].replace("T", " ")),
             *((line.reason,) if full else ()),
         )

@@ -8,10 +8,10 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from forewarp.cli import display
 from forewarp.core.values import UNTRUSTED, Budget, Cost, Forecast, Spend
 from forewarp.search import events
 from forewarp.search.budget import CURRENCIES
+from forewarp.tools import wording
 from forewarp.tools.parts import Amounts, Interval, shown
 
 CURRENCY_WORDS: Mapping[str, str] = {
@@ -68,7 +68,7 @@ class Tally:
                 return f"run {event.run}: {self.title}"
             case events.RunResumed():
                 self._resume(event)
-                return f"run {event.run} goes on: {display.amounts(Amounts.of(event.spend), Amounts())} spent before"
+                return f"run {event.run} goes on: {wording.amounts(Amounts.of(event.spend), Amounts())} spent before"
             case events.Proposed():
                 self.counts["proposed"] += 1
                 self.tunables[event.kernel] = shown(event.tunables)
@@ -155,7 +155,7 @@ class Tally:
             found = Interval(ratio=event.speedup, low=event.low, high=event.high)
         if event.purpose == "confirm":
             self.confirmed = True
-            return f"confirmation of {event.kernel[:10]}: {display.speedup(found)} {event.verdict}"
+            return f"confirmation of {event.kernel[:10]}: {wording.speedup(found)} {event.verdict}"
         self.counts["measured" if event.status == "ok" else "failed"] += 1
         if found is not None and event.verdict not in UNTRUSTED:
             # As in the archive: an ambiguous number leads only until there is another.
@@ -164,8 +164,8 @@ class Tally:
                 self.best, self.best_kernel, self._standing = found, event.kernel, standing
         if self.best is not None:
             self.curve.append((self._share_of(self.spend), math.log2(self.best.ratio)))
-        said = display.speedup(found) if found else event.status
-        return f"{self.meter()}  {event.kernel[:10]}  {said} {event.verdict}  best {display.speedup(self.best)}"
+        said = wording.speedup(found) if found else event.status
+        return f"{self.meter()}  {event.kernel[:10]}  {said} {event.verdict}  best {wording.speedup(self.best)}"
 
     def _warned(self, event: events.BudgetWarning) -> str:
         words = CURRENCY_WORDS[event.currency]

@@ -15,7 +15,6 @@ from forewarp.archive.store import Archive, default_path
 from forewarp.cli import display
 from forewarp.cli.doctor import doctor
 from forewarp.cli.documents import SearchDocument
-from forewarp.cli.html_report import page
 from forewarp.cli.main import main
 from forewarp.cli.measure_tables import render, render_many
 from forewarp.cli.options import Output, Where
@@ -24,6 +23,7 @@ from forewarp.core.values import UNTRUSTED, Budget, Build, Candidate, Measuremen
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings
+from forewarp.tools.html.page import page
 from forewarp.tools.measure_kernel import Attempt, MeasureManyResult
 from forewarp.tools.measured import MeasureResult, result_of
 from forewarp.tools.run_figures import figures

@@ -14,11 +14,11 @@ from support.recorded_run import Writer
 
 from forewarp.archive.store import Archive, default_path
 from forewarp.cli import documents
-from forewarp.cli.html import frame
-from forewarp.cli.html_report import page
 from forewarp.cli.main import main
 from forewarp.core import serde
 from forewarp.search.holdout import Holdout, HoldoutShape
+from forewarp.tools.html import frame
+from forewarp.tools.html.page import page
 from forewarp.tools.run_figures import figures
 from forewarp.tools.run_report import report
 

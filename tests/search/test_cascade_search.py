@@ -12,7 +12,6 @@ from support.synthetic_executor import KnowingForecaster, SyntheticExecutor, tas
 from forewarp.archive.store import Archive
 from forewarp.cli.documents import SearchDocument
 from forewarp.cli.progress import Tally
-from forewarp.cli.run_tables import oracles
 from forewarp.core.errors import ModelError
 from forewarp.core.protocols import Subject, Trial
 from forewarp.core.values import Budget, Cost, Forecast, Target, Task
@@ -22,6 +21,7 @@ from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings
 from forewarp.surrogate.cascade import CascadeForecaster, Tier
 from forewarp.tools.run_report import report
+from forewarp.tools.wording import oracles
 
 
 class Paid(KnowingForecaster):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from forewarp.cli import display
-from forewarp.cli.html.markup import Cell, became, counted, number, speedup, table
+from forewarp.tools import wording
+from forewarp.tools.html.markup import Cell, became, counted, number, speedup, table
 
 if TYPE_CHECKING:
     from forewarp.tools.run_decisions import DecisionLine, ProposerLine
@@ -106,7 +106,7 @@ def forecasters(document: SearchResult, figures: RunFigures) -> str:
     rows: list[tuple[Cell | str, ...]] = []
     for t in document.tiers:
         tokens = t.cost.input_tokens + t.cost.output_tokens
-        cost = display.price(t.cost).strip(" ()") or "free"
+        cost = wording.price(t.cost).strip(" ()") or "free"
         rows.append(
             (t.tier, number(t.candidates, "d"), number(t.unread or None, "d"), cost, number(tokens or None, ",d"))
         )

@@ -5,10 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from forewarp.cli import display
-from forewarp.cli.html.markup import Cell, became, counted, kind_of, speedup, table
-from forewarp.cli.measure_tables import device_line
-from forewarp.cli.run_tables import oracles
+from forewarp.tools import wording
+from forewarp.tools.html.markup import Cell, became, counted, kind_of, speedup, table
 from forewarp.tools.parts import shown
 
 if TYPE_CHECKING:
@@ -45,7 +43,7 @@ def _state(document: SearchResult, figures: RunFigures) -> str:
     who = f"Proposer {document.proposer}, forecaster {document.forecaster or 'none: everything was measured'}."
     return (
         f"{said}. {figures.created[:16].replace('T', ' ')}{ended} UTC, {document.device.kind} {document.device.arch}, "
-        f"forewarp {figures.version}. {who} {oracles(document)}."
+        f"forewarp {figures.version}. {who} {wording.oracles(document)}."
     )
 
 
@@ -57,7 +55,7 @@ def _tiles(document: SearchResult, figures: RunFigures) -> str:
     else:
         sure = "confirmed by a second measurement" if best.confirmed else "not confirmed by a second measurement"
         tiles.append(
-            (display.speedup(best.speedup), f"over the reference, 95 %; {best.verdict}, {sure}", kind_of(best.verdict))
+            (wording.speedup(best.speedup), f"over the reference, 95 %; {best.verdict}, {sure}", kind_of(best.verdict))
         )
     if c.measured:
         tiles.append(
@@ -108,7 +106,7 @@ def winner(best: BestKernel | None, near: NearShapes | None) -> str:
         return ""
 
     def said(interval: Interval | None) -> str:
-        return display.speedup(interval) if interval else ""
+        return wording.speedup(interval) if interval else ""
 
     head = (
         "shape",
@@ -127,7 +125,7 @@ def winner(best: BestKernel | None, near: NearShapes | None) -> str:
         rows.append(
             (
                 *(w.name, Cell(w.verdict, kind_of(w.verdict)), Cell(said(w.speedup), "n")),
-                *(Cell(display.microseconds(t), "n") for t in (w.candidate_us, w.reference_us)),
+                *(Cell(wording.microseconds(t), "n") for t in (w.candidate_us, w.reference_us)),
                 *(Cell(noise, "n"), said(w.warm), said(w.launched), said(w.cycles)),
             )
         )
@@ -137,7 +135,7 @@ def winner(best: BestKernel | None, near: NearShapes | None) -> str:
     for title, texts in (("Against its time", best.flags), ("Its outputs passed", best.checks)):
         if texts:
             told += f"<h3>{title}</h3><ul>{''.join(f'<li>{escape(t)}</li>' for t in texts)}</ul>"
-    state = device_line(best.device_state, best.workloads)
+    state = wording.device_line(best.device_state, best.workloads)
     told += f'<p class="soft">{escape(state)}</p>' if state else ""
     return f"{told}<details><summary>Source</summary><pre>{escape(best.source, quote=False)}</pre></details>"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from forewarp.cli.html.frame import Axis, Frame, count_axis, log_axis, short
-from forewarp.cli.html.markup import counted, kind_of, legend, meaning
 from forewarp.core.values import UNTRUSTED
+from forewarp.tools.html.frame import Axis, Frame, count_axis, log_axis, short
+from forewarp.tools.html.markup import counted, kind_of, legend, meaning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from forewarp.cli import display
+from forewarp.tools import wording
 from forewarp.tools.parts import Interval
 
 TINY = 1e-6
@@ -157,7 +157,7 @@ def number(value: float | None, form: str = ".3g") -> Cell:
 
 def speedup(value: Interval | None) -> Cell:
     """Return a cell with a speed-up and its interval; empty where there is none."""
-    return Cell("" if value is None else display.speedup(value), "n")
+    return Cell("" if value is None else wording.speedup(value), "n")
 
 
 def became(fate: str) -> Cell:

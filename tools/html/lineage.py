@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING
 
-from forewarp.cli.html.markup import counted, kind_of, legend, meaning
+from forewarp.tools.html.markup import counted, kind_of, legend, meaning
 from forewarp.tools.parts import shown
 
 if TYPE_CHECKING:

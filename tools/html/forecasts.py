@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from forewarp.cli.html.frame import Frame, linear_axis, log_axis
-from forewarp.cli.html.markup import Cell, kind_of, legend, number, table
+from forewarp.tools.html.frame import Frame, linear_axis, log_axis
+from forewarp.tools.html.markup import Cell, kind_of, legend, number, table
 from forewarp.tools.run_report import usable
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from forewarp.cli import display
-from forewarp.cli.html.markup import Cell, number, table
+from forewarp.tools import wording
+from forewarp.tools.html.markup import Cell, number, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ def changes(found: Sequence[Change]) -> str:
 
 
 def _change(c: Change, *, unfolded: bool) -> str:
-    gained = " → ".join(display.speedup(i) for i in (c.before, c.after) if i)
+    gained = " → ".join(wording.speedup(i) for i in (c.before, c.after) if i)
     how = c.operator or c.note
     by = f", {how[:80]} by {c.proposer}" if how else f", by {c.proposer}"
     title = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from forewarp.cli.html import decisions, diffs, failures, forecasts, headline, lineage, progress, roofline
-from forewarp.cli.html.markup import SCRIPT, STYLE, section
+from forewarp.tools.html import decisions, diffs, failures, forecasts, headline, lineage, progress, roofline
+from forewarp.tools.html.markup import SCRIPT, STYLE, section
 
 if TYPE_CHECKING:
     from forewarp.tools.run_figures import RunFigures

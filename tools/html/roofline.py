@@ -6,8 +6,8 @@ import math
 from html import escape
 from typing import TYPE_CHECKING
 
-from forewarp.cli.html.frame import Frame, log_axis, rate, short
-from forewarp.cli.html.markup import Cell, number, table
+from forewarp.tools.html.frame import Frame, log_axis, rate, short
+from forewarp.tools.html.markup import Cell, number, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

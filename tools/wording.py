@@ -1,0 +1,92 @@
+"""Numbers as people read them, the same in every face."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from forewarp.tools.measured import DeviceState, Micros, WorkloadResult
+    from forewarp.tools.parts import Amounts, Interval, Price
+    from forewarp.tools.run_report import SearchResult
+
+
+def speedup(value: Interval | None) -> str:
+    """Return a speed-up with its interval."""
+    return "–" if value is None else f"{value.ratio:.3g}× [{value.low:.3g}, {value.high:.3g}]"
+
+
+def micros(value: Micros) -> str:
+    """Return a time with its interval."""
+    if value.low is None or value.high is None:
+        return f"{_number(value.median)} µs [too few samples]"
+    return f"{_number(value.median)} µs [{_number(value.low)}, {_number(value.high)}]"
+
+
+def microseconds(value: Micros) -> str:
+    """Return a time with its interval, for a column whose head names the unit."""
+    return micros(value).replace(" µs", "")
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if value < 100 else f"{value:,.0f}"
+
+
+def price(cost: Price) -> str:
+    """Return what an answer of a language model cost, in brackets; "" where none was asked."""
+    if not cost.input_tokens + cost.output_tokens:
+        return ""
+    return " ($ unknown)" if cost.dollars is None else f" (${cost.dollars:.2f})"
+
+
+def amounts(spent: Amounts, limit: Amounts) -> str:
+    """Return what was spent of what, leaving out what is neither spent nor capped."""
+    parts = [
+        _amount("{} measurements", spent.measurements or 0, limit.measurements),
+        _amount("{:.1f} s of device", spent.device_s or 0.0, limit.device_s),
+        _amount("${:.3f}", spent.dollars or 0.0, limit.dollars),
+        _amount("{} tokens", spent.tokens or 0, limit.tokens),
+        _amount("{:.0f} s", spent.wall_s or 0.0, limit.wall_s),
+    ]
+    return " · ".join(p for p in parts if p)
+
+
+def _amount(form: str, spent: float, limit: float | None) -> str:
+    if not spent and limit is None:
+        return ""
+    said = form.format(spent)
+    return said if limit is None else f"{said} of {limit:g}"
+
+
+def device_line(device: DeviceState | None, workloads: Sequence[WorkloadResult] = ()) -> str:
+    """Return the state of the device beside a measurement; "" where nothing is known of it."""
+    if device is None:
+        return ""
+    parts: list[str] = []
+    if device.temperature_c is not None:
+        before = device.temperature_before_c
+        parts.append(f"{device.temperature_c:.0f} °C" + (f" ({before:.0f} before)" if before is not None else ""))
+    clocks = [w.candidate_mhz for w in workloads if w.candidate_mhz is not None]
+    if clocks:
+        low, high = min(clocks), max(clocks)
+        parts.append(f"SM {low:.0f} MHz" if low == high else f"SM {low:.0f} to {high:.0f} MHz")
+    elif device.sm_mhz is not None:
+        parts.append(f"SM {device.sm_mhz:.0f} MHz")
+    parts += [f"memory {device.memory_mhz:.0f} MHz"] if device.memory_mhz is not None else []
+    parts += [f"{device.power_w:.0f} W"] if device.power_w is not None else []
+    if device.slowed_by is not None:
+        parts.append(f"slowed by {', '.join(device.slowed_by)}" if device.slowed_by else "not slowed")
+    if device.other_processes:
+        parts.append(f"{device.other_processes} other process{'es' * (device.other_processes > 1)}")
+    if device.round_trip_us is not None:
+        parts.append(f"round trip to its process {device.round_trip_us:.0f} µs, taken off")
+    return ", ".join(parts)
+
+
+def oracles(document: SearchResult) -> str:
+    """Return who answered for how many candidates, from the cheapest to the device, and what the paid ones cost."""
+    asked = [
+        f"{t.tier} {t.candidates}{f' ({t.unread} unreadable)' if t.unread else ''}{price(t.cost)}"
+        for t in document.tiers
+    ]
+    return ", ".join([*asked, f"measured {document.counts.measured}"])
