@@ -124,9 +124,10 @@ def main() -> None:
     from provenance import write
 
     os.environ["OMP_NUM_THREADS"] = str(args.threads)
-    with tempfile.TemporaryDirectory(prefix="mcp-session-") as folder:
+    # The server's measuring process lives on for a while, and writes beside the archive.
+    with tempfile.TemporaryDirectory(prefix="mcp-session-", ignore_cleanup_errors=True) as folder:
         record = trimmed(asyncio.run(recorded(args, Path(folder))), (folder, str(Path(sys.executable).parent)))
-    write(args.out, record)
+        write(args.out, record)
     print(json.dumps({"totals": record["totals"], "kernels": record["kernels"]}, indent=1))
 
 
@@ -149,7 +150,7 @@ async def recorded(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     async with Client(server) as client, language_model.model:
         prompt = PROMPT.format(kernel=KERNEL, task=args.task)
         played = await play(client, language_model.model, prompt, workspace, args.turns, language_model.timeout_s)
-        spent = (await client.call_tool("describe", {"include": ["budget"]})).structured_content
+        spent = (await client.call_tool("describe", {"about": "budget"})).structured_content
     seconds = time.perf_counter() - started
     left = (workspace / KERNEL).read_text()
     return {
