@@ -1,4 +1,4 @@
-"""`forewarp mcp`: the MCP server on stdio or HTTP, and its entry in the configuration of clients."""
+"""`forewarp mcp`: the MCP server on stdio or HTTP, its entry in the configuration of clients, and its bundle."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ OPEN = Limits()
 
 
 def mcp(
-    action: Literal["serve", "install"] = "serve",
-    client: Literal["claude-code", "claude-desktop", "cursor", "vscode", "codex"] | None = None,
+    action: Literal["serve", "install", "bundle"] = "serve",
+    to: Literal["claude-code", "claude-desktop", "cursor", "vscode", "codex"] | Path | None = None,
     /,
     *,
     workspace: Path | None = None,
@@ -69,8 +69,8 @@ def mcp(
     """Serve forecasts, measurements and searches over MCP on stdio, or over HTTP; see docs/mcp.md.
 
     Args:
-        action: serve; or install, which writes the server into the configuration of CLIENT, with the other flags.
-        client: Whose configuration to write: claude-code, claude-desktop, cursor, vscode or codex.
+        action: serve; install: put it, with the other flags, into a client's configuration; bundle: into one file.
+        to: With install, the client; with bundle, the file that Claude Desktop is to install, which ends in .mcpb.
         workspace: The only folder whose files clients may name; the working folder if left out.
         limits: What clients may spend.
         model: Language model that clients may name; may be given several times. Any on stdio, none over HTTP, if left
@@ -80,17 +80,22 @@ def mcp(
             $FOREWARP_MCP_TOKEN.
         host_name: Further name under which HTTP clients may reach the server; may be given several times.
         keep_warm: Seconds after which the measuring process ends that has nothing to do.
-        print_: With install, only print what would be written.
+        print_: With install and bundle, only print what would be written.
         where: Device and archive; a call may name another device.
     """
-    if action == "install":
+    if action != "serve":
         from forewarp.cli import mcp_install
 
-        flags = mcp_install.flags_of(where, asdict(limits), asdict(OPEN), workspace, model, base_url)
-        return mcp_install.install(client, flags, only_print=print_)
+        there = (workspace or Path.cwd()) if action == "install" else workspace
+        given = mcp_install.given_of(where, asdict(limits), asdict(OPEN), there, base_url)
+        if action == "install":
+            return mcp_install.install(to, mcp_install.flags_of(given, model), only_print=print_)
+        from forewarp.cli import mcp_bundle
+
+        return mcp_bundle.write(Path(to or "forewarp.mcpb"), given, model, only_print=print_)
     from forewarp.core.errors import UsageError
 
-    if client is not None or print_:
+    if to is not None or print_:
         raise UsageError("serve takes neither a client nor --print", hint="pass `forewarp mcp install CLIENT`")
     from forewarp.mcp_server.options import Caps, Options
 

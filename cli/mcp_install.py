@@ -50,36 +50,40 @@ def clients() -> dict[str, Client]:
     }
 
 
-def flags_of(
+def given_of(
     where: Where,
     limits: Mapping[str, object],
     unset: Mapping[str, object],
     workspace: Path | None,
-    model: tuple[str, ...],
     base_url: str | None,
-) -> list[str]:
-    """Return the flags with which the client is to start the server: those that were given."""
+) -> dict[str, str]:
+    """Return the flags that were given, without their dashes, and their values; paths are absolute."""
     given: dict[str, Any] = {}
     if where.device != "auto":
         given["device"] = where.device
     given |= {name: getattr(where, name) for name in ("pool", "archive", "python")}
     given |= {name: value for name, value in limits.items() if value != unset[name]}
-    given["workspace"] = (workspace or Path.cwd()).expanduser().absolute()
-    given["base_url"] = base_url
-    flags: list[str] = []
-    for name, value in given.items():
-        if value is not None:
-            said = value.expanduser().absolute() if isinstance(value, Path) else value
-            flags += [f"--{name.replace('_', '-')}", str(said)]
+    given |= {"workspace": workspace, "base_url": base_url}
+    return {
+        name.replace("_", "-"): str(value.expanduser().absolute() if isinstance(value, Path) else value)
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+def flags_of(given: Mapping[str, str], model: tuple[str, ...]) -> list[str]:
+    """Return the flags with which a client is to start the server."""
+    flags = [part for name, value in given.items() for part in (f"--{name}", value)]
     return flags + [part for name in model for part in ("--model", name)]
 
 
-def install(client: str | None, flags: list[str], *, only_print: bool) -> int:
+def install(client: str | Path | None, flags: list[str], *, only_print: bool) -> int:
     """Write the entry, or print it, and say what was written; raises `UsageError`."""
     known = clients()
-    if client is None:
-        raise UsageError("no client is named", hint=f"pass `forewarp mcp install` with one of {', '.join(known)}")
-    chosen = known[client]
+    chosen = known.get(str(client))
+    if chosen is None:
+        said = "no client is named" if client is None else f"{str(client)!r} is no client that forewarp knows"
+        raise UsageError(said, hint=f"pass `forewarp mcp install` with one of {', '.join(known)}")
     command = _command()
     entry: dict[str, Any] = {"command": command[0], "args": [*command[1:], "mcp", *flags]}
     if chosen.typed:

@@ -81,3 +81,10 @@ def test_a_file_that_is_no_json_is_left_alone(tmp_path: Path, capsys: pytest.Cap
 def test_a_client_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mcp", "install"]) == 2
     assert "claude-code" in capsys.readouterr().err
+
+
+def test_an_unknown_client_is_named_with_those_that_are_known(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mcp", "install", "emacs"]) == 2
+    told = capsys.readouterr().err
+    assert "'emacs'" in told
+    assert "claude-desktop" in told
