@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from forewarp.archive.store import Archive
-from forewarp.core.values import Forecast
 from forewarp.search import events
-from forewarp.tools.forecasted import ForecastResult, RankedKernel
-from forewarp.tools.measured import MeasureResult
 from forewarp.tools.parts import Interval, KernelId, Prediction
+
+# The terminal shows its first frame before numpy is loaded, and knows the steps by then.
+if TYPE_CHECKING:
+    from forewarp.archive.store import Archive
+    from forewarp.core.values import Forecast
+    from forewarp.tools.forecasted import ForecastResult, RankedKernel
+    from forewarp.tools.measured import MeasureResult
 
 _Z80 = 1.2816
 """Half of a central 80 % interval, in standard deviations of a normal distribution."""
