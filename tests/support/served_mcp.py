@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +23,32 @@ from forewarp.tools.parts import Place
 
 Mode = Literal["auto", "legacy"]
 KEEP_WARM_S = 2.0
+SOURCES = str(Path(forewarp.__file__).parents[1])
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def listening(port: int, *arguments: str, **environment: str) -> Generator[str]:
+    """Run Python with these arguments, which must serve on the port and print nothing; yields the URL."""
+    command, environment = [sys.executable, *arguments], os.environ | {"PYTHONPATH": SOURCES} | environment
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline and process.poll() is None:
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.terminate()
+            out, _ = process.communicate(timeout=20)
+    assert out == b""
 
 
 @dataclass(frozen=True)
@@ -42,14 +71,25 @@ class Served:
         async with Client(build_server(replace(self.options, **changes)), mode=mode) as client:
             yield client
 
+    @property
+    def arguments(self) -> list[str]:
+        """What Python is given to serve on stdio."""
+        flags = [*self.recorded.flags, f"--workspace={self.workspace}", f"--keep-warm={KEEP_WARM_S}"]
+        return ["-m", "forewarp.cli.main", "mcp", *flags]
+
+    @contextmanager
+    def over_http(self, token: str = "", *flags: str) -> Generator[str]:
+        port = free_port()
+        with listening(port, *self.arguments, *flags, f"--http=127.0.0.1:{port}", FOREWARP_MCP_TOKEN=token) as url:
+            yield url
+
     @asynccontextmanager
     async def as_process(self, mode: Mode = "auto", *flags: str) -> AsyncGenerator[Client]:
-        arguments = ["-m", "forewarp.cli.main", "mcp", *self.recorded.flags, f"--workspace={self.workspace}"]
         server = StdioServerParameters(
             command=sys.executable,
-            args=[*arguments, f"--keep-warm={KEEP_WARM_S}", *flags],
+            args=[*self.arguments, *flags],
             env={
-                "PYTHONPATH": str(Path(forewarp.__file__).parents[1]),
+                "PYTHONPATH": SOURCES,
                 "FOREWARP_ARCHIVE": os.environ["FOREWARP_ARCHIVE"],
                 "PATH": os.environ["PATH"],
             },
