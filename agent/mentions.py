@@ -12,27 +12,8 @@ MOST_OF_ONE, MOST_OF_ALL = 64_000, 200_000
 """Characters of one file, and of all files of a prompt."""
 
 _MENTION = re.compile(r'(?<![\w@.])@(?:"([^"\n]+)"|([^\s"@]+))')
-_SUFFIXES = frozenset(
-    [
-        ".c",
-        ".cc",
-        ".cpp",
-        ".cu",
-        ".cuh",
-        ".csv",
-        ".h",
-        ".hpp",
-        ".json",
-        ".log",
-        ".md",
-        ".ptx",
-        ".py",
-        ".toml",
-        ".txt",
-        ".yaml",
-        ".yml",
-    ]
-)
+_CODE = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".ptx", ".py"])
+_OTHER = frozenset([".csv", ".json", ".log", ".md", ".toml", ".txt", ".yaml", ".yml"])
 _AFTER = ".,:;!?)]}'"
 
 
@@ -68,7 +49,7 @@ def _named(quoted: str, bare: str, folder: Path) -> Path | None:
         if name and (folder / Path(name).expanduser()).is_file():
             return inside(folder, name)
     name = bare.rstrip(_AFTER)
-    return _existing(name, folder) if Path(name).suffix.lower() in _SUFFIXES or "/" in name.strip("/") else None
+    return _existing(name, folder) if Path(name).suffix.lower() in _CODE | _OTHER or "/" in name.strip("/") else None
 
 
 def _existing(name: str, folder: Path) -> Path:
