@@ -72,6 +72,7 @@ def test_the_inspector_finds_no_fault_on_stdio(node: Node, served: Served, holds
 
 @official
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_the_conformance_suite_passes_where_it_applies(node: Node, url: str) -> None:
     lists, port = Applicability.read(), free_port()
     assert lists.unlisted(official_tools.scenarios(node)) == []

@@ -58,7 +58,7 @@ class Node:
             env=os.environ | {"PATH": path, "HOME": str(self.home)},
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=250,
         )
 
 
