@@ -98,6 +98,7 @@ class MeasureAnswer(Answer):
     phases: dict[str, float] | None = Field(default=None, description="Seconds by phase; detailed only.")
     measurement_id: int | None = None
     device_s: float | None = None
+    measurements_left: int | None = Field(default=None, description="Of the budget; null where nothing caps it.")
     log: str = ""
     links: dict[str, str] = Field(default_factory=dict[str, str])
 
@@ -119,6 +120,7 @@ class Line(Part):
     """One candidate of a run."""
 
     kernel: str
+    tunables: dict[str, int]
     note: str
     action: str | None
     forecast: str | None
@@ -141,7 +143,9 @@ class SearchAnswer(Answer):
     alarms: int = Field(default=0, description="How often outcomes did not fit the forecasts.")
     spent: dict[str, float] = Field(default_factory=dict[str, float])
     limit: dict[str, float] = Field(default_factory=dict[str, float])
-    candidates: list[Line] | None = Field(default=None, description="The last ones; detailed only.")
+    candidates: list[Line] | None = Field(
+        default=None, description="Measured ones first, the last ones first; detailed."
+    )
     folder: str | None = Field(default=None, description="Its files: best kernel, result.json, report.html.")
     links: dict[str, str] = Field(default_factory=dict[str, str])
 

@@ -115,6 +115,8 @@ def search_answer(found: SearchResult, detail: Detail, *, lost: bool, folder: st
     running = found.status == "running" and not lost
     run = found.run_id
     summary = found.summary
+    if running and not found.counts.considered:
+        summary = f"The run on {found.task} has begun; nothing is measured yet."
     if lost:
         summary += f" Its process is gone; `forewarp resume {run}` goes on with it."
     elif running:
@@ -138,7 +140,7 @@ def search_answer(found: SearchResult, detail: Detail, *, lost: bool, folder: st
         alarms=found.alarms,
         spent=_amounts(found.budget.spent),
         limit=_amounts(found.budget.limit),
-        candidates=[_line(c) for c in found.candidates[-LINES:]] if detail == "detailed" else None,
+        candidates=_lines(found) if detail == "detailed" else None,
         folder=folder if not running and not lost else None,
         links=links,
     )
@@ -157,10 +159,17 @@ def _best(best: BestKernel, *, whole: bool) -> Best:
     )
 
 
+def _lines(found: SearchResult) -> list[Line]:
+    latest = found.candidates[::-1]
+    ordered = [c for c in latest if c.measured] + [c for c in latest if not c.measured]
+    return [_line(c) for c in ordered[:LINES]]
+
+
 def _line(line: CandidateLine) -> Line:
     m = line.measured
     return Line(
         kernel=line.kernel.short,
+        tunables=line.kernel.tunables,
         note=trim(line.note, 100),
         action=line.action,
         forecast=str(line.forecast.median) if line.forecast else None,

@@ -48,8 +48,9 @@ declared tunables of seed_kernels or of the task's own; with model, it writes ke
 seed_kernels or model.
 When not: to judge one kernel (forecast_kernel, measure_kernel), or to look at a run (search_status).
 Cost: up to budget measurements (24), each some seconds of the device, minutes in all; with model also dollars: set
-max_usd. Side effects: runs generated code in sandboxed processes, writes the run to the archive and its files to a
-folder beside it. Run ids stay valid for as long as the archive.
+max_usd. The seeds are measured anew and the best twice, out of the same budget. Side effects: runs generated code in
+sandboxed processes, writes the run to the archive and its files to a folder beside it. Run ids stay valid for as
+long as the archive.
 Example: {"task": "softmax", "budget": 12, "device": "cpu"}, then search_status {"run_id": "r-7f3a2c", "wait_s": 45}"""
 
 STATUS = """\
@@ -70,8 +71,8 @@ Example: {"run_id": "r-7f3a2c"}"""
 
 DESCRIBE = """\
 Say what there is, without measuring anything: the device and its languages, the tasks, what is left of the budget,
-recent runs and jobs. With task: its reference, shapes, tolerance, and a kernel that works, to start from. about keeps
-the answer to one part.
+recent runs and jobs. With task: its reference, shapes, tolerance, and a kernel that works, to start from (its launch
+plan alone where it is long; links has the whole). about keeps the answer to one part.
 When not: to learn how fast a kernel is (forecast_kernel, measure_kernel).
 Cost: none, well under a second. Side effects: none.
 Example: {}, or {"task": "softmax"}, or {"about": "budget"}"""

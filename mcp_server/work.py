@@ -9,11 +9,13 @@ from typing import Any, TypeVar, cast
 
 from forewarp.core.errors import DeviceError, UsageError
 from forewarp.mcp_server.answers import (
+    LIMIT_BYTES,
     Described,
     Detail,
     ForecastAnswer,
     MeasureAnswer,
     SearchAnswer,
+    size,
 )
 from forewarp.mcp_server.budget import Budget
 from forewarp.mcp_server.converted import LOG, POLL_S, forecast_answer, measure_answer, search_answer
@@ -29,6 +31,8 @@ from forewarp.tools.session import Executors, check_price, make_model
 
 MEASURE_LIMIT_S = 120.0
 START_S = 30.0
+ROOM = 600
+"""Bytes of an answer about a task that are neither reference nor kernel."""
 SEARCH_MEASUREMENTS = 24
 
 
@@ -124,7 +128,9 @@ class Work:
             log = self.jobs.spool.read(job.id, "log.txt") or ""
             if len(log) > LOG[detail]:
                 found = found.model_copy(update={"log": trim(log, LOG[detail])})
-            return measure_answer(job.id, found, detail, len(log))
+            left = self.budget.left(job.session, "measurements")
+            answer = measure_answer(job.id, found, detail, len(log))
+            return answer.model_copy(update={"measurements_left": None if left is None else int(left)})
         state = self.jobs.spool.state(job.id)
         again = f"call search_status with run_id {job.id} for the result"
         ahead = self.jobs.spool.ahead(job) if state == "queued" else None
@@ -280,7 +286,9 @@ class Work:
         data = found.model_dump()
         data["reference"] = trim(data["reference"], 2_000)
         seeds = sorted(data.pop("seeds").items(), key=lambda pair: len(pair[1]))
-        data["seed"] = {seeds[0][0]: trim(seeds[0][1], 2_200)} if seeds else {}
+        data["seed"] = {seeds[0][0]: seeds[0][1]} if seeds else {}
+        if seeds and size(data) > LIMIT_BYTES - ROOM:
+            data["seed"] = {seeds[0][0]: _opening(seeds[0][1])}
         links = {f"seed {lang}": f"forewarp://tasks/{found.name}/seeds/{lang}" for lang, _ in seeds}
         kinds = ", ".join(lang for lang, _ in seeds) or "no language"
         return Described(
@@ -320,6 +328,12 @@ class Work:
         waiting = sum(m["status"] == "queued" for m in measured)
         text = f"{len(listed)} recent runs, {len(measured)} recent measurements, {waiting} of them waiting."
         return {"runs": listed, "measurements": measured}, text
+
+
+def _opening(seed: str) -> str:
+    """Return the launch plan of a kernel that is too long to show: half of a body is no use to anybody."""
+    plan, mark, body = seed.partition("*/\n") if seed.startswith("/*") else seed.partition('"""\n\n')
+    return f"{plan}{mark}… {len(body)} characters of code left out; the whole is a resource, see links …"
 
 
 AnyAnswer = TypeVar("AnyAnswer", SearchAnswer, MeasureAnswer)

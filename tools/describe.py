@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field
 
 from forewarp.core.errors import DeviceError
+from forewarp.core.values import Tolerance
 from forewarp.gpu_runner import devices
+from forewarp.gpu_runner.compilers import cpp
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.tools import session as sessions
 from forewarp.tools.parts import Device, Interval, Part, Place
 from forewarp.tools.run_report import lost
+
+VECTOR_SETS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve")
+BY_TYPE = (
+    "by type of the output, of each element plus of the output's root mean square, against float64: 0.0001 + 0.0001 "
+    "for float32, 0.01 + 0.01 for float16, 0.016 + 0.01 for bfloat16, 1e-07 + 1e-07 for float64; integers must be equal"
+)
 
 
 class DeviceFacts(Part):
@@ -23,6 +33,8 @@ class DeviceFacts(Part):
     tensor_flops: float | None
     l2_bytes: int | None
     shared_bytes: int | None = Field(description="Shared memory that a block may use.")
+    compiler: str | None = Field(default=None, description="How C++ for the CPU is compiled.")
+    instruction_sets: list[str] | None = Field(default=None, description="For vectors, of a CPU.")
 
 
 class TaskFacts(Part):
@@ -63,7 +75,23 @@ def device_of(place: Place) -> DeviceFacts:
         tensor_flops=t.tensor_flops,
         l2_bytes=t.l2_bytes,
         shared_bytes=t.shared_bytes,
+        compiler=_compiler() if t.kind == "cpu" else None,
+        instruction_sets=_vector_sets() if t.kind == "cpu" else None,
     )
+
+
+def _compiler() -> str | None:
+    path = cpp.compiler()
+    return None if path is None else " ".join((Path(path).name, *cpp.FLAGS))
+
+
+def _vector_sets() -> list[str] | None:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    found = next((line.split(":", 1)[1].split() for line in lines if line.startswith(("flags", "Features"))), [])
+    return [name for name in VECTOR_SETS if name in found]
 
 
 def bundled_tasks() -> dict[str, str]:
@@ -82,9 +110,15 @@ def task_of(name: str, place: Place) -> TaskFacts:
         title=task.title,
         reference=task.reference,
         shapes={w.name: " ".join(f"{k}={v}" for k, v in w.constants.items()) for w in task.workloads[kind]},
-        tolerance=str(task.tolerance or "by type of the output"),
+        tolerance=_tolerance(task.tolerance),
         seeds={s.language: s.source for s in fitting},
     )
+
+
+def _tolerance(own: Tolerance | None) -> str:
+    if own is None:
+        return BY_TYPE
+    return f"{own.rtol:g} of each element plus {own.atol:g} of the output's root mean square, against float64"
 
 
 def latest_runs(place: Place, limit: int = 10) -> list[RunLine]:

@@ -343,6 +343,11 @@ def _ranking_summary(known: _Known, ranked: Sequence[RankedKernel]) -> str:
     median = best.forecast.median if best.forecast else ""
     over = f"kernel {known.other.short}" if known.other else "the reference"
     failed = f" {len(rest)} not ranked." if rest else ""
+    if len(named) > 1 and len({str(r.forecast) for r in ranked if not r.problem}) == 1:
+        return (
+            f"The forecast cannot tell {len(named)} kernels apart: {median} (80 % interval) over {over} if correct, for"
+            f" each. Measure one that you know and the one that you believe in: {', '.join(named)}.{failed}"
+        )
     return (
         f"Most promising of {len(ranked)}: {_name(best)}, forecast {median} (80 % interval) over {over} if correct, the"
         f" best of these with {best.p_best or 0:.0%}. {(best.recommendation or 'skip').capitalize()} it: {best.reason}."

@@ -85,7 +85,8 @@ async def test_a_lost_measuring_process_is_told(served: Served) -> None:
 async def test_nobody_exceeds_the_budget_that_the_operator_set(served: Served) -> None:
     caps = {"server": Caps(measurements=3), "session": Caps(measurements=2)}
     async with served.in_memory(**caps) as one:
-        await call(one, "measure_kernel", task="toy.py", path="toy.cpp")
+        first = await call(one, "measure_kernel", task="toy.py", path="toy.cpp")
+        assert first["measurements_left"] == 1
         await call(one, "measure_kernel", task="toy.py", path="broken.cpp")  # does not compile, so it is not counted
         text = await refused(one, "search", task="toy.py", budget=2)
         assert "2 measurements are more than the 1 left of the session's 2" in text

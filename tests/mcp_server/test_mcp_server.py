@@ -18,6 +18,7 @@ import forewarp
 from forewarp.archive.store import Archive, default_path
 from forewarp.mcp_server import texts
 from forewarp.mcp_server.answers import LIMIT_BYTES, MeasureAnswer, reply, size
+from forewarp.tools.parts import Place
 from forewarp.tools.search import SearchRequest, open_search
 
 TOOLS = ["forecast_kernel", "measure_kernel", "search", "search_status", "search_cancel", "describe"]
@@ -94,6 +95,13 @@ async def test_forecasts_measures_and_shows_what_it_kept(served: Served, mode: M
         task = (await call(client, "describe", task="softmax"))["task"]
         assert "class Model" in task["reference"]
         assert task["seed"]
+        assert "0.0001 + 0.0001 for float32" in task["tolerance"]
+    async with served.in_memory(mode, place=Place(device="cpu")) as client:
+        whole = (await call(client, "describe", task="rmsnorm"))["task"]["seed"]["cpp"]
+        assert whole.endswith("}\n")
+        plan = (await call(client, "describe", task="layernorm_gelu"))["task"]["seed"]["cpp"]
+        assert "[[launch]]" in plan
+        assert plan.endswith("see links …")
 
 
 async def test_errors_say_all_in_the_text(served: Served) -> None:
@@ -138,6 +146,7 @@ async def test_a_run_outlives_the_server_that_started_it(served: Served) -> None
         assert over["summary"].startswith("It was over before")
         detailed = await call(client, "search_status", run_id=began["run_id"], detail="detailed")
         assert len(detailed["candidates"]) == 20
+        assert all(c["measured"] and c["tunables"] for c in detailed["candidates"])
 
 
 async def test_a_killed_run_is_called_lost(served: Served) -> None:

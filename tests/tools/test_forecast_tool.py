@@ -115,6 +115,13 @@ def test_several_are_ranked_in_one_call() -> None:
     assert [t.candidates for t in found.tiers] == [2]
 
 
+def test_kernels_that_the_forecast_cannot_tell_apart_are_not_ranked_in_words() -> None:
+    found = rank(*settings(16, 64))
+    assert found.trials == 0
+    assert "cannot tell 2 kernels apart" in found.summary
+    assert "Most promising" not in found.summary
+
+
 def test_ranking_kernels_of_which_none_compiles_says_so() -> None:
     found = rank(Kernel(source=synthetic.SOURCE + "#error\n"), Kernel(source=synthetic.SOURCE + "#error 2\n"))
     assert (found.status, found.forecast, found.recommendation) == ("compile_error", None, "skip")
