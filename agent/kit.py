@@ -1,125 +1,285 @@
-"""The tools that the model may call: the three verbs, and reading files of the working folder."""
+"""The verbs as a conversation uses them: forecast before measure, the user's word, the budget, one stream of events."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from pydantic import BaseModel
+from forewarp.agent.board import Board
+from forewarp.agent.events import ApprovalAsked, ApprovalGiven, Event, Progressed, Spent
+from forewarp.agent.settings import Settings
+from forewarp.core.errors import CandidateError, UsageError
+from forewarp.tools.parts import Amounts, Kernel
 
-from forewarp.core.errors import ForewarpError, UsageError
-from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
-from forewarp.tools.measure_kernel import MeasureRequest, measure_kernel
-from forewarp.tools.parts import Amounts, Kernel, Place
-from forewarp.tools.search import SearchRequest, search
-from forewarp.tools.session import Executors
+if TYPE_CHECKING:
+    from forewarp.tools.forecasted import ForecastResult
+    from forewarp.tools.session import Executors
 
-MAX_READ = 64_000
-MAX_BUDGET = 200
+T = TypeVar("T")
+
+MAX_SEARCH = 200
+
+
+class Host(Protocol):
+    """The conversation, as its tools see it."""
+
+    settings: Settings
+    board: Board
+
+    @property
+    def spent(self) -> Spent:
+        """What was spent so far."""
+        ...
+
+    def emit(self, event: Event) -> None:
+        """Put an event on the stream; may be called from any thread."""
+        ...
+
+    def spend(
+        self, *, measurements: int = 0, device_s: float = 0.0, tokens: int = 0, dollars: float | None = 0.0
+    ) -> None:
+        """Book what was spent, and say so on the stream."""
+        ...
+
+    async def ask(self, question: ApprovalAsked) -> ApprovalGiven:
+        """Wait for the user's word."""
+        ...
 
 
 class Kit:
-    """The tools of one conversation, on one device."""
+    """The verbs on one device, for the model and for the user alike. `origin` is whose candidates they are."""
 
-    def __init__(self, place: Place, folder: Path) -> None:
-        self._place, self._folder = place, folder.resolve()
-        self._executors = Executors()
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._executors: Executors | None = None
+        self._opening = threading.Lock()
+        self._device = asyncio.Lock()
+        self._stop: Callable[[], None] | None = None
 
-    def tools(self) -> list[Callable[..., dict[str, Any]]]:
-        """Return the functions as the model gets them."""
-        return [self.forecast_kernel, self.measure_kernel, self.search, self.read_file]
+    def interrupt(self) -> None:
+        """End what is being measured; the next call opens the device anew. Returns at once."""
+        with self._opening:
+            kept, self._executors = self._executors, None
+            stop, self._stop = self._stop, None
+        if stop is not None:
+            stop()
+        if kept is not None:
+            threading.Thread(target=kept.close, name="forewarp-close", daemon=True).start()
 
     def close(self) -> None:
-        """End the measuring processes."""
-        self._executors.close()
+        """End the measuring processes, and wait for their end."""
+        with self._opening:
+            kept, self._executors = self._executors, None
+        if kept is not None:
+            kept.close()
 
-    def forecast_kernel(
-        self, task: str, source: str | None = None, path: str | None = None, tunables: dict[str, int] | None = None
+    async def forecast(
+        self, call: str, *, task: str, kernels: Sequence[Kernel], origin: str = "user"
     ) -> dict[str, Any]:
-        """Forecast a kernel's speed-up over the task's reference without running it, and say whether to measure it.
+        """Forecast one kernel, or rank several; returns the `ForecastResult` as data."""
+        from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
+        from forewarp.tools.steps import forecast_step, ranked_step
 
-        Args:
-            task: Bundled task, or the path of a KernelBench file.
-            source: The kernel's text; or pass path.
-            path: The kernel's file; or pass source.
-            tunables: Values of declared tunables.
-        """
-        return self._told(
-            lambda: forecast_kernel(
-                ForecastRequest(task=self._task(task), kernel=self._kernel(source, path, tunables), place=self._place),
-                executors=self._executors,
-            )
+        chosen = [self._inside(k) for k in kernels]
+        request = ForecastRequest(
+            task=self._task(task),
+            place=self._host.settings.place,
+            kernel=chosen[0] if len(chosen) == 1 else None,
+            kernels=chosen if len(chosen) > 1 else [],
         )
+        self._host.emit(Progressed(call, "forecasting"))
+        found = await self._aside(lambda executors: forecast_kernel(request, executors=executors))
+        if len(chosen) == 1:
+            self._host.emit(forecast_step(found, _text(chosen[0]), origin, parent=self._parent(found)))
+        for one in found.ranking:
+            step = ranked_step(found, one, _text(chosen[one.position - 1]), origin)
+            if step is not None:
+                self._host.emit(step)
+        return found.model_dump(mode="json")
 
-    def measure_kernel(
-        self, task: str, source: str | None = None, path: str | None = None, tunables: dict[str, int] | None = None
+    async def measure(
+        self, call: str, *, task: str, kernel: Kernel, insist: str = "", origin: str = "user"
     ) -> dict[str, Any]:
-        """Check a kernel against the task's reference and time both on the device. Forecast it first.
+        """Forecast a kernel and, unless that speaks against it, measure it; returns a `Considered` as data.
 
-        Args:
-            task: Bundled task, or the path of a KernelBench file.
-            source: The kernel's text; or pass path.
-            path: The kernel's file; or pass source.
-            tunables: Values of declared tunables.
+        `insist` says why to measure what the forecast advises to skip.
         """
-        return self._told(
-            lambda: measure_kernel(
-                MeasureRequest(task=self._task(task), kernel=self._kernel(source, path, tunables), place=self._place),
-                executors=self._executors,
-            )
-        )
+        from forewarp.tools.considered import consider
+        from forewarp.tools.measure_kernel import MeasureRequest
+        from forewarp.tools.steps import CandidateForecast, forecast_step, measure_step
 
-    def search(self, task: str, budget: int = 12, seed_kernels: list[str] | None = None) -> dict[str, Any]:
-        """Try many variants of the seed kernels under a budget of measurements; takes a few seconds per measurement.
+        kernel = self._inside(kernel)
+        request = MeasureRequest(task=self._task(task), kernel=kernel, place=self._host.settings.place)
+        expected, begun = list[CandidateForecast](), list[str]()
+        loop = asyncio.get_running_loop()
 
-        Args:
-            task: Bundled task, or the path of a KernelBench file.
-            budget: Most measurements, at most 200.
-            seed_kernels: Files to start from; a task of the user's own needs some.
-        """
-        return self._told(
-            lambda: search(
-                SearchRequest(
-                    task=self._task(task),
-                    place=self._place,
-                    budget=Amounts(measurements=min(max(1, budget), MAX_BUDGET)),
-                    seed_kernels=[str(self._inside(p)) for p in seed_kernels or ()],
+        def forecast(found: ForecastResult) -> None:
+            expected.append(forecast_step(found, _text(kernel), origin, parent=self._parent(found)))
+            self._host.emit(expected[0])
+
+        def allow(found: ForecastResult) -> str:
+            name = kernel.path or f"kernel {found.kernel.short}"
+            return _waiting(loop, self._allowed(call, "measure_kernel", f"measure {name} for {task}", found.reason, 1))
+
+        def stage(name: str) -> None:
+            begun.append(name)
+            self._host.emit(Progressed(call, name))
+
+        if self._device.locked():
+            stage("waiting for the device")
+        async with self._device:
+            try:
+                done = await self._aside(
+                    lambda executors: consider(
+                        request, insist=insist, forecast=forecast, allow=allow, stage=stage, executors=executors
+                    )
                 )
-            ),
-            leave_out={"candidates"},
-        )
+            except BaseException:
+                if "measuring" in begun:
+                    self._host.spend(measurements=1)  # announced in the archive, and the device was held
+                raise
+        if done.measured is not None and done.measured.measurement_id is not None:
+            self._host.spend(measurements=1, device_s=done.measured.cost.device_s)
+            self._host.emit(measure_step(done.measured, expected[0] if expected else None))
+        return done.model_dump(mode="json")
 
-    def read_file(self, path: str, offset: int = 0) -> dict[str, Any]:
-        """Read a text file of the working folder.
+    async def search(
+        self, call: str, *, task: str, budget: int, seed_kernels: Sequence[str] = (), write: bool = False
+    ) -> dict[str, Any]:
+        """Search under a budget of measurements; with `write`, the conversation's model writes kernels in it, too.
 
-        Args:
-            path: The file, seen from the working folder.
-            offset: Character to start at.
+        Returns the `SearchResult` as data.
         """
-        try:
-            text = self._inside(path).read_text(errors="replace")
-        except (OSError, UsageError) as e:
-            return {"error": str(e)}
-        part = text[max(0, offset) : max(0, offset) + MAX_READ]
-        return {"summary": f"{len(part)} of {len(text)} characters of {path}", "text": part}
+        from forewarp.tools.search import Own, SearchRequest, open_search
+        from forewarp.tools.steps import CandidateMeasured, RunSteps
 
-    def _inside(self, path: str) -> Path:
-        found = (self._folder / path).resolve()
-        if not found.is_relative_to(self._folder):
-            raise UsageError(f"{path} is outside of the working folder {self._folder}")
+        settings = self._host.settings
+        budget = min(max(1, budget), MAX_SEARCH)
+        request = SearchRequest(
+            task=self._task(task),
+            place=settings.place,
+            budget=self._left(budget),
+            seed_kernels=[str(self.inside(p)) for p in seed_kernels],
+            model=settings.model if write and isinstance(settings.model, str) else None,
+            base_url=settings.base_url if write else None,
+        )
+        refused = await self._allowed(call, "search", f"search {task} with up to {budget} measurements", "", budget)
+        if refused:
+            raise UsageError(f"the search was not started: {refused}")
+
+        def work(executors: Executors) -> dict[str, Any]:
+            with open_search(request, Own(executors=executors)) as job:
+                self._stop = job.stop
+                steps, before = RunSteps(job.archive), job.spend()
+                try:
+                    for event in job.events():
+                        step = steps.of(event)
+                        if step is None:
+                            continue
+                        self._host.emit(step)
+                        if isinstance(step, CandidateMeasured):
+                            said = f"run {job.run_id}: {job.spend().measurements} of {budget} measured"
+                            self._host.emit(Progressed(call, said))
+                finally:
+                    self._stop = None
+                    now = job.spend()
+                    self._host.spend(
+                        measurements=now.measurements - before.measurements,
+                        device_s=now.device_s - before.device_s,
+                        tokens=now.tokens - before.tokens,
+                        dollars=now.dollars - before.dollars,
+                    )
+                return job.result().model_dump(mode="json")
+
+        async with self._device:
+            return await self._aside(work)
+
+    async def describe(self, task: str) -> dict[str, Any]:
+        """Return a task's `TaskFacts` as data: reference, shapes, tolerance, and seed kernels by language."""
+        from forewarp.tools.describe import task_of
+
+        found = await asyncio.to_thread(task_of, self._task(task), self._host.settings.place)
+        return {"summary": f"{found.name}: {found.title}", **found.model_dump(mode="json")}
+
+    def inside(self, path: str) -> Path:
+        """Return a path of the working folder; raises `UsageError` for one outside of it."""
+        folder = self._host.settings.folder.resolve()
+        found = (folder / Path(path).expanduser()).resolve()
+        if not found.is_relative_to(folder):
+            raise UsageError(f"{path} is outside of the working folder {folder}")
         return found
 
+    async def _aside(self, what: Callable[[Executors], T]) -> T:
+        """Run something in a thread with the open devices; cancelling ends the wait, `interrupt` the work."""
+        return await asyncio.to_thread(lambda: what(self._opened()))
+
+    def _opened(self) -> Executors:
+        from forewarp.tools.session import Executors
+
+        with self._opening:
+            self._executors = self._executors or Executors()
+            return self._executors
+
+    async def _allowed(self, call: str, tool: str, command: str, reason: str, measurements: int) -> str:
+        """Return why something may not be measured, "" if it may; asks the user where the settings say so."""
+        settings, spent = self._host.settings, self._host.spent
+        over = over_budget(settings.budget, spent, measurements)
+        if over and settings.approval == "never":
+            return f"{over}; `/budget` raises it"
+        if settings.approval == "never" or (settings.approval == "budget" and not over):
+            return ""
+        said = " ".join(part for part in (reason, f"({over})" if over else "") if part)
+        given = await self._host.ask(ApprovalAsked(call, tool, command, said))
+        return "" if given.reply != "no" else f"the user said no{f': {given.why}' if given.why else ''}"
+
+    def _left(self, measurements: int) -> Amounts:
+        """Return what a run may spend of the conversation's budget."""
+        cap, spent = self._host.settings.budget, self._host.spent
+        return Amounts(
+            measurements=measurements,
+            device_s=None if cap.device_s is None else max(0.1, cap.device_s - spent.device_s),
+        )
+
+    def _parent(self, found: ForecastResult) -> str:
+        """Return the kernel that a new one was probably made from: the best of its task so far."""
+        best = self._host.board.best(found.task)
+        return best.forecast.kernel if best and best.forecast.kernel != found.kernel.sha256 else ""
+
     def _task(self, name_or_path: str) -> str:
-        there = (self._folder / name_or_path).exists()
-        return str(self._inside(name_or_path)) if there else name_or_path
+        there = (self._host.settings.folder / name_or_path).exists()
+        return str(self.inside(name_or_path)) if there else name_or_path
 
-    def _kernel(self, source: str | None, path: str | None, tunables: dict[str, int] | None) -> Kernel:
-        return Kernel(source=source, path=path and str(self._inside(path)), tunables=tunables or {})
+    def _inside(self, kernel: Kernel) -> Kernel:
+        return kernel.model_copy(update={"path": str(self.inside(kernel.path))}) if kernel.path else kernel
 
-    def _told(self, call: Callable[[], BaseModel], leave_out: set[str] | None = None) -> dict[str, Any]:
-        """Return a result, or an error with its hint, as the model reads it."""
-        try:
-            return call().model_dump(mode="json", exclude=leave_out)
-        except ForewarpError as e:
-            return {"error": e.message, "hint": e.hint, "retryable": e.retryable}
+
+def over_budget(cap: Amounts, spent: Spent, measurements: int = 0) -> str:
+    """Return which cap would be passed by so many more measurements, in words; "" if none."""
+    if cap.measurements is not None and spent.measurements + measurements > cap.measurements:
+        return (
+            f"the budget of {cap.measurements} measurements is {'spent' if measurements <= 1 else 'too small for it'}"
+        )
+    if cap.device_s is not None and spent.device_s >= cap.device_s:
+        return f"the budget of {cap.device_s:g} device seconds is spent"
+    if cap.dollars is not None and (spent.dollars or 0.0) >= cap.dollars:
+        return f"the budget of ${cap.dollars:g} is spent"
+    if cap.tokens is not None and spent.input_tokens + spent.output_tokens >= cap.tokens:
+        return f"the budget of {cap.tokens} tokens is spent"
+    return ""
+
+
+def _waiting(loop: asyncio.AbstractEventLoop, what: Coroutine[Any, Any, T]) -> T:
+    """Wait in a thread for something that the event loop does."""
+    return asyncio.run_coroutine_threadsafe(what, loop).result()
+
+
+def _text(kernel: Kernel) -> str:
+    if kernel.source is not None:
+        return kernel.source
+    try:
+        return Path(kernel.path or "").read_text(errors="replace")
+    except OSError as e:
+        raise CandidateError(f"{kernel.path} cannot be read: {e.strerror}") from None

@@ -17,7 +17,7 @@ from forewarp.tools.measured import MeasureResult, result_of
 from forewarp.tools.parts import SCHEMA_VERSION, AnyTask, Kernel, Part, Place, trim
 from forewarp.tools.session import Executors, Session
 
-Stage = Literal["starting the device", "compiling", "measuring"]
+Stage = Literal["forecasting", "starting the device", "compiling", "measuring"]
 MAX_THREADS = 8
 
 

@@ -22,6 +22,8 @@ from forewarp.gpu_runner.worker.channel import Answer, Channel, ChannelClosed, C
 from forewarp.gpu_runner.worker.environment import allowed
 
 START_S = 120.0
+_LOOK_S = 0.1
+"""How often a thread that waits for the server to start looks whether it is still wanted."""
 LOG_BYTES = 4000
 OnLook = Callable[[dict[str, Any]], Answer]
 """Given the samples of a look, say how to go on."""
@@ -45,6 +47,11 @@ def readable(text: str, limit: int = LOG_BYTES) -> str:
     if len(clean) <= limit:
         return clean
     return f"{clean[: limit // 2]}\n… {len(clean) - limit} characters left out …\n{clean[-limit // 2 :]}"
+
+
+def was_closed() -> WorkerError:
+    """Return the error of a job whose executor was closed by another thread."""
+    return WorkerError("the executor was closed while it worked", hint="nothing is lost: ask for the same again")
 
 
 def _read_ends(path: Path, start: int) -> str:
@@ -154,6 +161,8 @@ class WorkerClient:
             reply = session.wait(timeout - opened, on_look)
         finally:
             session.close()
+        if reply.answer is None and self._closed:
+            raise was_closed()
         return replace(reply, seconds=reply.seconds + opened, started_s=reply.started_s + opened)
 
     def open(self, job: dict[str, Any]) -> Session:
@@ -185,7 +194,7 @@ class WorkerClient:
     def _send(self, line: bytes, descriptors: list[int]) -> None:
         with self._lock:
             if self._closed:
-                raise WorkerError("the executor is closed")
+                raise was_closed()
             control = self._start()
             try:
                 sent = socket.send_fds(control, [line], descriptors)
@@ -229,17 +238,27 @@ class WorkerClient:
                     f"the Python to measure with, {self.python}, cannot be started: {e.strerror}",
                     hint="pass --python PATH of one that has torch",
                 ) from None
-        ours.settimeout(START_S)
-        try:
-            ready = ours.recv(64)
-        except OSError:
-            ready = b""
-        if ready != b"ready\n":
+        if self._said(ours) != b"ready\n":
             ours.close()
             self._fail_to_start(errors.read_text(errors="replace"))
         ours.settimeout(None)
         self._control = ours
         return ours
+
+    def _said(self, control: socket.socket) -> bytes:
+        """Return the server's first words; b"" if there are none in time. Raises `WorkerError` once this is closed."""
+        control.settimeout(_LOOK_S)
+        for _ in range(round(START_S / _LOOK_S)):
+            if self._closed:
+                self._forget()
+                raise was_closed()
+            try:
+                return control.recv(64)
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+        return b""
 
     def _fail_to_start(self, log: str) -> None:
         self._forget()
@@ -260,9 +279,14 @@ class WorkerClient:
             self._process.wait()
             self._process = None
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed; a job that it held then ended with the server, through no fault of its own."""
+        return self._closed
+
     def close(self) -> None:
-        """End the server and all its children; safe to call twice."""
+        """End the server and all its children, also while other threads wait for them; safe to call twice."""
+        self._closed = True  # before the lock: a thread that waits for the server to start holds it
         with self._lock:
-            self._closed = True
             self._forget()
             self._folder.cleanup()

@@ -24,7 +24,7 @@ from forewarp.gpu_runner.compilers import extension
 from forewarp.gpu_runner.executors import verdicts
 from forewarp.gpu_runner.executors.builds import Builds, default_cache, ending, manifest_of
 from forewarp.gpu_runner.executors.checks import Checks
-from forewarp.gpu_runner.executors.client import Reply, Session, WorkerClient, readable
+from forewarp.gpu_runner.executors.client import Reply, Session, WorkerClient, readable, was_closed
 from forewarp.gpu_runner.executors.looks import Looks
 from forewarp.gpu_runner.executors.signatures import Signatures
 from forewarp.gpu_runner.executors.versions import versions
@@ -230,6 +230,8 @@ class LocalExecutor:
                 self._launcher = self._worker.open({"kind": "launcher"})
             reply = self._launcher.request(job, self._limits.measure_s, looks)
             answer = reply.answer
+            if answer is None and self._worker.closed:
+                raise was_closed()
             if answer is None and not reply.started_s:
                 self._drop_launcher()  # it had gone before the job began: idle for long, or killed
                 continue
@@ -293,10 +295,11 @@ class LocalExecutor:
         )
 
     def close(self) -> None:
-        """End the worker and all its children."""
-        self._drop_launcher()
-        self._checks.close()
+        """End the worker and all its children, also while other threads measure: they get a `WorkerError`."""
         self._worker.close()
+        self._checks.close()
+        with self._device:
+            self._drop_launcher()
 
 
 def _kernel(candidate: Candidate, build: Build) -> dict[str, Any]:

@@ -1,0 +1,56 @@
+"""The verbs in the user's hand: what slash commands call, told on the stream like calls of the model."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+from forewarp.agent.events import ToolCalled, ToolReturned
+from forewarp.agent.kit import Host, Kit
+from forewarp.core.errors import ForewarpError
+from forewarp.tools.parts import Kernel
+
+
+class ByHand:
+    """Implements `commanding.Tools`."""
+
+    def __init__(self, kit: Kit, host: Host) -> None:
+        self._kit, self._host = kit, host
+
+    async def forecast(self, call: str, *, task: str, kernels: Sequence[Kernel]) -> Mapping[str, Any]:
+        """Forecast one kernel, or rank several; returns the `ForecastResult` as data."""
+        arguments = {"task": task, "kernels": [k.path or "text" for k in kernels]}
+        return await self._told(
+            call, "forecast_kernel", arguments, self._kit.forecast(call, task=task, kernels=kernels)
+        )
+
+    async def measure(self, call: str, *, task: str, kernel: Kernel, insist: str = "") -> Mapping[str, Any]:
+        """Forecast a kernel, measure it unless that speaks against it, and return the `Considered` as data."""
+        arguments = {"task": task, "kernel": kernel.path or "text", "tunables": kernel.tunables, "insist": insist}
+        work = self._kit.measure(call, task=task, kernel=kernel, insist=insist)
+        return await self._told(call, "measure_kernel", {k: v for k, v in arguments.items() if v}, work)
+
+    async def search(self, call: str, *, task: str, budget: int, seed_kernels: Sequence[str] = ()) -> Mapping[str, Any]:
+        """Search under a budget of measurements; returns the `SearchResult` as data."""
+        arguments = {"task": task, "budget": budget, "seed_kernels": list(seed_kernels)}
+        work = self._kit.search(call, task=task, budget=budget, seed_kernels=seed_kernels)
+        return await self._told(call, "search", {k: v for k, v in arguments.items() if v}, work)
+
+    async def _told(
+        self, call: str, tool: str, arguments: Mapping[str, Any], work: Coroutine[Any, Any, dict[str, Any]]
+    ) -> Mapping[str, Any]:
+        self._host.emit(ToolCalled(call, tool, arguments))
+        start, result = time.perf_counter(), {"error": "interrupted"}
+        try:
+            result = await work
+        except asyncio.CancelledError:
+            raise
+        except ForewarpError as e:
+            result = {"error": e.message, "hint": e.hint}
+            raise
+        finally:
+            summary = str(result.get("summary") or result.get("error") or "")
+            self._host.emit(ToolReturned(call, tool, summary, result, time.perf_counter() - start))
+        return result

@@ -1,0 +1,269 @@
+"""The tools as the model gets them: what it may call, and how much of each answer it reads."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from forewarp.agent.board import Row
+from forewarp.agent.events import ApprovalAsked
+from forewarp.agent.kit import Host, Kit
+from forewarp.core.errors import ForewarpError, UsageError
+from forewarp.tools.parts import Kernel, trim
+
+CALL: ContextVar[str] = ContextVar("call", default="")
+"""The id of the tool call that is being carried out."""
+
+MAX_READ = 32_000
+MAX_FILES = 200
+MAX_LOG = 1200
+SKIPPED = frozenset({"__pycache__", "node_modules", "venv", "build", "dist"})
+
+Answer = dict[str, Any]
+
+
+class Functions:
+    """The model's tools of one conversation. Each returns a dictionary; errors are answers with a hint."""
+
+    def __init__(self, kit: Kit, host: Host) -> None:
+        self._kit, self._host = kit, host
+        self._written: set[Path] = set()
+
+    def all(self) -> list[Callable[..., Coroutine[Any, Any, Answer]]]:
+        """Return the functions."""
+        return [
+            self.forecast_kernel,
+            self.measure_kernel,
+            self.search,
+            self.describe_task,
+            self.list_candidates,
+            self.read_candidate,
+            self.list_files,
+            self.read_file,
+            self.write_file,
+        ]
+
+    async def forecast_kernel(
+        self, task: str, source: str | None = None, path: str | None = None, tunables: dict[str, int] | None = None
+    ) -> Answer:
+        """Compile a kernel and forecast its speed-up over the reference without running it: free, takes seconds.
+
+        Args:
+            task: Bundled task, or the path of a KernelBench file.
+            source: The kernel's text; or pass path.
+            path: The kernel's file; or pass source.
+            tunables: Values of declared tunables.
+        """
+
+        async def work() -> Answer:
+            found = await self._kit.forecast(
+                CALL.get(), task=task, kernels=[_kernel(source, path, tunables)], origin="agent"
+            )
+            return _forecast(found)
+
+        return await _told(work)
+
+    async def measure_kernel(
+        self,
+        task: str,
+        source: str | None = None,
+        path: str | None = None,
+        tunables: dict[str, int] | None = None,
+        insist: str = "",
+    ) -> Answer:
+        """Check a kernel against the reference and time both on the device; spends one measurement of the budget.
+
+        It is forecast first. One that will hardly pay is held back, unless you say in `insist` why it is needed.
+
+        Args:
+            task: Bundled task, or the path of a KernelBench file.
+            source: The kernel's text; or pass path.
+            path: The kernel's file; or pass source.
+            tunables: Values of declared tunables.
+            insist: Why to measure it although the forecast speaks against it.
+        """
+
+        async def work() -> Answer:
+            kernel = _kernel(source, path, tunables)
+            found = await self._kit.measure(CALL.get(), task=task, kernel=kernel, insist=insist, origin="agent")
+            return _considered(found)
+
+        return await _told(work)
+
+    async def search(
+        self, task: str, budget: int = 12, seed_kernels: list[str] | None = None, write_kernels: bool = False
+    ) -> Answer:
+        """Try many variants of the seed kernels' tunables under a budget of measurements; seconds per measurement.
+
+        Args:
+            task: Bundled task, or the path of a KernelBench file.
+            budget: Most measurements.
+            seed_kernels: Files to start from; a task of the user's own needs some.
+            write_kernels: Have a language model write new kernels in it, which costs tokens.
+        """
+
+        async def work() -> Answer:
+            found = await self._kit.search(
+                CALL.get(), task=task, budget=budget, seed_kernels=seed_kernels or (), write=write_kernels
+            )
+            return {k: found[k] for k in ("summary", "status", "run_id", "counts", "best", "budget")}
+
+        return await _told(work)
+
+    async def describe_task(self, task: str) -> Answer:
+        """Read a task: its reference program, shapes and tolerance, and a kernel that works, to start from.
+
+        Args:
+            task: Bundled task, or the path of a KernelBench file.
+        """
+
+        async def work() -> Answer:
+            return await self._kit.describe(task)
+
+        return await _told(work)
+
+    async def list_candidates(self, task: str = "") -> Answer:
+        """List the candidates of this conversation so far: forecast, measurement and verdict, the fastest first.
+
+        Args:
+            task: Only those of this task.
+        """
+        rows = [r for r in self._host.board if not task or r.forecast.task == task]
+        rows.sort(key=lambda r: -((r.measured.speedup if r.measured else r.forecast.median) or 0.0))
+        return {"summary": f"{len(rows)} candidates", "candidates": [_line(r) for r in rows[:40]]}
+
+    async def read_candidate(self, number: int) -> Answer:
+        """Read the text of a candidate of this conversation.
+
+        Args:
+            number: Its number in list_candidates.
+        """
+        row = self._host.board.row(number)
+        if row is None:
+            return {"error": f"there is no candidate {number}", "hint": "list_candidates has the numbers"}
+        return _line(row) | {"summary": f"candidate {number}", "source": row.forecast.source}
+
+    async def list_files(self, pattern: str = "**/*") -> Answer:
+        """List files of the working folder.
+
+        Args:
+            pattern: As in glob, seen from the working folder.
+        """
+
+        async def work() -> Answer:
+            folder = self._host.settings.folder.resolve()
+            if ".." in Path(pattern).parts or Path(pattern).is_absolute():
+                raise UsageError(f"{pattern} leaves the working folder")
+            found: list[str] = []
+            for path in folder.glob(pattern):
+                inner = path.relative_to(folder)
+                if not path.is_file() or any(p.startswith(".") or p in SKIPPED for p in inner.parts):
+                    continue
+                found.append(str(inner))
+                if len(found) > MAX_FILES:
+                    break
+            more = len(found) > MAX_FILES
+            said = f"{'more than ' if more else ''}{min(len(found), MAX_FILES)} files"
+            return {"summary": said, "files": sorted(found[:MAX_FILES])}
+
+        return await _told(work)
+
+    async def read_file(self, path: str, offset: int = 0) -> Answer:
+        """Read a text file of the working folder.
+
+        Args:
+            path: The file, seen from the working folder.
+            offset: Character to start at.
+        """
+
+        async def work() -> Answer:
+            text = self._kit.inside(path).read_text(errors="replace")
+            start = max(0, offset)
+            part = text[start : start + MAX_READ]
+            return {"summary": f"{len(part)} of {len(text)} characters of {path}", "text": part}
+
+        return await _told(work)
+
+    async def write_file(self, path: str, text: str) -> Answer:
+        """Write a text file of the working folder; what is not your own needs the user's word.
+
+        Args:
+            path: The file, seen from the working folder.
+            text: Its whole new text.
+        """
+
+        async def work() -> Answer:
+            target = self._kit.inside(path)
+            before = target.read_text(errors="replace") if target.exists() else ""
+            if target.exists() and target not in self._written:
+                lines = difflib.unified_diff(before.splitlines(), text.splitlines(), path, path, lineterm="")
+                question = ApprovalAsked(CALL.get(), "write_file", f"overwrite {path}", "", "\n".join(lines))
+                given = await self._host.ask(question)
+                if given.reply == "no":
+                    raise UsageError(f"{path} was not written: the user said no{given.why and f': {given.why}'}")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+            self._written.add(target)
+            return {"summary": f"wrote {len(text)} characters to {path}"}
+
+        return await _told(work)
+
+
+async def _told(work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+    """Return an answer, or an error with its hint, as the model reads it."""
+    try:
+        return await work()
+    except ForewarpError as e:
+        return {"error": e.message, "hint": e.hint, "retryable": e.retryable}
+    except (OSError, ValueError) as e:
+        return {"error": str(e), "hint": "", "retryable": False}
+
+
+def _kernel(source: str | None, path: str | None, tunables: dict[str, int] | None) -> Kernel:
+    return Kernel(source=source, path=path, tunables=tunables or {})
+
+
+def _forecast(found: Answer) -> Answer:
+    """Return what of a forecast the model reads: no distribution, no raw facts unless something is wrong."""
+    said = {k: found[k] for k in ("summary", "recommendation", "reason", "p_better", "best_so_far", "trials")}
+    f = found["forecast"]
+    if f is not None:
+        said["forecast"] = {k: f[k] for k in ("p_valid", "p_faster", "median", "confidence", "rationale")}
+    said["kernel"] = found["kernel"]["short"]
+    said["already_measured"] = found["already_measured"]
+    said["problems"] = found["evidence"]["problems"]
+    said["log"] = trim(found["log"], MAX_LOG) if f is None else ""
+    return {k: v for k, v in said.items() if v not in (None, "", [], {})}
+
+
+def _considered(found: Answer) -> Answer:
+    m = found["measured"]
+    said: Answer = {
+        "summary": found["summary"],
+        "decision": found["decision"],
+        "forecast": _forecast(found["forecast"]),
+    }
+    if m is not None:
+        said |= {k: m[k] for k in ("status", "verdict", "speedup", "flags", "source", "measurement_id")}
+        said["shapes"] = [
+            {k: w[k] for k in ("name", "verdict", "speedup", "candidate_us", "reference_us")}
+            for w in m["workloads"][:8]
+        ]
+        said["log"] = trim(m["log"], MAX_LOG) if m["status"] != "ok" else ""
+        said["forecast"].pop("summary", None)
+    return {k: v for k, v in said.items() if v not in (None, "", [], {})}
+
+
+def _line(row: Row) -> Answer:
+    f, m = row.forecast, row.measured
+    line: Answer = {"number": row.number, "kernel": f.kernel[:10], "task": f.task, "language": f.language}
+    line |= {"tunables": f.tunables, "note": f.note, "advice": f.advice}
+    if f.median is not None:
+        line["forecast"] = f"{f.median:.3g}× [{f.low:.3g}, {f.high:.3g}]"
+    if m is not None:
+        line["measured"] = f"{m.speedup:.3g}× [{m.low:.3g}, {m.high:.3g}]" if m.speedup is not None else m.status
+        line["verdict"] = m.verdict
+    return {k: v for k, v in line.items() if v not in (None, "", {})}

@@ -1,0 +1,197 @@
+"""Conversations as files: one JSON line per event, written as it happens, so that a killed terminal loses nothing.
+
+A file lies beside the archive, in `conversations/ID.jsonl`. Its first line is the header; lines of type `Messages` hold
+what the model is to remember: all of it, as it was after a turn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+from forewarp.agent import events
+from forewarp.agent.events import Event, TextDelta, UserSaid
+from forewarp.core import serde
+from forewarp.core.errors import UsageError
+from forewarp.tools.parts import Place
+
+VERSION = 1
+FOLDER = "conversations"
+_FLUSH_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a list of conversations shows. `began` is in seconds since 1970; `title` the first thing that was said."""
+
+    id: str
+    folder: str
+    began: float
+    version: int = VERSION
+    title: str = ""
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A conversation as it was recorded. `messages` is what the model remembers, as JSON-ready data."""
+
+    header: Header
+    events: tuple[Event, ...] = ()
+    messages: tuple[Any, ...] = field(default=())
+
+
+class Transcript:
+    """Appends to the file of one conversation; use from one thread.
+
+    A disk that is full ends the recording, not the conversation: `problem` says so.
+    """
+
+    def __init__(self, path: Path, header: Header) -> None:
+        self.header, self.path, self.problem = header, path, ""
+        self._file: IO[str] | None = None
+        self._text, self._since = "", 0.0
+
+    @classmethod
+    def begin(cls, place: Place, folder: Path) -> Transcript:
+        """Return the transcript of a new conversation; its file is made with the first event."""
+        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+        path = home(place) / f"{name}.jsonl"
+        return cls(path, Header(name, str(folder.resolve()), time.time(), path=str(path)))
+
+    def write(self, event: Event) -> None:
+        """Append an event; pieces of text are gathered for up to a second."""
+        if isinstance(event, TextDelta):
+            self._since = self._since or time.monotonic()
+            self._text += event.text
+            if time.monotonic() - self._since < _FLUSH_S:
+                return
+            self.flush()
+            return
+        self.flush()
+        self._line(events.to_data(event))
+
+    def remember(self, messages: Iterable[Any]) -> None:
+        """Append what the model remembers now, as JSON-ready data."""
+        self.flush()
+        self._line({"type": "Messages", "messages": list(messages)})
+
+    def flush(self) -> None:
+        """Write the text that was gathered."""
+        if self._text:
+            text, self._text, self._since = self._text, "", 0.0
+            self._line(events.to_data(TextDelta(text)))
+
+    def close(self) -> None:
+        """End the file."""
+        self.flush()
+        self._end()
+
+    def _end(self) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._file = None
+
+    def _line(self, data: dict[str, Any]) -> None:
+        if self.problem:
+            return
+        try:
+            if self._file is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                new = not self.path.exists()
+                self._file = self.path.open("a", encoding="utf-8")
+                if new:
+                    self._put({"type": "Header", **serde.to_data(replace(self.header, path=""))})
+            self._put({"at": round(time.time(), 3), **data})
+        except OSError as e:
+            self._end()
+            self.problem = f"this conversation is no longer recorded: {self.path}: {e.strerror or e}"
+
+    def _put(self, data: dict[str, Any]) -> None:
+        assert self._file is not None
+        self._file.write(json.dumps(data, ensure_ascii=False) + "\n")
+        self._file.flush()
+
+
+def home(place: Place) -> Path:
+    """Return the folder of the conversations, beside the archive."""
+    from forewarp.tools.runs import home as beside
+
+    return beside(place) / FOLDER
+
+
+def read(path: Path) -> Past:
+    """Read a conversation; a last line that was cut off by a kill is left out. Raises `UsageError` for another file."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as e:
+        raise UsageError(f"{path} cannot be read: {e.strerror}", hint="`/resume` lists the conversations") from None
+    header, found, messages = _header(path, lines[0] if lines else ""), list[Event](), tuple[Any, ...]()
+    for line in lines[1:]:
+        data = _loaded(line)
+        if data.get("type") == "Messages":
+            messages = tuple(data.get("messages", ()))
+        elif (event := _event(data)) is not None:
+            found.append(event)
+    return Past(_titled(header, found), tuple(found), messages)
+
+
+def conversations(place: Place) -> list[Header]:
+    """Return the headers of all conversations, the latest first."""
+    found: list[Header] = []
+    for path in home(place).glob("*.jsonl"):
+        with contextlib.suppress(OSError, UsageError), path.open(encoding="utf-8", errors="replace") as file:
+            header = _header(path, file.readline())
+            first = _event(_loaded(file.readline()))
+            found.append(_titled(header, [first] if first is not None else []))
+    return sorted(found, key=lambda h: h.began, reverse=True)
+
+
+def latest(folder: Path, place: Place) -> Header | None:
+    """Return the latest conversation of a working folder, if there is one."""
+    return next((h for h in conversations(place) if h.folder == str(folder.resolve())), None)
+
+
+def find(name: str, place: Place) -> Header:
+    """Return the conversation with an id, or with a unique beginning of one; raises `UsageError`."""
+    fitting = [h for h in conversations(place) if h.id.startswith(name)]
+    exact = [h for h in fitting if h.id == name]
+    if len(exact or fitting) == 1:
+        return (exact or fitting)[0]
+    many = f"{len(fitting)} conversations begin with {name}" if fitting else f"there is no conversation {name}"
+    raise UsageError(many, hint="`/resume` without a name lists them")
+
+
+def _header(path: Path, line: str) -> Header:
+    data = _loaded(line)
+    if data.get("type") != "Header":
+        raise UsageError(f"{path} is no conversation of forewarp", hint="pass a file of the folder `conversations`")
+    if int(data.get("version", 0)) > VERSION:
+        raise UsageError(f"{path} was written by a newer forewarp", hint="upgrade with pip install -U forewarp")
+    return replace(serde.from_data(Header, data), path=str(path))
+
+
+def _titled(header: Header, found: Iterable[Event]) -> Header:
+    first = next((e.text for e in found if isinstance(e, UserSaid)), "")
+    return replace(header, title=" ".join(first.split())[:80])
+
+
+def _loaded(line: str) -> dict[str, Any]:
+    try:
+        data = json.loads(line)
+    except ValueError:
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _event(data: dict[str, Any]) -> Event | None:
+    with contextlib.suppress(TypeError, ValueError, AttributeError, KeyError):
+        return events.from_data(data)
+    return None

@@ -1,0 +1,347 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from support.recorded_pool import Recorded, record
+from support.scripted_model import Call, endless, returns, scripted
+
+from forewarp.agent.conversation import Conversation
+from forewarp.agent.events import (
+    Answered,
+    ApprovalAsked,
+    ApprovalGiven,
+    Compacted,
+    Event,
+    Failed,
+    Interrupted,
+    Noted,
+    Reply,
+    Spent,
+    TextDelta,
+    ToolCalled,
+    ToolReturned,
+    UserSaid,
+)
+from forewarp.agent.settings import Settings
+from forewarp.agent.transcript import Transcript, conversations, latest, read
+from forewarp.tools.parts import Amounts, Place
+from forewarp.tools.steps import CandidateForecast, CandidateMeasured
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return record(tmp_path_factory.mktemp("pool"))
+
+
+@pytest.fixture
+def settings(recorded: Recorded, tmp_path: Path) -> Callable[..., Settings]:
+    def made(model: Any = None, **values: Any) -> Settings:
+        place = Place(device="replay", pool=recorded.pool, archive=str(tmp_path / "archive.db"))
+        chosen: dict[str, Any] = {"folder": Path(recorded.seed).parent, "approval": "never"}
+        return Settings(place=place, model=model, **chosen | values)
+
+    return made
+
+
+async def turn(
+    talk: Conversation, text: str = "Make toy faster.", replies: dict[str, Reply] | None = None
+) -> list[Event]:
+    seen: list[Event] = []
+    async for event in talk.say(text):
+        seen.append(event)
+        if isinstance(event, ApprovalAsked):
+            talk.answer(event.call, (replies or {}).get(event.tool, "no"), "because")
+    return seen
+
+
+def of(kind: type[Any], events: list[Event]) -> list[Any]:
+    return [e for e in events if isinstance(e, kind)]
+
+
+def results(events: list[Event]) -> list[dict[str, Any]]:
+    return [dict(e.result) for e in of(ToolReturned, events)]
+
+
+async def test_a_turn_streams_text_calls_results_and_candidates(
+    recorded: Recorded, settings: Callable[..., Settings]
+) -> None:
+    forecast: Call = ("forecast_kernel", {"task": recorded.task, "path": "toy.cpp"})
+    measure: Call = ("measure_kernel", {"task": recorded.task, "path": "toy.cpp"})
+    talk = Conversation(settings(scripted(forecast, measure, answer=lambda _: "It is fast.")))
+    events = await turn(talk)
+    assert isinstance(events[0], UserSaid)
+    assert isinstance(events[-1], Answered)
+    kinds = [
+        type(e) for e in events if isinstance(e, ToolCalled | ToolReturned | CandidateForecast | CandidateMeasured)
+    ]
+    first = [ToolCalled, CandidateForecast, ToolReturned]
+    assert kinds == [*first, ToolCalled, CandidateForecast, CandidateMeasured, ToolReturned]
+    assert [e.call for e in of(ToolCalled, events)] == [e.call for e in of(ToolReturned, events)]
+    assert results(events)[1]["source"] == "replay"
+    assert "".join(e.text for e in of(TextDelta, events)) == events[-1].text
+    assert events[-1].text.strip() == "It is fast."
+    assert talk.spent.measurements == 1
+    assert talk.spent.output_tokens == events[-1].output_tokens > 0
+    [row] = talk.board
+    assert row.won
+    assert row.measured is not None
+    assert row.measured.surprise is not None
+    assert not talk.busy
+
+
+async def test_what_was_measured_is_held_back_until_someone_insists(
+    recorded: Recorded, settings: Callable[..., Settings]
+) -> None:
+    measure = {"task": recorded.task, "path": "toy.cpp"}
+    calls: list[Call] = [("measure_kernel", measure), ("measure_kernel", measure)]
+    calls.append(("measure_kernel", measure | {"insist": "to see how much it varies"}))
+    talk = Conversation(settings(scripted(*calls)))
+    first, held, insisted = results(await turn(talk))
+    assert first["decision"] == "measured"
+    assert held["decision"] == "held back"
+    assert "measured already" in held["summary"]
+    assert insisted["decision"] == "measured"
+    assert talk.spent.measurements == 2
+
+
+@pytest.mark.parametrize(
+    ("approval", "budget", "reply", "measured", "asked"),
+    [
+        ("each", 5, "yes", True, 1),
+        ("each", 5, "no", False, 1),
+        ("budget", 5, "no", True, 0),
+        ("budget", 0, "no", False, 1),
+        ("budget", 0, "yes", True, 1),
+        ("never", 5, "no", True, 0),
+        ("never", 0, "yes", False, 0),
+    ],
+)
+async def test_the_users_word(
+    recorded: Recorded,
+    settings: Callable[..., Settings],
+    approval: str,
+    budget: int,
+    reply: Reply,
+    measured: bool,
+    asked: int,
+) -> None:
+    call: Call = ("measure_kernel", {"task": recorded.task, "path": "toy.cpp"})
+    talk = Conversation(settings(scripted(call), approval=approval, budget=Amounts(measurements=budget)))
+    events = await turn(talk, replies={"measure_kernel": reply})
+    assert len(of(ApprovalAsked, events)) == asked
+    assert len(of(ApprovalGiven, events)) == asked
+    assert results(events)[0]["decision"] == ("measured" if measured else "refused")
+    assert talk.spent.measurements == measured
+    if asked and reply == "no":
+        assert "because" in results(events)[0]["summary"]
+
+
+async def test_always_asks_no_more_within_the_budget(recorded: Recorded, settings: Callable[..., Settings]) -> None:
+    call: Call = ("measure_kernel", {"task": recorded.task, "path": "toy.cpp", "insist": "again"})
+    talk = Conversation(settings(scripted(call, call), approval="each", budget=Amounts(measurements=5)))
+    events = await turn(talk, replies={"measure_kernel": "always"})
+    assert len(of(ApprovalAsked, events)) == 1
+    assert talk.spent.measurements == 2
+    assert talk.settings.approval == "budget"
+
+
+async def test_a_search_fills_the_board_and_is_booked(recorded: Recorded, settings: Callable[..., Settings]) -> None:
+    talk = Conversation(settings(scripted(("search", {"task": recorded.task, "budget": 5}))))
+    events = await turn(talk)
+    [found] = results(events)
+    assert found["status"] == "finished"
+    assert talk.spent.measurements == found["budget"]["spent"]["measurements"] == 5
+    assert len(of(CandidateMeasured, events)) == len(talk.board.measured()) >= 4
+    assert all(r.forecast.origin == found["run_id"] for r in talk.board)
+    best = talk.board.best()
+    assert best is not None
+    assert best.forecast.kernel == found["best"]["kernel"]["sha256"]
+
+
+async def test_a_stream_is_interrupted_at_once_and_its_text_is_remembered(settings: Callable[..., Settings]) -> None:
+    said = asyncio.Event()
+    talk = Conversation(settings(endless(said)))
+    events: list[Event] = []
+    async for event in talk.say("Hello"):
+        events.append(event)
+        if isinstance(event, TextDelta):
+            talk.interrupt()
+    assert isinstance(events[-1], Interrupted)
+    assert talk.message_count == 2
+    again = Conversation(settings(scripted(answer=lambda m: str(m[1].parts[0]))))
+    again._history = talk._history  # pyright: ignore[reportPrivateUsage]
+    assert "I think that" in "".join(e.text for e in of(TextDelta, await turn(again)))
+
+
+async def test_a_tool_is_interrupted_and_the_conversation_goes_on(
+    recorded: Recorded, settings: Callable[..., Settings]
+) -> None:
+    call: Call = ("measure_kernel", {"task": recorded.task, "path": "toy.cpp"})
+    talk = Conversation(settings(scripted(call), approval="each"))
+    events: list[Event] = []
+    async for event in talk.say("Go"):
+        events.append(event)
+        if isinstance(event, ApprovalAsked):
+            talk.interrupt()
+    assert isinstance(events[-1], Interrupted)
+    assert events[-1].during == "measure_kernel"
+    assert talk.spent.measurements == 0
+    talk.settings = settings(scripted(answer=lambda m: f"{len(returns(m))} returns"))
+    after = await turn(talk, "And now?")
+    assert isinstance(after[-1], Answered)
+
+
+async def test_steering_reaches_the_model_before_its_next_step(
+    recorded: Recorded, settings: Callable[..., Settings]
+) -> None:
+    def answer(messages: list[ModelMessage]) -> str:
+        return "I saw it." if "use fp16" in str(messages) else "I saw nothing."
+
+    talk = Conversation(settings(scripted(("read_file", {"path": "toy.cpp"}), answer=answer)))
+    events: list[Event] = []
+    async for event in talk.say("Go"):
+        events.append(event)
+        if isinstance(event, ToolCalled):
+            assert talk.steer("use fp16")
+    assert [e.text for e in of(UserSaid, events) if e.steering] == ["use fp16"]
+    assert isinstance(events[-1], Answered)
+    assert "I saw it." in events[-1].text
+    assert not talk.steer("too late")
+
+
+async def test_tokens_end_a_turn_and_the_next(recorded: Recorded, settings: Callable[..., Settings]) -> None:
+    call: Call = ("read_file", {"path": "toy.cpp"})
+    talk = Conversation(settings(scripted(call, call, call), budget=Amounts(tokens=60)))
+    for _ in range(2):
+        last = (await turn(talk))[-1]
+        assert isinstance(last, Failed)
+        assert "60 tokens" in last.message
+    assert talk.spent.input_tokens > 60
+    assert talk.message_count > 1
+
+
+async def test_an_error_of_a_tool_is_told_to_the_model(settings: Callable[..., Settings]) -> None:
+    talk = Conversation(settings(scripted(("measure_kernel", {"task": "softmux", "path": "toy.cpp"}))))
+    [result] = results(await turn(talk))
+    assert "softmux" in result["error"]
+    assert "it holds" in result["hint"]
+
+
+@pytest.mark.parametrize("path", ["../secret.txt", "/etc/passwd", "link"])
+async def test_files_outside_of_the_folder_stay_closed(
+    settings: Callable[..., Settings], tmp_path: Path, path: str
+) -> None:
+    (tmp_path / "secret.txt").write_text("hidden")
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("tile the loop")
+    (folder / "link").symlink_to(tmp_path / "secret.txt")
+    calls: list[Call] = [("read_file", {"path": path}), ("write_file", {"path": path, "text": "x"})]
+    calls += [("measure_kernel", {"task": "softmax", "path": path}), ("read_file", {"path": "notes.txt"})]
+    talk = Conversation(settings(scripted(*calls), folder=folder))
+    *refused, read_back = results(await turn(talk))
+    for result in refused:
+        assert "outside of the working folder" in result["error"]
+    assert read_back["text"] == "tile the loop"
+    assert (tmp_path / "secret.txt").read_text() == "hidden"
+
+
+async def test_only_its_own_files_are_written_without_a_word(settings: Callable[..., Settings], tmp_path: Path) -> None:
+    (tmp_path / "mine.cu").write_text("old\n")
+    calls: list[Call] = [("write_file", {"path": name, "text": "new\n"}) for name in ("mine.cu", "own.cu", "own.cu")]
+    talk = Conversation(settings(scripted(*calls), folder=tmp_path))
+    events = await turn(talk)
+    [asked] = of(ApprovalAsked, events)
+    assert "-old" in asked.text
+    assert "+new" in asked.text
+    assert "the user said no" in results(events)[0]["error"]
+    assert (tmp_path / "mine.cu").read_text() == "old\n"
+    assert (tmp_path / "own.cu").read_text() == "new\n"
+
+
+async def test_without_a_model_it_says_what_works(settings: Callable[..., Settings]) -> None:
+    events = await turn(Conversation(settings()))
+    [noted] = of(Noted, events)
+    assert "ANTHROPIC_API_KEY" in noted.text
+    assert isinstance(events[-1], Failed)
+
+
+async def test_a_provider_that_refuses_is_an_event(settings: Callable[..., Settings]) -> None:
+    from pydantic_ai.exceptions import ModelHTTPError
+
+    async def refuse(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        raise ModelHTTPError(503, "scripted")
+        yield ""
+
+    last = (await turn(Conversation(settings(FunctionModel(stream_function=refuse)))))[-1]
+    assert isinstance(last, Failed)
+    assert "503" in last.message
+
+
+async def test_compacting_replaces_what_the_model_remembers(settings: Callable[..., Settings]) -> None:
+    talk = Conversation(settings(scripted(answer=lambda m: f"{len(m)} messages")))
+    await turn(talk)
+    await turn(talk)
+    assert talk.message_count == 4
+    talk.settings = settings(scripted(answer=lambda _: "we tried tiles"), compact_at=0)
+    events = await turn(talk, "Go on")
+    assert [e.text.strip() for e in of(Compacted, events)] == ["we tried tiles"]
+    assert talk.message_count == 4
+
+
+async def test_a_conversation_is_recorded_and_taken_up(
+    recorded: Recorded, settings: Callable[..., Settings], tmp_path: Path
+) -> None:
+    first = settings(scripted(("measure_kernel", {"task": recorded.task, "path": "toy.cpp"})))
+    talk = Conversation(first, transcript=Transcript.begin(first.place, first.folder))
+    seen = await turn(talk)
+    talk.close()
+    header = latest(first.folder, first.place)
+    assert header is not None
+    assert (header.id, header.title) == (talk.id, "Make toy faster.")
+    past = read(Path(header.path))
+    assert [e for e in past.events if not isinstance(e, TextDelta)] == [e for e in seen if not isinstance(e, TextDelta)]
+    assert "".join(e.text for e in of(TextDelta, list(past.events))) == "".join(e.text for e in of(TextDelta, seen))
+    second = Conversation(settings(scripted(answer=lambda m: f"{len(m)} messages")), past=past)
+    assert second.spent == talk.spent
+    assert [r.measured for r in second.board] == [r.measured for r in talk.board]
+    last = (await turn(second, "And now?"))[-1]
+    assert isinstance(last, Answered)
+    assert last.text.strip() == "5 messages"
+
+
+async def test_a_line_cut_off_by_a_kill_is_left_out(settings: Callable[..., Settings]) -> None:
+    one = settings(scripted())
+    talk = Conversation(one, transcript=Transcript.begin(one.place, one.folder))
+    await turn(talk)
+    talk.close()
+    [header] = conversations(one.place)
+    whole = read(Path(header.path))
+    with Path(header.path).open("a") as file:
+        file.write('{"at": 1, "type": "Noted", "te')
+    assert read(Path(header.path)).events == whole.events
+
+
+async def test_a_full_disk_ends_the_record_and_not_the_conversation(settings: Callable[..., Settings]) -> None:
+    one = settings(scripted())
+    transcript = Transcript.begin(one.place, one.folder)
+    transcript.path = Path("/dev/full")
+    events = await turn(Conversation(one, transcript=transcript))
+    assert "no longer recorded" in "".join(e.text for e in of(Noted, events))
+    assert isinstance(events[-1], Answered)
+
+
+async def test_all_events_survive_json(recorded: Recorded, settings: Callable[..., Settings]) -> None:
+    from forewarp.agent import events as kinds
+
+    call: Call = ("measure_kernel", {"task": recorded.task, "path": "toy.cpp"})
+    for event in await turn(Conversation(settings(scripted(call)))):
+        assert kinds.from_data(json.loads(json.dumps(kinds.to_data(event)))) == event
+    assert of(Spent, [e for e in (kinds.from_data({"type": "Spent"}), kinds.from_data({"type": "Later"})) if e])
