@@ -13,7 +13,7 @@ Call = tuple[str, Mapping[str, object]]
 
 
 def scripted(*calls: Call, answer: Callable[[list[ModelMessage]], str] = lambda _: "Done.") -> FunctionModel:
-    """A model that makes these calls one after the other in each turn, then answers word by word; not streamed, it answers at once."""
+    """A model that makes these calls in each turn, one after the other, then answers: word by word where streamed."""
 
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
         made = len(returns(messages))
