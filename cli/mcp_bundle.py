@@ -21,6 +21,8 @@ def write(to: Path, given: Mapping[str, str], model: tuple[str, ...], *, only_pr
     """
     if to.suffix != SUFFIX:
         raise UsageError(f"{to} is no name of a bundle", hint=f"pass a file that ends in {SUFFIX}")
+    if not only_print and not to.parent.is_dir():
+        raise UsageError(f"{to.parent} is no folder", hint="pass the path of a file in one that there is")
     from forewarp.mcp_server import bundle
     from forewarp.mcp_server.server import build_server
 

@@ -11,6 +11,7 @@ from support.served_mcp import Mode, Served, call
 
 from forewarp.core.errors import UsageError
 from forewarp.mcp_server import http
+from forewarp.mcp_server.server import build_server
 
 TOKEN = "a-token-that-is-long-enough"
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -28,14 +29,18 @@ async def test_serves_both_eras_and_each_client_its_session(served: Served) -> N
         assert strange.status_code in (400, 403, 421)
 
 
-def test_a_token_is_asked_for(served: Served) -> None:
+async def test_a_token_is_asked_for(served: Served) -> None:
+    server = build_server(served.options)
+    inside = httpx2.ASGITransport(app=http.app(server, "127.0.0.1", TOKEN))
     accept = {"accept": "application/json, text/event-stream"}
-    with served.over_http(TOKEN) as url:
-        assert httpx2.post(url, json=CALL, headers=accept).status_code == 401
-        wrong = httpx2.post(url, json=CALL, headers=accept | {"authorization": "Bearer no"})
-        assert wrong.status_code == 401
-        right = httpx2.post(url, json=CALL, headers=accept | {"authorization": f"Bearer {TOKEN}"})
-        assert right.status_code != 401
+    async with (
+        server.session_manager.run(),
+        httpx2.AsyncClient(transport=inside, base_url="http://127.0.0.1:8000", headers=accept) as client,
+    ):
+        for given in ({}, {"authorization": "Bearer no"}, {"authorization": TOKEN}):
+            assert (await client.post("/mcp", json=CALL, headers=given)).status_code == 401
+        right = await client.post("/mcp", json=CALL, headers={"authorization": f"Bearer {TOKEN}"})
+    assert right.status_code not in (401, 404, 500)
 
 
 @pytest.mark.parametrize(

@@ -48,15 +48,6 @@ async def test_clients_queue_for_the_device_and_see_their_place(served: Served) 
         assert over["summary"].startswith("It was over before")
 
 
-async def test_a_measurement_survives_its_server(served: Served) -> None:
-    with spool().alone("worker"):
-        async with served.as_process() as client:
-            began = await call(client, "measure_kernel", task="toy.py", path="toy.cpp", wait_s=0)
-    async with served.in_memory() as client:
-        done = await call(client, "search_status", run_id=began["run_id"], wait_s=30)
-    assert (done["status"], done["verdict"]) == ("ok", "tie")
-
-
 async def test_a_cancelled_call_takes_its_measurement_out_of_the_queue(served: Served) -> None:
     async with served.in_memory() as client:
         with spool().alone("worker"):

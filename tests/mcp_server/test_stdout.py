@@ -1,4 +1,4 @@
-"""The wire stays clean whatever a child prints."""
+"""The wire stays clean whatever a child prints, and nothing heavy is loaded before the first call."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from support.served_mcp import Served
 
@@ -17,6 +18,9 @@ import os, subprocess, sys
 from forewarp.mcp_server import verbs
 load = verbs._load
 def noisy(options):
+    heavy = {"numpy", "torch", "pydantic_ai", "pyarrow", "sklearn", "scipy"} & set(sys.modules)
+    if heavy:
+        raise ValueError(f"loaded before the first call: {heavy}")
     print("garbage from print")
     os.write(1, b"garbage from write\\n")
     subprocess.run([sys.executable, "-c", "print('garbage from a child')"], check=True)
@@ -32,7 +36,8 @@ def test_what_is_printed_does_not_reach_the_client(served: Served) -> None:
     lines = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "describe", "arguments": {}}},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+        {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "describe", "arguments": {}}},
     ]
     flags = ["mcp", *served.recorded.flags, f"--workspace={served.workspace}"]
     process = subprocess.Popen(
@@ -46,7 +51,7 @@ def test_what_is_printed_does_not_reach_the_client(served: Served) -> None:
     with process:
         assert process.stdin is not None
         assert process.stdout is not None
-        answers: list[dict[str, object]] = []
+        answers: list[dict[str, Any]] = []
         for line in lines:
             process.stdin.write(json.dumps(line) + "\n")
             process.stdin.flush()
@@ -54,5 +59,7 @@ def test_what_is_printed_does_not_reach_the_client(served: Served) -> None:
                 answers.append(json.loads(process.stdout.readline()))
         process.stdin.close()
         rest = process.stdout.read()
-    assert [a["id"] for a in answers] == [1, 2]
+    assert [a["id"] for a in answers] == [1, 2, 3]
+    assert len(answers[1]["result"]["tools"]) == 6
+    assert not answers[2]["result"].get("isError"), answers[2]
     assert all(json.loads(line) for line in rest.splitlines())
