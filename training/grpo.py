@@ -1,0 +1,113 @@
+"""Reinforcement learning with TRL's GRPO trainer: the settings that keep probabilities honest, and the reward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from forewarp.core.errors import UsageError
+from forewarp.training import chat, scoring
+from forewarp.training.config import Config
+from forewarp.training.rows import Row
+
+Logged = Callable[[str, float], None]
+
+
+def settings(config: Config, folder: Path) -> Any:
+    """Return TRL's settings for a run; raises `UsageError` where a step does not divide into the sequences at once.
+
+    Two of TRL's defaults are wrong here. Advantages are centred only: divided by the group's spread (`scale_rewards` is
+    "group" by default), a proper score of one shared outcome drives every probability to 0 or 1. And the load-balancing
+    loss of a mixture of experts, 0.9 in the published gpt-oss configuration, would drown the policy's.
+    """
+    import torch
+    from trl import GRPOConfig
+
+    g, cuda = config.grpo, torch.cuda.is_available()
+    replies = g.prompts * g.group
+    if replies % g.sequences:
+        raise UsageError(
+            f"{replies} replies a step cannot be learned from {g.sequences} at once",
+            hint="let grpo.sequences divide grpo.prompts × grpo.group",
+        )
+    vllm: dict[str, Any] = {}
+    if g.vllm:
+        vllm = {"use_vllm": True, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": g.vllm_memory}
+        vllm |= {"vllm_enable_sleep_mode": True, "vllm_max_model_length": g.prompt_tokens + g.reply_tokens}
+    return GRPOConfig(
+        output_dir=str(folder),
+        max_steps=g.steps,
+        num_generations=g.group,
+        per_device_train_batch_size=g.sequences,
+        gradient_accumulation_steps=replies // g.sequences,
+        learning_rate=g.learning_rate,
+        lr_scheduler_type="constant_with_warmup",
+        warmup_steps=g.warmup,
+        temperature=g.temperature,
+        max_completion_length=g.reply_tokens,
+        mask_truncated_completions=True,
+        scale_rewards=g.scale,
+        loss_type="dr_grpo",
+        beta=0.0,
+        router_aux_loss_coef=0.0,
+        shuffle_dataset=False,
+        bf16=cuda,
+        use_cpu=not cuda,
+        gradient_checkpointing=cuda and g.sequences == 1,
+        save_steps=config.watch.save_every,
+        save_total_limit=2,
+        logging_steps=1,
+        report_to="none",
+        disable_tqdm=True,
+        seed=config.seed,
+        **vllm,
+    )
+
+
+def reward_function(config: Config) -> Callable[..., list[float | None]]:
+    """Return the reward as TRL calls it, with a list of replies and the columns of the data set."""
+
+    def forecast(
+        completions: Sequence[str],
+        speedups: Sequence[scoring.Speedups],
+        log_metric: Logged | None = None,
+        **_: Any,
+    ) -> list[float | None]:
+        found = [scoring.score(c, s, config.reward) for c, s in zip(completions, speedups, strict=True)]
+        for name in ("parsed", "correctness", "score", "validity"):
+            each = [s.terms[name] for s in found if name in s.terms]
+            if log_metric is not None and each:
+                log_metric(name, sum(each) / len(each))
+        return [s.reward for s in found]
+
+    return forecast
+
+
+def dataset(rows: Sequence[Row], tokenizer: Any) -> Any:
+    """Return prompts with what was measured, in the order in which they are learned from."""
+    from datasets import Dataset
+
+    return Dataset.from_list(
+        [
+            {
+                "prompt": chat.prompt(tokenizer, r.system, r.user),
+                "speedups": [o.speedup for o in r.outcomes],
+            }
+            for r in rows
+        ]
+    )
+
+
+def trainer(config: Config, folder: Path, model: Any, tokenizer: Any, rows: Sequence[Row], callbacks: list[Any]) -> Any:
+    """Return TRL's trainer over these rows, which must be as many as all steps together ask about."""
+    from trl import GRPOTrainer
+
+    return GRPOTrainer(
+        model=model,
+        reward_funcs=[reward_function(config)],
+        args=settings(config, folder),
+        train_dataset=dataset(rows, tokenizer),
+        processing_class=tokenizer,
+        callbacks=callbacks,
+    )

@@ -1,0 +1,78 @@
+"""Progress of a run as JSON lines: TRL's own figures step by step, and looks at the watched split."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from forewarp.training import chat, scoring
+from forewarp.training.answers import Answerer
+from forewarp.training.config import Config
+from forewarp.training.rows import Row
+
+Note = Callable[[Mapping[str, Any]], None]
+"""Told each line as it is written."""
+
+KEPT = (
+    *("loss", "grad_norm", "learning_rate", "reward", "reward_std", "frac_reward_zero_std", "entropy", "num_tokens"),
+    *("parsed", "correctness", "score", "validity", "completions/mean_length", "completions/clipped_ratio"),
+    *("mean_token_accuracy", "step_time"),
+)
+"""Which of the trainers' figures are kept."""
+
+
+class Journal:
+    """Appends lines to `progress.jsonl`; each has the phase, the step, and the seconds since this process began."""
+
+    def __init__(self, path: Path, note: Note = lambda _: None) -> None:
+        self._path, self._note, self._start = path, note, time.monotonic()
+
+    def write(self, phase: str, step: int, figures: Mapping[str, float]) -> None:
+        """Write one line; figures that are not finite are left out."""
+        told = {k: round(v, 6) for k, v in figures.items() if math.isfinite(v)}
+        line = {"phase": phase, "step": step, "seconds": round(time.monotonic() - self._start, 1), **told}
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        self._note(line)
+
+
+def watcher(
+    config: Config, journal: Journal, tokenizer: Any, rows: Sequence[Row], climatology: Sequence[float], phase: str
+) -> Any:
+    """Return the callback that writes the journal and, every few steps, has the model answer the watched rows."""
+    from transformers import TrainerCallback
+
+    class Watcher(TrainerCallback):
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+            found = {k: float(v) for k, v in (logs or {}).items() if k in KEPT}
+            if found:
+                journal.write(phase, int(state.global_step), found)
+
+        def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+            step = int(state.global_step)
+            if rows and config.watch.every and (step % config.watch.every == 0 or step == state.max_steps):
+                journal.write("watch", step, look(config, model, tokenizer, rows, climatology))
+
+    return Watcher()
+
+
+def look(
+    config: Config, model: Any, tokenizer: Any, rows: Sequence[Row], climatology: Sequence[float]
+) -> dict[str, float]:
+    """Return the figures of one answer to each row, sampled as in training."""
+    answerer = Answerer(
+        model,
+        tokenizer,
+        prompt_tokens=config.grpo.prompt_tokens,
+        reply_tokens=config.grpo.reply_tokens,
+        sequences=config.watch.sequences,
+        temperature=config.grpo.temperature,
+    )
+    texts = answerer.texts([chat.prompt(tokenizer, r.system, r.user) for r in rows])
+    asked = [[o.speedup for o in r.outcomes] for r in rows]
+    scored = [scoring.score(t, s, config.reward) for t, s in zip(texts, asked, strict=True)]
+    return scoring.figures(scored, asked, config.reward.shape, climatology)

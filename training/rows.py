@@ -1,0 +1,143 @@
+"""Measured candidates as questions with outcomes: what a forecaster learns from, in an order without clumps."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from forewarp.archive import pool_columns, pools, splits
+from forewarp.archive.pool_check import keyed
+from forewarp.archive.reader import REFERENCE
+from forewarp.archive.rows import RecordedRow
+from forewarp.core import bins
+from forewarp.core.errors import UsageError
+from forewarp.core.protocols import Subject, Trial
+from forewarp.surrogate.questions import Shown, question, system_prompt
+from forewarp.training.learned import is_valid
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a candidate: its speed-up with its 95 % interval, None where it turned out invalid."""
+
+    kernel: str
+    speedup: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One prompt, about candidates of one task, with their outcomes in the order of their names."""
+
+    task: str
+    family: str
+    system: str
+    user: str
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def stratum(self) -> tuple[str, int]:
+        """Family, and the bin of the first candidate (-1 where it is invalid)."""
+        first = self.outcomes[0].speedup
+        return self.family, -1 if first is None else bins.bin_of(first)
+
+
+def read(paths: Iterable[str], wanted: Sequence[str]) -> dict[str, list[RecordedRow]]:
+    """Return the rows of each wanted split, of candidates that compile, against the reference.
+
+    Raises `UsageError` where two splits share a task, a family, a program, a text or compiled code, or one is empty.
+    """
+    leaks, found = splits.Leaks(), {name: list[RecordedRow]() for name in wanted}
+    for path in paths:
+        for file in pools.files_of(Path(path).expanduser()):
+            for columns in pools.columns_of(file):
+                leaks.add(keyed(columns))
+                if columns["split"] in found:
+                    row = pool_columns.unflat(columns)
+                    if row.measurement.anchor == REFERENCE and row.build.status == "ok":
+                        found[columns["split"]].append(row)
+    splits.refuse(leaks.found())
+    empty = next((name for name, rows in found.items() if not rows), None)
+    if empty is not None:
+        raise UsageError(f"no row of the split {empty!r} is in {', '.join(paths)}", hint="see `forewarp data stats`")
+    return found
+
+
+def ask(
+    recorded: Sequence[RecordedRow], *, history: int, candidates: int, shown: Shown, invalid: bool, seed: int
+) -> list[Row]:
+    """Return prompts that ask about each candidate once, with up to `history` other kernels of its task as trials.
+
+    How many trials a prompt knows of, from none to `history`, and which, is drawn for each prompt by `seed`.
+    """
+    rows: list[Row] = []
+    for members in _by_task(recorded).values():
+        rng = random.Random(f"{seed} {members[0].task.sha256} {members[0].target.name}")
+        asked = [r for r in members if invalid or is_valid(r)]
+        rng.shuffle(asked)
+        for start in range(0, len(asked), candidates):
+            about = asked[start : start + candidates]
+            kernels = {r.candidate.sha256 for r in about}
+            others = [r for r in members if r.candidate.sha256 not in kernels]
+            trials = rng.sample(others, min(rng.randint(0, history), len(others)))
+            rows.append(_row(about, trials, shown))
+    return rows
+
+
+def ordered(rows: Sequence[Row], count: int, seed: int) -> list[Row]:
+    """Return `count` rows, over and over in new orders, any stretch of which has each family and bin in proportion.
+
+    Members of a stratum of n are put at (i + u) / n for one random u, so that none clumps and none is favoured.
+    """
+    found: list[Row] = []
+    epoch = 0
+    while len(found) < count and rows:
+        rng = random.Random(f"{seed} {epoch}")
+        strata: dict[tuple[str, int], list[Row]] = {}
+        for row in rows:
+            strata.setdefault(row.stratum, []).append(row)
+        places: list[tuple[float, Row]] = []
+        for members in strata.values():
+            rng.shuffle(members)
+            offset = rng.random()
+            places += [((i + offset) / len(members), row) for i, row in enumerate(members)]
+        found += [row for _, row in sorted(places, key=lambda pair: pair[0])]
+        epoch += 1
+    return found[:count]
+
+
+def climatology(recorded: Iterable[RecordedRow]) -> tuple[float, ...]:
+    """Return how often each bin was measured, with half a count more for each."""
+    counts = Counter(bins.bin_of(r.measurement.speedup or 1.0) for r in recorded if is_valid(r))
+    return bins.normalise([counts[k] + 0.5 for k in range(bins.COUNT)])
+
+
+def _by_task(recorded: Sequence[RecordedRow]) -> dict[tuple[str, str], list[RecordedRow]]:
+    grouped: dict[tuple[str, str], dict[str, RecordedRow]] = {}
+    for row in recorded:
+        grouped.setdefault((row.task.sha256, row.target.name), {}).setdefault(row.candidate.sha256, row)
+    return {key: [members[k] for k in sorted(members)] for key, members in sorted(grouped.items())}
+
+
+def _row(about: Sequence[RecordedRow], trials: Sequence[RecordedRow], shown: Shown) -> Row:
+    first = about[0]
+    subjects = [Subject(r.candidate, r.build) for r in about]
+    known = [Trial(Subject(r.candidate, r.build), r.measurement) for r in trials]
+    return Row(
+        first.task.name,
+        first.origin.family or first.task.family,
+        system_prompt(),
+        question(first.task, first.target, subjects, known, shown).text,
+        tuple(_outcome(r) for r in about),
+    )
+
+
+def _outcome(row: RecordedRow) -> Outcome:
+    if not is_valid(row):
+        return Outcome(row.candidate.sha256, None)
+    found = row.measurement
+    return Outcome(row.candidate.sha256, found.speedup, found.low, found.high)
