@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pydantic_ai.usage import RunUsage
 
     from forewarp.agent.turn import ModelTurn
-    from forewarp.surrogate.models import LanguageModel
+    from forewarp.tools.session import LanguageModel
 
 WORDS = 600
 NO_MODEL = """No language model is set, so this cannot be answered. Without one there is still

@@ -20,7 +20,7 @@ from forewarp.prompts.render import render
 from forewarp.tools import session
 
 if TYPE_CHECKING:
-    from forewarp.surrogate.models import LanguageModel
+    from forewarp.tools.session import LanguageModel
 
 _PASSING = (
     failures.ModelRateLimitError,
