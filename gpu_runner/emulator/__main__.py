@@ -14,6 +14,7 @@ from forewarp.core.checking import Check
 from forewarp.core.errors import ForewarpError
 from forewarp.gpu_runner.emulator.job import emulate
 from forewarp.gpu_runner.emulator.scene import merged
+from forewarp.gpu_runner.executors.builds import default_cache
 from forewarp.gpu_runner.formats import candidate, task
 
 BUDGET_S = 20.0
@@ -40,6 +41,7 @@ def main(words: list[str]) -> int:
             "perturb": wanted.perturb,
             "budget_s": BUDGET_S,
             "memory": 4 << 30,
+            "cache": str(default_cache() / "emulator"),
         }
         check = emulate(job, shrink=False)
         bad += check.status != "ok" or bool(check.faults)

@@ -1,4 +1,4 @@
-"""Compile a candidate and the device around it into one program."""
+"""Compile a candidate and link it with the emulated device into one program."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ import platform
 import re
 import shutil
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from forewarp.gpu_runner.compilers import CompileError, run_compiler
 from forewarp.gpu_runner.emulator import source
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
 
-NATIVE = Path(__file__).parent / "native"
-PARTS = ("runtime", "memory", "main")
 TIMEOUT_S = 60.0
-_RUNTIME = ("-std=c++17", "-O2", "-g1")
 # Of later DWARF, binutils take the name of the wrong file.
 _CANDIDATE = (
     *("-std=c++20", "-O1", "-g1", "-gdwarf-4", "-w", "-fmax-errors=5"),
@@ -35,24 +31,17 @@ def available() -> str:
     return "" if _found() else "emulating CUDA needs g++: install it, or set CXX to one"
 
 
-def _build_device(folder: Path) -> list[str]:
-    for part in PARTS:
-        command = [_compiler(), *_RUNTIME, "-c", str(NATIVE / f"{part}.cpp"), "-o", f"{part}.o"]
-        run_compiler(command, folder, "the compiler", TIMEOUT_S)
-    return [f"{part}.o" for part in PARTS]
+def build(text: str, plan: ResolvedPlan, folder: Path, name: str, device: Path) -> None:
+    """Compile a candidate for one workload and link it with the device to the program `folder/name`.
 
-
-def build(text: str, plan: ResolvedPlan, folder: Path, name: str) -> None:
-    """Compile a candidate for one workload to the program `folder/name`; raises `CompileError` and `UnsupportedPtx`."""
+    Raises `CompileError` and `UnsupportedPtx`.
+    """
     candidate, unit = source.translate(text, plan)
     (folder / source.NAME).write_text(candidate)
     (folder / f"{name}.cpp").write_text(unit)
-    command = [_compiler(), *_CANDIDATE, f"-I{source.HEADERS}", "-c", f"{name}.cpp", "-o", f"{name}.o"]
-    with ThreadPoolExecutor(1) as beside:
-        device = beside.submit(_build_device, folder)
-        run_compiler(command, folder, "the compiler", TIMEOUT_S)
-        runtime = device.result()
-    run_compiler([_compiler(), "-no-pie", f"{name}.o", *runtime, "-o", name], folder, "the linker", TIMEOUT_S)
+    command = [compiler(), *_CANDIDATE, f"-I{source.HEADERS}", "-c", f"{name}.cpp", "-o", f"{name}.o"]
+    run_compiler(command, folder, "the compiler", TIMEOUT_S)
+    run_compiler([compiler(), "-no-pie", f"{name}.o", str(device), "-o", name], folder, "the linker", TIMEOUT_S)
 
 
 def _found() -> str | None:
@@ -61,7 +50,8 @@ def _found() -> str | None:
     return next((path for n in names if (path := shutil.which(n))), None)
 
 
-def _compiler() -> str:
+def compiler() -> str:
+    """Return the path of g++; raises `CompileError` where there is none."""
     path = _found()
     if path is None:
         raise CompileError("no g++ was found: install it, or set CXX to one")

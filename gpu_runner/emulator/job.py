@@ -55,8 +55,9 @@ _STATUS: Mapping[Ending, CheckStatus] = {
 def emulate(job: Mapping[str, Any], *, shrink: bool = True) -> Check:
     """Check a CUDA candidate within about `job["budget_s"]` seconds.
 
-    `job` has the keys of `describe_job`, and `candidate`, `kinds` (workloads by device), `tolerance`, `perturb` and
-    `memory`, in bytes. The first kind of workloads, that for CUDA, is used unless the reference cannot run it.
+    `job` has the keys of `describe_job`, and `candidate`, `kinds` (workloads by device), `tolerance`, `perturb`,
+    `memory`, in bytes, and `cache`, a folder for the compiled device. The first kind of workloads, that for CUDA, is
+    used unless the reference cannot run it.
     Without `shrink`, shapes stay as they are.
     """
     torch.set_num_threads(1)  # whoever forks must not have threads of his own
@@ -72,7 +73,7 @@ def emulate(job: Mapping[str, Any], *, shrink: bool = True) -> Check:
     for kind in ("cuda", "cpu"):
         workloads = [serde.from_data(Workload, w) for w in job["kinds"].get(kind, ())]
         with tempfile.TemporaryDirectory(prefix="emulate-") as folder, torch.no_grad():
-            emulation = Emulation(candidate, Path(folder), job["memory"])
+            emulation = Emulation(candidate, Path(folder), job["memory"], Path(job["cache"]))
             try:
                 judged = _all_of(job, workloads, candidate, emulation, started + job["budget_s"], shrink=shrink)
             except ReferenceFailed as e:

@@ -16,7 +16,7 @@ from forewarp.core.errors import CandidateError
 from forewarp.core.values import Candidate
 from forewarp.gpu_runner.compilers import CompileError, nvrtc
 from forewarp.gpu_runner.devices import known_targets
-from forewarp.gpu_runner.emulator import build
+from forewarp.gpu_runner.emulator import build, device
 from forewarp.gpu_runner.emulator.ptx import UnsupportedPtx
 from forewarp.gpu_runner.emulator.scene import Scene
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
@@ -46,9 +46,10 @@ class Outcome:
 class Emulation:
     """The programs of one candidate in a folder of their own: one for each set of constants."""
 
-    def __init__(self, candidate: Candidate, folder: Path, memory: int) -> None:
-        """`memory` bounds compiler and program, in bytes."""
+    def __init__(self, candidate: Candidate, folder: Path, memory: int, cache: Path) -> None:
+        """`memory` bounds compiler and program, in bytes; `cache` is where the compiled device is kept."""
         self._candidate, self._folder, self._memory = candidate, folder, memory
+        self._device, self._cache = folder / "device.o", cache
         self._built: dict[str, Path] = {}
 
     def prepare(self, plan: ResolvedPlan) -> Outcome | None:
@@ -56,9 +57,15 @@ class Emulation:
         key = repr(sorted(plan.constants.items()))
         if key in self._built:
             return None
+        if not self._device.exists():
+            try:
+                device.provide(build.compiler(), self._device, self._cache)
+            except CompileError as e:
+                return Outcome("unsupported", f"the emulated device does not compile on this machine:\n{e}")
         folder = self._folder / f"b{len(self._built)}"
         folder.mkdir()
-        stopped = self._confined(folder, build.TIMEOUT_S, lambda: _compile(self._candidate.source, plan, folder))
+        source = self._candidate.source
+        stopped = self._confined(folder, build.TIMEOUT_S, lambda: _compile(source, plan, folder, self._device))
         if stopped:
             return Outcome("failed", f"compiling: the candidate {stopped}")
         for ending in _REFUSALS:
@@ -102,10 +109,10 @@ class Emulation:
         return stopped[1] if stopped else ""
 
 
-def _compile(source: str, plan: ResolvedPlan, folder: Path) -> None:
+def _compile(source: str, plan: ResolvedPlan, folder: Path, device: Path) -> None:
     """Build the program, or leave a file that is called as this ended and holds the log."""
     try:
-        build.build(source, plan, folder, _PROGRAM)
+        build.build(source, plan, folder, _PROGRAM, device)
     except UnsupportedPtx as e:
         (folder / "unsupported").write_text(str(e))
     except (CompileError, CandidateError) as e:

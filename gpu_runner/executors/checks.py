@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 from forewarp.core import serde
@@ -11,7 +12,7 @@ from forewarp.core.checking import Check, CheckedHow
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Candidate, Language, Target, Task
 from forewarp.gpu_runner.devices import known_targets
-from forewarp.gpu_runner.executors.builds import ending
+from forewarp.gpu_runner.executors.builds import default_cache, ending
 from forewarp.gpu_runner.executors.client import WorkerClient
 from forewarp.gpu_runner.formats import plan as plans
 
@@ -27,12 +28,15 @@ _START_S = 30.0
 class Checks:
     """Starts its worker with the first check. Safe to use from several threads."""
 
-    def __init__(self, target: Target, python: str = sys.executable, *, memory: int = 8 << 30) -> None:
+    def __init__(
+        self, target: Target, python: str = sys.executable, *, memory: int = 8 << 30, cache: Path | None = None
+    ) -> None:
         """`target` is the device that modules take to be there, `memory` bounds a candidate in bytes.
 
-        `python` is the interpreter whose torch and Triton are used.
+        `python` is the interpreter whose torch and Triton are used, `cache` where what does not depend on a candidate
+        is kept.
         """
-        self._python, self._memory = python, memory
+        self._python, self._memory, self._cache = python, memory, cache or default_cache()
         self._target = target if target.kind == "cuda" else known_targets()["h200"]
         self._worker: WorkerClient | None = None
         self._lock = threading.Lock()
@@ -63,6 +67,7 @@ class Checks:
             "perturb": task.perturb,
             "budget_s": budget_s,
             "memory": self._memory,
+            "cache": str(self._cache / "emulator"),
         }
         limit_s = 1.5 * budget_s + _START_S
         reply = self._started().run(job, limit_s)

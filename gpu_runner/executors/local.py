@@ -79,7 +79,7 @@ class LocalExecutor:
             compile_s=self._limits.compile_s,
             memory=self._limits.memory,
         )
-        self._checks = Checks(target, python, memory=self._limits.memory)
+        self._checks = Checks(target, python, memory=self._limits.memory, cache=cache)
         self._described = Signatures((cache or default_cache()) / "signatures")
         self._traces = Traces(
             self._worker,
