@@ -43,7 +43,7 @@ async def best(on: Commanding, given: Sequence[str]) -> None:
     at_most(given, 1, "/best [TASK]")
     row = _best(on.board, given[0] if given else "")
     f = row.forecast
-    text = await asyncio.to_thread(_baked, row)
+    text = await asyncio.to_thread(baked, row)
     fence = "cpp" if f.language in ("cpp", "cuda") else "python"
     expected = _interval(f.median, f.low, f.high)
     on.emit(
@@ -63,7 +63,7 @@ async def diff(on: Commanding, given: Sequence[str]) -> None:
     other = row_of(on, given[1]) if len(given) == 2 else on.board.parent(row)
     if other is None:
         raise UsageError(f"nobody knows what candidate {row.number} was made from", hint=f"/diff {row.number} M")
-    old, new = await asyncio.to_thread(lambda: (_baked(other), _baked(row)))
+    old, new = await asyncio.to_thread(lambda: (baked(other), baked(row)))
     names = (f"{other.number} {_named(other)}", f"{row.number} {_named(row)}")
     lines = difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="")
     text = "\n".join(lines)
@@ -164,7 +164,7 @@ def _interval(ratio: float | None, low: float | None, high: float | None) -> str
     return "–" if ratio is None or low is None or high is None else str(Interval(ratio=ratio, low=low, high=high))
 
 
-def _baked(row: Row) -> str:
+def baked(row: Row) -> str:
     """Return a candidate's text with its tunables as the plan's defaults."""
     from forewarp.tools.bake import bake
 
@@ -196,7 +196,7 @@ def _export_row(settings: Settings, row: Row, path: str) -> str:
 
     f = row.forecast
     chosen = new_file(settings.folder, path or f"{f.task}_{row.number}{SUFFIXES[_language(row)]}")
-    _write(chosen, _baked(row))
+    _write(chosen, baked(row))
     return f"Candidate {row.number} is in `{arguments.shown(settings.folder, chosen)}`."
 
 

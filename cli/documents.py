@@ -20,8 +20,8 @@ from forewarp.tools.forecasted import ForecastResult
 from forewarp.tools.inspect_kernel import InspectResult
 from forewarp.tools.measure_kernel import MeasureManyResult
 from forewarp.tools.measured import MeasureResult
-from forewarp.tools.parts import SCHEMA_VERSION, Device
-from forewarp.tools.run_report import SearchResult, Winner
+from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval
+from forewarp.tools.run_report import Budget, SearchResult, Winner
 from forewarp.tools.validate_task import ValidateResult
 
 
@@ -177,15 +177,50 @@ class CalibrationDocument(CalibrationResult, Envelope):  # pyright: ignore[repor
     model_config = ConfigDict(title="forewarp calibration --json")
 
 
-class ChatDocument(Envelope):
-    """Of `chat`; `summary` is the answer."""
+class ChatBest(BaseModel):
+    """The fastest correct candidate of a conversation."""
 
-    model_config = ConfigDict(title="forewarp chat --json")
+    number: int = Field(description="Its number in the conversation.")
+    task: str
+    device: str
+    kernel: str = Field(description="Its sha256.")
+    language: str
+    tunables: dict[str, int]
+    speedup: Interval = Field(description="Over the task's reference, with the 95 % interval.")
+    verdict: str
+    provenance: str = Field(description="measured, or replay of a recorded measurement.")
+    text: str = Field(description="The kernel, with its tunables as the launch plan's defaults.")
+
+
+class ChatDocument(Envelope):
+    """Of `forewarp -p` and `chat -p`; `summary` is the answer, `status` is ok, interrupted or error."""
+
+    model_config = ConfigDict(title="forewarp -p --json")
+    conversation: str = Field(description="Id to --resume; empty where it is not recorded.")
+    replay: bool = Field(description="Whether a record was played: no model was asked, nothing was measured.")
     input_tokens: int
     output_tokens: int
     dollars: float | None = Field(description="Null where the model's price is unknown.")
     seconds: float
-    events: list[dict[str, Any]] = Field(description="Text pieces, tool calls and tool results in order.")
+    budget: Budget = Field(description="Of the whole conversation.")
+    best: ChatBest | None
+    events: list[dict[str, Any]] = Field(description="What happened, in order; empty with stream-json.")
+
+
+class ConversationLine(BaseModel):
+    """One conversation. `began` is in seconds since 1970."""
+
+    id: str
+    title: str
+    folder: str
+    began: float
+
+
+class ConversationsDocument(Envelope):
+    """Of `--resume` without an id, the latest first."""
+
+    model_config = ConfigDict(title="forewarp --resume --json")
+    conversations: list[ConversationLine]
 
 
 DOCUMENTS: dict[str, type[Envelope]] = {
@@ -204,6 +239,7 @@ DOCUMENTS: dict[str, type[Envelope]] = {
     "report": ReportDocument,
     "doctor": DoctorDocument,
     "chat": ChatDocument,
+    "conversations": ConversationsDocument,
     "data": DataDocument,
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from forewarp.core.errors import ForewarpError
@@ -29,7 +30,12 @@ def of_error(error: BaseException) -> int:
     """Return the exit code of an error."""
     if not isinstance(error, ForewarpError):
         return INTERNAL
-    return TRY_LATER if error.retryable else _BY_CODE.get(error.code, INTERNAL)
+    return of_code(error.code, retryable=error.retryable)
+
+
+def of_code(code: str, *, retryable: bool) -> int:
+    """Return the exit code of an error that is told by its code."""
+    return TRY_LATER if retryable else _BY_CODE.get(code, INTERNAL)
 
 
 def code(result: Any) -> int:
@@ -73,11 +79,25 @@ def reader_gone() -> int:
 
 def report(arguments: Sequence[str], code: str, message: str, hint: str, *, retryable: bool = False) -> None:
     """Print an error on stderr, and a document of it on stdout with --json."""
-    print(f"forewarp: {message}" + (f"\n  {hint}" if hint else ""), file=sys.stderr)
-    if "--json" in arguments:
+    tell(message, hint)
+    if _wants_document(arguments):
         from forewarp.cli.documents import Envelope, Failure
 
         verb = next((a for a in arguments if not a.startswith("-")), "")
         status = "interrupted" if code == "interrupted" else "error"
         failure = Failure(code=code, message=message, hint=hint, retryable=retryable)
         print(Envelope(command=verb, status=status, summary=message, reason=message, error=failure).model_dump_json())
+
+
+def tell(message: str, hint: str) -> None:
+    """Print an error on stderr."""
+    print(f"forewarp: {message}" + (f"\n  {hint}" if hint else ""), file=sys.stderr)
+
+
+def _wants_document(arguments: Sequence[str]) -> bool:
+    """Return whether stdout is to hold JSON."""
+    for flag, after in pairwise([*arguments, ""]):
+        name, _, value = flag.partition("=")
+        if name == "--json" or (name == "--output-format" and (value or after) in ("json", "stream-json")):
+            return True
+    return False

@@ -11,6 +11,7 @@ import forewarp
 from forewarp.cli import exits
 
 EPILOGUE = (
+    "Without a verb, forewarp opens the terminal agent; forewarp -p TEXT does one turn of it and prints the answer.\n\n"
     "Exit codes: 0 done; 1 internal error; 2 the request is wrong; 3 no correct kernel, a degenerate task, or a pool "
     "with problems; "
     "69 no device or provider; 73 the archive cannot be written; 75 try again later; "
@@ -32,7 +33,7 @@ VERBS = {
     "report": "Write a run as one HTML page with its charts, lineage, changes and decisions.",
     "resume": "Go on with a run that was interrupted or killed.",
     "doctor": "Say what was found on this machine, and what each missing part costs.",
-    "chat": "Let a language model forecast, measure and search for you, one turn without a terminal interface.",
+    "chat": "The same as forewarp without a verb: open the terminal agent, or do one turn with -p.",
     "mcp": "Serve forecasts, measurements and searches over MCP, or put that into a client's configuration.",
 }
 
@@ -46,8 +47,14 @@ DATA = {
 }
 
 
-def build_app() -> App:
-    """Return the command line with every verb, none of them imported yet."""
+_ABOUT = ("-h", "--help", "--version")
+
+
+def build_app(*, about: bool = False) -> App:
+    """Return the command line with every verb, none of them imported yet.
+
+    With `about`, what runs without a verb is part of it, so that --help shows its options.
+    """
     app = App(
         name="forewarp",
         help="Faster GPU kernels on fewer measurements: forecast a candidate first, measure it only if it pays.",
@@ -62,14 +69,19 @@ def build_app() -> App:
     for place, (verb, text) in enumerate(DATA.items()):
         data.command(f"forewarp.cli.data:{verb.replace('import', 'import_')}", name=verb, help=text, sort_key=place)
     app.command(data)
+    if about:
+        from forewarp.cli.chat import chat
+
+        app.default(chat)
     return app
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; never shows a traceback unless asked to by -v."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    given = _with_verb(sys.argv[1:] if arguments is None else arguments)
+    app = build_app(about=given[0] in _ABOUT)
     try:
-        return exits.code(build_app()(given, exit_on_error=False, print_error=False, result_action="return_value"))
+        return exits.code(app(given, exit_on_error=False, print_error=False, result_action="return_value"))
     except CycloptsError as e:
         return exits.misused(e, given)
     except KeyboardInterrupt:
@@ -78,6 +90,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return exits.reader_gone()
     except Exception as e:
         return exits.failed(e, given)
+
+
+def _with_verb(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with the verb that may be left out, and with a value for a --resume that has none."""
+    given = list(arguments)
+    if not given or (given[0].startswith("-") and given[0] not in _ABOUT):
+        given.insert(0, "chat")
+    if given[0] == "chat" and "--resume" in given:
+        after = given.index("--resume") + 1
+        if after == len(given) or given[after].startswith("-"):
+            given.insert(after, "")
+    return given
 
 
 if __name__ == "__main__":

@@ -1,0 +1,314 @@
+"""A conversation without a terminal interface: what goes to stdout in each format, and the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import select
+import signal
+import stat
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from forewarp.agent import events
+from forewarp.agent.board import Board
+from forewarp.agent.events import (
+    Answered,
+    ApprovalAsked,
+    Compacted,
+    Event,
+    Failed,
+    Interrupted,
+    Noted,
+    SettingChanged,
+    TextDelta,
+    ToolCalled,
+    ToolReturned,
+    UserSaid,
+)
+from forewarp.cli import exits
+from forewarp.tools.steps import CandidateMeasured
+
+if TYPE_CHECKING:
+    from forewarp.agent.conversation import Conversation
+    from forewarp.agent.replay import Replay
+    from forewarp.cli.documents import ChatDocument
+    from forewarp.cli.options import Output
+
+Format = Literal["text", "json", "stream-json"]
+
+INPUT_WAIT_S = 3.0
+"""How long a pipe on stdin may say nothing before the turn begins without it."""
+
+NOBODY = "nobody can be asked in a single turn"
+REPLAY = "This is a replay of a recorded conversation: no model was asked, nothing was measured."
+
+
+def run(
+    talk: Conversation | Replay, texts: Sequence[str], shape: Format, output: Output, *, replay: bool = False
+) -> int:
+    """Say each text, print what comes of it, and return the exit code; ends at the first turn that is not answered."""
+    views: dict[Format, View] = {
+        "text": Text(quiet=output.quiet),
+        "json": Silent(),
+        "stream-json": Lines(replay=replay),
+    }
+    if replay and not output.quiet:
+        print(f"forewarp: {REPLAY}", file=sys.stderr)
+    began = time.perf_counter()
+    try:
+        seen = asyncio.run(_said(talk, texts, views[shape]))
+    finally:
+        talk.close()
+    last = seen[-1] if seen else Answered("")
+    if shape != "text":
+        made = document(talk, seen, time.perf_counter() - began, replay=replay, full=shape == "json")
+        print(made.model_dump_json(), flush=True)
+    if isinstance(last, Failed):
+        exits.tell(last.message, last.hint)
+        return exits.of_code(last.code, retryable=last.retryable)
+    if isinstance(last, Interrupted):
+        exits.tell(f"interrupted during {last.during}", "")
+        return exits.INTERRUPTED
+    return exits.OK
+
+
+async def _said(talk: Conversation | Replay, texts: Sequence[str], view: View) -> list[Event]:
+    seen: list[Event] = []
+    loop = asyncio.get_running_loop()
+
+    def interrupt() -> None:
+        # The second one is for who cannot wait.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+        talk.interrupt()
+
+    with suppress(NotImplementedError, ValueError, RuntimeError):  # not in a thread, and not everywhere
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, interrupt)
+    for text in texts:
+        async for event in talk.say(text):
+            seen.append(event)
+            view.show(event, talk)
+            if isinstance(event, ApprovalAsked):
+                talk.answer(event.call, "no", NOBODY)
+        if seen and isinstance(seen[-1], Failed | Interrupted):
+            break
+    return seen
+
+
+class View(Protocol):
+    """What is printed while a turn goes."""
+
+    def show(self, event: Event, talk: Conversation | Replay) -> None:
+        """Show an event as it comes."""
+        ...
+
+
+class Silent:
+    """Prints nothing."""
+
+    def show(self, event: Event, talk: Conversation | Replay) -> None:
+        """Show nothing."""
+
+
+class Lines:
+    """Each event as one JSON line on stdout."""
+
+    def __init__(self, *, replay: bool) -> None:
+        self._more: dict[str, Any] = {"replay": True} if replay else {}
+
+    def show(self, event: Event, talk: Conversation | Replay) -> None:
+        """Print the event."""
+        print(json.dumps(events.to_data(event) | self._more, ensure_ascii=False), flush=True)
+
+
+class Text:
+    """The answer on stdout; tool calls, candidates and what else happens on stderr."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._open = False
+        self._by_hand = False
+
+    def show(self, event: Event, talk: Conversation | Replay) -> None:
+        """Print the event where it belongs."""
+        match event:
+            case UserSaid(text=text, steering=False):
+                self._by_hand = text.startswith("/")
+            case TextDelta(text=text):
+                print(text, end="", flush=True)
+                self._open = not text.endswith("\n")
+            case Noted(text=text):
+                self._out(text)
+            case ToolReturned(summary=summary) if self._by_hand and "error" not in event.result:
+                self._out(summary)
+            case Answered() | Failed() | Interrupted():
+                self._end_line()
+                self._aside(_paid(event) if isinstance(event, Answered) and event.input_tokens else "")
+            case _:
+                self._aside(_in_words(event, talk))
+
+    def _out(self, text: str) -> None:
+        self._end_line()
+        print(text, flush=True)
+
+    def _aside(self, text: str) -> None:
+        if text and not self._quiet:
+            self._end_line()
+            print(text, file=sys.stderr, flush=True)
+
+    def _end_line(self) -> None:
+        if self._open:
+            print(flush=True)
+            self._open = False
+
+
+def document(
+    talk: Conversation | Replay, seen: Sequence[Event], seconds: float, *, replay: bool, full: bool
+) -> ChatDocument:
+    """Return what the turn came to; with `full`, all its events are in it."""
+    from forewarp.cli.documents import ChatDocument, Failure
+    from forewarp.tools.parts import Amounts
+    from forewarp.tools.run_report import Budget
+
+    last = seen[-1] if seen else Answered("")
+    answers = [e for e in seen if isinstance(e, Answered)]
+    dollars = [a.dollars for a in answers]
+    failure = None
+    if isinstance(last, Failed):
+        failure = Failure(code=last.code, message=last.message, hint=last.hint, retryable=last.retryable)
+    said = _summary(seen) or (last.message if isinstance(last, Failed) else "Nothing was said.")
+    spent = talk.spent
+    return ChatDocument(
+        command="chat",
+        status="error" if failure else "interrupted" if isinstance(last, Interrupted) else "ok",
+        reason=failure.message if failure else last.during if isinstance(last, Interrupted) else "",
+        summary=f"{REPLAY}\n\n{said}" if replay else said,
+        error=failure,
+        conversation=talk.id,
+        replay=replay,
+        input_tokens=sum(a.input_tokens for a in answers),
+        output_tokens=sum(a.output_tokens for a in answers),
+        dollars=None if None in dollars else sum(d for d in dollars if d is not None),
+        seconds=seconds,
+        budget=Budget(
+            spent=Amounts(
+                measurements=spent.measurements,
+                device_s=spent.device_s,
+                dollars=spent.dollars,
+                tokens=spent.input_tokens + spent.output_tokens,
+            ),
+            limit=talk.settings.budget,
+        ),
+        best=_best(talk.board),
+        events=[events.to_data(e) for e in seen] if full else [],
+    )
+
+
+def with_input(prompt: str) -> str:
+    """Return the prompt with what is piped into stdin after it; `-` is stdin alone. A slash command stays as it is."""
+    if prompt == "-":
+        return sys.stdin.read().strip()
+    if prompt.startswith(("/", "!")) or not _is_piped():
+        return prompt
+    piped = sys.stdin.read().strip()
+    return f"{prompt}\n\n{piped}" if piped else prompt
+
+
+def _is_piped() -> bool:
+    """Return whether there is something to read on stdin: a file, or a pipe that says something in time."""
+    try:
+        number = sys.stdin.fileno()
+        mode = os.fstat(number).st_mode
+    except (OSError, ValueError, AttributeError, io.UnsupportedOperation):
+        return False
+    if stat.S_ISREG(mode):
+        return True
+    if not stat.S_ISFIFO(mode):
+        return False
+    ready, _, _ = select.select([number], [], [], INPUT_WAIT_S)
+    return bool(ready)
+
+
+def _in_words(event: Event, talk: Conversation | Replay) -> str:
+    """Return an event as a line for stderr; "" where nobody needs to see it."""
+    match event:
+        case UserSaid(text=text, steering=True):
+            return f"> {text}"
+        case ToolCalled(tool=tool, arguments=arguments):
+            return f"→ {tool}({_shortly(arguments)})"
+        case ToolReturned(summary=summary, seconds=seconds):
+            return f"← {summary} ({seconds:.1f} s)"
+        case CandidateMeasured():
+            return _candidate(event, talk.board)
+        case SettingChanged(name=name, value=value):
+            return f"{name}: {value}"
+        case ApprovalAsked(command=command, reason=reason):
+            return f"not allowed: {command}{f'; {reason}' if reason else ''} ({NOBODY})"
+        case Compacted():
+            return "the conversation was summarised"
+        case _:
+            return ""
+
+
+def _candidate(event: CandidateMeasured, board: Board) -> str:
+    number = next((r.number for r in board if (r.forecast.task, r.forecast.kernel) == (event.task, event.kernel)), "?")
+    pace = "" if event.speedup is None else f"{event.speedup:.3g}× [{event.low or 0:.3g}, {event.high or 0:.3g}] "
+    came = "" if event.surprise is None else f", {event.surprise:+.1f} σ from its forecast"
+    said = " (replay)" if event.provenance == "replay" else ""
+    return f"  candidate {number}: {pace}{event.verdict if event.speedup is not None else event.status}{came}{said}"
+
+
+def _shortly(arguments: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={str(value)[:60]!r}" for name, value in arguments.items())
+
+
+def _paid(answered: Answered) -> str:
+    price = "price unknown" if answered.dollars is None else f"${answered.dollars:.4f}"
+    return f"{answered.input_tokens} + {answered.output_tokens} tokens, {price}"
+
+
+def _summary(seen: Sequence[Event]) -> str:
+    """Return the answers, and what slash commands said."""
+    parts: list[str] = []
+    by_hand = False
+    for event in seen:
+        match event:
+            case UserSaid(text=text, steering=False):
+                by_hand = text.startswith("/")
+            case Noted(text=text) | Answered(text=text) if text:
+                parts.append(text.strip())
+            case ToolReturned(summary=summary) if by_hand and "error" not in event.result:
+                parts.append(summary)
+            case _:
+                pass
+    return "\n\n".join(parts)
+
+
+def _best(board: Board) -> Any:
+    from forewarp.agent.slash_records import baked
+    from forewarp.cli.documents import ChatBest
+    from forewarp.tools.parts import Interval
+
+    row = board.best()
+    m = row.measured if row else None
+    if row is None or m is None or m.speedup is None or m.low is None or m.high is None:
+        return None
+    return ChatBest(
+        number=row.number,
+        task=row.forecast.task,
+        device=row.forecast.device,
+        kernel=row.forecast.kernel,
+        language=row.forecast.language,
+        tunables=row.forecast.tunables,
+        speedup=Interval(ratio=m.speedup, low=m.low, high=m.high),
+        verdict=m.verdict,
+        provenance=m.provenance,
+        text=baked(row),
+    )
