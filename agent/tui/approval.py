@@ -1,0 +1,143 @@
+"""Asking for the user's word, above the prompt: what would run, what speaks for it, and what would be written."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Input, Static
+
+from forewarp.agent.events import ApprovalAsked, Reply
+from forewarp.agent.tui.code import coloured
+
+
+class Approvals(Vertical, can_focus=True):
+    """The questions that wait for an answer, one at a time."""
+
+    GRACE_S: ClassVar[float] = 0.4
+    """How long keys still go to the prompt once a question shows: the user may be typing just then."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "reply('yes')", "Yes"),
+        Binding("a", "reply('always')", "Always"),
+        Binding("n", "refuse", "No"),
+        Binding("up", "move(-1)", show=False),
+        Binding("down", "move(1)", show=False),
+        Binding("pageup", "move(-8)", show=False),
+        Binding("pagedown", "move(8)", show=False),
+    ]
+
+    class Replied(Message):
+        """The user answered."""
+
+        def __init__(self, call: str, reply: Reply, why: str) -> None:
+            super().__init__()
+            self.call, self.why = call, why
+            self.reply: Reply = reply
+
+    class Typed(Message):
+        """The user types something that is no answer."""
+
+        def __init__(self, character: str) -> None:
+            super().__init__()
+            self.character = character
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._asked: deque[ApprovalAsked] = deque()
+
+    def compose(self) -> ComposeResult:
+        """Yield the question, what would be written, the keys, and the line for a reason."""
+        yield Static(id="approval-question", markup=False)
+        with VerticalScroll(id="approval-text", can_focus=False):
+            yield Static(id="approval-diff", markup=False)
+        yield Static(id="approval-keys", markup=False)
+        yield Input(id="approval-why", placeholder="why not? (optional; Enter)", compact=True)
+
+    def on_mount(self) -> None:
+        """Hide until something is asked."""
+        self._show()
+
+    @property
+    def current(self) -> ApprovalAsked | None:
+        """The question that is shown."""
+        return self._asked[0] if self._asked else None
+
+    def ask(self, question: ApprovalAsked) -> None:
+        """Add a question."""
+        self._asked.append(question)
+        self._show()
+
+    def settle(self, call: str) -> None:
+        """Take a question away that was answered."""
+        self._asked = deque(q for q in self._asked if q.call != call)
+        self._show()
+
+    def clear(self) -> None:
+        """Take all questions away: the turn is over."""
+        self._asked.clear()
+        self._show()
+
+    def action_reply(self, reply: Reply) -> None:
+        """Answer the question that is shown."""
+        self._answer(reply)
+
+    def action_refuse(self) -> None:
+        """Ask for a reason."""
+        why = self.query_one(Input)
+        why.display = True
+        why.focus()
+
+    def action_move(self, lines: int) -> None:
+        """Scroll what would be written."""
+        self.query_one("#approval-text").scroll_relative(y=lines, animate=False)
+
+    def on_key(self, event: events.Key) -> None:
+        """Hand on what is typed to the prompt."""
+        if event.is_printable and event.character and event.key not in "yan":
+            event.stop()
+            self.post_message(self.Typed(event.character))
+
+    @on(Input.Submitted)
+    def _why(self, message: Input.Submitted) -> None:
+        message.stop()
+        self._answer("no", message.value.strip())
+
+    def _answer(self, reply: Reply, why: str = "") -> None:
+        question = self.current
+        if question is not None:
+            self.settle(question.call)
+            self.post_message(self.Replied(question.call, reply, why))
+
+    def _show(self) -> None:
+        question = self.current
+        self.display = question is not None
+        why = self.query_one(Input)
+        why.display, why.value = False, ""
+        if question is None:
+            return
+        if why.has_focus:
+            self.focus()
+        many = f"  1 of {len(self._asked)}" if len(self._asked) > 1 else ""
+        parts: list[str | tuple[str, str]] = [("Allow ", "bold"), (f"{question.tool}?", "bold"), (many, "$text-muted")]
+        parts.append(f"\n{question.command}" if question.command else "")
+        parts.append((f"\n{question.reason}" if question.reason else "", "$text-muted"))
+        self.query_one("#approval-question", Static).update(Content.assemble(*parts))
+        self.query_one("#approval-text").display = bool(question.text)
+        self.query_one("#approval-diff", Static).update(coloured(question.text))
+        self.query_one("#approval-keys", Static).update(
+            Content.assemble(
+                ("y", "bold $text-success"),
+                " yes   ",
+                ("a", "bold $text-success"),
+                " always, within the budget   ",
+                ("n", "bold $text-error"),
+                " no",
+            )
+        )

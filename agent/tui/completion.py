@@ -1,0 +1,126 @@
+"""What may be meant by a word that is being typed: a slash command, a theme, a file of the working folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+MOST_FILES = 20_000
+"""Files that are looked at; a folder with more is known in part."""
+
+MOST_SHOWN = 50
+_LEFT_OUT = {"__pycache__", "build", "dist", "node_modules", "site-packages", "target", "venv", "wandb"}
+_MENTION = re.compile(r"(?:^|(?<=\s))@([^\s@]*)$")
+_COMMAND = re.compile(r"/([\w-]*)$")
+_ARGUMENT = re.compile(r"/([\w-]+)\s(?:.*\s)?([^\s@]*)$")
+
+
+class Named(Protocol):
+    """A slash command, as completion sees it."""
+
+    @property
+    def name(self) -> str:
+        """Without the slash."""
+        ...
+
+    @property
+    def arguments(self) -> str:
+        """What may follow, in words."""
+        ...
+
+    @property
+    def help(self) -> str:
+        """One sentence."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What is being typed before the cursor: its kind, where it begins, and the letters so far."""
+
+    kind: Literal["command", "file", "mention", "theme"]
+    start: int
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """A completion: what is put in place of the word, and what is said about it."""
+
+    text: str
+    about: str = ""
+
+
+def word(before: str, commands: Mapping[str, Named]) -> Word | None:
+    """Return the word that ends at the cursor if it can be completed; `before` is the prompt up to there."""
+    if found := _MENTION.search(before):
+        return Word("mention", found.start(1) - 1, found[1])
+    if found := _COMMAND.fullmatch(before):
+        return Word("command", 0, found[1])
+    if (found := _ARGUMENT.fullmatch(before)) and (command := commands.get(found[1])):
+        if command.name == "theme":
+            return Word("theme", found.start(2), found[2])
+        if "FILE" in command.arguments and found[2]:
+            return Word("file", found.start(2), found[2])
+    return None
+
+
+def meant_commands(query: str, commands: Mapping[str, Named]) -> list[Meant]:
+    """Return the commands that a query may mean, those that begin with it first."""
+    names = ranked(query, commands) if query else list(commands)
+    return [Meant(f"/{n} ", f"{commands[n].arguments}  {commands[n].help}".strip()) for n in names]
+
+
+def meant_files(found: Word, files: Sequence[str]) -> list[Meant]:
+    """Return the files that a query may mean, the best first."""
+    names = ranked(found.query, files)[:MOST_SHOWN]
+    if found.kind == "file":
+        return [Meant(f'"{n}" ' if " " in n else f"{n} ") for n in names]
+    return [Meant(f'@"{n}" ' if " " in n else f"@{n} ") for n in names]
+
+
+def ranked(query: str, names: Iterable[str]) -> list[str]:
+    """Return the names that hold the letters of the query in order: together in the last part, together, apart."""
+    letters = query.lower()
+    apart = re.compile(".*?".join(map(re.escape, letters)))
+    scored: list[tuple[int, int, str]] = []
+    for name in names:
+        low = name.lower()
+        at = low.rfind(letters)
+        last = low.rfind("/") + 1
+        if at == last:
+            scored.append((0, len(name), name))
+        elif at >= 0:
+            scored.append((1 if at > last else 2, len(name), name))
+        elif apart.search(low):
+            scored.append((3, len(name), name))
+    return [name for _, _, name in sorted(scored)]
+
+
+def files(folder: Path, most: int = MOST_FILES) -> list[str]:
+    """Return the files below a folder, as paths seen from it; hidden and generated folders are left out.
+
+    Shallow folders come first, so that a bound leaves out what lies deep.
+    """
+    found: list[str] = []
+    level = [""]
+    while level and len(found) < most:
+        below: list[str] = []
+        for part in level:
+            try:
+                entries = sorted(os.scandir(folder / part), key=lambda e: e.name)
+            except OSError:
+                continue
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if not entry.is_dir(follow_symlinks=False):
+                    found.append(f"{part}{entry.name}")
+                elif entry.name not in _LEFT_OUT:
+                    below.append(f"{part}{entry.name}/")
+        level = below
+    return found[:most]

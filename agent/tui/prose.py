@@ -1,0 +1,165 @@
+"""Markdown as text that can be selected: drawn once per width, piece by piece while it is being written."""
+
+from __future__ import annotations
+
+import io
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.syntax import Syntax
+from rich.text import Text
+from rich.theme import Theme
+from textual.content import Content
+from textual.widget import Widget
+
+if TYPE_CHECKING:
+    from textual.geometry import Size
+
+_STYLES = {
+    "markdown.h1": "bold underline",
+    "markdown.h2": "bold",
+    "markdown.h3": "bold",
+    "markdown.h4": "italic",
+    "markdown.code": "cyan",
+    "markdown.code_block": "default",
+    "markdown.item.bullet": "dim",
+    "markdown.item.number": "dim",
+    "markdown.block_quote": "italic dim",
+    "markdown.hr": "dim",
+    "markdown.link": "underline",
+    "markdown.link_url": "underline",
+    "markdown.table.border": "dim",
+    "markdown.table.header": "bold",
+}
+
+
+class _Heading(Heading):
+    """A heading in the line of the text, not in its middle."""
+
+    LEVEL_ALIGN: ClassVar = {f"h{n}": "left" for n in range(1, 7)}
+
+
+class _Code(CodeBlock):
+    """A code block on the background of the terminal."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = str(self.text).rstrip()
+        syntax = Syntax(code, self.lexer_name, theme=self.theme, word_wrap=True)
+        yield Padding(syntax, (0, 0, 0, 2))
+
+
+class _Markdown(Markdown):
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "fence": _Code,
+        "code_block": _Code,
+    }
+
+
+@lru_cache(maxsize=1)
+def _console() -> Console:
+    return Console(file=io.StringIO(), force_terminal=True, color_system="standard", theme=Theme(_STYLES))
+
+
+def draw(markdown: str, width: int, *, dark: bool = True) -> Content:
+    """Return Markdown as lines of at most `width` cells, in the terminal's own sixteen colours."""
+    console = _console()
+    renderable = _Markdown(markdown.strip(), code_theme="ansi_dark" if dark else "ansi_light")
+    options = console.options.update(width=max(width, 10), height=None)
+    text = Text(no_wrap=True)
+    for number, line in enumerate(_stripped(console.render_lines(renderable, options, pad=False))):
+        if number:
+            text.append("\n")
+        drawn = Text()
+        for segment in line:
+            drawn.append(segment.text, segment.style)
+        drawn.rstrip()
+        text.append_text(drawn)
+    return Content.from_rich_text(text, console)
+
+
+def _stripped(lines: list[list[Segment]]) -> list[list[Segment]]:
+    """Leave out empty lines at both ends."""
+    full = [n for n, line in enumerate(lines) if any(s.text.strip() for s in line)]
+    return lines[full[0] : full[-1] + 1] if full else []
+
+
+def settled(markdown: str, start: int = 0) -> int:
+    """Return up to where from `start` on nothing that is still to be written can change how the text is drawn.
+
+    That is the last blank line outside of a code block that neither an indented line nor a list follows.
+    """
+    found, fenced, at, blank = start, False, start, False
+    for line in markdown[start:].splitlines(keepends=True):
+        bare = line.lstrip()
+        if blank and not fenced and line[:1].strip() and not bare.startswith(("-", "*", "+", "|", ">")):
+            found = at if not bare[:1].isdigit() else found
+        if bare.startswith(("```", "~~~")):
+            fenced = not fenced
+        blank = not bare
+        at += len(line)
+    return found
+
+
+class Prose(Widget):
+    """Markdown that may grow."""
+
+    DEFAULT_CSS = "Prose { height: auto; }"
+
+    def __init__(self, text: str = "", *, done: bool = True, classes: str | None = None) -> None:
+        super().__init__(classes=classes)
+        self._text, self._done = text, done
+        self._drawn: tuple[object, Content] | None = None
+        self._settled: tuple[object, int, list[Content]] = (None, 0, [])
+
+    @property
+    def text(self) -> str:
+        """The Markdown."""
+        return self._text
+
+    def write(self, text: str, *, done: bool) -> None:
+        """Replace the text by one that begins with it; a text that is `done` is drawn as a whole once more."""
+        if (text, done) != (self._text, self._done):
+            self._text, self._done = text, done
+            self.redraw()
+
+    def redraw(self) -> None:
+        """Draw the text again, for other colours or another text."""
+        self._drawn = None
+        self.refresh(layout=True)
+
+    def render(self) -> Content:
+        """Return the text at the present width."""
+        return self._at(self.content_size.width)
+
+    def get_content_width(self, container: Size, viewport: Size) -> int:
+        """Take all of the width."""
+        return container.width
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Return the number of lines."""
+        return max(1, self._at(width).plain.count("\n") + 1)
+
+    def _at(self, width: int) -> Content:
+        dark = self.app.current_theme.dark
+        key = (width, dark)
+        if self._drawn is None or self._drawn[0] != key:
+            content = draw(self._text, width, dark=dark) if self._done else self._growing(key, width, dark)
+            self._drawn = (key, content)
+        return self._drawn[1]
+
+    def _growing(self, key: object, width: int, dark: bool) -> Content:
+        """Draw only what may still change; long answers would else be drawn anew with every word."""
+        known, start, pieces = self._settled
+        if known != key:
+            start, pieces = 0, []
+        end = settled(self._text, start)
+        if end > start:
+            pieces.append(draw(self._text[start:end], width, dark=dark))
+        self._settled = (key, end, pieces)
+        return Content("\n\n").join([*pieces, draw(self._text[end:], width, dark=dark)])

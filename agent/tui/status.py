@@ -1,0 +1,138 @@
+"""The line at the bottom: what is going on, where, with whom, and what is left of the budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from textual.content import Content
+from textual.widgets import Static
+
+from forewarp.agent.events import Spent
+from forewarp.agent.settings import Settings
+from forewarp.agent.tui import wording
+
+SEPARATOR = " · "
+
+
+@dataclass(slots=True)
+class State:
+    """What the status line shows beside settings and spending. `since` is when the turn began, by the line's clock."""
+
+    doing: str = ""
+    since: float = 0.0
+    queued: int = 0
+    behind: bool = False
+    label: str = ""
+    message: str = ""
+    device: str = ""
+
+
+class StatusLine(Static):
+    """One line; where it is narrow the least needed parts go first."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic, id: str | None = None) -> None:
+        super().__init__(id=id, markup=False)
+        self.state = State()
+        self._clock = clock
+        self._settings: Settings | None = None
+        self._spent = Spent()
+
+    def on_mount(self) -> None:
+        """Keep the time of the turn up to date."""
+        self.set_interval(1.0, self._tick)
+
+    def show(self, settings: Settings, spent: Spent) -> None:
+        """Take over settings and spending."""
+        self._settings, self._spent = settings, spent
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Show the state as it is now."""
+        self.update(self._line(self.content_size.width or self.app.size.width - 2))
+
+    def on_resize(self) -> None:
+        """Fit the parts to the new width."""
+        self.redraw()
+
+    def _tick(self) -> None:
+        if self.state.doing:
+            self.redraw()
+
+    def _line(self, width: int) -> Content:
+        left = self._left()
+        right = (
+            fitting(parts(self._settings, self._spent, self.state.device), width - left.cell_length - 2)
+            if self._settings is not None
+            else ""
+        )
+        gap = max(1, width - left.cell_length - Content(right).cell_length)
+        return Content.assemble(left, " " * gap, (right, "$text-muted")).truncate(width, ellipsis=True)
+
+    def _left(self) -> Content:
+        s = self.state
+        pieces: list[str | tuple[str, str] | Content] = []
+        if s.label:
+            pieces.append((f" {s.label} ", "reverse"))
+            pieces.append(" ")
+        if s.message:
+            pieces.append((s.message, "$text-warning"))
+        elif s.doing:
+            pieces += [("● ", "$text-accent"), s.doing, (f" {wording.seconds(self._clock() - s.since)}", "$text-muted")]
+        else:
+            pieces.append(("ready", "$text-muted"))
+        if s.queued:
+            pieces.append((f"{SEPARATOR}{s.queued} queued", "$text-accent"))
+        if s.behind:
+            pieces.append((f"{SEPARATOR}↓ new below (End)", "$text-accent"))
+        return Content.assemble(*pieces)
+
+
+def fitting(given: Sequence[tuple[int, str]], width: int) -> str:
+    """Return the texts that fit, in order; those with the highest number are left out first."""
+    kept = [(n, text) for n, text in given if text]
+    while kept:
+        joined = SEPARATOR.join(text for _, text in kept)
+        if Content(joined).cell_length <= width:
+            return joined
+        kept.remove(max(kept, key=lambda part: part[0]))
+    return ""
+
+
+def parts(settings: Settings, spent: Spent, device: str = "") -> list[tuple[int, str]]:
+    """Return what the line says of settings and spending, each with how easily it can be done without."""
+    cap = settings.budget
+    measured = f"{spent.measurements}/{cap.measurements}" if cap.measurements is not None else f"{spent.measurements}"
+    price = "" if spent.dollars == 0 and cap.dollars is None else _price(spent.dollars, cap.dollars)
+    seconds = wording.seconds(spent.device_s) if spent.device_s or cap.device_s is not None else ""
+    seconds += f" of {wording.seconds(cap.device_s)}" if cap.device_s is not None else ""
+    used = spent.input_tokens + spent.output_tokens
+    tokens = f"{wording.amount(used)} tokens" if used else ""
+    if used and cap.tokens is not None:
+        tokens = f"{wording.amount(used)}/{wording.amount(cap.tokens)} tokens"
+    context = f"context {spent.context_tokens / settings.compact_at:.0%}" if spent.context_tokens else ""
+    return [
+        (3, device or settings.place.device),
+        (2, model_name(settings)),
+        (0, f"{measured} measured"),
+        (4, f"{seconds} device" if seconds else ""),
+        (5, tokens),
+        (6, context),
+        (1, price),
+    ]
+
+
+def model_name(settings: Settings) -> str:
+    """Return the model's name without its provider."""
+    model = settings.model
+    if model is None:
+        return "no model"
+    name = model if isinstance(model, str) else model.model_name
+    return name.partition(":")[2] or name
+
+
+def _price(spent: float | None, cap: float | None) -> str:
+    if spent is None:
+        return "price unknown"
+    return wording.dollars(spent) if cap is None else f"{wording.dollars(spent)}/{cap:.2f}"

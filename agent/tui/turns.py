@@ -1,0 +1,72 @@
+"""Turns one after the other, and what waits for its turn; knows nothing of the screen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from forewarp.agent.events import Event, Failed, Interrupted, UserSaid
+from forewarp.agent.tui.talk import Talk
+
+
+class Turns:
+    """Says to a conversation what the user sends, in order. `took` is how long the turn takes so far, in seconds."""
+
+    def __init__(self, talk: Talk, take: Callable[[Event], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self.queue: list[str] = []
+        self.steering: list[str] = []
+        """What was handed to the model and has not reached it yet."""
+        self.running = False
+        self.began = 0.0
+        self._talk, self._take, self._clock = talk, take, clock
+
+    @property
+    def waiting(self) -> list[str]:
+        """All that was sent and has not arrived, the oldest first."""
+        return [*self.steering, *self.queue]
+
+    @property
+    def took(self) -> float:
+        """Seconds since the turn began."""
+        return self._clock() - self.began
+
+    def send(self, text: str) -> bool:
+        """Take a message; returns whether `run` is to be called for it, since no turn is on."""
+        if self.running and not text.startswith(("/", "!")) and not self.queue and self._talk.steer(text):
+            self.steering.append(text)
+            return False
+        self.queue.append(text)
+        return not self.running
+
+    def recall(self) -> str:
+        """Give back what waits in the queue; what the model was handed already stays with it."""
+        text = "\n".join(self.queue)
+        self.queue.clear()
+        return text
+
+    async def run(self) -> bool:
+        """Run turns until the queue is empty, or one of them did not end well; returns whether all did."""
+        self.running = True
+        try:
+            while self.queue:
+                if not await self._turn(self.queue.pop(0)):
+                    return False
+        finally:
+            self.running = False
+        return True
+
+    async def _turn(self, text: str) -> bool:
+        self.began = self._clock()
+        last: Event | None = None
+        try:
+            async for last in self._talk.say(text):
+                if isinstance(last, UserSaid) and last.steering and last.text in self.steering:
+                    self.steering.remove(last.text)
+                self._take(last)
+        except Exception as e:
+            last = Failed("internal", f"{type(e).__name__}: {e}", hint="this is a defect of forewarp; the chat goes on")
+            self._take(last)
+        # What came too late for the model is said next.
+        self.queue[:0] = self.steering
+        self.steering.clear()
+        return not isinstance(last, Interrupted | Failed)
