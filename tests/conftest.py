@@ -10,6 +10,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-snapshots", action="store_true", help="write the screens that tests compare with anew")
+
+
 @pytest.fixture(autouse=True)
 def _own_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOREWARP_ARCHIVE", str(tmp_path / "archive.db"))

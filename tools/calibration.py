@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,9 @@ from forewarp.tools.parts import SCHEMA_VERSION, Part, Place
 
 HISTORY = 8
 """Trials of each task of a pool that a forecaster is shown before it is asked about the others."""
+
+ENOUGH = 5_000
+"""Outcomes on record from which on no earlier ones are read for a diagram."""
 
 _FOLDS = 5
 _ALL_RUNS = 1_000_000
@@ -128,6 +132,15 @@ class CalibrationResult(Part):
 
 
 @dataclass(frozen=True, slots=True)
+class OnRecord:
+    """What one forecaster said of being correct and faster, against what was measured on one device."""
+
+    forecaster: str
+    outcomes: int
+    points: Sequence[ReliabilityPoint]
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """An outcome with the forecaster and the run (or, of a pool, the task) that it belongs to."""
 
@@ -203,6 +216,27 @@ def _of_archive(request: CalibrationRequest) -> tuple[list[Seen], str]:
             if request.task in (None, run.task.name):
                 found += _of_run(archive, run)
         return found, str(archive.path)
+
+
+def faster_on_record(place: Place, device: str, forecaster: str = "") -> OnRecord | None:
+    """Return the reliability of the latest forecasts for a device, by its name; None without any, or without archive.
+
+    Those of the named forecaster are taken, else of the one with the most outcomes.
+    """
+    seen: list[Seen] = []
+    try:
+        with session.existing_archive(place) as archive:
+            for run in archive.runs(limit=_ALL_RUNS):
+                if run.target.name == device and len(seen) < ENOUGH:
+                    seen += _of_run(archive, run)
+    except UsageError:
+        return None
+    counts = Counter(s.tier for s in seen)
+    if not counts:
+        return None
+    name = forecaster if forecaster in counts else counts.most_common(1)[0][0]
+    found = [s.outcome for s in seen if s.tier == name]
+    return OnRecord(name, len(found), scores(found).faster)
 
 
 def scores_of_run(archive: Archive, run: RunRow) -> dict[str, CalibrationScores]:
@@ -289,6 +323,7 @@ def scores(outcomes: Sequence[Outcome]) -> CalibrationScores:
     intervals = [f.interval for f, _ in timed]
     said = np.array([o.forecast.p_valid for o in outcomes])
     came = np.array([float(o.valid) for o in outcomes])
+    faster = [o.valid and (o.speedup or 0) > 1 for o in outcomes]
     right = [int(np.argmax(f.probabilities)) == k for (f, _), k in zip(timed, y, strict=True)]
     covered = metrics.coverage([low for low, _ in intervals], [high for _, high in intervals], speedups)
     none = not timed
@@ -299,12 +334,13 @@ def scores(outcomes: Sequence[Outcome]) -> CalibrationScores:
         nll=None if none else metrics.nll(p, y),
         coverage=None if none else covered,
         brier_valid=float(((said - came) ** 2).mean()),
-        confidence=_points([f.confidence for f, _ in timed], right),
-        faster=_points([o.forecast.p_faster for o in outcomes], [o.valid and (o.speedup or 0) > 1 for o in outcomes]),
+        confidence=reliability([f.confidence for f, _ in timed], right),
+        faster=reliability([o.forecast.p_faster for o in outcomes], faster),
     )
 
 
-def _points(said: Sequence[float], came_true: Sequence[bool]) -> list[ReliabilityPoint]:
+def reliability(said: Sequence[float], came_true: Sequence[bool]) -> list[ReliabilityPoint]:
+    """Return how often something came true by how probable it was said to be, in tenths that are not empty."""
     points: list[ReliabilityPoint] = []
     for bucket in metrics.reliability(said, came_true):
         low, high = exact_interval(round(bucket.observed * bucket.count), bucket.count)

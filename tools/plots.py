@@ -40,10 +40,13 @@ class Point(Protocol):
         ...
 
 
-def progress(best: Sequence[Interval | None], width: int, height: int) -> str:
+def progress(
+    best: Sequence[Interval | None], width: int, height: int, *, each: Sequence[float | None] | None = None
+) -> str:
     """Return the best speed-up after each measurement with its interval; "" with fewer than two.
 
-    `best` has an item for each measurement, None while nothing worked. Sizes are in characters.
+    `best` has an item for each measurement, None while nothing worked. Sizes are in characters. With `each`, every
+    measured speed-up has a point, what failed a cross at the foot, and only improvements have their interval.
     """
     curve = [(i, b) for i, b in enumerate(best, 1) if b is not None]
     if len(curve) < 2:
@@ -51,29 +54,35 @@ def progress(best: Sequence[Interval | None], width: int, height: int) -> str:
     with _figure("best so far with its 95 % interval, by measurements made", width, height) as plot:
         steps = [(x, math.log2(b.ratio)) for i, b in curve for x in (i, i + 1)]
         plot.plot([x for x, _ in steps], [y for _, y in steps])
-        apart = -(-len(curve) // width)
-        for i, b in curve[::apart]:
+        values = [v for _, b in curve for v in (b.low, b.high)] + [e for e in each or () if e]
+        if each is not None:
+            shown = [(i, b) for i, b in curve if i == curve[0][0] or b != best[i - 2]]
+        else:
+            shown = curve[:: -(-len(curve) // width)]
+        for i, b in shown:
             plot.plot([i, i], [math.log2(b.low), math.log2(b.high)])
-        _log_axis(plot.yticks, plot.ylim, [v for _, b in curve for v in (b.low, b.high)])
+        _points(plot, each or (), foot=math.log2(min(values)))
+        _log_axis(plot.yticks, plot.ylim, values)
         last = curve[-1][0]
         places = [1, *range(step, last + 1, step)] if (step := -(-last // 8)) > 1 else list(range(1, last + 1))
         plot.xticks(places, [str(p) for p in places])
         return _text(plot)
 
 
-def against(pairs: Sequence[tuple[Interval, Interval]], width: int, height: int) -> str:
+def against(pairs: Sequence[tuple[Interval, Interval]], width: int, height: int, *, intervals: bool = True) -> str:
     """Return measured against forecast speed-up, each with its interval; "" with fewer than two pairs.
 
-    A pair is a forecast and what was measured.
+    A pair is a forecast and what was measured. Many are told apart better without `intervals`.
     """
     if len(pairs) < 2:
         return ""
-    with _figure("measured (95 %) against forecast (80 %); on the dots they agree", width, height) as plot:
-        values = [v for pair in pairs for i in pair for v in (i.low, i.high)]
+    axes = "measured (95 %) against forecast (80 %)" if intervals else "measured (up) against forecast (across)"
+    with _figure(f"{axes}; on the dots they agree", width, height) as plot:
+        values = [v for pair in pairs for i in pair for v in ((i.low, i.high) if intervals else (i.ratio,))]
         low, high = math.log2(min(values)), math.log2(max(values))
         steps = [low + (high - low) * k / 20 for k in range(21)]
         plot.scatter(steps, steps, marker="·")
-        for forecast, found in pairs:
+        for forecast, found in pairs if intervals else ():
             x, y = math.log2(forecast.ratio), math.log2(found.ratio)
             plot.plot([math.log2(forecast.low), math.log2(forecast.high)], [y, y], marker="-")
             plot.plot([x, x], [math.log2(found.low), math.log2(found.high)], marker="|")
@@ -120,6 +129,14 @@ def _figure(title: str, width: int, height: int) -> Generator[Any]:
         if title:
             plotext.title(title)
         yield plotext
+
+
+def _points(plot: Any, each: Sequence[float | None], foot: float) -> None:
+    worked = [(i, math.log2(e)) for i, e in enumerate(each, 1) if e]
+    failed = [i for i, e in enumerate(each, 1) if not e]
+    for marker, points in (("x", [(i, foot) for i in failed]), ("●", worked)):
+        if points:
+            plot.scatter([x for x, _ in points], [y for _, y in points], marker=marker)
 
 
 def _log_axis(ticks: Any, limits: Any, values: Sequence[float]) -> None:

@@ -1,0 +1,156 @@
+"""The text of one candidate, or what it changes against its parent or the best, with what is known of it."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, ScrollableContainer
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Static
+
+from forewarp.agent.board import Row
+from forewarp.agent.tui import code
+from forewarp.agent.tui.columns import SURPRISING, share, sigmas, tone, verdict, within
+
+Shown = Literal["text", "parent", "best"]
+
+EMPTY = "No candidate is chosen: choose one in the table by Enter."
+_COLOURS = {"won": "$text-success", "lost": "$text-error", "doubt": "$text-warning", "odd": "$text-accent"}
+
+
+class _Lines(ScrollableContainer):
+    """What scrolls: line numbers beside the text."""
+
+    DEFAULT_CSS = """
+    _Lines { scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; background: $surface; }
+    _Lines > Horizontal { width: auto; height: auto; }
+    _Lines #source-numbers { width: auto; padding: 0 1 0 2; text-style: dim; text-align: right; }
+    _Lines #source-text { width: auto; text-wrap: nowrap; padding: 0 2 0 0; }
+    """
+
+
+class _Numbers(Static):
+    ALLOW_SELECT = False
+
+
+class Source(Widget):
+    """A pane with the candidate that `show` was given last. `text` is what is in it, for copying."""
+
+    DEFAULT_CSS = """
+    Source { layout: vertical; height: 1fr; }
+    Source > #source-head { height: auto; max-height: 8; padding: 0 1 0 2; }
+    Source > _Lines { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("d", "diff('parent')", "diff to parent"),
+        Binding("b", "diff('best')", "diff to best"),
+    ]
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._row: Row | None = None
+        self._others: dict[Shown, Row | None] = {}
+        self._shown: Shown = "text"
+        self.text = ""
+
+    def compose(self) -> ComposeResult:
+        """Yield the head and the lines."""
+        yield Static(Content.styled(EMPTY, "dim"), id="source-head", markup=False)
+        with _Lines(), Horizontal():
+            yield _Numbers("", id="source-numbers", markup=False)
+            yield Static("", id="source-text", markup=False)
+
+    def show(self, row: Row | None, parent: Row | None = None, best: Row | None = None) -> None:
+        """Show a candidate; `parent` is what it was made from and `best` the fastest of its task, if known."""
+        if row is None or self._row is None or row.number != self._row.number:
+            self.query_one(_Lines).scroll_home(animate=False)
+        self._row, self._others = row, {"parent": parent, "best": best}
+        self._fill()
+
+    def action_diff(self, against: Shown) -> None:
+        """Show the difference to the parent or the best, or the text again."""
+        self._shown = "text" if self._shown == against else against
+        self.query_one(_Lines).scroll_home(animate=False)
+        self._fill()
+
+    def focus(self, scroll_visible: bool = True) -> Source:
+        """Focus what scrolls."""
+        self.query_one(_Lines).focus(scroll_visible)
+        return self
+
+    def _fill(self) -> None:
+        head, numbers = self.query_one("#source-head", Static), self.query_one("#source-numbers", Static)
+        body = self.query_one("#source-text", Static)
+        row = self._row
+        if row is None:
+            self.text = ""
+            head.update(Content.styled(EMPTY, "dim"))
+            numbers.update("")
+            body.update("")
+            return
+        head.update(self._head(row))
+        if self._shown == "text":
+            self.text = row.forecast.source
+            numbers.update("\n".join(str(n) for n in range(1, len(self.text.splitlines()) + 1)))
+            body.update(code.highlighted(self.text, row.forecast.language))
+        else:
+            self.text = self._difference(row)
+            numbers.update("")
+            body.update(code.coloured(self.text))
+
+    def _difference(self, row: Row) -> str:
+        other = self._others[self._shown]
+        if other is None:
+            missing = "nobody knows what this was made from" if self._shown == "parent" else "nothing is the best yet"
+            return f"No difference to show: {missing}."
+        if other.number == row.number:
+            return "This is the best so far."
+        return code.changes(row, other) or f"The same text and tunables as #{other.number}."
+
+    def _head(self, row: Row) -> Content:
+        f, m = row.forecast, row.measured
+        parent, best = self._others["parent"], self._others["best"]
+        names = [f.kernel[:10], f.task, f.language, *(f"{k}={v}" for k, v in f.tunables.items())]
+        names += [f"from #{parent.number}"] if parent else []
+        names.append(f"by {f.origin}")
+        leads = best is not None and best.number == row.number
+        lines = [
+            Content.assemble((f"{'★ ' * leads}#{row.number}", "bold"), " ", (" · ".join(names), "dim")),
+            Content.assemble(("forecast ", "dim"), *self._forecast(row)),
+        ]
+        if m is not None:
+            lines.append(Content.assemble(("measured ", "dim"), *self._measured(row)))
+        if m is not None and m.flags:
+            lines.append(Content.styled(f"flags    {', '.join(m.flags)}", "$text-accent"))
+        if f.reason:
+            lines.append(Content.styled(f.reason, "dim"))
+        return Content("\n").join(lines)
+
+    def _forecast(self, row: Row) -> list[str | tuple[str, str]]:
+        f = row.forecast
+        if f.median is None:
+            return [f.advice or "none"]
+        said = [
+            f"P(ok) {share(f.p_valid)}",
+            f"P(better) {share(f.p_better)}",
+            f"confidence {share(f.confidence)}",
+            f.advice,
+        ]
+        return [within(f.median, f.low, f.high), (" 80 %", "dim"), " · " + " · ".join(s for s in said if s)]
+
+    def _measured(self, row: Row) -> list[str | tuple[str, str]]:
+        m = row.measured
+        if m is None:
+            return []
+        parts: list[str | tuple[str, str]] = []
+        if m.speedup is not None:
+            parts += [within(m.speedup, m.low, m.high), (" 95 %", "dim"), " · "]
+        parts.append((verdict(row), _COLOURS.get(tone(row), "")))
+        if m.surprise is not None:
+            parts += [" · ", (f"{sigmas(m.surprise)} off", "bold $text-accent" if abs(m.surprise) > SURPRISING else "")]
+        if m.provenance == "replay":
+            parts.append((" · replay", "dim"))
+        return parts

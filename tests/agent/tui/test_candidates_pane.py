@@ -1,0 +1,147 @@
+"""The table of candidates: order, filters, what stays in narrow panes, and what a row changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.boards import board, forecast, measured, row
+from textual.app import App, ComposeResult
+
+from forewarp.agent.board import Board
+from forewarp.agent.tui import columns
+from forewarp.agent.tui.candidates import Candidates, Table
+
+Snapshot = Callable[[App[Any], str], None]
+
+
+class Pane(App[None]):
+    def __init__(self, shown: Board) -> None:
+        super().__init__()
+        self.shown = shown
+        self.messages: list[Candidates.Selected | Candidates.Highlighted] = []
+
+    def compose(self) -> ComposeResult:
+        yield Candidates()
+
+    def on_mount(self) -> None:
+        self.pane.load(self.shown)
+        self.query_one(Table).focus()
+
+    @property
+    def pane(self) -> Candidates:
+        return self.query_one(Candidates)
+
+    def on_candidates_selected(self, message: Candidates.Selected) -> None:
+        self.messages.append(message)
+
+    def on_candidates_highlighted(self, message: Candidates.Highlighted) -> None:
+        self.messages.append(message)
+
+    @property
+    def numbers(self) -> list[int]:
+        return [r.number for r in self.pane.rows]
+
+
+async def test_it_looks_as_recorded_wide_and_narrow(snapshot: Snapshot) -> None:
+    app = Pane(board(12, ("softmax", "layernorm")))
+    async with app.run_test(size=(140, 16)) as pilot:
+        await pilot.pause()
+        snapshot(app, "candidates_wide")
+        await pilot.resize_terminal(44, 16)
+        await pilot.pause()
+        snapshot(app, "candidates_narrow")
+
+
+async def test_keys_sort_reverse_and_filter() -> None:
+    app = Pane(board(20, ("softmax", "layernorm")))
+    async with app.run_test(size=(140, 30)) as pilot:
+        await pilot.press("S")
+        assert app.numbers == list(range(20, 0, -1))
+        await pilot.press("m")
+        assert app.numbers == list(range(20, 0, -2))
+        await pilot.press("m", "t")
+        assert {r.forecast.task for r in app.pane.rows} == {"layernorm"}
+        await pilot.press("t", "t")
+        assert len(app.numbers) == 20
+
+
+async def test_a_click_on_a_head_sorts_and_what_has_no_value_stands_last() -> None:
+    app = Pane(board(20))
+    async with app.run_test(size=(140, 30)) as pilot:
+        await pilot.pause()
+        table = app.query_one(Table)
+        heads = table.render_line(0).text
+        for falling in (True, False):
+            await pilot.click(Table, offset=(heads.index("measured") + 2, 0))
+            found = [r.measured.speedup for r in app.pane.rows if r.measured and r.measured.speedup]
+            assert found == sorted(found, reverse=falling)
+            assert not any(r.measured and r.measured.speedup for r in app.pane.rows[len(found) :])
+
+
+async def test_enter_and_clicks_choose_and_moving_only_points() -> None:
+    app = Pane(board(9))
+    async with app.run_test(size=(100, 20)) as pilot:
+        await pilot.press("down", "down", "enter")
+        await pilot.click(Table, offset=(10, 5))
+        kinds = [(type(m).__name__, m.row.number) for m in app.messages]
+        assert kinds == [("Highlighted", 2), ("Highlighted", 3), ("Selected", 3), ("Selected", 5)]
+
+
+async def test_a_measurement_changes_its_row_and_the_cursor_stays() -> None:
+    made = board(6, every=99)
+    app = Pane(made)
+    async with app.run_test(size=(120, 12)) as pilot:
+        await pilot.press("s", "s", "down")
+        under = app.pane.selected
+        changed = made.apply(measured(row(made, 4).forecast, 4, ratio=9.0))
+        assert changed is not None
+        app.pane.refresh_row(changed)
+        await pilot.pause()
+        assert app.pane.selected is under
+        line = next(s.text for s in app.screen._compositor.render_strips() if "9.00× [" in s.text)
+        assert line.startswith("★    4")
+
+
+async def test_new_rows_stay_in_sight_while_the_user_is_elsewhere() -> None:
+    made = board(40)
+    app = Pane(made)
+    async with app.run_test(size=(100, 12)) as pilot:
+        app.set_focus(None)
+        app.query_one(Table).scroll_end(animate=False, immediate=True)
+        for number in (41, 42):
+            added = made.apply(forecast(number))
+            assert added is not None
+            app.pane.refresh_row(added)
+        await pilot.pause()
+        lines = [s.text for s in app.screen._compositor.render_strips()]
+        assert lines[-1].split()[0] == "42"
+
+
+async def test_control_characters_do_not_reach_the_terminal() -> None:
+    made = Board()
+    made.apply(forecast(1, "evil\x1b]0;title\x07"))
+    made.apply(forecast(2, "fine"))
+    app = Pane(made)
+    async with app.run_test(size=(140, 8)) as pilot:
+        await pilot.pause()
+        assert "evil?]0;tit…" in app.query_one(Table).render_line(1).text
+
+
+@pytest.mark.parametrize("width", range(8, 160, 7))
+def test_columns_fit_and_the_most_wanted_stay(width: int) -> None:
+    taken = columns.fit(width)
+    assert sum(w for _, w in taken) + columns.GAP * (len(taken) - 1) <= max(width, 0)
+    names = {c.name for c, _ in taken}
+    if width >= 34:
+        assert {"number", "measured", "forecast", "verdict"} <= names
+    if width >= 150:
+        assert names == set(columns.BY_NAME)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(1.234, "1.23×"), (12.34, "12.3×"), (9.996, "10.0×"), (123.4, "123×"), (0.0012, "1e-03×")]
+)
+def test_speedups_take_six_characters_at_most(ratio: float, text: str) -> None:
+    assert columns.times(ratio) == text

@@ -1,0 +1,99 @@
+"""The pane with the drawings: which data, which size, and where the reliability comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from support.boards import board, forecast, measured, row
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+
+from forewarp.agent.board import Board
+from forewarp.agent.tui.plots import Drawn, Plots
+
+Snapshot = Callable[[App[Any], str], None]
+
+
+class Pane(App[None]):
+    def compose(self) -> ComposeResult:
+        yield Plots()
+
+    @property
+    def pane(self) -> Plots:
+        return self.query_one(Plots)
+
+    def on_mount(self) -> None:
+        self.pane.focus()
+
+
+async def drawn(pilot: Pilot[None]) -> None:
+    await pilot.pause()
+    await pilot.app.workers.wait_for_complete()
+    await pilot.pause()
+
+
+async def test_it_looks_as_recorded(snapshot: Snapshot) -> None:
+    app = Pane()
+    async with app.run_test(size=(90, 24)) as pilot:
+        app.pane.load(board(40))
+        for key, name in (("1", "plot_progress"), ("right", "plot_against"), ("3", "plot_reliability")):
+            await pilot.press(key)
+            await drawn(pilot)
+            snapshot(app, name)
+
+
+async def test_a_drawing_is_as_wide_as_the_pane() -> None:
+    app = Pane()
+    async with app.run_test(size=(60, 20)) as pilot:
+        app.pane.load(board(20))
+        for width in (60, 120):
+            await pilot.resize_terminal(width, 20)
+            await drawn(pilot)
+            assert width - 6 <= max(map(len, app.pane.text.splitlines())) <= width
+
+
+async def test_a_click_on_a_title_shows_its_drawing() -> None:
+    app = Pane()
+    async with app.run_test(size=(90, 20)) as pilot:
+        app.pane.load(board(20))
+        await pilot.click("#plots-titles", offset=(20, 0))
+        await drawn(pilot)
+        assert "within their 80 % intervals" in app.pane.text
+
+
+async def test_few_measured_forecasts_say_what_is_missing() -> None:
+    app = Pane()
+    async with app.run_test(size=(90, 20)) as pilot:
+        app.pane.load(board(6))
+        await pilot.press("3")
+        await drawn(pilot)
+        assert app.pane.text.startswith("7 more measured forecasts make a diagram of this conversation")
+        assert "the archive has none for NVIDIA H200 yet" in app.pane.text
+
+
+def test_the_task_measured_last_is_drawn_and_every_forecast_is_judged() -> None:
+    made = board(8, ("softmax", "layernorm"), every=99)
+    for number, ratio in ((1, 2.0), (2, 1.5), (4, 1.2), (6, 3.0)):
+        made.apply(measured(row(made, number).forecast, number, ratio=ratio))
+    data = Drawn.of(made)
+    assert data.task == "softmax"
+    assert [b and round(b[0], 3) for b in data.best] == [1.5, 1.5, 3.0]
+    assert len(data.said) == 4
+
+
+def test_what_failed_keeps_the_best_and_is_no_pair() -> None:
+    made = Board()
+    for number, ratio in ((1, 1.5), (2, 2.0)):
+        said = forecast(number)
+        made.apply(said)
+        made.apply(measured(said, number, ratio=ratio))
+    wrong = forecast(3)
+    made.apply(wrong)
+    came = measured(wrong, 3, ratio=9.0)
+    made.apply(replace(came, trusted=False, verdict="suspicious"))
+    data = Drawn.of(made)
+    assert data.each == [1.5, 2.0, None]
+    assert [b and b[0] for b in data.best] == [1.5, 2.0, 2.0]
+    assert len(data.pairs) == 2

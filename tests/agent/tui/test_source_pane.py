@@ -1,0 +1,102 @@
+"""The pane with a candidate's text: what is said of it, differences, and what is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.boards import SOURCE, board, forecast, measured, row, sha
+from textual.app import App, ComposeResult
+
+from forewarp.agent.board import Board
+from forewarp.agent.tui import code
+from forewarp.agent.tui.source import Source
+
+Snapshot = Callable[[App[Any], str], None]
+
+
+class Pane(App[None]):
+    def compose(self) -> ComposeResult:
+        yield Source()
+
+    @property
+    def pane(self) -> Source:
+        return self.query_one(Source)
+
+    def show(self, made: Board, number: int) -> None:
+        shown = row(made, number)
+        self.pane.show(shown, made.parent(shown), made.best(shown.forecast.task))
+        self.pane.focus()
+
+
+def two() -> Board:
+    made = Board()
+    first = forecast(1, median=1.2)
+    second = replace(forecast(2, median=1.4), parent=sha(1), language="cuda", source=SOURCE.replace("expf", "__expf"))
+    for number, said in enumerate((first, second), 1):
+        made.apply(said)
+        made.apply(measured(said, number, ratio=1.0 + number))
+    return made
+
+
+async def test_it_looks_as_recorded(snapshot: Snapshot) -> None:
+    app = Pane()
+    async with app.run_test(size=(100, 18)) as pilot:
+        app.show(two(), 2)
+        await pilot.pause()
+        snapshot(app, "source_text")
+        await pilot.press("d")
+        await pilot.pause()
+        snapshot(app, "source_diff")
+
+
+async def test_keys_go_between_text_and_differences() -> None:
+    app, made = Pane(), two()
+    async with app.run_test(size=(100, 24)) as pilot:
+        app.show(made, 2)
+        assert app.pane.text == row(made, 2).forecast.source
+        await pilot.press("d")
+        assert app.pane.text.splitlines()[:2] == ["--- #1", "+++ #2"]
+        assert "+  y[blockIdx.x * n + threadIdx.x] = __expf(x[threadIdx.x] - top);" in app.pane.text.splitlines()
+        await pilot.press("b")
+        assert app.pane.text == "This is the best so far."
+        app.show(made, 1)
+        assert app.pane.text.splitlines()[:2] == ["--- #2", "+++ #1"]
+        await pilot.press("d")
+        assert "nobody knows" in app.pane.text
+        await pilot.press("d")
+        assert app.pane.text == row(made, 1).forecast.source
+
+
+async def test_nothing_chosen_is_said() -> None:
+    app = Pane()
+    async with app.run_test(size=(80, 10)) as pilot:
+        app.show(board(2), 1)
+        app.pane.show(None)
+        await pilot.press("d")
+        assert app.pane.text == ""
+        assert "No candidate is chosen" in app.screen._compositor.render_strips()[0].text
+
+
+def test_other_tunables_are_a_difference() -> None:
+    made = Board()
+    made.apply(forecast(1))
+    made.apply(replace(forecast(2), source=row(made, 1).forecast.source))
+    assert [line for line in code.changes(row(made, 2), row(made, 1)).splitlines() if line[0] in "+-"] == [
+        "--- #1",
+        "+++ #2",
+        "-BLOCK = 128",
+        "+BLOCK = 256",
+    ]
+
+
+@pytest.mark.parametrize("language", ["cpp", "cuda", "triton", "python", "unheard-of"])
+def test_colours_change_no_character(language: str) -> None:
+    assert code.highlighted(SOURCE, language).plain.rstrip("\n") == SOURCE.rstrip("\n")
+
+
+def test_code_is_coloured_unless_it_is_huge() -> None:
+    assert code.highlighted(SOURCE, "cuda").spans
+    assert not code.highlighted(SOURCE * 500, "cuda").spans
