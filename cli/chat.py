@@ -36,7 +36,7 @@ def chat(
     max_tokens: Annotated[int | None, Parameter(validator=Positive)] = None,
     approve: Approval | None = None,
     shell: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    mouse: Annotated[bool, Parameter(negative="--no-mouse", show_default=False)] = True,
+    no_mouse: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     theme: str | None = None,
     model: Model = NO_MODEL,
     where: Where = HERE,
@@ -58,7 +58,7 @@ def chat(
         approve: When measuring needs your word: each time, only beyond the budget, or never. [default: each; never
             with -p, where the budget ends it]
         shell: Let lines that begin with ! be run by your shell.
-        mouse: Leave the mouse to the terminal, so that it selects text as usual.
+        no_mouse: Leave the mouse to the terminal, so that it selects text as usual.
         theme: Name of the colours.
         model: The language model; without one there are the slash commands.
         where: Device and archive.
@@ -68,7 +68,7 @@ def chat(
 
     shape = _shape(output_format, output)
     alone = prompt is not None or shape != "text" or not _on_terminal()
-    if resume == LIST and not prompt:
+    if resume == LIST and alone:
         return _listed(where, shape)
     if alone and prompt is None and replay is None:
         raise UsageError(
@@ -79,20 +79,39 @@ def chat(
         where, model, _caps(budget, max_gpu_seconds, max_usd, max_tokens), _approval(approve, alone=alone), shell=shell
     )
     if replay is not None:
-        return _replayed(replay, prompt, shape, output, alone=alone, theme=theme, mouse=mouse)
-    past, transcript = _recorded(chosen, resume, latest=continue_)
-    if not alone:
-        from forewarp.agent.tui.app import run
+        return _replayed(replay, prompt, shape, output, alone=alone, theme=theme, mouse=not no_mouse)
+    if prompt is None:
+        return _opened(chosen, resume, latest=continue_, theme=theme, mouse=not no_mouse)
+    return _turn(chosen, prompt, resume, shape, output, latest=continue_)
 
-        from forewarp.agent.conversation import Conversation
 
-        conversation = Conversation(chosen, transcript=transcript, past=past)
-        return run(conversation, past=past, theme=theme, mouse=mouse)
+def _opened(settings: Settings, resume: str | None, *, latest: bool, theme: str | None, mouse: bool) -> int:
+    """Open the terminal; --resume without an id lists the conversations in it."""
+    from forewarp.agent.conversation import Conversation
+    from forewarp.agent.tui.app import run
+
+    past, transcript = _recorded(settings, resume, latest=latest)
+    conversation = Conversation(settings, transcript=transcript, past=past)
+    first = "/resume" if resume == LIST else ""
+    return run(conversation, earlier=past.events if past else (), first=first, theme=theme, mouse=mouse)
+
+
+def _turn(settings: Settings, prompt: str, resume: str | None, shape: Format, output: Output, *, latest: bool) -> int:
+    """Do one turn without the terminal."""
     from forewarp.agent.conversation import Conversation
     from forewarp.cli import headless
+    from forewarp.core.errors import UsageError
 
-    text = headless.with_input(prompt or "")
-    return headless.run(Conversation(chosen, transcript=transcript, past=past), [text], shape, output)
+    text = headless.with_input(prompt)
+    if not text:
+        raise UsageError("there is nothing to do: the prompt is empty", hint='pass -p "…", or -p - and text on stdin')
+    if settings.model is None and not text.startswith(("/", "!")):
+        raise UsageError(
+            "no language model is set, so nobody answers",
+            hint="pass --model anthropic:NAME or openai:NAME; slash commands need none: forewarp -p /help",
+        )
+    past, transcript = _recorded(settings, resume, latest=latest)
+    return headless.run(Conversation(settings, transcript=transcript, past=past), [text], shape, output)
 
 
 def _shape(asked: Format | None, output: Output) -> Format:

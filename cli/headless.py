@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from forewarp.cli.documents import ChatDocument
     from forewarp.cli.options import Output
 
+    Talk = Conversation | Replay
+
 Format = Literal["text", "json", "stream-json"]
 
 INPUT_WAIT_S = 3.0
@@ -49,15 +51,10 @@ NOBODY = "nobody can be asked in a single turn"
 REPLAY = "This is a replay of a recorded conversation: no model was asked, nothing was measured."
 
 
-def run(
-    talk: Conversation | Replay, texts: Sequence[str], shape: Format, output: Output, *, replay: bool = False
-) -> int:
+def run(talk: Talk, texts: Sequence[str], shape: Format, output: Output, *, replay: bool = False) -> int:
     """Say each text, print what comes of it, and return the exit code; ends at the first turn that is not answered."""
-    views: dict[Format, View] = {
-        "text": Text(quiet=output.quiet),
-        "json": Silent(),
-        "stream-json": Lines(replay=replay),
-    }
+    lines, plain = Lines(replay=replay), Text(quiet=output.quiet)
+    views: dict[Format, View] = {"text": plain, "json": Silent(), "stream-json": lines}
     if replay and not output.quiet:
         print(f"forewarp: {REPLAY}", file=sys.stderr)
     began = time.perf_counter()
@@ -78,7 +75,7 @@ def run(
     return exits.OK
 
 
-async def _said(talk: Conversation | Replay, texts: Sequence[str], view: View) -> list[Event]:
+async def _said(talk: Talk, texts: Sequence[str], view: View) -> list[Event]:
     seen: list[Event] = []
     loop = asyncio.get_running_loop()
 
@@ -105,7 +102,7 @@ async def _said(talk: Conversation | Replay, texts: Sequence[str], view: View) -
 class View(Protocol):
     """What is printed while a turn goes."""
 
-    def show(self, event: Event, talk: Conversation | Replay) -> None:
+    def show(self, event: Event, talk: Talk) -> None:
         """Show an event as it comes."""
         ...
 
@@ -113,7 +110,7 @@ class View(Protocol):
 class Silent:
     """Prints nothing."""
 
-    def show(self, event: Event, talk: Conversation | Replay) -> None:
+    def show(self, event: Event, talk: Talk) -> None:
         """Show nothing."""
 
 
@@ -123,7 +120,7 @@ class Lines:
     def __init__(self, *, replay: bool) -> None:
         self._more: dict[str, Any] = {"replay": True} if replay else {}
 
-    def show(self, event: Event, talk: Conversation | Replay) -> None:
+    def show(self, event: Event, talk: Talk) -> None:
         """Print the event."""
         print(json.dumps(events.to_data(event) | self._more, ensure_ascii=False), flush=True)
 
@@ -136,7 +133,7 @@ class Text:
         self._open = False
         self._by_hand = False
 
-    def show(self, event: Event, talk: Conversation | Replay) -> None:
+    def show(self, event: Event, talk: Talk) -> None:
         """Print the event where it belongs."""
         match event:
             case UserSaid(text=text, steering=False):
@@ -169,9 +166,7 @@ class Text:
             self._open = False
 
 
-def document(
-    talk: Conversation | Replay, seen: Sequence[Event], seconds: float, *, replay: bool, full: bool
-) -> ChatDocument:
+def document(talk: Talk, seen: Sequence[Event], seconds: float, *, replay: bool, full: bool) -> ChatDocument:
     """Return what the turn came to; with `full`, all its events are in it."""
     from forewarp.cli.documents import ChatDocument, Failure
     from forewarp.tools.parts import Amounts
@@ -236,7 +231,7 @@ def _is_piped() -> bool:
     return bool(ready)
 
 
-def _in_words(event: Event, talk: Conversation | Replay) -> str:
+def _in_words(event: Event, talk: Talk) -> str:
     """Return an event as a line for stderr; "" where nobody needs to see it."""
     match event:
         case UserSaid(text=text, steering=True):
@@ -266,7 +261,8 @@ def _candidate(event: CandidateMeasured, board: Board) -> str:
 
 
 def _shortly(arguments: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={str(value)[:60]!r}" for name, value in arguments.items())
+    told = {n: ", ".join(map(str, v)) if isinstance(v, list) else str(v) for n, v in arguments.items()}
+    return ", ".join(f"{name}={value[:60]!r}" for name, value in told.items())
 
 
 def _paid(answered: Answered) -> str:
