@@ -256,12 +256,26 @@ def totals(played: Session, seconds: float) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "seconds_in_tools": round(sum(c.seconds for c in server), 1),
         "calls": dict(Counter(c.tool for c in calls)),
+        "device_s": round(sum(device_seconds(server).values()), 1),
         "failed_calls": sum(c.failed for c in calls),
         "tokens_of_tools": tokens(json.dumps([t for t in played.tools if t["name"] not in OWN_TOOLS])),
         "tokens_of_system": tokens(played.system),
         "tokens_per_answer": spread([c.tokens for c in server]),
         "text_tokens_per_answer": spread([c.text_tokens for c in server if c.text_tokens is not None]),
     }
+
+
+def device_seconds(calls: Iterable[Call]) -> dict[str, float]:
+    """Return how long each measurement and each run held the device, by handle, as the last answer about it says."""
+    found: dict[str, float] = {}
+    for call in calls:
+        if call.failed or not call.result.startswith("{"):
+            continue
+        answer = json.loads(call.result)
+        held = answer.get("device_s", (answer.get("spent") or {}).get("device_s"))
+        if "run_id" in answer and held is not None:
+            found[answer["run_id"]] = held
+    return found
 
 
 def spread(sizes: list[int]) -> dict[str, float] | None:

@@ -31,7 +31,7 @@ class Shape(Part):
     verdict: str
     speedup: str = Field(description="Ratio with its 95 % interval.")
     candidate_us: float
-    reference_us: float
+    reference_us: float = Field(description="Of the reference, or of the kernel of against.")
     noise_percent: float | None = Field(default=None, description="What equal kernels come out apart.")
     warm: str | None = Field(default=None, description="With a warm L2 cache.")
     launched: str | None = Field(default=None, description="With the launch included.")

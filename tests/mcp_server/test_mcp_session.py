@@ -57,6 +57,11 @@ async def test_a_model_works_through_the_tools_alone(served: Served, benchmark: 
     assert '"recommendation":"measure"' in shown[3]
     assert "nowhere.cpp" in shown[4]
     assert shown[5].startswith('{"summary":')
+    held = [
+        benchmark.Call("measure_kernel", {}, f'{{"run_id": "m-1", "device_s": {s}}}', False, 1.0, 9) for s in (2.0, 3.0)
+    ]
+    held.append(benchmark.Call("search_status", {}, '{"run_id": "r-1", "spent": {"device_s": 4.0}}', False, 1.0, 9))
+    assert benchmark.device_seconds(held) == {"m-1": 3.0, "r-1": 4.0}
     found = benchmark.totals(played, 1.0)
     assert found["calls"] == {"read_file": 2, "write_file": 1, "forecast_kernel": 2, "describe": 1}
     assert found["tokens_per_answer"]["max"] == max(c.tokens for c in calls[3:])
