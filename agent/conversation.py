@@ -68,7 +68,7 @@ class Conversation:
         self._model: tuple[object, LanguageModel] | None = None
         self._questions: dict[str, asyncio.Future[ApprovalGiven]] = {}
         self._doing: dict[str, str] = {}
-        self._interrupted = False
+        self._interrupted = self._told_again = False
         if past is not None:
             self._take(past)
 
@@ -95,7 +95,7 @@ class Conversation:
         """
         if self.busy:
             raise UsageError("a turn is on", hint="wait for its end, steer it, or interrupt it")
-        self.busy, self._interrupted = True, False
+        self.busy, self._interrupted, self._told_again = True, False, False
         self._loop, self._queue = asyncio.get_running_loop(), asyncio.Queue()
         self._work = asyncio.create_task(self._whole(text))
         self._work.add_done_callback(lambda _: self._queue.put_nowait(None))
@@ -209,6 +209,7 @@ class Conversation:
     async def resume(self, conversation: str) -> None:
         """Take up another conversation in place of this one; its events are emitted again."""
         past = read(Path(find(conversation, self.settings.place).path))
+        self._told_again = True  # its record has all that already
         if self._transcript is not None:
             self._transcript.close()
             self._transcript = Transcript(Path(past.header.path), past.header)
@@ -359,7 +360,7 @@ class Conversation:
             self._doing[event.call] = event.tool
         elif isinstance(event, ToolReturned):
             self._doing.pop(event.call, None)
-        if self._transcript is not None:
+        if self._transcript is not None and not self._told_again:
             known = self._transcript.problem
             self._transcript.write(event)
             if self._transcript.problem and not known:

@@ -14,6 +14,7 @@ from forewarp.agent.commanding import Commanding
 from forewarp.agent.events import Noted
 from forewarp.agent.settings import Settings
 from forewarp.core.errors import UsageError
+from forewarp.prompts.render import fenced
 from forewarp.tools.parts import Kernel
 
 SEARCH_BUDGET = 12
@@ -171,9 +172,6 @@ def _described(settings: Settings, name: str) -> str:
             f"- tolerance: {found.tolerance}",
             f"- seed kernels: {', '.join(seeds) or 'none for this device'}",
             "",
-            "```python",
-            *lines[:REFERENCE_LINES],
-            *more,
-            "```",
+            fenced("\n".join([*lines[:REFERENCE_LINES], *more]), "python"),
         ]
     )

@@ -19,6 +19,7 @@ from forewarp.agent.settings import Settings
 from forewarp.agent.slash_kernels import row_of
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Candidate, Language
+from forewarp.prompts.render import fenced
 from forewarp.tools.parts import Interval, shown
 
 MOST_ROWS, MOST_RUNS, MOST_CONVERSATIONS = 60, 20, 20
@@ -44,12 +45,12 @@ async def best(on: Commanding, given: Sequence[str]) -> None:
     row = _best(on.board, given[0] if given else "")
     f = row.forecast
     text = await asyncio.to_thread(baked, row)
-    fence = "cpp" if f.language in ("cpp", "cuda") else "python"
+    language = "cpp" if f.language in ("cpp", "cuda") else "python"
     expected = _interval(f.median, f.low, f.high)
     on.emit(
         Noted(
             f"**{row.number}** {_named(row)}, {f.task} on {f.device}: {_measured(row)}; forecast {expected}.\n\n"
-            f"```{fence}\n{text.rstrip()}\n```"
+            f"{fenced(text, language)}"
         )
     )
 
@@ -64,10 +65,10 @@ async def diff(on: Commanding, given: Sequence[str]) -> None:
     if other is None:
         raise UsageError(f"nobody knows what candidate {row.number} was made from", hint=f"/diff {row.number} M")
     old, new = await asyncio.to_thread(lambda: (baked(other), baked(row)))
-    names = (f"{other.number} {_named(other)}", f"{row.number} {_named(row)}")
+    names = (f"candidate {other.number}", f"candidate {row.number}")
     lines = difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="")
     text = "\n".join(lines)
-    on.emit(Noted(f"```diff\n{text}\n```" if text else f"{names[0]} and {names[1]} have the same text."))
+    on.emit(Noted(fenced(text, "diff") if text else f"{names[0]} and {names[1]} have the same text."))
 
 
 async def export(on: Commanding, given: Sequence[str]) -> None:
