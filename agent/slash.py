@@ -53,7 +53,7 @@ _ALL = (
     Command(
         "task",
         "[NAME|FILE]",
-        "List the bundled tasks, or set the task of the conversation and show it.",
+        "List the known tasks, or set the task of the conversation and show it.",
         slash_kernels.task,
     ),
     Command(

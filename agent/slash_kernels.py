@@ -23,7 +23,7 @@ REFERENCE_LINES = 40
 
 
 async def task(on: Commanding, given: Sequence[str]) -> None:
-    """`/task`: list the bundled tasks, or set one and show it."""
+    """`/task`: list the tasks that have names, or set one and show it."""
     at_most(given, 1, "/task [NAME|FILE]")
     if not given:
         on.emit(Noted(await asyncio.to_thread(_listed, on.settings)))
@@ -118,7 +118,9 @@ def _task(settings: Settings, named: Sequence[str]) -> str:
     if named:
         return named[0]
     if not settings.task:
-        raise UsageError("which task?", hint="name it first, or set it with /task NAME; /task lists the bundled ones")
+        raise UsageError(
+            "which task?", hint="name it first, or set it with /task NAME; /task lists those that have names"
+        )
     return settings.task
 
 
@@ -149,11 +151,12 @@ def _file(folder: Path, name: str) -> str:
 
 
 def _listed(settings: Settings) -> str:
-    from forewarp.tools.describe import bundled_tasks
+    from forewarp.tools.describe import tasks_at
 
-    lines = [f"- `{name}`: {title}" for name, title in bundled_tasks().items()]
+    lines = [f"- `{name}`: {title}" for name, title in tasks_at(settings.place).items()]
     current = f"The task is `{settings.task}`." if settings.task else "No task is set; `/task NAME` sets one."
-    return "\n".join([current, "", "Bundled tasks:", "", *lines])
+    whose = "Tasks of the pool:" if settings.place.device == "replay" else "Bundled tasks:"
+    return "\n".join([current, "", whose, "", *lines])
 
 
 def _described(settings: Settings, name: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from forewarp.archive.pools import tasks_of
 from forewarp.core.errors import DeviceError
 from forewarp.core.values import Tolerance
 from forewarp.gpu_runner import devices
@@ -97,6 +98,13 @@ def _vector_sets() -> list[str] | None:
 def bundled_tasks() -> dict[str, str]:
     """Return the titles of the bundled tasks by name."""
     return {name: tasks.load(name).title for name in tasks.bundled()}
+
+
+def tasks_at(place: Place) -> dict[str, str]:
+    """Return the titles of the tasks that a place can be asked about by name: on replay, those that the pool holds."""
+    if place.device != "replay" or not place.pool:
+        return bundled_tasks()
+    return {task.name: task.title for task in tasks_of(Path(place.pool).expanduser()).values()}
 
 
 def task_of(name: str, place: Place) -> TaskFacts:

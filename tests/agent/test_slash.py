@@ -93,7 +93,9 @@ async def test_commands_of_the_terminal_say_so(say: Say, name: str) -> None:
 
 
 async def test_a_task_is_listed_set_and_shown(say: Say, talk: Conversation) -> None:
-    assert "softmax" in noted(await say("/task"))
+    assert "- `toy`" in noted(await say("/task"))
+    await say("/device cpu")
+    assert "- `softmax`" in noted(await say("/task"))
     events = await say("/task toy.py")
     assert SettingChanged("task", "toy.py") in events
     assert talk.settings.task == "toy.py"
@@ -183,6 +185,15 @@ async def test_a_winner_that_makes_no_module_says_why(say: Say, folder: Path) ->
     # The synthetic device does not describe its tensors, without which no shape guard can be written.
     assert "no module can be made: " in failed(await say(f"/export {run} toy_module.py")).message
     assert not (folder / "toy_module.py").exists()
+
+
+async def test_the_winner_of_a_run_is_exported_as_a_module(say: Say, talk: Conversation, folder: Path) -> None:
+    talk.change("replay", place=Place(device="replay", archive=talk.settings.place.archive))
+    events = await say("/search logsumexp_rows 2")
+    run = next(e for e in events if isinstance(e, ToolReturned)).result["run_id"]
+    assert f"forewarp-runs/{run}/best_module.py" in noted(await say(f"/export {run}"))
+    assert f"run {run}" in (folder / "forewarp-runs" / run / "best_module.py").read_text()
+    assert failed(await say(f"/export {run}")).message.endswith("there already")
 
 
 async def test_candidates_best_and_diff_of_nothing(say: Say) -> None:
