@@ -29,7 +29,7 @@ class Board:
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str], Row] = {}
-        self._measured: list[Row] = []
+        self._measured: dict[tuple[str, str], Row] = {}
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self._rows.values())
@@ -49,10 +49,12 @@ class Board:
                     row.forecast = event
                 return row
             case CandidateMeasured():
-                row = self._rows.get((event.task, event.kernel))
+                key = (event.task, event.kernel)
+                row = self._rows.get(key)
                 if row is not None:
                     row.measured = event
-                    self._measured = [r for r in self._measured if r is not row] + [row]
+                    self._measured.pop(key, None)
+                    self._measured[key] = row
                 return row
             case _:
                 return None
@@ -67,7 +69,7 @@ class Board:
 
     def measured(self, task: str = "") -> list[Row]:
         """Return what was measured, of one task or of all, in the order of measuring."""
-        return [r for r in self._measured if not task or r.forecast.task == task]
+        return [r for r in self._measured.values() if not task or r.forecast.task == task]
 
     def best(self, task: str = "") -> Row | None:
         """Return the fastest correct candidate of a task, of the latest task where none is named."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -25,25 +25,54 @@ def to_data(value: Any) -> Any:
 
 def from_data(kind: type[T], data: Any) -> T:
     """Build a `kind` from data made by `to_data`; unknown keys are dropped, missing ones take their defaults."""
-    return _build(kind, data)
+    read = _reader(kind)
+    return data if read is None else read(data)
 
 
-@lru_cache(maxsize=64)
-def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+_Reader = Callable[[Any], Any]
 
 
-def _build(kind: Any, data: Any) -> Any:
+@cache
+def _reader(kind: Any) -> _Reader | None:
+    """Return what builds a `kind` from data; None where the data is it already. Found out once for each type."""
     if dataclasses.is_dataclass(kind):
-        hints = _hints(typing.cast("type", kind))
-        known = {f.name for f in dataclasses.fields(kind)}
-        return typing.cast("Any", kind)(**{k: _build(hints[k], v) for k, v in data.items() if k in known})
+        return _Fields(typing.cast("type", kind))
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         inner = [a for a in args if a is not type(None)]
-        return None if data is None else _build(inner[0], data) if len(inner) == 1 else data
+        read = _reader(inner[0]) if len(inner) == 1 else None
+        return None if read is None else lambda data: None if data is None else read(data)
     if origin is tuple:
-        return tuple(_build(args[0], v) for v in data) if args[1:] == (...,) else tuple(map(_build, args, data))
+        each = [_reader(a) or _same for a in args]
+        if args[1:] == (...,):
+            return lambda data: tuple(map(each[0], data))
+        return lambda data: tuple(read(v) for read, v in zip(each, data, strict=False))
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
-        return {k: _build(args[1], v) for k, v in data.items()}
-    return float(data) if kind is float and data is not None else data
+        value = _reader(args[1]) or _same
+        return lambda data: {k: value(v) for k, v in data.items()}
+    return _number if kind is float else None
+
+
+class _Fields:
+    """Builds a dataclass. Its fields are looked at with the first data, as they may be of its own type."""
+
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+        self._readers: dict[str, _Reader | None] | None = None
+
+    def __call__(self, data: Mapping[str, Any]) -> Any:
+        readers = self._readers
+        if readers is None:
+            hints = typing.get_type_hints(self._kind)
+            fields = dataclasses.fields(typing.cast("Any", self._kind))
+            self._readers = readers = {f.name: _reader(hints[f.name]) for f in fields}
+        known = [(k, readers[k], v) for k, v in data.items() if k in readers]
+        return self._kind(**{k: v if read is None else read(v) for k, read, v in known})
+
+
+def _number(data: Any) -> Any:
+    return data if data is None else float(data)
+
+
+def _same(data: Any) -> Any:
+    return data
