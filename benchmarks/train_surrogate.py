@@ -16,13 +16,15 @@ import argparse
 import gzip
 import json
 import math
-import multiprocessing
 import os
+import pickle
 import shutil
+import subprocess
+import sys
 import time
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +38,13 @@ from forewarp.surrogate import evaluation
 from forewarp.training import answers, chat, config, model, rows, run
 from forewarp.training.config import Config
 
-ARMS: dict[str, dict[str, str]] = {
+ARMS: dict[str, dict[str, Any]] = {
     "correctness": {"shape": "correctness"},
     "brier": {"shape": "brier"},
     "crps": {"shape": "crps"},
     "decision": {"shape": "decision"},
     "brier-group": {"shape": "brier", "scale": "group"},
+    "brier-slow": {"shape": "brier", "rate": 0.3},
 }
 HEAD = '{"analysis":"","forecasts":[{"candidate":"c1","rationale":"","median":'
 PIECES = (HEAD, ',"p":[', '],"p_valid":', "}]}")
@@ -147,7 +150,8 @@ def base_run(args: argparse.Namespace) -> Config:
 def arm_run(args: argparse.Namespace, job: Job) -> Config:
     """Return the run of one arm from the base model."""
     arm = ARMS[job.arm]
-    grpo = {"steps": args.steps, "prompts": args.prompts, "group": 8, "learning_rate": args.rate, "warmup": 5}
+    grpo = {"steps": args.steps, "prompts": args.prompts, "group": 8, "warmup": 5}
+    grpo |= {"learning_rate": args.rate * arm.get("rate", 1.0)}
     grpo |= {"prompt_tokens": args.prompt_tokens, "reply_tokens": 40, "sequences": args.sequences}
     return config.make(
         {
@@ -175,22 +179,16 @@ def ask_test(
     shown = config.Data(pools=["-"], **SHOWN).shown
     forecaster = answers.ModelForecaster(name, answerer, shown=shown, samples=samples)
     start = time.perf_counter()
-    said = evaluation.as_recorded(evaluation.run(forecaster, PLAN))
+    said = evaluation.as_recorded(evaluation.run(forecaster, pickle.loads((args.work / "plan.pickle").read_bytes())))
     seconds = time.perf_counter() - start
     write_forecasts([replace(f, repeat=seed) for f in said], args.work / "said" / f"{name}-{seed}.parquet")
     return {"asked": len(said), "replies": forecaster.replies, "unread": forecaster.unread, "ask_s": seconds}
 
 
-RECORDED: dict[str, list[RecordedRow]] = {}
-PLAN: tuple[evaluation.Group, ...] = ()
-MATERIAL: dict[int, run.Material] = {}
-"""Made once, before processes are forked."""
-
-
-def untrained_model(args: argparse.Namespace) -> None:
+def untrained_model(args: argparse.Namespace, recorded: dict[str, list[RecordedRow]]) -> None:
     """Make tokenizer and random weights, and count them."""
     settings = config.Data(pools=["-"], **SHOWN)
-    asked = rows.ask(RECORDED["train"], history=6, candidates=1, shown=settings.shown, invalid=False, seed=1000)
+    asked = rows.ask(recorded["train"], history=6, candidates=1, shown=settings.shown, invalid=False, seed=1000)
     texts = [f"{r.system}\n{r.user}" for r in asked]
     weights = untrained(texts, args, args.work / "untrained")
     tokens = model.tokenizer(str(args.work / "untrained"))
@@ -198,13 +196,15 @@ def untrained_model(args: argparse.Namespace) -> None:
     over = sum(n > args.prompt_tokens for n in lengths)
     told = {"median": lengths[len(lengths) // 2], "most": lengths[-1], "left_out": over, "of": len(lengths)}
     about = {"weights": weights, "vocabulary": len(tokens), "prompt_tokens": told}
-    (args.work / "untrained" / "about.json").write_text(json.dumps(about))
+    written(args.work / "about.json", json.dumps(about).encode())
 
 
 def make_base(args: argparse.Namespace) -> None:
-    """Train the base model."""
+    """Train the base model of random weights."""
+    recorded = read(args)
+    untrained_model(args, recorded)
     settings = base_run(args)
-    found = run.material(settings, model.tokenizer(settings.base), RECORDED)
+    found = run.material(settings, model.tokenizer(settings.base), recorded)
     done = run.train(settings, args.work / "base-run", found=found)
     shutil.copytree(done.adapter, args.work / "base", dirs_exist_ok=True)
 
@@ -225,10 +225,12 @@ def do(args: argparse.Namespace, job: Job) -> None:
     """Run one arm, ask it, and leave what came of it."""
     import torch
 
-    start = time.perf_counter()
+    begun = time.perf_counter()
     folder = args.work / job.name
-    done = run.train(arm_run(args, job), folder, found=MATERIAL[job.seed])
-    trained_s = time.perf_counter() - start
+    done = run.train(
+        arm_run(args, job), folder, found=pickle.loads((args.work / f"rows-{job.seed}.pickle").read_bytes())
+    )
+    trained_s = time.perf_counter() - begun
     settings = arm_run(args, job)
     built, tokens = model.with_adapter(settings, done.adapter), model.tokenizer(settings.base)
     counted = ask_test(built, tokens, args, job.arm, job.seed)
@@ -244,16 +246,17 @@ def do(args: argparse.Namespace, job: Job) -> None:
     (args.work / "said" / f"{job.name}.json").write_text(json.dumps(found))
 
 
-def guarded(log: Path, target: Any, *given: Any) -> None:
-    """Run in a process of its own, with its output in a file."""
-    with log.open("w") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-        try:
-            target(*given)
-        except BaseException:
-            traceback.print_exc()
-            raise
+def read(args: argparse.Namespace) -> dict[str, list[RecordedRow]]:
+    """Return the pool's rows by split, the first of each if there is a limit."""
+    found = rows.read([str(args.pool)], ("train", "validation", "test"))
+    return {k: v[: args.limit] for k, v in found.items()} if args.limit else found
+
+
+def written(path: Path, data: bytes) -> None:
+    """Write a file that is there whole or not at all."""
+    part = path.with_suffix(".part")
+    part.write_bytes(data)
+    part.replace(path)
 
 
 def collect(args: argparse.Namespace, info: dict[str, Any]) -> None:
@@ -273,25 +276,46 @@ def collect(args: argparse.Namespace, info: dict[str, Any]) -> None:
             file.write(f"==== {path.name}\n{path.read_text(errors='replace')[-6000:]}\n")
 
 
-def in_process(args: argparse.Namespace, name: str, target: Any, *given: Any) -> Any:
-    """Start a forked process: what was imported and read before is there already."""
-    process = multiprocessing.get_context("fork").Process(
-        target=guarded, args=(args.work / f"{name}.log", target, *given), name=name
-    )
-    process.start()
-    return process
+@dataclass
+class Child:
+    """A process that does one thing, with its output in a file."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    since: float
 
 
-def _joined(args: argparse.Namespace, process: Any, info: dict[str, Any]) -> None:
-    process.join()
-    if process.exitcode:
-        collect(args, info)
-        raise SystemExit(f"{process.name} failed: see train_surrogate_{args.base_seed}.log")
+def start(args: argparse.Namespace, name: str, since: float) -> Child:
+    """Start this script again for one thing."""
+    command = [sys.executable, __file__, *sys.argv[1:], "--do", name]
+    with (args.work / f"{name}.log").open("wb") as log:
+        return Child(name, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT), since)
+
+
+def prepare(args: argparse.Namespace, base: Child) -> dict[str, Any]:
+    """Write what the arms need, as soon as the tokenizer is there, and return what is known of the base."""
+    plan = evaluation.plan(read(args)["test"], history=SHOWN["history"], seed=0)
+    written(args.work / "plan.pickle", pickle.dumps(plan.groups))
+    while not (args.work / "about.json").is_file() and base.process.poll() is None:
+        time.sleep(0.2)
+    if not (args.work / "about.json").is_file():
+        raise SystemExit((args.work / "base.log").read_text()[-3000:])
+    recorded = read(args)
+    tokens = model.tokenizer(str(args.work / "untrained"))
+    for seed in args.seeds:
+        found = run.material(arm_run(args, Job(args.arms[0], seed)), tokens, recorded)
+        written(args.work / f"rows-{seed}.pickle", pickle.dumps(found))
+    return json.loads((args.work / "about.json").read_text())
 
 
 def main() -> None:
     """Make the base, run the arms, some at a time, and write what comes."""
     args = parsed()
+    if args.do:
+        job = args.do.rpartition("-")
+        special = {"base": make_base, "ask-base": ask_base}
+        special[args.do](args) if args.do in special else do(args, Job(job[0], int(job[2])))
+        return
     begun = time.monotonic()
     args.out.mkdir(parents=True, exist_ok=True)
     (args.work / "said").mkdir(parents=True, exist_ok=True)
@@ -299,62 +323,44 @@ def main() -> None:
     def elapsed() -> float:
         return time.monotonic() - begun
 
-    import datasets  # noqa: F401  read before forking, so that each process has it
-    import peft  # noqa: F401
-    import trl
-    from trl import GRPOTrainer, SFTTrainer  # noqa: F401
-
-    global RECORDED, PLAN
-    RECORDED = rows.read([str(args.pool)], ("train", "validation", "test"))
-    if args.limit:
-        RECORDED = {k: v[: args.limit] for k, v in RECORDED.items()}
-    PLAN = evaluation.plan(RECORDED["test"], history=SHOWN["history"], seed=0).groups
-    # No tokenizer is used here before the base's process is forked, which may then use all cores; later ones may not.
-    _joined(args, in_process(args, "untrained", untrained_model, args), {})
-    about = json.loads((args.work / "untrained" / "about.json").read_text())
-    told = {k: str(v) if isinstance(v, Path) else v for k, v in vars(args).items() if k not in ("work", "out", "pool")}
-    info: dict[str, Any] = {
-        "provenance": provenance() | {"trl": trl.__version__},
-        "settings": told | {"shown": SHOWN, "arms": ARMS},
-        **about,
-        "seconds": {"prepared": elapsed()},
-    }
+    base = start(args, "base", 0.0)
+    about = prepare(args, base)
+    told = {k: v for k, v in vars(args).items() if k not in ("work", "out", "pool", "do")}
+    seconds: dict[str, float] = {"prepared": elapsed()}
+    info: dict[str, Any] = {"provenance": provenance(), "settings": told | {"shown": SHOWN, "arms": ARMS}, **about}
+    info["provenance"]["versions"] |= {n: metadata.version(n) for n in ("trl", "transformers", "peft")}
+    info["seconds"] = seconds
     print(f"{about}, prepared after {elapsed():.0f} s", flush=True)
-    process = in_process(args, "base", make_base, args)
-    for seed in args.seeds:
-        settings = arm_run(args, Job(args.arms[0], seed))
-        tokens = model.tokenizer(str(args.work / "untrained"))
-        MATERIAL[seed] = run.material(settings, tokens, RECORDED)
-    print(f"prompts of {len(MATERIAL)} seeds after {elapsed():.0f} s", flush=True)
-    _joined(args, process, info)
-    info["seconds"]["base"] = elapsed()
+    if base.process.wait():
+        collect(args, info)
+        raise SystemExit((args.work / "base.log").read_text()[-3000:])
+    seconds["base"] = elapsed()
+    collect(args, info)
     print(f"base after {elapsed():.0f} s", flush=True)
     waiting = [Job(arm, seed) for seed in args.seeds for arm in args.arms]
-    running: dict[Any, float] = {in_process(args, "ask-base", ask_base, args): elapsed()}
+    running = [start(args, "ask-base", elapsed())]
     longest = args.expected
     while running or waiting:
         while waiting and len(running) < args.jobs and elapsed() + longest < args.deadline:
-            job = waiting.pop(0)
-            running[in_process(args, job.name, do, args, job)] = elapsed()
+            running.append(start(args, waiting.pop(0).name, elapsed()))
         if not running:
             break
-        for process in [p for p in running if not p.is_alive()]:
-            since = running.pop(process)
-            longest = max(longest, elapsed() - since) if process.name != "ask-base" else longest
-            print(
-                f"{process.name} took {elapsed() - since:.0f} s, exit {process.exitcode}, at {elapsed():.0f} s",
-                flush=True,
-            )
-            info["seconds"][process.name] = elapsed()
+        for child in [c for c in running if c.process.poll() is not None]:
+            running.remove(child)
+            took = elapsed() - child.since
+            longest = longest if child.name == "ask-base" else max(longest, took)
+            print(f"{child.name}: {took:.0f} s, exit {child.process.returncode}, at {elapsed():.0f} s", flush=True)
+            seconds[child.name] = took
             collect(args, info)
         if elapsed() > args.deadline + args.grace:
-            for process in running:
-                process.terminate()
-                print(f"{process.name} was ended at {elapsed():.0f} s", flush=True)
+            for child in running:
+                child.process.kill()
+                print(f"{child.name} was ended at {elapsed():.0f} s", flush=True)
+            info["ended"] = [child.name for child in running]
             break
-        time.sleep(0.5)
+        time.sleep(0.2)
     info["not_begun"] = [job.name for job in waiting]
-    info["seconds"]["all"] = elapsed()
+    seconds["all"] = elapsed()
     collect(args, info)
     print(f"done after {elapsed():.0f} s; not begun: {len(waiting)}", flush=True)
 
@@ -367,10 +373,10 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="models and single results")
     parser.add_argument("--base-seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=[a for a in ARMS if a != "brier-slow"])
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--prompts", type=int, default=8)
-    parser.add_argument("--sequences", type=int, default=16)
+    parser.add_argument("--sequences", type=int, default=8)
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--layers", type=int, default=8)
@@ -385,12 +391,13 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--watch-every", type=int, default=20)
     parser.add_argument("--ask-sequences", type=int, default=128)
     parser.add_argument("--samples", type=int, default=8)
-    parser.add_argument("--jobs", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=6)
     parser.add_argument(
-        "--deadline", type=float, default=math.inf, help="seconds after which no run is begun that would not end"
+        "--deadline", type=float, default=math.inf, help="what would not end by then, in seconds, is not begun"
     )
     parser.add_argument("--grace", type=float, default=20.0)
     parser.add_argument("--expected", type=float, default=60.0, help="seconds of a run, before one was seen")
+    parser.add_argument("--do", default="", help=argparse.SUPPRESS)
     parser.add_argument("--limit", type=int, default=0, help="first rows of each split, to try the script")
     return parser.parse_args()
 
