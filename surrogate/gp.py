@@ -8,25 +8,27 @@ enters per trial from its interval; a white term takes up what the features do n
 
 Maximum likelihood over-fits a dozen trials, so every hyperparameter has a log-normal prior. That of the length scales
 grows with the square root of the number of columns (Hvarfner et al., "Vanilla Bayesian Optimization Performs Great in
-High Dimensions", 2024), with a factor for standardised columns. Importing this module imports scikit-learn: import it
-late.
+High Dimensions", 2024), with a factor for standardised columns. The
+algebra is algorithm 2.1 and equation 5.9 of Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006.
+Importing this module imports scipy: import it late.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.linalg import lapack as _lapack
 from scipy.optimize import minimize
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import Hyperparameter, Kernel, StationaryKernelMixin, WhiteKernel
 from threadpoolctl import ThreadpoolController
 
 Array = NDArray[np.float64]
+lapack: Any = _lapack
 
 PRIOR_MEAN = 0.0
 PRIOR_SD = 1.5
@@ -52,70 +54,107 @@ BROAD = Prior()
 """Of a forecaster that knows nothing but the run's own trials."""
 
 
-class ProgramKernel(StationaryKernelMixin, Kernel):  # pyright: ignore[reportIncompatibleMethodOverride]
-    """The covariance above. The last column of X is the program's number, the others are standardised features."""
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """The covariance above. The last column of rows is the program's number, the others are standardised features.
 
-    def __init__(self, amplitude: float, lengths: Any, offset: float, share: float, level: float = 1.0) -> None:
-        self.amplitude, self.lengths, self.offset, self.share = amplitude, lengths, offset, share
-        self.level = level
+    `white` is the variance of what the features do not explain; it is no part of the covariance between rows.
+    """
 
-    @property
-    def hyperparameter_amplitude(self) -> Any:
-        """Variance of the landscape."""
-        return _positive("amplitude")
-
-    @property
-    def hyperparameter_lengths(self) -> Any:
-        """One length scale per feature."""
-        return _positive("lengths", int(np.size(self.lengths)))  # scikit-learn turns a single one into a number
+    amplitude: float
+    lengths: Array
+    offset: float
+    share: float
+    level: float
+    white: float
 
     @property
-    def hyperparameter_offset(self) -> Any:
-        """Variance of a program's own level."""
-        return _positive("offset")
+    def theta(self) -> Array:
+        """The log hyperparameters that are learned: amplitude, lengths, offset, share, white."""
+        return np.log(np.array([self.amplitude, *self.lengths, self.offset, self.share, self.white]))
 
-    @property
-    def hyperparameter_share(self) -> Any:
-        """Correlation between the landscapes of two programs."""
-        return _positive("share")
+    def at(self, theta: Array) -> Kernel:
+        """Return the kernel with other log hyperparameters."""
+        amplitude, *lengths, offset, share, white = np.exp(theta)
+        return replace(self, amplitude=amplitude, lengths=np.array(lengths), offset=offset, share=share, white=white)
 
-    def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Any:
-        """Return K(X, Y), and its gradient by the log hyperparameters in scikit-learn's order, the alphabet's."""
-        other = X if Y is None else Y
-        squares = ((X[:, None, :-1] - other[None, :, :-1]) / np.asarray(self.lengths)) ** 2
-        same = (X[:, None, -1] == other[None, :, -1]).astype(float)
-        root = np.sqrt(5.0 * squares.sum(axis=2))
-        decay = np.exp(-root)
-        landscape = self.amplitude * (1.0 + root + root**2 / 3.0) * decay
-        pooled = landscape * (same + self.share * (1.0 - same))
-        covariance = self.level + self.offset * same + pooled
-        if not eval_gradient:
-            return covariance
-        slope = self.amplitude * (5.0 / 3.0) * (1.0 + root) * decay * (same + self.share * (1.0 - same))
-        parts = [
-            pooled[:, :, None],
-            slope[:, :, None] * squares,
-            (self.offset * same)[:, :, None],
-            (landscape * self.share * (1.0 - same))[:, :, None],
-        ]
-        return covariance, np.concatenate(parts, axis=2)
+    def between(self, rows: Array, others: Array) -> Array:
+        """Return the covariances of rows (m, d + 1) and others (n, d + 1)."""
+        return self.covariance(Pairs.of(rows, others))
 
-    def diag(self, X: Array) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return the prior variance at each row."""
-        return np.full(len(X), self.level + self.offset + self.amplitude)
+    def covariance(self, pairs: Pairs) -> Array:
+        """Return the covariances (m, n)."""
+        root = np.sqrt(5.0 * pairs.squares(self.lengths))
+        landscape = self.amplitude * (1.0 + root + root**2 / 3.0) * np.exp(-root)
+        return self.level + self.offset * pairs.same + landscape * (pairs.same + self.share * pairs.differ)
+
+    def slopes(self, pairs: Pairs, outer: Array) -> Array:
+        """Return the gradient by the log hyperparameters of the sum of `outer` (m, n) times the covariances."""
+        root = np.sqrt(5.0 * pairs.squares(self.lengths))
+        decay = self.amplitude * np.exp(-root)
+        own, other = outer * pairs.same, outer * self.share * pairs.differ
+        landscape = (1.0 + root + root**2 / 3.0) * decay
+        by_square = (own + other) * (5.0 / 3.0) * (1.0 + root) * decay
+        shared = float((other * landscape).sum())
+        return np.array(
+            [
+                float((own * landscape).sum()) + shared,
+                *(by_square.ravel() @ pairs.apart / self.lengths**2),
+                self.offset * own.sum(),
+                shared,
+                self.white * np.trace(outer),
+            ]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """What the covariances of m rows with n others are made from.
+
+    `apart` (m·n, d) are squared differences of features, `same` (m, n) is 1 where programs are the same, else 0.
+    """
+
+    apart: Array
+    same: Array
+    differ: Array
+
+    @classmethod
+    def of(cls, rows: Array, others: Array) -> Pairs:
+        """Compare each row with each of the others."""
+        same = (rows[:, None, -1] == others[None, :, -1]).astype(float)
+        apart = (rows[:, None, :-1] - others[None, :, :-1]) ** 2
+        return cls(apart.reshape(same.size, -1), same, 1.0 - same)
+
+    def squares(self, lengths: Array) -> Array:
+        """Return the squared distances (m, n) in units of the lengths."""
+        return (self.apart @ lengths**-2.0).reshape(self.same.shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
     """A fitted process: means and standard deviations for new rows."""
 
-    process: Any
+    kernel: Kernel
+    rows: Array
+    factor: Array
+    weights: Array
+
+    @classmethod
+    def of(cls, kernel: Kernel, rows: Array, y: Array, noise: Array) -> Posterior:
+        """Condition on trials."""
+        covariance = kernel.between(rows, rows)
+        covariance[np.diag_indices_from(covariance)] += kernel.white + noise
+        factor = cholesky(covariance, lower=True, check_finite=False)
+        return cls(kernel, rows, factor, cho_solve((factor, True), y, check_finite=False))
 
     def predict(self, rows: Array) -> tuple[Array, Array]:
         """Return mean and standard deviation of a new measurement at each row."""
+        k = self.kernel
         with _one_thread():
-            mean, sd = self.process.predict(rows, return_std=True)
-        return mean, sd
+            across = k.between(rows, self.rows)
+            known = solve_triangular(self.factor, across.T, lower=True, check_finite=False)
+            variance = k.level + k.offset + k.amplitude + k.white - np.einsum("ij,ij->j", known, known)
+            return across @ self.weights, np.sqrt(np.maximum(variance, 0.0))
 
 
 def fit(rows: Array, y: Array, noise: Array, *, learn: bool, prior: Prior = BROAD, quick: bool = False) -> Posterior:
@@ -128,8 +167,8 @@ def fit(rows: Array, y: Array, noise: Array, *, learn: bool, prior: Prior = BROA
     with _one_thread():
         if learn:
             chosen = np.linspace(0, len(y) - 1, min(len(y), _MAX_FIT)).astype(int)
-            kernel = kernel.clone_with_theta(_mode(kernel, rows[chosen], y[chosen], noise[chosen], quick=quick))
-        return Posterior(_condition(kernel, rows, y, noise))
+            kernel = kernel.at(_mode(kernel, rows[chosen], y[chosen], noise[chosen], quick=quick))
+        return Posterior.of(kernel, rows, y, noise)
 
 
 def _one_thread() -> Any:
@@ -145,14 +184,9 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
-def _positive(name: str, count: int = 1) -> Any:
-    return Hyperparameter(name, "numeric", (1e-9, 1e9), count)
-
-
-def _prior_kernel(dimensions: int, prior: Prior) -> Any:
+def _prior_kernel(dimensions: int, prior: Prior) -> Kernel:
     lengths = np.full(dimensions, _LENGTH * math.sqrt(max(1, dimensions)))
-    landscape = ProgramKernel(prior.amplitude, lengths, prior.offset, _SHARE, prior.level)
-    return landscape + WhiteKernel(_WHITE, (1e-9, 1e9))
+    return Kernel(prior.amplitude, lengths, prior.offset, _SHARE, prior.level, _WHITE)
 
 
 def _prior_sds(dimensions: int) -> Array:
@@ -160,24 +194,15 @@ def _prior_sds(dimensions: int) -> Array:
     return np.array([1.5, *([_LENGTH_SIGMA] * dimensions), 1.5, 0.7, 1.5])
 
 
-def _condition(kernel: Any, rows: Array, y: Array, noise: Array) -> Any:
-    regressor: Any = GaussianProcessRegressor
-    return regressor(kernel, alpha=noise, optimizer=None).fit(rows, y)
-
-
-def _mode(kernel: Any, rows: Array, y: Array, noise: Array, *, quick: bool) -> Array:
-    """Return the log hyperparameters at the mode, from one start or two and a bounded number of evaluations.
-
-    The process is optimised here rather than by scikit-learn, which knows no priors and warns where a likelihood is
-    flat.
-    """
-    process = _condition(kernel, rows, y, noise)
-    centre, sds = np.asarray(kernel.theta), _prior_sds(rows.shape[1] - 1)
+def _mode(kernel: Kernel, rows: Array, y: Array, noise: Array, *, quick: bool) -> Array:
+    """Return the log hyperparameters at the mode, from one start or two and a bounded number of evaluations."""
+    pairs = Pairs.of(rows, rows)
+    centre, sds = kernel.theta, _prior_sds(rows.shape[1] - 1)
     bounds = [(c - _BOUND_SDS * s, c + _BOUND_SDS * s) for c, s in zip(centre, sds, strict=True)]
     bounds[-2] = (bounds[-2][0], 0.0)
 
     def loss(theta: Array) -> tuple[float, Array]:
-        value, slope = process.log_marginal_likelihood(theta, eval_gradient=True, clone_kernel=False)
+        value, slope = log_likelihood(kernel.at(theta), pairs, y, noise)
         if not math.isfinite(value):
             return 1e9, np.zeros_like(theta)
         away = (theta - centre) / sds
@@ -190,3 +215,17 @@ def _mode(kernel: Any, rows: Array, y: Array, noise: Array, *, quick: bool) -> A
         for s in ((centre,) if quick else (centre, short))
     ]
     return np.asarray(found[int(np.argmin([r.fun for r in found]))].x)
+
+
+def log_likelihood(kernel: Kernel, pairs: Pairs, y: Array, noise: Array) -> tuple[float, Array]:
+    """Return the log marginal likelihood of trials and its gradient by the log hyperparameters; -inf where singular."""
+    covariance = kernel.covariance(pairs)
+    covariance[np.diag_indices_from(covariance)] += kernel.white + noise
+    # A forecast asks hundreds of times, and scipy's checks of what it is given take longer than the work.
+    factor, failed = lapack.dpotrf(covariance, lower=1, clean=1)
+    if failed:
+        return -math.inf, np.zeros(len(kernel.lengths) + 4)
+    weights, _ = lapack.dpotrs(factor, y, lower=1)
+    inverse, _ = lapack.dpotrs(factor, np.eye(len(y)), lower=1)
+    value = -0.5 * (y @ weights) - np.log(np.diag(factor)).sum() - 0.5 * len(y) * math.log(2 * math.pi)
+    return float(value), 0.5 * kernel.slopes(pairs, np.outer(weights, weights) - inverse)

@@ -193,7 +193,7 @@ def _speedups(table: Array, prior: _Prior, history: Sequence[Trial]) -> tuple[Ar
     if not used:
         note = "no trial of this task was measured yet"
         return prior.mean[count:], prior.sd[count:], prior.freedom, f"{trees}; {note}" if trees else f"prior: {note}"
-    from forewarp.surrogate import gp  # scikit-learn takes half a second to import
+    from forewarp.surrogate import gp  # scipy takes a while to import
 
     y = np.array([math.log2(history[i].measurement.speedup or 1.0) for i in used]) - prior.mean[used]
     noise = np.array([noise_variance(history[i].measurement) for i in used])

@@ -9,21 +9,33 @@ def _rows(n: int = 6, seed: int = 0) -> np.ndarray:
     return np.column_stack([rng.normal(size=(n, 2)), np.arange(n) % 2])
 
 
+def _kernel() -> gp.Kernel:
+    return gp.Kernel(0.7, np.array([0.9, 1.7]), 0.4, 0.3, level=0.8, white=0.05)
+
+
 def test_gradient_matches_finite_differences():
-    kernel = gp.ProgramKernel(0.7, np.array([0.9, 1.7]), 0.4, 0.3)
-    rows = _rows()
-    _, gradient = kernel(rows, eval_gradient=True)
+    kernel, rows = _kernel(), _rows()
+    pairs, y, noise = gp.Pairs.of(rows, rows), np.sin(np.arange(6.0)), np.linspace(0.01, 0.1, 6)
+    _, gradient = gp.log_likelihood(kernel, pairs, y, noise)
     step = 1e-6
     for i, theta in enumerate(np.eye(len(kernel.theta)) * step):
-        above = kernel.clone_with_theta(kernel.theta + theta)(rows)
-        below = kernel.clone_with_theta(kernel.theta - theta)(rows)
-        assert gradient[:, :, i] == pytest.approx((above - below) / (2 * step), abs=1e-7)
+        above, _ = gp.log_likelihood(kernel.at(kernel.theta + theta), pairs, y, noise)
+        below, _ = gp.log_likelihood(kernel.at(kernel.theta - theta), pairs, y, noise)
+        assert gradient[i] == pytest.approx((above - below) / (2 * step), abs=1e-7)
 
 
-def test_diagonal_is_the_kernel_at_distance_zero():
-    kernel = gp.ProgramKernel(0.7, np.array([0.9, 1.7]), 0.4, 0.3)
-    rows = _rows()
-    assert kernel.diag(rows) == pytest.approx(np.diag(kernel(rows)))
+def test_likelihood_and_forecast_are_those_of_the_textbook():
+    kernel, rows, new = _kernel(), _rows(), _rows(3, seed=1)
+    y, noise = np.sin(np.arange(6.0)), np.full(6, 0.02)
+    whole = kernel.between(rows, rows) + np.diag(kernel.white + noise)
+    value, _ = gp.log_likelihood(kernel, gp.Pairs.of(rows, rows), y, noise)
+    size = np.linalg.slogdet(2 * np.pi * whole).logabsdet
+    assert value == pytest.approx(-0.5 * (y @ np.linalg.solve(whole, y) + size))
+    mean, sd = gp.Posterior.of(kernel, rows, y, noise).predict(new)
+    across = kernel.between(new, rows)
+    assert mean == pytest.approx(across @ np.linalg.solve(whole, y))
+    left = kernel.between(new, new) - across @ np.linalg.solve(whole, across.T)
+    assert sd == pytest.approx(np.sqrt(np.diag(left) + kernel.white))
 
 
 def test_prior_variance_adds_up_to_the_documented_spread():
