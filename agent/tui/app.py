@@ -161,7 +161,8 @@ class ForewarpApp(App[int]):
             case Spent() | SettingChanged() | UserSaid():
                 self._tell()
             case _:
-                self._doing()
+                pass
+        self._doing()
 
     def _candidate(self, event: CandidateForecast | CandidateMeasured) -> None:
         board = self.talk.board

@@ -16,6 +16,16 @@ from textual.widgets import Input, Static
 from forewarp.agent.events import ApprovalAsked, Reply
 from forewarp.agent.tui.code import coloured
 
+_KEYS: tuple[str | tuple[str, str], ...] = (
+    "   ",
+    ("y", "bold $text-success"),
+    (" yes  ", "dim"),
+    ("a", "bold $text-success"),
+    (" always in budget  ", "dim"),
+    ("n", "bold $text-error"),
+    (" no", "dim"),
+)
+
 
 class Approvals(Vertical, can_focus=True):
     """The questions that wait for an answer, one at a time."""
@@ -53,11 +63,10 @@ class Approvals(Vertical, can_focus=True):
         self._asked: deque[ApprovalAsked] = deque()
 
     def compose(self) -> ComposeResult:
-        """Yield the question, what would be written, the keys, and the line for a reason."""
+        """Yield the question, what would be written, and the line for a reason."""
         yield Static(id="approval-question", markup=False)
         with VerticalScroll(id="approval-text", can_focus=False):
             yield Static(id="approval-diff", markup=False)
-        yield Static(id="approval-keys", markup=False)
         yield Input(id="approval-why", placeholder="why not? (optional; Enter)", compact=True)
 
     def on_mount(self) -> None:
@@ -83,6 +92,10 @@ class Approvals(Vertical, can_focus=True):
         """Take all questions away: the turn is over."""
         self._asked.clear()
         self._show()
+
+    def on_resize(self) -> None:
+        """Fit into the new height."""
+        self.query_one("#approval-text").styles.max_height = max(2, self.app.size.height // 2 - 4)
 
     def action_reply(self, reply: Reply) -> None:
         """Answer the question that is shown."""
@@ -125,19 +138,12 @@ class Approvals(Vertical, can_focus=True):
         if why.has_focus:
             self.focus()
         many = f"  1 of {len(self._asked)}" if len(self._asked) > 1 else ""
-        parts: list[str | tuple[str, str]] = [("Allow ", "bold"), (f"{question.tool}?", "bold"), (many, "$text-muted")]
+        parts: list[str | tuple[str, str]] = [(f"Allow {question.tool}?", "bold"), (many, "dim"), *_KEYS]
         parts.append(f"\n{question.command}" if question.command else "")
-        parts.append((f"\n{question.reason}" if question.reason else "", "$text-muted"))
+        parts.append((f"\n{question.reason}" if question.reason else "", "dim"))
         self.query_one("#approval-question", Static).update(Content.assemble(*parts))
-        self.query_one("#approval-text").display = bool(question.text)
+        text = self.query_one("#approval-text")
+        text.display = bool(question.text)
+        # The question stays in sight above what would be written, however low the terminal is.
+        text.styles.max_height = max(2, self.app.size.height // 2 - 4)
         self.query_one("#approval-diff", Static).update(coloured(question.text))
-        self.query_one("#approval-keys", Static).update(
-            Content.assemble(
-                ("y", "bold $text-success"),
-                " yes   ",
-                ("a", "bold $text-success"),
-                " always, within the budget   ",
-                ("n", "bold $text-error"),
-                " no",
-            )
-        )

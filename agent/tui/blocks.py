@@ -24,7 +24,7 @@ _MARKS = {
     "waiting": ("? ", "$text-warning"),
     "done": ("● ", "$text-success"),
     "failed": ("✗ ", "$text-error"),
-    "stopped": ("■ ", "$text-muted"),
+    "stopped": ("■ ", "dim"),
 }
 
 
@@ -85,7 +85,7 @@ class SaidBlock(Unfolding):
         shown = "\n".join(lines[: SHOWN_LINES - 2] if folded else lines)
         more = f"\n… {len(lines) - SHOWN_LINES + 2} more lines" if folded else ""
         steering = "  steering" if self.item.steering else ""
-        return Content.assemble(shown, (more, "$text-muted"), (steering, "$text-warning"))
+        return Content.assemble(shown, (more, "dim"), (steering, "$text-warning"))
 
 
 class CallBlock(Unfolding):
@@ -106,29 +106,29 @@ class CallBlock(Unfolding):
         took = self._clock() - i.began if running else i.seconds
         parts: list[str | tuple[str, str]] = [_MARKS[i.state], (i.tool, "bold")]
         if given := wording.arguments(i.arguments):
-            parts.append((f" {given}", "$text-muted"))
-        parts.append((f"  {wording.seconds(took)}", "$text-disabled"))
+            parts.append((f" {given}", "dim"))
+        parts.append((f"  {wording.seconds(took)}", "dim"))
         parts += self._news()
         if i.expanded:
-            parts.append((f"\n{wording.body(i.arguments, i.result)}", "$text-muted"))
+            parts.append((f"\n{wording.body(i.arguments, i.result)}", "dim"))
         return Content.assemble(*parts)
 
     def _news(self) -> list[str | tuple[str, str]]:
         i = self.item
         news: list[str | tuple[str, str]] = []
         if i.approval:
-            news.append((f"\n  approval: {i.approval}", "$text-muted"))
+            news.append((f"\n  approval: {i.approval}", "dim"))
         match i.state:
             case "waiting":
                 news.append(("\n  waits for your approval", "$text-warning"))
             case "running":
-                news.append((f"\n  {i.progress}" if i.progress else "", "$text-muted"))
+                news.append((f"\n  {i.progress}" if i.progress else "", "dim"))
             case "stopped":
-                news.append(("\n  stopped", "$text-muted"))
+                news.append(("\n  stopped", "dim"))
             case "failed":
                 news.append((f"\n  {i.summary or i.result.get('error', '')}", "$text-error"))
                 if hint := i.result.get("hint"):
-                    news.append((f"\n  → {hint}", "$text-muted"))
+                    news.append((f"\n  → {hint}", "dim"))
             case "done":
                 news.append(f"\n  {i.summary}" if i.summary else "")
         return news
@@ -141,12 +141,16 @@ class MeasuredBlock(Block):
         super().__init__("measured")
         self.item = item
 
+    def on_resize(self) -> None:
+        """Use as many words as the new width allows."""
+        self.redraw()
+
     def draw(self) -> Content:
         """Return the latest rows."""
-        rows = [wording.candidate(f, m) for f, m in self.item.rows[-SHOWN_LINES:]]
+        rows = wording.candidates(self.item.rows[-SHOWN_LINES:], self.content_size.width)
         earlier = len(self.item.rows) - len(rows)
         if earlier:
-            rows.insert(0, Content.styled(f"… {earlier} earlier ones under Candidates (F3)", "$text-muted"))
+            rows.insert(0, Content.styled(f"… {earlier} earlier ones under Candidates (F3)", "dim"))
         return Content("\n").join(rows)
 
 
@@ -163,7 +167,7 @@ class NoteBlock(Block):
         if i.tone == "interrupted":
             during = f" during {i.text}" if i.text else ""
             return Content.styled(f"interrupted{during}; what was done is kept", "$text-warning")
-        hint = (f"\n→ {i.hint}", "$text-muted") if i.hint else ""
+        hint = (f"\n→ {i.hint}", "dim") if i.hint else ""
         return Content.assemble((i.text, "$text-error"), hint)
 
 
@@ -179,7 +183,7 @@ class ClosingBlock(Block):
         a = self.item.answered
         price = "price unknown" if a.dollars is None else wording.dollars(a.dollars)
         tokens = f"{wording.amount(a.input_tokens)} in, {wording.amount(a.output_tokens)} out"
-        return Content.styled(f"{wording.seconds(a.seconds)} · {tokens} · {price}", "$text-disabled")
+        return Content.styled(f"{wording.seconds(a.seconds)} · {tokens} · {price}", "dim")
 
 
 class AnswerBlock(Prose):

@@ -74,6 +74,11 @@ class Chat(VerticalScroll):
     def _left(self) -> bool:
         return self.scroll_offset.y < self.max_scroll_y - 1 and self._anchor_released
 
+    @property
+    def _at_top(self) -> bool:
+        # Less than a page stands at the bottom, which counts as scrolled to above the top.
+        return self.scroll_offset.y <= 0
+
     def open(self, past: Iterable[Event]) -> None:
         """Take in a conversation that was recorded; only its end is mounted."""
         for event in past:
@@ -150,13 +155,13 @@ class Chat(VerticalScroll):
         header.display = self._first > 0
         return header
 
-    async def load_earlier(self) -> None:
-        """Mount what comes before; what is in sight stays where it is."""
+    async def load_earlier(self, up: int | None = 0) -> None:
+        """Mount what comes before; what is in sight moves down by `up` lines, out of sight if that is None."""
         async with self._mounting:
             if self._first > 0:
-                await self._load_earlier()
+                await self._load_earlier(up)
 
-    async def _load_earlier(self) -> None:
+    async def _load_earlier(self, up: int | None) -> None:
         first = max(0, self._first - WINDOW)
         above = self.fold.items[first : self._first]
         self._first = first
@@ -168,7 +173,8 @@ class Chat(VerticalScroll):
             await self.mount_all([self._header(), *(self._widget(i) for i in above)], before=oldest)
 
         def stay() -> None:
-            self.scroll_to(y=y + self.virtual_size.height - height, animate=False, immediate=True)
+            at = 0 if up is None else y + self.virtual_size.height - height - up
+            self.scroll_to(y=at, animate=False, immediate=True)
 
         self.call_after_refresh(stay)
 
@@ -180,16 +186,17 @@ class Chat(VerticalScroll):
 
     async def action_oldest(self) -> None:
         """Go to the first block that is mounted; from there, mount more."""
-        if self.scroll_offset.y == 0:
-            await self.load_earlier()
+        if self._at_top:
+            await self.load_earlier(None)
         else:
             self.scroll_home(animate=False)
 
     async def action_back(self) -> None:
         """Scroll up by a page; at the top, mount more."""
-        if self.scroll_offset.y == 0:
-            await self.load_earlier()
-        self.scroll_page_up(animate=False)
+        if self._at_top:
+            await self.load_earlier(self.container_size.height)
+        else:
+            self.scroll_page_up(animate=False)
 
     def action_forth(self) -> None:
         """Scroll down by a page."""
@@ -197,8 +204,8 @@ class Chat(VerticalScroll):
 
     async def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Mount more where the wheel comes to the top."""
-        if self.scroll_offset.y == 0:
-            await self.load_earlier()
+        if self._at_top:
+            await self.load_earlier(2)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Note when the end comes into sight again."""

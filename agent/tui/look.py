@@ -35,10 +35,10 @@ LIGHT = Theme(
     dark=False,
 )
 THEMES = (DARK, LIGHT)
-_SHORT = {"dark": DARK.name, "light": LIGHT.name, "ansi": "ansi-dark"}
+SHORT = {"dark": DARK.name, "light": LIGHT.name, "ansi": "ansi-dark"}
 
 
 def named(name: str, themes: Iterable[str]) -> str | None:
     """Return the full name of a theme; dark, light and ansi mean one each. None for an unknown one."""
-    full = _SHORT.get(name, name)
+    full = SHORT.get(name, name)
     return full if full in set(themes) else None

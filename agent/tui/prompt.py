@@ -15,6 +15,7 @@ from textual.message import Message
 from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
+from forewarp.agent.tui import look
 from forewarp.agent.tui.completion import Meant, Named, Word, files, meant_commands, meant_files, ranked, word
 from forewarp.agent.tui.history import History
 
@@ -61,6 +62,7 @@ class Typing(TextArea):
 
     def fill(self, text: str) -> None:
         """Replace the text; a long one is shown short."""
+        self._pasted.clear()
         self.load_text(self._folded(text))
         self.move_cursor(self.document.end)
 
@@ -212,15 +214,16 @@ class Prompt(Vertical):
             self.fill(text)
 
     def _enter(self) -> None:
-        """Take the completion where the word is not yet what it says, else send."""
+        """Take a completion that was chosen, or that a command's name lacks; else send."""
         place = self._popup.highlighted
         if self.completing and self._word is not None and place is not None:
-            typed = self.typing.before[self._word.start :].strip()
-            if typed not in [m.text.strip() for m in self._meant] or self._chosen:
-                meant = self._meant[place]
+            typed = self.typing.before[self._word.start :]
+            named = typed in [m.text.strip() for m in self._meant]
+            if self._chosen or (self._word.kind == "command" and not named):
+                kind, meant = self._word.kind, self._meant[place]
                 self._accept()
-                # A command that takes nothing is sent with the same key.
-                if self._word.kind != "command" or not meant.text or self._takes(meant):
+                # A command that takes nothing is sent by the same key.
+                if kind != "command" or self._takes(meant):
                     return
         text = self.text
         if text.strip():
@@ -265,7 +268,7 @@ class Prompt(Vertical):
         elif found.kind == "command":
             self._show(meant_commands(found.query, known))
         elif found.kind == "theme":
-            self._show([Meant(n) for n in ranked(found.query, self.app.available_themes)])
+            self._show([Meant(n) for n in ranked(found.query, [*look.SHORT, *self.app.available_themes])])
         elif self._files is None:
             self._scan()
         else:
@@ -300,4 +303,4 @@ class Prompt(Vertical):
 
 
 def _line(meant: Meant) -> Content:
-    return Content.assemble(meant.text.strip(), (f"  {meant.about}" if meant.about else "", "$text-muted"))
+    return Content.assemble(meant.text.strip(), (f"  {meant.about}" if meant.about else "", "dim"))

@@ -6,11 +6,13 @@ import io
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
+from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement, TableElement
 from rich.padding import Padding
 from rich.segment import Segment
 from rich.syntax import Syntax
+from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 from textual.content import Content
@@ -32,8 +34,6 @@ _STYLES = {
     "markdown.hr": "dim",
     "markdown.link": "underline",
     "markdown.link_url": "underline",
-    "markdown.table.border": "dim",
-    "markdown.table.header": "bold",
 }
 
 
@@ -52,12 +52,26 @@ class _Code(CodeBlock):
         yield Padding(syntax, (0, 0, 0, 2))
 
 
+class _Table(TableElement):
+    """A table without edges."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, border_style="dim")
+        heads = self.header.row.cells if self.header and self.header.row else []
+        for cell in heads:
+            table.add_column(cell.content, header_style="bold")
+        for row in self.body.rows if self.body else []:
+            table.add_row(*(cell.content for cell in row.cells))
+        yield table
+
+
 class _Markdown(Markdown):
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "heading_open": _Heading,
         "fence": _Code,
         "code_block": _Code,
+        "table_open": _Table,
     }
 
 

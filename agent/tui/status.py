@@ -14,6 +14,8 @@ from forewarp.agent.settings import Settings
 from forewarp.agent.tui import wording
 
 SEPARATOR = " · "
+_NEEDED = 1
+"""Parts up to this rank are shown rather than all of what is going on: the budget."""
 
 
 @dataclass(slots=True)
@@ -61,14 +63,12 @@ class StatusLine(Static):
             self.redraw()
 
     def _line(self, width: int) -> Content:
-        left = self._left()
-        right = (
-            fitting(parts(self._settings, self._spent, self.state.device), width - left.cell_length - 2)
-            if self._settings is not None
-            else ""
-        )
+        told = parts(self._settings, self._spent, self.state.device) if self._settings is not None else []
+        needed = SEPARATOR.join(text for rank, text in told if rank <= _NEEDED and text)
+        left = self._left().truncate(max(12, width - len(needed) - 2), ellipsis=True)
+        right = fitting(told, width - left.cell_length - 2)
         gap = max(1, width - left.cell_length - Content(right).cell_length)
-        return Content.assemble(left, " " * gap, (right, "$text-muted")).truncate(width, ellipsis=True)
+        return Content.assemble(left, " " * gap, (right, "dim")).truncate(width, ellipsis=True)
 
     def _left(self) -> Content:
         s = self.state
@@ -79,9 +79,9 @@ class StatusLine(Static):
         if s.message:
             pieces.append((s.message, "$text-warning"))
         elif s.doing:
-            pieces += [("● ", "$text-accent"), s.doing, (f" {wording.seconds(self._clock() - s.since)}", "$text-muted")]
+            pieces += [("● ", "$text-accent"), s.doing, (f" {wording.seconds(self._clock() - s.since)}", "dim")]
         else:
-            pieces.append(("ready", "$text-muted"))
+            pieces.append(("ready", "dim"))
         if s.queued:
             pieces.append((f"{SEPARATOR}{s.queued} queued", "$text-accent"))
         if s.behind:

@@ -33,7 +33,7 @@ class _Name(Static):
 
     def __init__(self, view: View) -> None:
         super().__init__(
-            Content.assemble(view.capitalize(), (f" {KEYS[view].upper()}", "$text-disabled")),
+            Content.assemble(view.capitalize(), (f" {KEYS[view].upper()}", "dim")),
             id=f"name-{view}",
             classes="name",
             markup=False,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from textual.content import Content
 
-from forewarp.agent.tui.columns import SURPRISING, sigmas, within
+from forewarp.agent.tui.columns import SURPRISING, sigmas, times, within
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 
 _SHORT = 60
@@ -76,24 +76,35 @@ def _block(name: str, value: Any) -> str:
     return f"{name} {lines[0]}" if len(lines) == 1 else "\n".join([name, *(f"  {line}" for line in lines)])
 
 
-def candidate(forecast: CandidateForecast | None, measured: CandidateMeasured) -> Content:
-    """Return a measured candidate as one line, its forecast beside it."""
-    m, f = measured, forecast
+Pair = tuple[CandidateForecast | None, CandidateMeasured]
+
+
+def candidates(rows: Sequence[Pair], width: int = 0) -> list[Content]:
+    """Return measured candidates as one line each, their forecasts beside them; in fewer words if `width` is short."""
+    forms = [[_candidate(f, m, words) for f, m in rows] for words in (2, 1, 0)]
+    return next((form for form in forms if not width or all(c.cell_length <= width for c in form)), forms[-1])
+
+
+def _candidate(f: CandidateForecast | None, m: CandidateMeasured, words: int) -> Content:
+    """`words` is 2 for all of them, 1 without what the order says too, 0 without the forecast's interval."""
     expected = "no forecast"
     if f is not None and f.median is not None:
-        expected = f"forecast {within(f.median, f.low, f.high)}"
-    parts: list[str | tuple[str, str]] = [("kernel ", "$text-muted"), m.kernel[:6], "  ", (expected, "$text-muted")]
-    parts += [(" → ", "$text-muted"), "replayed " if m.provenance == "replay" else "measured "]
+        expected = within(f.median, f.low, f.high) if words else times(f.median)
+        expected = f"forecast {expected}" if words > 1 else expected
+    came = "replayed " if m.provenance == "replay" else "measured " if words > 1 else ""
+    name = ("kernel " if words > 1 else "", "dim")
+    parts: list[str | tuple[str, str]] = [name, f"{m.kernel[:6]} ", (expected, "dim")]
+    parts += [(" → ", "dim"), (came, "dim")]
     if m.speedup is None:
         parts.append((m.verdict, "$text-error"))
         if m.status and m.status != m.verdict:
-            parts.append((f" ({m.status})", "$text-muted"))
+            parts.append((f" ({m.status})", "dim"))
     else:
-        parts += [(within(m.speedup, m.low, m.high), "bold"), " "]
-        parts.append((m.verdict, _GOOD.get(m.verdict, "$text-muted")))
+        reached = within(m.speedup, m.low, m.high) if words else times(m.speedup)
+        parts += [(reached, "bold"), " ", (m.verdict, _GOOD.get(m.verdict, "dim"))]
     if m.surprise is not None:
         surprising = abs(m.surprise) > SURPRISING
-        parts.append((f" ({sigmas(m.surprise)})", "$text-warning" if surprising else "$text-muted"))
+        parts.append((f" ({sigmas(m.surprise)})", "$text-warning" if surprising else "dim"))
     if not m.trusted:
         parts.append((f" untrusted{': ' if m.flags else ''}{', '.join(m.flags)}", "$text-warning"))
     return Content.assemble(*parts)

@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual import events
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+
+from forewarp.agent.tui.completion import MOST_FILES, Word, files, meant_files, ranked, word
+from forewarp.agent.tui.history import MOST, History
+from forewarp.agent.tui.prompt import Prompt
+
+
+class Only(App[None]):
+    """A prompt and nothing else."""
+
+    def __init__(self, folder: Path, history: History) -> None:
+        super().__init__()
+        self.sent: list[str] = []
+        self.told: list[str] = []
+        self.prompt = Prompt(folder, history)
+
+    def compose(self) -> ComposeResult:
+        yield self.prompt
+
+    def on_mount(self) -> None:
+        self.prompt.typing.focus()
+
+    def on_prompt_sent(self, message: Prompt.Sent) -> None:
+        self.sent.append(message.text)
+
+    def on_prompt_scroll(self, message: Prompt.Scroll) -> None:
+        self.told.append(message.key)
+
+    def on_prompt_recall(self) -> None:
+        self.told.append("recall")
+
+    def on_prompt_leave(self) -> None:
+        self.told.append("leave")
+
+
+@asynccontextmanager
+async def typing(folder: Path, history: History | None = None) -> AsyncGenerator[tuple[Only, Pilot[None]]]:
+    app = Only(folder, history or History())
+    async with app.run_test(size=(80, 24)) as pilot:
+        yield app, pilot
+
+
+def meant(app: Only) -> Sequence[str]:
+    return [m.text for m in app.prompt.meant]
+
+
+async def until_meant(app: Only, pilot: Pilot[None]) -> None:
+    for _ in range(200):
+        await pilot.pause()
+        if app.prompt.completing:
+            return
+    raise AssertionError("nothing is proposed")
+
+
+@pytest.mark.parametrize("key", ["ctrl+j", "shift+enter"])
+async def test_enter_sends_and_other_keys_begin_a_line(tmp_path: Path, key: str) -> None:
+    async with typing(tmp_path) as (app, pilot):
+        await pilot.press("enter", *"ab", key, *"cd", "enter")
+        await pilot.pause()
+        assert app.sent == ["ab\ncd"]
+        assert app.prompt.text == ""
+
+
+async def test_a_long_paste_is_short_to_look_at_and_whole_to_send(tmp_path: Path) -> None:
+    pasted = "\r\n".join(f"line {n}" for n in range(500))
+    async with typing(tmp_path) as (app, pilot):
+        await pilot.press(*"see ")
+        app.prompt.typing.post_message(events.Paste(pasted))
+        await pilot.pause()
+        assert app.prompt.typing.text == "see [pasted 1: 500 lines]"
+        await pilot.press("!", "enter")
+        await pilot.pause()
+        assert app.sent == ["see " + pasted.replace("\r\n", "\n") + "!"]
+        await pilot.press("up")
+        assert app.prompt.typing.text == "[pasted 1: 500 lines]"
+        assert app.prompt.text == app.sent[0]
+
+
+async def test_a_short_paste_is_text(tmp_path: Path) -> None:
+    async with typing(tmp_path) as (app, pilot):
+        app.prompt.typing.post_message(events.Paste("a\nb"))
+        await pilot.pause()
+        assert app.prompt.typing.text == "a\nb"
+        assert app.sent == []
+
+
+async def test_up_and_down_move_within_lines_before_they_recall(tmp_path: Path) -> None:
+    history = History()
+    history.add("earlier")
+    async with typing(tmp_path, history) as (app, pilot):
+        await pilot.press("a", "ctrl+j", "b", "up")
+        assert app.prompt.text == "a\nb"
+        await pilot.press("up")
+        assert app.prompt.text == "earlier"
+        await pilot.press("down")
+        assert app.prompt.text == "a\nb"
+
+
+async def test_commands_are_proposed_and_taken_by_tab(tmp_path: Path) -> None:
+    async with typing(tmp_path) as (app, pilot):
+        await pilot.press("/")
+        everything = meant(app)
+        assert "/forecast " in everything
+        await pilot.press(*"fore")
+        assert meant(app) == ["/forecast "]
+        await pilot.press("tab")
+        assert app.prompt.text == "/forecast "
+        assert not app.prompt.completing
+
+
+async def test_enter_takes_a_command_and_sends_one_that_needs_nothing_more(tmp_path: Path) -> None:
+    async with typing(tmp_path) as (app, pilot):
+        await pilot.press(*"/forec", "enter")
+        assert app.sent == []
+        assert app.prompt.text == "/forecast "
+        await pilot.press("ctrl+u", *"/ru", "enter")
+        await pilot.pause()
+        assert app.sent == ["/runs "]
+
+
+async def test_a_chosen_completion_is_taken_by_enter(tmp_path: Path) -> None:
+    (tmp_path / "a1.cu").write_text("")
+    (tmp_path / "a2.cu").write_text("")
+    async with typing(tmp_path) as (app, pilot):
+        await pilot.press(*"@a")
+        await until_meant(app, pilot)
+        await pilot.press("down", "enter")
+        assert app.prompt.text == "@a2.cu "
+        assert app.sent == []
+
+
+async def test_a_mention_that_is_no_file_is_sent_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "triton_jit.py").write_text("")
+    async with typing(tmp_path) as (app, pilot):
+        await pilot.press(*"use @triton")
+        await until_meant(app, pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.sent == ["use @triton"]
+
+
+async def test_files_are_proposed_for_a_mention_and_for_commands_that_take_them(tmp_path: Path) -> None:
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "soft max.cu").write_text("")
+    (tmp_path / "kernels" / "gelu.cu").write_text("")
+    async with typing(tmp_path) as (app, pilot):
+        await pilot.press(*"look at @soft")
+        await until_meant(app, pilot)
+        assert meant(app) == ['@"kernels/soft max.cu" ']
+        await pilot.press("tab")
+        assert app.prompt.text == 'look at @"kernels/soft max.cu" '
+        app.prompt.fill("")
+        await pilot.press(*"/measure gelu ge")
+        await until_meant(app, pilot)
+        assert meant(app) == ["kernels/gelu.cu "]
+
+
+async def test_keys_that_are_not_for_editing_are_told(tmp_path: Path) -> None:
+    async with typing(tmp_path) as (app, pilot):
+        await pilot.press("pageup", "pagedown", "end", "ctrl+end", "home", "ctrl+d", "ctrl+u")
+        await pilot.pause()
+        assert app.told == ["pageup", "pagedown", "end", "ctrl+end", "home", "leave"]
+        app.prompt.typing.holding = True
+        await pilot.press("a", "end", "ctrl+d", "ctrl+u")
+        await pilot.pause()
+        assert app.told[6:] == ["recall"]
+        assert app.prompt.text == "a"
+
+
+async def test_many_lines_leave_the_rest_of_the_screen_alone(tmp_path: Path) -> None:
+    async with typing(tmp_path) as (app, pilot):
+        app.prompt.typing.insert("\n" * 8)
+        await pilot.pause()
+        assert app.prompt.typing.text.count("\n") == 8
+
+
+def test_history_is_kept_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "conversations" / "prompts.jsonl"
+    first = History(lambda: path)
+    first.add("typed before it was read")
+    first.load()
+    first.add("two\nlines")
+    first.add("two\nlines")
+    second = History(lambda: path)
+    second.load()
+    assert second.back("draft") == "two\nlines"
+    assert second.back("x") == "typed before it was read"
+    assert second.back("x") is None
+    assert [second.forth(), second.forth(), second.forth()] == ["two\nlines", "draft", None]
+
+
+def test_history_forgets_the_oldest(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.jsonl"
+    history = History(lambda: path)
+    history.load()
+    for n in range(2 * MOST + 1):
+        history.add(str(n))
+    again = History(lambda: path)
+    again.load()
+    assert len(path.read_text().splitlines()) == MOST
+    assert again.back("") == str(2 * MOST)
+
+
+def test_a_history_that_cannot_be_used_is_done_without(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "prompts.jsonl", tmp_path / "file"):
+        history = History(lambda path=path: path)
+        history.load()
+        history.add("x")
+        assert history.back("") == "x"
+
+
+@pytest.mark.parametrize(
+    ("before", "found"),
+    [
+        ("/fo", Word("command", 0, "fo")),
+        ("look /fo", None),
+        ("@", Word("mention", 0, "")),
+        ("see @src/a", Word("mention", 4, "src/a")),
+        ("see\n@a", Word("mention", 4, "a")),
+        ("me@example", None),
+        ("/theme li", Word("theme", 7, "li")),
+        ("plain", None),
+        ("/nothing a", None),
+    ],
+)
+def test_the_word_being_typed(before: str, found: Word | None) -> None:
+    from forewarp.agent.slash import COMMANDS
+
+    assert word(before, COMMANDS) == found
+
+
+def test_nearer_names_come_first() -> None:
+    names = ["deep/softmax/run.py", "softmax.cu", "a/my_softmax.cu", "s/o/f/t.py", "gelu.cu"]
+    assert ranked("soft", names) == ["softmax.cu", "a/my_softmax.cu", "deep/softmax/run.py", "s/o/f/t.py"]
+    assert [m.text for m in meant_files(Word("mention", 0, "gelu"), names)] == ["@gelu.cu "]
+
+
+def test_files_leave_out_what_is_hidden_or_generated_and_are_bounded(tmp_path: Path) -> None:
+    for name in (".git/config", "node_modules/x.js", "__pycache__/a.pyc", "src/deep/a.cu", "top.py"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    assert files(tmp_path) == ["loop", "top.py", "src/deep/a.cu"]
+    assert files(tmp_path, most=1) == ["loop"]
+    assert files(tmp_path / "missing") == []
+    assert MOST_FILES <= 20_000
