@@ -271,20 +271,24 @@ def _paid(answered: Answered) -> str:
 
 
 def _summary(seen: Sequence[Event]) -> str:
-    """Return the answers, and what slash commands said."""
+    """Return the answers, and what slash commands said; of an answer that was cut short, what there is."""
     parts: list[str] = []
-    by_hand = False
+    begun, by_hand = "", False
     for event in seen:
         match event:
             case UserSaid(text=text, steering=False):
-                by_hand = text.startswith("/")
-            case Noted(text=text) | Answered(text=text) if text:
+                begun, by_hand = "", text.startswith("/")
+            case TextDelta(text=text):
+                begun += text
+            case Interrupted() | Failed():
+                parts.append(begun.strip())
+            case Noted(text=text) | Answered(text=text):
                 parts.append(text.strip())
             case ToolReturned(summary=summary) if by_hand and "error" not in event.result:
                 parts.append(summary)
             case _:
                 pass
-    return "\n\n".join(parts)
+    return "\n\n".join(part for part in parts if part)
 
 
 def _best(board: Board) -> Any:

@@ -1,0 +1,281 @@
+"""`forewarp -p` in its three formats: what is on stdout, what on stderr, and the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from shutil import copy
+from typing import Any
+
+import pytest
+from pydantic_ai.exceptions import ModelServerError
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from support.recorded_pool import Recorded, record
+from support.scripted_model import Call, endless, scripted
+
+from forewarp.agent.conversation import Conversation
+from forewarp.agent.settings import Settings
+from forewarp.agent.transcript import conversations
+from forewarp.cli import documents, headless
+from forewarp.cli.main import main
+from forewarp.cli.options import Output
+from forewarp.tools.parts import Amounts, Place
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return record(tmp_path_factory.mktemp("pool"))
+
+
+@pytest.fixture
+def folder(recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with a task and its kernels in it."""
+    found = tmp_path / "work"
+    found.mkdir()
+    for path in (recorded.task, recorded.seed, recorded.broken):
+        copy(path, found)
+    monkeypatch.chdir(found)
+    return found
+
+
+@pytest.fixture
+def run(folder: Path, recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command on the recorded pool; returns exit code, stdout and stderr."""
+
+    def call(*arguments: str, flags: bool = True) -> tuple[int, str, str]:
+        code = main([*arguments, *(recorded.flags if flags else ())])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def talk(folder: Path, recorded: Recorded) -> Callable[..., Conversation]:
+    """Make a conversation with a scripted model."""
+
+    def made(model: Any, **values: Any) -> Conversation:
+        place = Place(device="replay", pool=recorded.pool)
+        chosen: dict[str, Any] = {"approval": "never", **values}
+        return Conversation(Settings(place=place, folder=folder, model=model, **chosen))
+
+    return made
+
+
+def document(out: str) -> dict[str, Any]:
+    """The one document on stdout, checked against its schema."""
+    assert out.count("\n") == 1, out
+    found = json.loads(out)
+    kind = "chat" if "events" in found else "conversations" if "conversations" in found else "error"
+    documents.DOCUMENTS[kind].model_validate(found)
+    assert (found["type"], found["command"], bool(found["summary"])) == ("result", "chat", True)
+    return found
+
+
+def test_a_slash_command_prints_what_it_found_and_how_on_stderr(run: Run) -> None:
+    code, out, err = run("-p", "/forecast toy.py toy.cpp")
+    assert code == 0
+    assert "broad prior" in out
+    assert "→ forecast_kernel(task='toy.py', kernels='toy.cpp')" in err
+    assert run("chat", "--prompt", "/forecast toy.py toy.cpp", "-q") == (0, out, "")
+
+
+def test_json_is_one_document_with_all_events(run: Run) -> None:
+    code, out, _ = run("-p", "/measure toy.py toy.cpp", "--json", "--budget", "3")
+    found = document(out)
+    assert (code, found["status"], found["error"]) == (0, "ok", None)
+    assert found["best"]["provenance"] == "replay"
+    assert found["best"]["text"].startswith("/*forewarp")
+    assert (found["budget"]["spent"]["measurements"], found["budget"]["limit"]["measurements"]) == (1, 3)
+    assert [e["type"] for e in found["events"]][:2] == ["UserSaid", "ToolCalled"]
+    assert found["events"][-1]["type"] == "Answered"
+
+
+def test_a_stream_is_one_event_per_line_and_the_document_last(run: Run) -> None:
+    code, out, _ = run("-p", "/forecast toy.py toy.cpp", "--output-format", "stream-json")
+    *events, last = map(json.loads, out.splitlines())
+    assert code == 0
+    assert {"UserSaid", "ToolCalled", "CandidateForecast", "ToolReturned", "Answered"} <= {e["type"] for e in events}
+    assert document(json.dumps(last) + "\n")["events"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "says"),
+    [
+        ((), 2, '-p "…"'),
+        (("-p", "hello"), 2, "--model"),
+        (("-p", ""), 2, "stdin"),
+        (("-p", "/forcast x"), 2, "/forecast"),
+        (("-p", "/measure toy.py gone.cpp"), 2, "below the working folder"),
+        (("-p", "/runs", "--approve", "each"), 2, "--approve never"),
+        (("-p", "/runs", "--continue"), 2, "--resume lists"),
+        (("-p", "/runs", "--resume", "nobody"), 2, "lists"),
+        (("-p", "/runs", "-c", "--resume", "x"), 2, "leave one"),
+        (("-p", "/runs", "--replay", "x.jsonl"), 2, "leave -p or --replay out"),
+        (("--replay", "gone.jsonl"), 2, "lists"),
+        (("-p", "hi", "--base-url", "http://127.0.0.1:9/v1"), 2, "--model"),
+        (("-p", "hi", "--model", "nobody:x"), 2, "openai:NAME"),
+        (("-p", "hi", "--budgte", "3"), 2, "--help"),
+        (("-p", "!ls"), 2, "--shell"),
+    ],
+)
+def test_errors_have_codes_hints_and_documents(run: Run, arguments: tuple[str, ...], exit_code: int, says: str) -> None:
+    code, out, err = run(*arguments, flags=False)
+    assert (code, out) == (exit_code, "")
+    assert says in err
+    assert "Traceback" not in err
+    for form in (["--json"], ["--output-format", "json"], ["--output-format=stream-json"]):
+        code, out, err = run(*arguments, *form, flags=False)
+        found = document(out.splitlines()[-1] + "\n")
+        assert (code, found["status"]) == (exit_code, "error")
+        assert found["error"]["message"] in err
+        assert "stream" in form[-1] or out.count("\n") == 1
+
+
+def test_two_formats_at_once_are_refused(run: Run) -> None:
+    code, out, _ = run("-p", "/runs", "--json", "--output-format", "text")
+    assert (code, document(out)["error"]["code"]) == (2, "usage")
+
+
+def test_a_second_turn_goes_on_with_the_first(run: Run) -> None:
+    run("-p", "/measure toy.py toy.cpp")
+    code, out, _ = run("-c", "-p", "/candidates", "--json")
+    found = document(out)
+    assert code == 0
+    assert "| 1 | " in found["summary"]
+    assert found["best"]["number"] == found["budget"]["spent"]["measurements"] == 1
+    assert document(run("--resume", found["conversation"][:-2], "-p", "/best", "--json")[1])["status"] == "ok"
+    assert len(conversations(Place())) == 1
+
+
+def test_conversations_are_listed(run: Run) -> None:
+    assert "No conversation" in run("--resume", flags=False)[1]
+    run("-p", "/task")
+    code, out, _ = run("--resume", flags=False)
+    assert code == 0
+    assert "/task" in out
+    listed = document(run("--resume", "--json", flags=False)[1])["conversations"]
+    assert [line["title"] for line in listed] == ["/task"]
+
+
+def test_a_replay_says_that_it_is_one_in_every_format(run: Run) -> None:
+    _, first, _ = run("-p", "/measure toy.py toy.cpp")
+    path = conversations(Place())[0].path
+    code, out, err = run("--replay", path, flags=False)
+    assert (code, out) == (0, first)
+    assert "no model was asked" in err
+    found = document(run("--replay", path, "--json", flags=False)[1])
+    assert found["replay"]
+    assert found["summary"].startswith("This is a replay")
+    _, out, _ = run("--replay", path, "--output-format", "stream-json", flags=False)
+    assert all(json.loads(line)["replay"] for line in out.splitlines())
+    assert len(conversations(Place())) == 1
+
+
+def test_the_models_answer_is_all_that_is_on_stdout(
+    talk: Callable[..., Conversation], capsys: pytest.CaptureFixture[str]
+) -> None:
+    call: Call = ("forecast_kernel", {"task": "toy.py", "path": "toy.cpp"})
+    model = scripted(call, answer=lambda _: "It is fast.")
+    assert headless.run(talk(model), ["Make toy faster."], "text", Output()) == 0
+    out, err = capsys.readouterr()
+    assert out.split() == ["It", "is", "fast."]
+    assert "→ forecast_kernel" in err
+    assert "price unknown" in err
+
+
+def test_the_document_counts_tokens_and_holds_the_answer(
+    talk: Callable[..., Conversation], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert headless.run(talk(scripted(answer=lambda _: "Yes.")), ["Is it?"], "json", Output(json=True)) == 0
+    found = document(capsys.readouterr().out)
+    assert found["summary"] == "Yes."
+    assert found["output_tokens"] > 0
+    assert found["dollars"] is None
+    assert found["best"] is None
+
+
+def test_nobody_is_asked_and_the_budget_ends_it(
+    talk: Callable[..., Conversation], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write: Call = ("write_file", {"path": "toy.py", "text": "gone"})
+    measure: Call = ("measure_kernel", {"task": "toy.py", "path": "toy.cpp"})
+    conversation = talk(scripted(write, measure), budget=Amounts(measurements=0))
+    assert headless.run(conversation, ["Go on."], "text", Output()) == 0
+    err = capsys.readouterr().err
+    assert "not allowed: overwrite toy.py" in err
+    assert "nobody can be asked" in err
+    assert "Not measured: the budget of 0 measurements" in err
+    assert "class Model" in (folder / "toy.py").read_text()
+
+
+def test_a_provider_that_is_overloaded_may_be_asked_again(
+    talk: Callable[..., Conversation], capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def refuse(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        raise ModelServerError(503, "scripted")
+        yield ""
+
+    assert headless.run(talk(FunctionModel(stream_function=refuse)), ["Hello"], "json", Output(json=True)) == 75
+    out, err = capsys.readouterr()
+    assert document(out)["error"]["retryable"]
+    assert "503" in err
+
+
+@pytest.mark.parametrize("shape", ["text", "json"])
+def test_an_interrupt_prints_what_there_is(
+    talk: Callable[..., Conversation], capsys: pytest.CaptureFixture[str], shape: headless.Format
+) -> None:
+    said = asyncio.Event()
+
+    def interrupt() -> None:
+        while not said.is_set():
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    before = signal.getsignal(signal.SIGINT)
+    assert headless.run(talk(endless(said)), ["Think."], shape, Output()) == 130
+    assert signal.getsignal(signal.SIGINT) is before
+    out, err = capsys.readouterr()
+    assert "I think that" in out
+    assert "interrupted" in err
+    if shape == "json":
+        found = document(out)
+        assert (found["status"], found["summary"]) == ("interrupted", "I think that")
+
+
+@pytest.mark.parametrize(("prompt", "said"), [("Why?", "Why?\n\nerror: x"), ("-", "error: x"), ("/runs", "/runs")])
+def test_what_is_piped_in_follows_the_prompt(monkeypatch: pytest.MonkeyPatch, prompt: str, said: str) -> None:
+    read, write = os.pipe()
+    os.write(write, b"error: x\n")
+    os.close(write)
+    with os.fdopen(read) as piped:
+        monkeypatch.setattr(sys, "stdin", piped)
+        assert headless.with_input(prompt) == said
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-p", "/help"]])
+def test_heavy_packages_stay_out(arguments: list[str], folder: Path) -> None:
+    code = (
+        "import sys; from forewarp.cli.main import main; main(sys.argv[1:]);"
+        "print([m for m in ('pydantic_ai', 'textual', 'sklearn', 'torch') if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_help_shows_the_options_of_the_terminal_and_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--help"])
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("--prompt", "--replay", "--no-mouse", "optimize", "evaluate"))
