@@ -223,13 +223,13 @@ def test_a_provider_that_is_overloaded_may_be_asked_again(
     talk: Callable[..., Conversation], capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def refuse(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        raise ModelServerError(503, "scripted")
+        raise ModelServerError("scripted", "overloaded")
         yield ""
 
     assert headless.run(talk(FunctionModel(stream_function=refuse)), ["Hello"], "json", Output(json=True)) == 75
     out, err = capsys.readouterr()
     assert document(out)["error"]["retryable"]
-    assert "503" in err
+    assert "overloaded" in err
 
 
 @pytest.mark.parametrize("shape", ["text", "json"])
@@ -265,13 +265,12 @@ def test_what_is_piped_in_follows_the_prompt(monkeypatch: pytest.MonkeyPatch, pr
         assert headless.with_input(prompt) == said
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-p", "/help"]])
-def test_heavy_packages_stay_out(arguments: list[str], folder: Path) -> None:
+def test_what_is_not_needed_is_not_imported(folder: Path) -> None:
     code = (
-        "import sys; from forewarp.cli.main import main; main(sys.argv[1:]);"
+        "import sys; from forewarp.cli.main import main; main(['-p', '/help']);"
         "print([m for m in ('pydantic_ai', 'textual', 'sklearn', 'torch') if m in sys.modules], file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == "[]"
 
 
