@@ -1,11 +1,19 @@
-"""Paths and isolation for every test: nothing is read from or written to the user's own folders."""
+"""Paths and isolation for every test, and the executors that tests share.
+
+Nothing is read from or written to the user's own folders. To start an executor takes seconds.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from forewarp.gpu_runner.executors.local import LocalExecutor
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -25,3 +33,27 @@ def _own_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     patch = pytest.MonkeyPatch()
     patch.setenv("FOREWARP_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="session")
+def cpu_executor() -> Iterator[LocalExecutor]:
+    """One on the CPU device; `support.shared_executors.limited` gives it the limits of a module for a while."""
+    from forewarp.gpu_runner.devices import detect_cpu
+    from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
+
+    made = LocalExecutor(detect_cpu(), limits=Limits(compile_s=60, memory=2 << 30))
+    yield made
+    # Closing twice is fine for one that has worked, too.
+    made.close()
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def h200_executor() -> Iterator[LocalExecutor]:
+    """One for a GPU that need not be there: it compiles, traces and checks, and measures nothing."""
+    from forewarp.gpu_runner.devices import known_targets
+    from forewarp.gpu_runner.executors.local import LocalExecutor
+
+    made = LocalExecutor(known_targets()["h200"])
+    yield made
+    made.close()

@@ -10,9 +10,10 @@ import pytest
 from cheats import zoo
 from honest import roster
 from honest.roster import Kernel
+from support.shared_executors import limited
 
 from forewarp.core.values import DeviceKind
-from forewarp.gpu_runner.devices import detect_cpu, detect_cuda, known_targets
+from forewarp.gpu_runner.devices import detect_cuda, known_targets
 from forewarp.gpu_runner.executors.local import LocalExecutor
 
 LIMITS = replace(zoo.LIMITS, compile_s=110, call_s=60, measure_s=110, memory=8 << 30)
@@ -27,10 +28,9 @@ def chosen(kind: DeviceKind) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def cpu() -> Iterator[LocalExecutor]:
-    made = LocalExecutor(detect_cpu(), limits=LIMITS)
-    yield made
-    made.close()
+def cpu(cpu_executor: LocalExecutor) -> Iterator[LocalExecutor]:
+    with limited(cpu_executor, LIMITS, compiling=True) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,9 @@ import pytest
 from support.recorded_pool import record
 
 from forewarp.core.errors import TaskError, UsageError
+from forewarp.core.protocols import Executor
+from forewarp.core.values import Task
+from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.tools.parts import Place
 from forewarp.tools.session import Executors
@@ -72,11 +75,21 @@ def get_init_inputs():
 """
 
 
+class Shared(Executors):
+    """Takes the CPU's executor from other tests, and leaves it open."""
+
+    def __init__(self, cpu: Executor) -> None:
+        super().__init__()
+        self._cpu = cpu
+
+    def get(self, place: Place, task: Task) -> Executor:
+        return self._cpu if place == Place(device="cpu") else super().get(place, task)
+
+
 @pytest.fixture(scope="module")
-def executors() -> Iterator[Executors]:
-    kept = Executors()
-    yield kept
-    kept.close()
+def executors(cpu_executor: LocalExecutor) -> Iterator[Executors]:
+    with Shared(cpu_executor) as kept:
+        yield kept
 
 
 def task_of(folder: Path, *modes: str) -> str:

@@ -1,21 +1,16 @@
-"""One worker for all emulations: it takes seconds to start."""
+"""Emulations in the worker that other checks use."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.emulator import build
-from forewarp.gpu_runner.executors.checks import Checks
+from forewarp.gpu_runner.executors.local import LocalExecutor
 
 
 @pytest.fixture(scope="session")
-def checks() -> Iterator[Checks]:
+def checks(h200_executor: LocalExecutor) -> LocalExecutor:
     why = build.available()
     if why:
         pytest.skip(why)
-    found = Checks(known_targets()["h200"])
-    yield found
-    found.close()
+    return h200_executor

@@ -9,15 +9,15 @@ from support import emulated as samples
 
 from forewarp.core.checking import Check, Finding
 from forewarp.core.values import Candidate, Task
-from forewarp.gpu_runner.executors.checks import Checks
+from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.gpu_runner.formats import task as tasks
 
 TASKS = Path(__file__).parents[3] / "tasks"
 BUDGET_S = 30.0
 
 
-def run(checks: Checks, task: Task, candidate: Candidate) -> Check:
-    return checks.run(task, candidate, BUDGET_S)
+def run(checks: LocalExecutor, task: Task, candidate: Candidate) -> Check:
+    return checks.check(task, candidate, BUDGET_S)
 
 
 def found(check: Check, kind: str) -> Finding:
@@ -30,7 +30,7 @@ def line_of(candidate: Candidate, text: str) -> int:
     return next(i for i, line in enumerate(candidate.source.splitlines(), 1) if text in line)
 
 
-def test_a_right_kernel_passes_with_no_finding(checks: Checks) -> None:
+def test_a_right_kernel_passes_with_no_finding(checks: LocalExecutor) -> None:
     check = run(checks, samples.ROW_SUM, samples.rows(samples.RIGHT_SUM))
     assert check.status == "ok", check
     assert check.how == "CPU-emulated"
@@ -41,7 +41,7 @@ def test_a_right_kernel_passes_with_no_finding(checks: Checks) -> None:
     assert workload.error < 0.1
 
 
-def test_what_is_out_of_bounds_is_found_with_line_block_and_thread(checks: Checks) -> None:
+def test_what_is_out_of_bounds_is_found_with_line_block_and_thread(checks: LocalExecutor) -> None:
     candidate = samples.kernel("const int i = blockIdx.x * 128 + threadIdx.x;\ny[i] = x[i] * 2.0f;")
     check = run(checks, samples.DOUBLE, candidate)
     assert check.status == "failed", check
@@ -51,7 +51,7 @@ def test_what_is_out_of_bounds_is_found_with_line_block_and_thread(checks: Check
 
 
 @pytest.mark.slow
-def test_a_missing_barrier_is_a_race(checks: Checks) -> None:
+def test_a_missing_barrier_is_a_race(checks: LocalExecutor) -> None:
     candidate = samples.rows(samples.RIGHT_FLIP.replace("__syncthreads();\n", ""), shared=512)
     check = run(checks, samples.FLIP, candidate)
     assert check.status == "incorrect", check
@@ -61,7 +61,7 @@ def test_a_missing_barrier_is_a_race(checks: Checks) -> None:
 
 
 @pytest.mark.slow
-def test_threads_that_wait_for_each_other_are_a_divergent_barrier(checks: Checks) -> None:
+def test_threads_that_wait_for_each_other_are_a_divergent_barrier(checks: LocalExecutor) -> None:
     body = samples.RIGHT_DOUBLE + "if (threadIdx.x % 2) __syncthreads();\nelse __syncwarp();"
     check = run(checks, samples.DOUBLE, samples.kernel(body))
     assert check.status == "failed", check
@@ -69,13 +69,13 @@ def test_threads_that_wait_for_each_other_are_a_divergent_barrier(checks: Checks
 
 
 @pytest.mark.slow
-def test_unwritten_elements_are_named(checks: Checks) -> None:
+def test_unwritten_elements_are_named(checks: LocalExecutor) -> None:
     check = run(checks, samples.DOUBLE, samples.kernel(samples.RIGHT_DOUBLE.replace("i < n", "i < n - 3")))
     assert check.status == "incorrect"
     assert "3 elements of y were never written" in check.message
 
 
-def test_unknown_instructions_are_named(checks: Checks) -> None:
+def test_unknown_instructions_are_named(checks: LocalExecutor) -> None:
     body = 'asm volatile("wgmma.fence.sync.aligned;");'
     check = run(checks, samples.DOUBLE, samples.kernel(body))
     assert check.status == "unsupported"
@@ -84,7 +84,7 @@ def test_unknown_instructions_are_named(checks: Checks) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", tasks.bundled())
-def test_bundled_seeds_pass(checks: Checks, name: str) -> None:
+def test_bundled_seeds_pass(checks: LocalExecutor, name: str) -> None:
     task = tasks.load(name)
     for seed in task.seeds:
         if seed.language == "cuda":

@@ -9,13 +9,13 @@ from support import emulated as samples
 
 from forewarp.core.checking import Check
 from forewarp.core.values import Candidate, Task
-from forewarp.gpu_runner.executors.checks import Checks
+from forewarp.gpu_runner.executors.local import LocalExecutor
 
 pytestmark = pytest.mark.slow
 
 
-def run(checks: Checks, task: Task, candidate: Candidate) -> Check:
-    return checks.run(task, candidate, 30.0)
+def run(checks: LocalExecutor, task: Task, candidate: Candidate) -> Check:
+    return checks.check(task, candidate, 30.0)
 
 
 MMA = """
@@ -59,7 +59,7 @@ for (int m = 0; m < 32; m += 16) {
 
 
 @pytest.mark.parametrize(("body", "header"), [(MMA, "cuda_fp16.h"), (WMMA, "mma.h")])
-def test_matrix_instructions(checks: Checks, body: str, header: str) -> None:
+def test_matrix_instructions(checks: LocalExecutor, body: str, header: str) -> None:
     candidate = samples.launched(
         '"x", "w", "y"', "const half* x, const half* w, float* y", body, 32, "1", 0, f"#include <{header}>", '"x", "w"'
     )
@@ -120,13 +120,13 @@ if (__syncthreads_count(threadIdx.x < 10) != 10) y[blockIdx.x] = -1.0f;
         (DONE_LAST, "", 128),
     ],
 )
-def test_ways_to_work_together(checks: Checks, body: str, header: str, block: int) -> None:
+def test_ways_to_work_together(checks: LocalExecutor, body: str, header: str, block: int) -> None:
     check = run(checks, samples.ROW_SUM, samples.rows(body, before=header, block=block, shared=800))
     assert check.status == "ok", check
     assert check.findings == ()
 
 
-def test_a_copy_that_nobody_waits_for_has_not_landed(checks: Checks) -> None:
+def test_a_copy_that_nobody_waits_for_has_not_landed(checks: LocalExecutor) -> None:
     body = COPIES.replace("__pipeline_wait_prior(0);", "__pipeline_wait_prior(1);")
     check = run(checks, samples.ROW_SUM, samples.rows(body, before="#include <cuda_pipeline.h>", shared=800))
     assert check.status == "incorrect", check
@@ -154,13 +154,13 @@ def test_a_copy_that_nobody_waits_for_has_not_landed(checks: Checks) -> None:
         ),
     ],
 )
-def test_misuse_of_memory_is_found(checks: Checks, body: str, kind: str, words: str) -> None:
+def test_misuse_of_memory_is_found(checks: LocalExecutor, body: str, kind: str, words: str) -> None:
     check = run(checks, samples.DOUBLE, samples.kernel(body, shared=512, grid="1"))
     assert check.status != "ok"
     assert [f for f in check.findings if f.kind == kind and words in f.message], check
 
 
-def test_an_order_of_blocks_that_matters_is_told(checks: Checks) -> None:
+def test_an_order_of_blocks_that_matters_is_told(checks: LocalExecutor) -> None:
     body = (
         "if (threadIdx.x == 0) y[0] = blockIdx.x == gridDim.x - 1 ? x[0] * 2.0f : 0.0f;\n"
         + samples.RIGHT_DOUBLE.replace("i < n", "i < n && i > 0")
@@ -170,8 +170,8 @@ def test_an_order_of_blocks_that_matters_is_told(checks: Checks) -> None:
     assert "the order matters" in check.message
 
 
-def test_kernels_that_cannot_end_are_ended(checks: Checks) -> None:
-    check = checks.run(
+def test_kernels_that_cannot_end_are_ended(checks: LocalExecutor) -> None:
+    check = checks.check(
         samples.DOUBLE, samples.kernel("for (int i = 0; i < 2; i = i * 2 % 3) if (x[0] == 17.0f) y[0] = i;"), 6.0
     )
     assert check.status == "failed", check
@@ -182,14 +182,14 @@ def test_kernels_that_cannot_end_are_ended(checks: Checks) -> None:
     assert "wait in a loop" in check.message
 
 
-def test_arguments_must_go_with_parameters(checks: Checks) -> None:
+def test_arguments_must_go_with_parameters(checks: LocalExecutor) -> None:
     candidate = samples.launched('"x", "y", "numel(x)"', "const float* x, float* y, long long n", samples.RIGHT_DOUBLE)
     check = run(checks, samples.DOUBLE, candidate)
     assert check.status == "failed"
     assert "parameter 3 of k is an integer of 8 bytes, but the launch plan passes i32" in check.message
 
 
-def test_what_does_not_compile_is_told_apart(checks: Checks) -> None:
+def test_what_does_not_compile_is_told_apart(checks: LocalExecutor) -> None:
     pytest.importorskip("nvidia.cu13")
     wrong = run(checks, samples.DOUBLE, samples.kernel("y[0] = not_there(x[0]);"))
     assert wrong.status == "failed"
@@ -199,7 +199,7 @@ def test_what_does_not_compile_is_told_apart(checks: Checks) -> None:
     assert "__vadd2" in unknown.message
 
 
-def test_a_candidate_writes_to_no_file_of_others(checks: Checks, tmp_path: Path) -> None:
+def test_a_candidate_writes_to_no_file_of_others(checks: LocalExecutor, tmp_path: Path) -> None:
     target = tmp_path / "precious"
     target.write_text("mine")
     tmp_path.chmod(0o777)
