@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from pathlib import Path
@@ -87,11 +88,16 @@ def chat(
 
 def _opened(settings: Settings, resume: str | None, *, latest: bool, theme: str | None, mouse: bool) -> int:
     """Open the terminal; --resume without an id lists the conversations in it."""
-    from forewarp.agent.conversation import Conversation
-    from forewarp.agent.tui.app import run
+    gc.disable()  # what is loaded here stays to the end, so that to look through it again and again finds nothing
+    try:
+        from forewarp.agent.conversation import Conversation
+        from forewarp.agent.tui.app import run
 
-    past, transcript = _recorded(settings, resume, latest=latest)
-    conversation = Conversation(settings, transcript=transcript, past=past)
+        past, transcript = _recorded(settings, resume, latest=latest)
+        conversation = Conversation(settings, transcript=transcript, past=past)
+        gc.freeze()
+    finally:
+        gc.enable()
     first = "/resume" if resume == LIST else ""
     return run(conversation, earlier=past.events if past else (), first=first, theme=theme, mouse=mouse)
 
