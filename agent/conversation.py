@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncGenerator, Sequence
 from copy import copy
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pydantic_ai.usage import RunUsage
 
     from forewarp.agent.turn import ModelTurn
+    from forewarp.tools.parts import Place
     from forewarp.tools.session import LanguageModel
 
 WORDS = 600
@@ -66,6 +68,7 @@ class Conversation:
         self._work: asyncio.Task[None] | None = None
         self._turn: ModelTurn | None = None
         self._model: tuple[object, LanguageModel] | None = None
+        self._told: tuple[Place, str] | None = None
         self._questions: dict[str, asyncio.Future[ApprovalGiven]] = {}
         self._doing: dict[str, str] = {}
         self._interrupted = self._told_again = False
@@ -268,7 +271,8 @@ class Conversation:
             booked[0] = copy(usage)
             return over_budget(self.settings.budget, replace(self._spent, measurements=0, device_s=0.0))
 
-        self._turn = ModelTurn(asked, Functions(self._kit, self), self.emit)
+        instructions = await asyncio.to_thread(self._instructions)
+        self._turn = ModelTurn(asked, instructions, Functions(self._kit, self), self.emit)
         try:
             done = await self._turn.run(prompt, self._remembered(), spent=spent)
         except Stopped as e:
@@ -316,6 +320,21 @@ class Conversation:
                 session.check_price(made)
             self._model = (key, made)
         return self._model[1]
+
+    def _instructions(self) -> str:
+        """Return what the model is told before all: how to work, on which device, in which format."""
+        place = self.settings.place
+        if self._told is None or self._told[0] != place:
+            from forewarp.prompts.render import render
+            from forewarp.tools import describe, session
+
+            device, languages = None, ["triton", "cuda", "cpp"]
+            with contextlib.suppress(ForewarpError):  # a replay has none; one that is not there is told of later
+                device = describe.device_of(place)
+                languages = device.languages
+            tasks = session.bundled_tasks()
+            self._told = place, render("agent_system.j2", tasks=tasks, device=device, languages=languages)
+        return self._told[1]
 
     def _pay(self, asked: LanguageModel, usage: RunUsage, booked: RunUsage) -> None:
         """Book what a model used since `booked`, its usage when it was booked last."""

@@ -16,8 +16,6 @@ from pydantic_ai.usage import RunUsage, UsageLimits
 from forewarp.agent.events import Event, TextDelta, ToolCalled, ToolReturned, UserSaid
 from forewarp.agent.functions import CALL, Functions
 from forewarp.core.errors import ModelError, UsageError
-from forewarp.prompts.render import render
-from forewarp.tools import session
 
 if TYPE_CHECKING:
     from forewarp.tools.session import LanguageModel
@@ -52,7 +50,9 @@ class Reached:
 class ModelTurn:
     """A turn that can be steered and stopped while it goes."""
 
-    def __init__(self, model: LanguageModel, functions: Functions, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self, model: LanguageModel, instructions: str, functions: Functions, emit: Callable[[Event], None]
+    ) -> None:
         self._model, self._emit = model, emit
         self._token = CancellationToken()
         self._watch = _Watch()
@@ -60,7 +60,7 @@ class ModelTurn:
             model.model,
             deps_type=type(None),
             output_type=str,
-            instructions=render("agent_system.j2", tasks=session.bundled_tasks(), languages=["triton", "cuda", "cpp"]),
+            instructions=instructions,
             tools=functions.all(),
             capabilities=[self._watch],
         )
