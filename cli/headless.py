@@ -175,10 +175,13 @@ def document(talk: Talk, seen: Sequence[Event], seconds: float, *, replay: bool,
     last = seen[-1] if seen else Answered("")
     answers = [e for e in seen if isinstance(e, Answered)]
     dollars = [a.dollars for a in answers]
-    failure = None
+    failure, ending = None, "Nothing was said."
     if isinstance(last, Failed):
         failure = Failure(code=last.code, message=last.message, hint=last.hint, retryable=last.retryable)
-    said = _summary(seen) or (last.message if isinstance(last, Failed) else "Nothing was said.")
+        ending = last.message
+    elif isinstance(last, Interrupted):
+        ending = f"Interrupted during {last.during}."
+    said = _summary(seen) or ending
     spent = talk.spent
     return ChatDocument(
         command="chat",

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 from shutil import copy
 from typing import Any
@@ -278,3 +282,28 @@ def test_help_shows_the_options_of_the_terminal_and_the_verbs(capsys: pytest.Cap
     main(["--help"])
     out = capsys.readouterr().out
     assert all(word in out for word in ("--prompt", "--replay", "--no-mouse", "optimize", "evaluate"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [[], ["--resume"], ["chat", "--no-mouse", "--theme", "light"]])
+def test_on_a_terminal_it_opens_and_quit_leaves_it(folder: Path, arguments: list[str]) -> None:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
+    command = [sys.executable, "-m", "forewarp.cli.main", *arguments]
+    opened = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    seen, asked = b"", False
+    deadline = time.monotonic() + 60
+    try:
+        while opened.poll() is None and time.monotonic() < deadline:
+            if select.select([ours], [], [], 0.2)[0]:
+                with suppress(OSError):  # the other end was closed
+                    seen += os.read(ours, 65536)
+            if not asked and b"/command" in seen:
+                os.write(ours, b"/quit\r")
+                asked = True
+        assert opened.wait(10) == 0, seen[-2000:]
+    finally:
+        opened.kill()
+        os.close(ours)
+    assert asked
