@@ -322,10 +322,3 @@ async def test_what_cannot_be_done_is_told_with_a_hint(say: Say, line: str, says
     assert says in end.message
     assert end.hint
     assert end.code in ("usage", "task")
-
-
-def test_the_documentation_lists_every_command_as_it_is() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "terminal.md").read_text()
-    for command in slash.COMMANDS.values():
-        usage = command.usage.replace("|", "\\|")
-        assert f"| `{usage}` | {command.help} |" in text
