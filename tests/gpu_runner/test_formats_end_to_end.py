@@ -73,7 +73,8 @@ extern "C" void axpy(const float* x, const float* y, float a, float* out, int n)
 )
 
 
-@pytest.mark.parametrize("name", [pytest.param("model_new.py", marks=pytest.mark.slow), "problem.cpp"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["model_new.py", "problem.cpp"])
 def test_a_kernelbench_file(executor: LocalExecutor, name: str) -> None:
     task = shaped(tasks.load(str(EXAMPLES / "problem.py")), ROWS=64, COLS=129)
     result = measure(executor, task, candidates.load(EXAMPLES / name))
