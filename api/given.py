@@ -32,12 +32,14 @@ class Where(TypedDict, total=False):
     """Rarely needed arguments that all verbs take.
 
     `pool` is a Parquet file or folder of recorded measurements for device "replay", `archive` the archive's file,
-    `python` a Python that has the torch to measure with, `executors` keeps devices warm between calls.
+    `python` a Python that has the torch to measure with, `executor` the machines to measure on ("local", "ssh:HOST",
+    "ray", "ray:ADDRESS"), `executors` keeps devices warm between calls.
     """
 
     pool: str | Path | None
     archive: str | Path | None
     python: str | Path | None
+    executor: str
     executors: Executors | None
 
 
@@ -88,7 +90,8 @@ def checked(kind: type[Request], **fields: Any) -> Request:
 def place_of(device: str, where: Where) -> Place:
     """Return where to measure and to keep the record."""
     paths = {name: where.get(name) for name in ("pool", "archive", "python")}
-    return checked(Place, device=device, **{name: None if p is None else str(p) for name, p in paths.items()})
+    given = {name: None if p is None else str(p) for name, p in paths.items()}
+    return checked(Place, device=device, executor=where.get("executor", "local"), **given)
 
 
 def task_of(given: AnyTask) -> str | Task:

@@ -61,6 +61,8 @@ def given_of(
     given: dict[str, Any] = {}
     if where.device != "auto":
         given["device"] = where.device
+    if where.executor != "local":
+        given["executor"] = where.executor
     given |= {name: getattr(where, name) for name in ("pool", "archive", "python")}
     given |= {name: value for name, value in limits.items() if value != unset[name]}
     given |= {"workspace": workspace, "base_url": base_url}

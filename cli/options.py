@@ -23,12 +23,14 @@ class Where:
 
     Attributes:
         device: auto (cuda, else cpu), cuda, cuda:N, cuda:all (several kernels at once), cpu; replay looks up a pool.
+        executor: Machines to measure on: local, ssh:HOST, ray, or ray:ADDRESS of a Ray cluster's head.
         pool: Parquet file or folder of recorded measurements, for --device replay; left out, those of forewarp.
         archive: Archive file; $FOREWARP_ARCHIVE, else one in your data folder.
-        python: Python that has the torch to measure with; the one that runs forewarp if left out.
+        python: Python that has the torch to measure with; the one that runs forewarp if left out, python3 over ssh.
     """
 
     device: str = "auto"
+    executor: str = "local"
     pool: Path | None = None
     archive: Path | None = None
     python: Path | None = None
@@ -39,10 +41,11 @@ class Where:
 
         return Place(
             device=self.device,
+            executor=self.executor,
             pool=_absolute(self.pool),
             archive=_absolute(self.archive),
             # A virtual environment's python is a link that must not be resolved.
-            python=str(self.python.expanduser().absolute()) if self.python else None,
+            python=_interpreter(self.python, self.executor),
         )
 
 
@@ -157,6 +160,13 @@ def tunables_of(pairs: tuple[str, ...]) -> dict[str, int]:
             raise UsageError(f"{pair!r} is no tunable", hint="write it as NAME=INTEGER")
         chosen[name] = int(value)
     return chosen
+
+
+def _interpreter(path: Path | None, executor: str) -> str | None:
+    """Return the path of a Python; on other machines only they know where it is."""
+    if path is None or executor != "local":
+        return str(path) if path else None
+    return str(path.expanduser().absolute())
 
 
 def _absolute(path: Path | None) -> str | None:

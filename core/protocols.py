@@ -124,6 +124,16 @@ class Executor(Protocol):
 
 
 @runtime_checkable
+class Spread(Protocol):
+    """An executor that compiles on more than this machine's processor."""
+
+    @property
+    def compilers(self) -> int:
+        """How many candidates it compiles at once."""
+        ...
+
+
+@runtime_checkable
 class Forecaster(Protocol):
     """Forecasts the speed-up of candidates over the task's reference on a target."""
 

@@ -8,11 +8,16 @@ from itertools import islice
 from typing import Any
 
 from forewarp.core.errors import CandidateError, WorkerError
-from forewarp.core.protocols import Executor, Subject
+from forewarp.core.protocols import Executor, Spread, Subject
 from forewarp.core.values import Build, Candidate, Measurement, Task
 
 AHEAD = 2
 """Candidates compiled or being compiled per thread; more would only hold memory and disk."""
+
+
+def compile_threads(executor: Executor, here: int) -> int:
+    """Return how many threads keep an executor's compilers busy: `here` where it compiles on this machine."""
+    return executor.compilers if isinstance(executor, Spread) else here
 
 
 def measure_all(

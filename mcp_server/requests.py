@@ -78,7 +78,7 @@ class Requests:
             return place
         if place.device == "replay" or (device == "replay" and not place.pool):
             if device == "replay":
-                return Place.model_validate(place.model_dump() | {"device": "replay"})
+                return Place.model_validate(place.model_dump() | {"device": "replay", "executor": "local"})
             raise UsageError(
                 f"this server replays recorded measurements; it does not measure on {device}",
                 hint="leave device out",

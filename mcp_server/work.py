@@ -172,6 +172,7 @@ class Work:
             place = self.requests.place(given["device"])
             flags = {
                 "--device": place.device,
+                "--executor": place.executor if place.executor != "local" else None,
                 "--pool": place.pool if place.device == "replay" else None,
                 "--python": place.python,
                 "--budget": round(caps["measurements"] or SEARCH_MEASUREMENTS),

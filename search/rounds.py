@@ -18,6 +18,7 @@ from forewarp.core import serde
 from forewarp.core.errors import ForewarpError, WorkerError
 from forewarp.core.protocols import Executor, Forecaster, Proposer, Recalling, Subject, Trial
 from forewarp.core.values import Build, Measurement, Signature, Spend
+from forewarp.gpu_runner.pipeline import compile_threads
 from forewarp.search import budget as budgets
 from forewarp.search import holdout, policy, price
 from forewarp.search.events import (
@@ -181,7 +182,8 @@ class Rounds:
         if self._gate is None:
             self._signatures = self._executor.describe(self._task)
             self._archive.add_signatures(self._task, self._target, self._signatures)
-            self._gate = Gate(self._executor, self._task, self._signatures, self._settings.compile_threads)
+            threads = compile_threads(self._executor, self._settings.compile_threads)
+            self._gate = Gate(self._executor, self._task, self._signatures, threads)
             for row in self._state.rows.values():
                 self._gate.remember(row.candidate, row.outcome, row.build)
         return self._gate

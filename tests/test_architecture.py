@@ -11,20 +11,21 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = sorted(
-    {"agent", "api", "archive", "cli", "core", "gpu_runner", "mcp_server"}
+    {"agent", "api", "archive", "cli", "cluster", "core", "gpu_runner", "mcp_server"}
     | {"prompts", "search", "surrogate", "tasks", "tools", "training"}
 )
 FACES = {"agent", "api", "mcp_server", "cli"}
 FORBIDDEN = {
-    "agent": {"gpu_runner", "surrogate", "search", "api", "mcp_server", "cli"},
+    "agent": {"gpu_runner", "surrogate", "search", "cluster", "api", "mcp_server", "cli"},
     "api": {"agent", "mcp_server"},
-    "mcp_server": {"gpu_runner", "surrogate", "search", "agent", "api", "cli"},
+    "mcp_server": {"gpu_runner", "surrogate", "search", "cluster", "agent", "api", "cli"},
     "cli": {"api"},
     "tools": FACES,
-    "search": FACES | {"tools", "training"},
-    "surrogate": FACES | {"tools", "search", "training"},
-    "gpu_runner": FACES | {"tools", "search", "surrogate", "archive", "prompts", "training"},
-    "archive": FACES | {"tools", "search", "surrogate", "gpu_runner", "prompts", "training"},
+    "cluster": set(ROOMS) - {"cluster", "core", "gpu_runner"},
+    "search": FACES | {"cluster", "tools", "training"},
+    "surrogate": FACES | {"cluster", "tools", "search", "training"},
+    "gpu_runner": FACES | {"tools", "search", "surrogate", "archive", "cluster", "prompts", "training"},
+    "archive": FACES | {"tools", "search", "surrogate", "cluster", "gpu_runner", "prompts", "training"},
     "prompts": set(ROOMS) - {"prompts"},
     "training": FACES | {"search"},
     "core": set(ROOMS) - {"core"},

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from forewarp.archive.pools import tasks_of
 from forewarp.core.errors import DeviceError
-from forewarp.core.values import Tolerance
+from forewarp.core.values import DeviceKind, Target, Tolerance
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.compilers import cpp
 from forewarp.gpu_runner.formats import task as tasks
@@ -66,7 +66,7 @@ def device_of(place: Place) -> DeviceFacts:
             "this server replays recorded measurements, so that it has no device",
             hint="call describe with about tasks to see what can be asked for",
         )
-    t = devices.choose(place.device)
+    t = _target(place)
     return DeviceFacts(
         device=Device.of(t),
         languages=list(sessions.LANGUAGES[t.kind]),
@@ -79,6 +79,20 @@ def device_of(place: Place) -> DeviceFacts:
         compiler=_compiler() if t.kind == "cpu" else None,
         instruction_sets=_vector_sets() if t.kind == "cpu" else None,
     )
+
+
+def _target(place: Place) -> Target:
+    # Only replays depend on the task, and they have no device.
+    return (
+        devices.choose(place.device) if place.executor == "local" else sessions.target_of(place, tasks.load("softmax"))
+    )
+
+
+def _kind(place: Place) -> DeviceKind:
+    """Return for which kind of device a place wants kernels; other machines, which take seconds to ask, have GPUs."""
+    if place.device == "replay" or place.executor != "local":
+        return "cpu" if place.device == "cpu" else "cuda"
+    return devices.choose(place.device).kind
 
 
 def _compiler() -> str | None:
@@ -110,7 +124,7 @@ def tasks_at(place: Place) -> dict[str, str]:
 def task_of(name: str, place: Place) -> TaskFacts:
     """Return a task with its reference, shapes and seed kernels; raises `TaskError`."""
     task = sessions.load_task(name, place)
-    kind = "cuda" if place.device == "replay" else devices.choose(place.device).kind
+    kind = _kind(place)
     kind = kind if task.workloads.get(kind) else next(iter(task.workloads))
     fitting = [s for s in task.seeds if s.language in sessions.LANGUAGES[kind]]
     return TaskFacts(

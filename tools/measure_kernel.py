@@ -136,7 +136,7 @@ def _measured(
     opened: Session, candidates: list[Candidate], against: Subject | None
 ) -> Iterator[tuple[str, MeasureResult]]:
     """Measure and record each; yield identities with results in the order of measuring."""
-    from forewarp.gpu_runner.pipeline import measure_all
+    from forewarp.gpu_runner.pipeline import compile_threads, measure_all
 
     task, executor, archive = opened.task, opened.executor, opened.archive
     other = against.candidate if against else None
@@ -145,7 +145,7 @@ def _measured(
     def announce(candidate: Candidate) -> None:
         numbers[candidate.sha256] = archive.begin_measurement(task, executor.target, candidate, against=other)
 
-    threads = max(1, min(MAX_THREADS, (os.cpu_count() or 1) - 1))
+    threads = compile_threads(executor, max(1, min(MAX_THREADS, (os.cpu_count() or 1) - 1)))
     done = measure_all(
         executor, task, candidates, threads=threads, devices=executor.devices, against=against, started=announce
     )

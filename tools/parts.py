@@ -37,6 +37,11 @@ class Place(Part):
         description="Device to measure on: auto (cuda, else cpu), cuda, cuda:N (the N-th GPU), cuda:all (every GPU), "
         "cpu, or replay, which looks up a recorded pool.",
     )
+    executor: str = Field(
+        default="local",
+        description="Machines to measure on: local (this one), ssh:HOST, ray (the Ray cluster of this machine) or "
+        "ray:ADDRESS of a cluster's head.",
+    )
     pool: str | None = Field(
         default=None,
         description="Parquet file or folder of recorded measurements, for device replay; left out, those that come "

@@ -15,7 +15,6 @@ from forewarp.archive.store import Archive
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Forecaster, Proposer
 from forewarp.core.values import DeviceKind, Spend, Task
-from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.formats.task import BUNDLED_POOL
 from forewarp.search.events import Event
 from forewarp.search.loop import Search
@@ -191,7 +190,7 @@ def estimate_search(request: SearchRequest, own: Own = NOTHING) -> Estimate:
     replay = sessions.open_executor(request.place, task) if request.place.device == "replay" else None
     if replay is None and request.place.pool:
         raise sessions.only_for_replay(request.place)
-    target = replay.target if replay is not None else devices.choose(request.place.device)
+    target = replay.target if replay is not None else sessions.target_of(request.place, task)
     task = _with_seeds(request, own, task, target.kind)
     archive = sessions.archive_path(request.place)
     return estimate(task, target, settings, archive=archive, dollars=models.dollars(), replay=replay)

@@ -59,7 +59,7 @@ class Executors:
 
     def get(self, place: Place, task: Task) -> Executor:
         """Return the executor for a place; a pool's executor is chosen by task, too."""
-        key = (place.device, place.pool or "", place.python or "", task.sha256 if place.pool else "")
+        key = (place.executor, place.device, place.pool or "", place.python or "", task.sha256 if place.pool else "")
         with self._lock:
             if key not in self._open:
                 self._open[key] = open_executor(place, task)
@@ -159,22 +159,29 @@ def existing_archive(place: Place, run: str = "") -> Archive:
 def open_executor(place: Place, task: Task) -> Executor:
     """Return an executor for the device asked for; raises `DeviceError` that says what is missing."""
     if place.device == "replay":
+        if place.executor != "local":
+            raise UsageError("a replay needs no other machine", hint="leave --executor out, or --device replay")
         return _replay(place, task)
     if place.pool:
         raise only_for_replay(place)
-    from forewarp.gpu_runner.executors.local import LocalExecutor
-    from forewarp.gpu_runner.executors.several import SeveralExecutor
+    if place.executor != "local":
+        from forewarp.cluster.opening import open_remote
 
-    target = devices.choose(place.device)
-    which = devices.indices(place.device) if target.kind == "cuda" else [0]
-    local = [LocalExecutor(target, python=place.python or sys.executable, index=i) for i in which]
+        return open_remote(place.executor, place.device, place.python)
+    from forewarp.gpu_runner.executors.opening import open_local
+
+    return open_local(place.device, python=place.python)
+
+
+def target_of(place: Place, task: Task) -> Target:
+    """Return the device that a place means, as `open_executor` would; other machines are asked for theirs."""
+    if place.executor == "local":
+        return devices.choose(place.device)
+    executor = open_executor(place, task)
     try:
-        local[0].probe()
-    except BaseException:
-        for executor in local:
-            executor.close()
-        raise
-    return local[0] if len(local) == 1 else SeveralExecutor(local)
+        return executor.target
+    finally:
+        executor.close()
 
 
 def only_for_replay(place: Place) -> UsageError:

@@ -102,6 +102,8 @@ def validate_task(
     stage("starting the device")
     kept = executors or Executors()
     try:
+        if request.place.executor != "local":
+            raise UsageError("a task is validated on this machine", hint="leave --executor out")
         executor = kept.get(request.place, task)
         if not isinstance(executor, LocalExecutor):
             raise UsageError(

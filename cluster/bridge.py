@@ -1,0 +1,158 @@
+"""The process that speaks Ray: `python -m forewarp.cluster.bridge [ADDRESS]`, frames on standard input and output.
+
+Ray writes to standard output and ends the process that it runs in when the cluster's head is gone. Here it can do
+both: frames have a descriptor of their own, and who started the bridge starts another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from forewarp.cluster import engine, nodes
+from forewarp.cluster.fleet import Fleet
+from forewarp.core.errors import ForewarpError, WorkerError
+from forewarp.gpu_runner.agent.wire import READY, Frame, Wire, WireClosed
+
+CONNECT_S = 60.0
+"""For a head that is being restarted."""
+OBJECT_STORE = 128 << 20
+"""Bytes of shared memory that a cluster started here sets aside; nothing big travels."""
+LOOK_S = 5.0
+"""Between two looks at whether the head still answers."""
+SILENT_S = 20.0
+
+Answer = tuple[dict[str, Any], tuple[bytes, ...]]
+
+
+class Bridge:
+    """Answers requests by means of a fleet of actors."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._fleet: Fleet | None = None
+        self._opening = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._verbs: dict[str, Callable[[Frame], Awaitable[Answer]]] = {
+            "open": self._open,
+            "nodes": self._nodes,
+            "describe": self._pass,
+            "compile": self._pass,
+            "measure": self._pass,
+        }
+
+    async def serve(self) -> None:
+        """Answer until the input ends."""
+        loop, frames = asyncio.get_running_loop(), asyncio.Queue[Frame | None]()
+        threading.Thread(target=self._receive, args=(loop, frames), daemon=True).start()
+        while (frame := await frames.get()) is not None:
+            task = loop.create_task(self._answer(frame))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _receive(self, loop: asyncio.AbstractEventLoop, frames: asyncio.Queue[Frame | None]) -> None:
+        frame: Frame | None = Frame({})
+        while frame is not None:
+            try:
+                frame = self._wire.receive()
+            except WireClosed:
+                frame = None
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(frames.put_nowait, frame)
+
+    async def _answer(self, frame: Frame) -> None:
+        head: dict[str, Any] = {}
+        blobs: tuple[bytes, ...] = ()
+        try:
+            head, blobs = await self._verbs[frame.head["verb"]](frame)
+        except ForewarpError as e:
+            head = {"error": {"code": e.code, "message": e.message, "hint": e.hint}}
+        except Exception as e:
+            head = {"error": {"code": "internal", "message": f"{type(e).__name__}: {e}", "hint": ""}}
+        with contextlib.suppress(WireClosed):
+            self._wire.send({**head, "id": frame.head["id"]}, blobs)
+
+    async def _open(self, frame: Frame) -> Answer:
+        async with self._opening:
+            if self._fleet is None:
+                self._fleet = Fleet(frame.head["body"])
+                await self._fleet.start()
+        return {"ok": self._fleet.opened}, ()
+
+    async def _nodes(self, _: Frame) -> Answer:
+        ray = engine.ray()
+        free: dict[str, float] = ray.available_resources()
+        found = nodes.living(ray.nodes())
+        listed = [{"address": n.address, "cores": n.cores, "cards": dict(n.cards)} for n in found]
+        return {
+            "ok": {"nodes": listed, "free": {k: v for k, v in free.items() if k in ("GPU", "CPU") or nodes.TAG in k}}
+        }, ()
+
+    async def _pass(self, frame: Frame) -> Answer:
+        if self._fleet is None:
+            raise WorkerError("nothing was opened yet")
+        return await self._fleet.ask(frame)
+
+
+def connect(address: str) -> None:
+    """Join the cluster, or start one on this machine where no address is given and none runs here."""
+    ray = engine.ray()
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "namespace": "forewarp"}
+    if address:
+        ray.init(address=address, **quiet)
+        return
+    try:
+        ray.init(address="auto", **quiet)
+    except ConnectionError:
+        ray.init(address="local", include_dashboard=False, object_store_memory=OBJECT_STORE, **quiet)
+
+
+async def _head_answers() -> None:
+    """Return once the cluster's head has been silent for long: its actors can be reached no more, or not replaced."""
+    ray = engine.ray()
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(LOOK_S)
+        try:
+            await asyncio.wait_for(loop.run_in_executor(None, ray.nodes), SILENT_S)
+        except Exception:
+            return
+
+
+async def _serve(wire: Wire) -> str:
+    """Return why it is over: "" at the end of the input."""
+    serving = asyncio.ensure_future(Bridge(wire).serve())
+    watching = asyncio.ensure_future(_head_answers())
+    await asyncio.wait({serving, watching}, return_when=asyncio.FIRST_COMPLETED)
+    return "" if serving.done() else "the head of the cluster does not answer"
+
+
+def main(address: str) -> int:
+    """Connect, say so, and serve."""
+    frames = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    try:
+        connect(address)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as e:
+        print(f"no Ray cluster at {address or 'this machine'}: {e}", file=sys.stderr)
+        return 1
+    frames.write(READY)
+    frames.flush()
+    why = asyncio.run(_serve(Wire(sys.stdin.buffer, frames)))
+    if why:
+        print(why, file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(1)  # leaving in order would wait for the head
+    engine.ray().shutdown()
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1] if len(sys.argv) > 1 else "")
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,81 @@
+"""A Ray cluster: `--executor ray[:ADDRESS]`. Ray itself runs in a process of its own, the bridge."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from forewarp.cluster import engine
+from forewarp.cluster.remote import RemoteExecutor
+from forewarp.core import serde
+from forewarp.core.errors import DeviceError, UsageError
+from forewarp.gpu_runner.agent.link import Link, LinkLost
+from forewarp.gpu_runner.executors.local import Limits
+
+_HINT = "start one with `ray start --head`, and pass --executor ray:HOST:6379; docs/clusters.md says more"
+_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # Workers shall start as Ray starts them, however this process was started.
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    # An actor without a GPU must not hide those that the agent on it looks for.
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A node as `forewarp doctor` shows it: its address, its cores, its GPUs by card."""
+
+    address: str
+    cores: int
+    cards: dict[str, int]
+
+
+def open_ray(
+    address: str,
+    device: str,
+    *,
+    python: str | None = None,
+    most: int | None = None,
+    cache: Path | None = None,
+    limits: Limits | None = None,
+) -> RemoteExecutor:
+    """Return the executor over all devices of one kind in a cluster, or over `most` of them.
+
+    Without an address, the cluster that runs on this machine is used, or one is started here. Raises `UsageError`
+    without Ray, `DeviceError` where there is no such cluster or device.
+    """
+    opening = {"device": device, "python": python, "most": most, "limits": serde.to_data(limits) if limits else None}
+    return RemoteExecutor(lambda: _bridge(address), opening, where=_name(address), cache=cache)
+
+
+def look(address: str) -> tuple[list[Seen], dict[str, float]]:
+    """Return the living nodes and what of their resources is free; raises as `open_ray` does."""
+    try:
+        link = _bridge(address)
+    except LinkLost as e:
+        raise DeviceError(f"{_name(address)} cannot be reached: {e}", hint=_HINT) from None
+    try:
+        answer: dict[str, Any] = link.submit("nodes", {}).result().head["ok"]
+    except LinkLost as e:
+        raise DeviceError(f"{_name(address)} was lost: {e}", hint=_HINT) from None
+    finally:
+        link.close(patience_s=5.0)
+    return [Seen(n["address"], n["cores"], n["cards"]) for n in answer["nodes"]], answer["free"]
+
+
+def _name(address: str) -> str:
+    return f"the Ray cluster at {address}" if address else "the Ray cluster of this machine"
+
+
+def _bridge(address: str) -> Link:
+    if "://" in address:
+        raise UsageError(f"{address} is the address of a Ray client", hint="pass HOST:6379, the head's own address")
+    engine.check()
+    command = [sys.executable, "-P", "-m", "forewarp.cluster.bridge", address]
+    source = str(Path(__file__).parents[2])
+    path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
+    return Link(command, environment={**os.environ, **_SETTINGS, "PYTHONPATH": path})

@@ -1,0 +1,198 @@
+"""An executor whose devices are at the far end of a link: asks, keeps artefacts here, and asks again what was lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from forewarp.core import errors, serde
+from forewarp.core.errors import DeviceError, ForewarpError, WorkerError
+from forewarp.core.protocols import Subject
+from forewarp.core.values import Build, Candidate, Measurement, Signature, Target, Task
+from forewarp.gpu_runner.agent.artefacts import Artefacts, pack
+from forewarp.gpu_runner.agent.link import Link, LinkLost
+from forewarp.gpu_runner.agent.wire import Frame
+from forewarp.gpu_runner.executors.builds import default_cache
+
+TRIES: Final = 4
+"""How often the same is asked for where a machine is lost each time."""
+PAUSE_S: Final = 1.0
+"""Before the connection is made anew for the second time; doubled each time after that."""
+LOST: Final = "lost"
+"""Code of a failure that the far end reports of a machine behind it: nothing of the job is known to have happened."""
+
+_ERRORS: dict[str, type[ForewarpError]] = {
+    kind.code: kind
+    for kind in (
+        *(errors.UsageError, errors.TaskError, errors.CandidateError, errors.ModelError),
+        *(errors.DeviceError, errors.WorkerError, errors.ArchiveError),
+    )
+}
+
+
+class RemoteExecutor:
+    """Implements `protocols.Executor` over a link. A job whose machine is lost is done again elsewhere, up to `TRIES`.
+
+    Only the answer that is returned here is ever recorded: one that arrives after its job was given up has nobody who
+    waits for it.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Link], opening: Mapping[str, Any], *, where: str, cache: Path | None = None
+    ) -> None:
+        """Connect and open the device at once; raises `DeviceError` where that fails.
+
+        `opening` is the body of the request `open`, `where` names the far end in messages, and `cache` is the folder
+        that keeps artefacts.
+        """
+        self._connect, self._opening, self._where = connect, dict(opening), where
+        self._artefacts = Artefacts(cache or default_cache())
+        self._lock = threading.Lock()
+        self._link: Link | None = None
+        self._closed = False
+        self._signatures: dict[str, tuple[Signature, ...]] = {}
+        self._opened: dict[str, Any] = {}
+        try:
+            self._linked()
+        except LinkLost as e:
+            raise DeviceError(f"{where} cannot be reached: {e}", hint=_HINT) from None
+        except BaseException:
+            self.close()
+            raise
+        self._target = serde.from_data(Target, self._opened["target"])
+
+    @property
+    def target(self) -> Target:
+        """The kind of device at the far end."""
+        return self._target
+
+    @property
+    def devices(self) -> int:
+        """How many candidates can be measured at once."""
+        return int(self._opened["devices"])
+
+    @property
+    def compilers(self) -> int:
+        """How many candidates can be compiled at once: the processor cores of all machines."""
+        return int(self._opened["cores"])
+
+    def candidates(self, task: Task) -> None:
+        """None: any candidate can be compiled."""
+
+    def describe(self, task: Task) -> tuple[Signature, ...]:
+        """Return one signature per workload; raises `TaskError` with the reference's own error."""
+        known = self._signatures.get(task.sha256)
+        if known is None:
+            answer = self._ask("describe", {"task": _bare(task)}).head["ok"]
+            known = tuple(serde.from_data(Signature, s) for s in answer["signatures"])
+            self._signatures[task.sha256] = known
+        return known
+
+    def compile(self, task: Task, candidate: Candidate) -> Build:
+        """Compile on whichever machine has room, and bring the artefact here."""
+        frame = self._ask("compile", {"task": _bare(task), "candidate": serde.to_data(candidate)})
+        build = serde.from_data(Build, frame.head["ok"]["build"])
+        return replace(build, artefact=str(self._artefacts.keep(frame.blobs[0]))) if frame.blobs else build
+
+    def measure(
+        self,
+        task: Task,
+        candidate: Candidate,
+        build: Build,
+        against: Subject | None = None,
+        beat: float | None = None,
+    ) -> Measurement:
+        """Measure on the next free device, both kernels on the same one; artefacts go there if they are not there."""
+        begun = time.monotonic()
+        body = {
+            "task": _bare(task),
+            "subject": _subject(candidate, build),
+            "against": _subject(against.candidate, against.build) if against else None,
+            "beat": beat,
+        }
+        frame = self._ask("measure", body)
+        if "needs" in frame.head["ok"]:
+            folders = {Path(b.artefact) for b in (build, *((against.build,) if against else ())) if b.artefact}
+            # All of them: the next free device need not be the one that asked.
+            frame = self._ask("measure", body, [pack(f) for f in sorted(folders)])
+        m = serde.from_data(Measurement, frame.head["ok"]["measurement"])
+        if m.device != self._target.name:
+            raise WorkerError(
+                f"an answer came from {m.device}, not from {self._target.name}: such results do not mix",
+                hint=f"look at the machines of {self._where}; `forewarp doctor` lists them",
+            )
+        elsewhere = max(0.0, time.monotonic() - begun - m.phases.get("total", 0.0) + build.seconds)
+        return replace(
+            m,
+            phases={**m.phases, "waited": elsewhere},
+            environment={**m.environment, **frame.head.get("slot", {})},
+        )
+
+    def close(self) -> None:
+        """End the far end; safe to call twice, and while others wait: they get a `WorkerError`."""
+        self._closed = True
+        link, self._link = self._link, None
+        if link is not None:
+            link.close(patience_s=5.0)
+
+    def _ask(self, verb: str, body: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> Frame:
+        """Return the answer to a request; a machine or connection that is lost meanwhile is no answer."""
+        pause, why = 0.0, ""
+        for _ in range(TRIES):
+            if self._closed:
+                break
+            time.sleep(pause)
+            try:
+                frame = self._linked().submit(verb, body, blobs).result()
+            except LinkLost as e:
+                why, pause = str(e), max(PAUSE_S, 2 * pause)
+                continue
+            error = frame.head.get("error")
+            if error is None:
+                return frame
+            if error["code"] != LOST:
+                raise _ERRORS.get(error["code"], WorkerError)(error["message"], hint=error["hint"])
+            why = error["message"]
+        if self._closed:
+            raise WorkerError("the executor was closed while it worked", hint="nothing is lost: ask for the same again")
+        raise WorkerError(f"{self._where} was lost {TRIES} times in a row: {why}", hint=_HINT)
+
+    def _linked(self) -> Link:
+        """Return a living link with the device open, made anew if the last one was lost."""
+        with self._lock:
+            if self._link is not None and self._link.alive:
+                return self._link
+            if self._closed:
+                raise LinkLost("closed")
+            if self._link is not None:
+                self._link.close()
+            link = self._link = self._connect()
+            answer = link.submit("open", self._opening).result().head
+            if "error" in answer:
+                error = answer["error"]
+                raise _ERRORS.get(error["code"], WorkerError)(error["message"], hint=error["hint"])
+            before = self._opened.get("target", answer["ok"]["target"])
+            if answer["ok"]["target"]["name"] != before["name"]:
+                raise DeviceError(
+                    f"{self._where} had {before['name']} and now has {answer['ok']['target']['name']}",
+                    hint="start again: results of different cards do not mix",
+                )
+            self._opened = answer["ok"]
+            return link
+
+
+_HINT = "check that the machine is up; `forewarp doctor --executor …` says what can be reached"
+
+
+def _bare(task: Task) -> dict[str, Any]:
+    """Return the task without its seeds, which no measurement needs."""
+    return serde.to_data(replace(task, seeds=()))
+
+
+def _subject(candidate: Candidate, build: Build) -> dict[str, Any]:
+    name = Path(build.artefact).name if build.artefact else ""
+    return {"candidate": serde.to_data(candidate), "build": serde.to_data(replace(build, artefact=name))}

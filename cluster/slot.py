@@ -1,0 +1,75 @@
+"""The actor that holds one device of a cluster: it only passes frames to an agent, which is a process of its own.
+
+Ray gets this class by value, and the agent's code as bytes, so that forewarp need not be installed on the nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+
+class Slot:
+    """Starts its agent with the first call, and again after the agent was lost: a kernel never ends the actor."""
+
+    def __init__(self, package: bytes, python: str, opening: dict[str, Any]) -> None:
+        """`package` is the agent's code, `python` the interpreter that has torch, `opening` the body of `open`."""
+        self._package, self._python, self._opening = package, python, opening
+        self._link: Any = None
+        self._starting = asyncio.Lock()
+        code = Path(tempfile.gettempdir()) / f"forewarp-{os.getuid()}-{hashlib.sha256(package).hexdigest()[:16]}.zip"
+        if not code.exists():
+            handle, name = tempfile.mkstemp(dir=code.parent)
+            with os.fdopen(handle, "wb") as file:
+                file.write(package)
+            os.replace(name, code)
+        sys.path.insert(0, str(code))
+
+    async def open(self) -> dict[str, Any]:
+        """Start the agent and return what it answers to `open`."""
+        head, _ = await self.call("open", self._opening, ())
+        return head
+
+    async def call(self, verb: str, body: dict[str, Any], blobs: tuple[bytes, ...]) -> tuple[dict[str, Any], Any]:
+        """Return the agent's answer, with the code "lost" where there is none; cancelling this ends the agent."""
+        from forewarp.gpu_runner.agent.link import LinkLost
+
+        try:
+            link = await self._started()
+            frame = await asyncio.wrap_future(link.submit(verb, body, blobs))
+        except LinkLost as e:
+            return {"error": {"code": "lost", "message": f"the measuring process was lost: {e}", "hint": ""}}, ()
+        except asyncio.CancelledError:
+            self._drop()
+            raise
+        return frame.head, frame.blobs
+
+    async def watch(self) -> None:
+        """Wait for good: who awaits this learns at once when the actor is gone."""
+        await asyncio.Event().wait()
+
+    async def _started(self) -> Any:
+        async with self._starting:
+            if self._link is None or not self._link.alive:
+                self._drop()
+                self._link = await asyncio.get_running_loop().run_in_executor(None, self._start)
+                await asyncio.wrap_future(self._link.submit("open", self._opening))
+            return self._link
+
+    def _start(self) -> Any:
+        from forewarp.gpu_runner.agent import bootstrap
+        from forewarp.gpu_runner.agent.link import Link
+
+        # Ray gives its workers one OpenMP thread; what is measured here shall run as it does without Ray.
+        environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
+        return Link(bootstrap.command(self._python, self._package), self._package, environment=environment)
+
+    def _drop(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None

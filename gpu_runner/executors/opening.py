@@ -1,0 +1,30 @@
+"""From a device's name to the executor of this machine that measures on it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from forewarp.core.protocols import Executor
+from forewarp.gpu_runner import devices
+from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
+from forewarp.gpu_runner.executors.several import SeveralExecutor
+
+
+def open_local(
+    device: str, *, python: str | None = None, cache: Path | None = None, limits: Limits | None = None
+) -> Executor:
+    """Return a probed executor for "auto", "cuda", "cuda:N", "cuda:all" or "cpu".
+
+    Raises `UsageError` for another name and `DeviceError` that says what is missing.
+    """
+    target = devices.choose(device)
+    which = devices.indices(device) if target.kind == "cuda" else [0]
+    local = [LocalExecutor(target, python=python or sys.executable, cache=cache, limits=limits, index=i) for i in which]
+    try:
+        local[0].probe()
+    except BaseException:
+        for executor in local:
+            executor.close()
+        raise
+    return local[0] if len(local) == 1 else SeveralExecutor(local)
