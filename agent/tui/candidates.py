@@ -24,7 +24,7 @@ from forewarp.agent.tui.columns import BY_NAME, COLUMNS, GAP, Column, Tone, arra
 MARGIN = 2
 """Columns left of the first one: where the best candidates have their star."""
 
-EMPTY = "No candidates yet. Ask for a faster kernel, or type /forecast TASK FILE."
+EMPTY = ("No candidates yet:", "ask for a faster kernel, or type", "/forecast TASK FILE")
 
 
 class Table(ScrollView, can_focus=True):
@@ -45,6 +45,8 @@ class Table(ScrollView, can_focus=True):
         background: $surface;
         overflow-x: hidden;
         scrollbar-size-vertical: 1;
+        scrollbar-background: $surface;
+        scrollbar-color: $panel-lighten-1;
         & > .table--header { text-style: bold dim; }
         & > .table--cursor { background: $block-cursor-blurred-background; text-style: bold; }
         &:focus > .table--cursor {
@@ -102,14 +104,15 @@ class Table(ScrollView, can_focus=True):
         return self.rows[self.cursor] if self.cursor < len(self.rows) else None
 
     def fill(self, rows: Sequence[Row]) -> None:
-        """Show these rows; the cursor stays on its row, and the end stays in sight where it was."""
-        before, at_end = self.row, self.scroll_offset.y >= self.max_scroll_y
+        """Show these rows; the cursor stays on its row, unless it follows what comes at the end."""
+        before, last = self.row, self.cursor >= len(self.rows) - 1
+        follows = last and not self.has_focus and self.sorted_by == ("number", False)
         places = {r.number: i for i, r in enumerate(rows)}
         self.rows = rows
-        self.cursor = places.get(before.number, 0) if before else 0
+        self.cursor = max(0, len(rows) - 1) if follows else places.get(before.number, 0) if before else 0
         self.virtual_size = Size(0, len(rows) + 1)
-        if at_end and not self.has_focus and self.sorted_by == ("number", False):
-            self.scroll_end(animate=False, immediate=True, x_axis=False)
+        if follows:
+            self.call_after_refresh(self.scroll_end, animate=False, immediate=True, x_axis=False)
         self.refresh()
 
     def columns(self) -> list[tuple[Column, int]]:
@@ -120,10 +123,9 @@ class Table(ScrollView, can_focus=True):
         """Return one line of the screen; the first is the header."""
         width = self.size.width
         if not self.rows:
-            text = EMPTY if y == 1 else ""
-            return Strip([Segment(" " * MARGIN + text, self._style("faint"))]).adjust_cell_length(
-                width, self.rich_style
-            )
+            text = EMPTY[y - 1] if 0 < y <= len(EMPTY) else ""
+            style = self.rich_style + self._style("faint")
+            return Strip([Segment(" " * MARGIN + text, style)]).adjust_cell_length(width, style)
         if y == 0:
             return self._header(width)
         place = y - 1 + self.scroll_offset.y

@@ -22,7 +22,7 @@ ENOUGH = 10
 """Measured forecasts from which on a conversation has a reliability diagram of its own."""
 
 LEAST_WIDTH, LEAST_HEIGHT = 30, 8
-TITLES = ("best so far", "measured / forecast", "reliability")
+TITLES = ("best so far", "measured", "reliability")
 
 Span = tuple[float, float, float]
 """A speed-up with its interval."""
@@ -60,7 +60,14 @@ class Plots(Widget):
     DEFAULT_CSS = """
     Plots { layout: vertical; height: 1fr; }
     Plots > #plots-titles { height: 1; padding: 0 1 0 2; text-wrap: nowrap; text-overflow: ellipsis; }
-    Plots > VerticalScroll { height: 1fr; background: $surface; padding: 0 1 0 2; scrollbar-size-vertical: 1; }
+    Plots > VerticalScroll {
+        height: 1fr;
+        padding: 0 1 0 2;
+        background: $surface;
+        scrollbar-size-vertical: 1;
+        scrollbar-background: $surface;
+        scrollbar-color: $panel-lighten-1;
+    }
     Plots #plots-drawing { width: auto; height: auto; text-wrap: nowrap; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -25,7 +25,13 @@ class _Lines(ScrollableContainer):
     """What scrolls: line numbers beside the text."""
 
     DEFAULT_CSS = """
-    _Lines { scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; background: $surface; }
+    _Lines {
+        background: $surface;
+        scrollbar-size: 1 1;
+        scrollbar-background: $surface;
+        scrollbar-color: $panel-lighten-1;
+        scrollbar-corner-color: $surface;
+    }
     _Lines > Horizontal { width: auto; height: auto; }
     _Lines #source-numbers { width: auto; padding: 0 1 0 2; text-style: dim; text-align: right; }
     _Lines #source-text { width: auto; text-wrap: nowrap; padding: 0 2 0 0; }
@@ -133,12 +139,8 @@ class Source(Widget):
         f = row.forecast
         if f.median is None:
             return [f.advice or "none"]
-        said = [
-            f"P(ok) {share(f.p_valid)}",
-            f"P(better) {share(f.p_better)}",
-            f"confidence {share(f.confidence)}",
-            f.advice,
-        ]
+        chances = {"P(ok)": f.p_valid, "P(better)": f.p_better, "conf": f.confidence}
+        said = [*(f"{name} {share(p)}" for name, p in chances.items() if p is not None), f.advice]
         return [within(f.median, f.low, f.high), (" 80 %", "dim"), " · " + " · ".join(s for s in said if s)]
 
     def _measured(self, row: Row) -> list[str | tuple[str, str]]:

@@ -83,17 +83,17 @@ async def test_a_click_on_a_head_sorts_and_what_has_no_value_stands_last() -> No
 async def test_enter_and_clicks_choose_and_moving_only_points() -> None:
     app = Pane(board(9))
     async with app.run_test(size=(100, 20)) as pilot:
-        await pilot.press("down", "down", "enter")
+        await pilot.press("home", "down", "enter")
         await pilot.click(Table, offset=(10, 5))
         kinds = [(type(m).__name__, m.row.number) for m in app.messages]
-        assert kinds == [("Highlighted", 2), ("Highlighted", 3), ("Selected", 3), ("Selected", 5)]
+        assert kinds == [("Highlighted", 1), ("Highlighted", 2), ("Selected", 2), ("Selected", 5)]
 
 
 async def test_a_measurement_changes_its_row_and_the_cursor_stays() -> None:
     made = board(6, every=99)
     app = Pane(made)
     async with app.run_test(size=(120, 12)) as pilot:
-        await pilot.press("s", "s", "down")
+        await pilot.press("s", "s", "home")
         under = app.pane.selected
         changed = made.apply(measured(row(made, 4).forecast, 4, ratio=9.0))
         assert changed is not None
@@ -104,19 +104,28 @@ async def test_a_measurement_changes_its_row_and_the_cursor_stays() -> None:
         assert line.startswith("★    4")
 
 
-async def test_new_rows_stay_in_sight_while_the_user_is_elsewhere() -> None:
+async def test_new_rows_are_followed_from_the_last_row_only() -> None:
     made = board(40)
     app = Pane(made)
     async with app.run_test(size=(100, 12)) as pilot:
+        await pilot.pause()
+        await pilot.press("home")
         app.set_focus(None)
-        app.query_one(Table).scroll_end(animate=False, immediate=True)
-        for number in (41, 42):
+        added = made.apply(forecast(41))
+        assert added is not None
+        app.pane.refresh_row(added)
+        await pilot.pause()
+        assert app.screen._compositor.render_strips()[2].text.split()[0] == "1"
+        app.query_one(Table).focus()
+        await pilot.press("end")
+        app.set_focus(None)
+        for number in (42, 43):
             added = made.apply(forecast(number))
             assert added is not None
             app.pane.refresh_row(added)
         await pilot.pause()
         lines = [s.text for s in app.screen._compositor.render_strips()]
-        assert lines[-1].split()[0] == "42"
+        assert lines[-1].split()[0] == "43"
 
 
 async def test_control_characters_do_not_reach_the_terminal() -> None:

@@ -58,7 +58,7 @@ async def test_a_click_on_a_title_shows_its_drawing() -> None:
     app = Pane()
     async with app.run_test(size=(90, 20)) as pilot:
         app.pane.load(board(20))
-        await pilot.click("#plots-titles", offset=(20, 0))
+        await pilot.click("#plots-titles", offset=(22, 0))
         await drawn(pilot)
         assert "within their 80 % intervals" in app.pane.text
 
