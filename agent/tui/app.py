@@ -14,6 +14,7 @@ from textual.containers import Horizontal
 from textual.screen import Screen
 from textual.widgets import Static
 
+from forewarp.agent.board import Row
 from forewarp.agent.events import ApprovalAsked, ApprovalGiven, Event, SettingChanged, Spent, UserSaid
 from forewarp.agent.replay import Replay
 from forewarp.agent.tui import look
@@ -27,7 +28,7 @@ from forewarp.agent.tui.status import StatusLine
 from forewarp.agent.tui.talk import Talk
 from forewarp.agent.tui.turns import Turns
 from forewarp.agent.tui.views import KEYS, VIEWS, Names, Panes, View
-from forewarp.agent.tui.welcome import welcome
+from forewarp.agent.tui.welcome import REPLAYED, welcome
 from forewarp.agent.tui.wording import one_line, seconds
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 
@@ -40,12 +41,16 @@ LONG_TURN_S = 10.0
 AGAIN_S = 3.0
 """Within this time a second ctrl+c leaves."""
 
+FRAME_S = 0.1
+"""Candidates that change within this time are shown together."""
+
 _WAITING_SHOWN = 3
 
 
 class ForewarpApp(App[int]):
     """The whole screen. `earlier` is what was said in a conversation that is taken up again."""
 
+    TITLE = "forewarp"
     CSS_PATH = "forewarp.tcss"
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
         (0, "-narrow"),
@@ -80,6 +85,7 @@ class ForewarpApp(App[int]):
         self._turns = Turns(talk, self._take, clock)
         self._board = talk.board
         self._view: View = "chat"
+        self._rows: dict[int, Row] = {}
         self._armed = float("-inf")
         for each in look.THEMES:
             self.register_theme(each)
@@ -108,8 +114,7 @@ class ForewarpApp(App[int]):
             self._status.state.label = "resumed"
         else:
             self._chat.note(welcome(self.talk.settings))
-        if len(self._board):
-            self._panes.load(self._board)
+        self._panes.load(self._board)
         if isinstance(self.talk, Replay):
             self._status.state.label = "REPLAY"
             for text in self.talk.prompts:
@@ -171,8 +176,17 @@ class ForewarpApp(App[int]):
         if board is not self._board:
             self._board = board
             self._panes.load(board)
+            self._rows.clear()
         # The conversation has taken it in already; once more only names the row.
         elif (row := board.apply(event)) is not None:
+            if not self._rows:
+                self.set_timer(FRAME_S, self._refresh_rows)
+            self._rows[row.number] = row
+
+    def _refresh_rows(self) -> None:
+        """Show the candidates that changed since the last frame."""
+        rows, self._rows = self._rows, {}
+        for row in rows.values():
             self._panes.refresh_row(row)
 
     def _announce(self, text: str) -> None:
@@ -209,7 +223,6 @@ class ForewarpApp(App[int]):
 
     @work(group="turn")
     async def _run(self) -> None:
-        self._turns.began = self._clock()
         well = await self._turns.run()
         self._approvals.clear()
         if not well:

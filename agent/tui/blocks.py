@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from forewarp.agent.tui import wording
 from forewarp.agent.tui.items import Answer, Call, Closing, Item, Measured, Note, Said
-from forewarp.agent.tui.prose import Prose
+from forewarp.agent.tui.prose import Pages
 
 SHOWN_LINES = 8
 """Lines of a long message, and rows of measured candidates, that are shown at once."""
@@ -186,19 +186,19 @@ class ClosingBlock(Block):
         return Content.styled(f"{wording.seconds(a.seconds)} · {tokens} · {price}", "dim")
 
 
-class AnswerBlock(Prose):
+class AnswerBlock(Pages):
     """The model's words."""
 
     def __init__(self, item: Answer) -> None:
-        super().__init__(item.text, done=item.done, classes="block answer")
+        super().__init__(item.text, classes="block answer")
         self.item = item
 
     def follow(self) -> None:
         """Take over what was written meanwhile."""
-        self.write(self.item.text, done=self.item.done)
+        self.write(self.item.text)
 
 
-class NotedBlock(Prose):
+class NotedBlock(Pages):
     """Markdown that forewarp itself says."""
 
     def __init__(self, item: Note) -> None:
@@ -230,5 +230,5 @@ def refresh(widget: Widget) -> None:
     """Show the widget's item as it is now."""
     if isinstance(widget, AnswerBlock):
         widget.follow()
-    elif isinstance(widget, Block | Prose):
+    elif isinstance(widget, Block | Pages):
         widget.redraw()

@@ -17,12 +17,12 @@ from textual.widgets import Static
 from forewarp.agent.events import Event
 from forewarp.agent.tui.blocks import Block, CallBlock, block, refresh
 from forewarp.agent.tui.items import Call, Fold, Item, Note
-from forewarp.agent.tui.prose import Prose
+from forewarp.agent.tui.prose import Pages
 
 WINDOW = 40
 """Blocks that are mounted when a long conversation is opened, and how many more with each look further back."""
 
-FRAME_S = 0.05
+FRAME_S = 0.08
 """Events that come within this time are drawn together."""
 
 TICK_S = 1.0
@@ -231,7 +231,7 @@ class Chat(VerticalScroll):
     def recolour(self) -> None:
         """Draw all text anew after a change of theme."""
         for widget in self._blocks.values():
-            if isinstance(widget, Prose | Block):
+            if isinstance(widget, Pages | Block):
                 widget.redraw()
 
     def _tick(self) -> None:

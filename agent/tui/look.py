@@ -19,6 +19,11 @@ DARK = Theme(
     surface="#14181e",
     panel="#1e242c",
     dark=True,
+    variables={
+        "block-cursor-background": "#2c4257",
+        "block-cursor-foreground": "#e6e9ee",
+        "block-cursor-blurred-background": "#222b36",
+    },
 )
 LIGHT = Theme(
     name="forewarp-light",
@@ -33,6 +38,11 @@ LIGHT = Theme(
     surface="#f5f5f2",
     panel="#e8e8e4",
     dark=False,
+    variables={
+        "block-cursor-background": "#cadded",
+        "block-cursor-foreground": "#1c2126",
+        "block-cursor-blurred-background": "#e2e8ec",
+    },
 )
 THEMES = (DARK, LIGHT)
 SHORT = {"dark": DARK.name, "light": LIGHT.name, "ansi": "ansi-dark"}

@@ -1,4 +1,4 @@
-"""Markdown as text that can be selected: drawn once per width, piece by piece while it is being written."""
+"""Markdown as text that can be selected: drawn once per width, in pieces where it is long."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
+from textual.app import ComposeResult
+from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
 
 if TYPE_CHECKING:
     from textual.geometry import Size
+
+PIECE = 1500
+"""Characters from which on a text is drawn in pieces."""
 
 _STYLES = {
     "markdown.h1": "bold underline",
@@ -103,43 +108,48 @@ def _stripped(lines: list[list[Segment]]) -> list[list[Segment]]:
     return lines[full[0] : full[-1] + 1] if full else []
 
 
-def settled(markdown: str, start: int = 0) -> int:
-    """Return up to where from `start` on nothing that is still to be written can change how the text is drawn.
+def settled(markdown: str, start: int = 0, least: int = 0) -> int:
+    """Return up to where, at `least`, nothing that is still to be written can change how the text is drawn.
 
-    That is the last blank line outside of a code block that neither an indented line nor a list follows.
+    That is the first blank line from there on, outside of a code block, that neither an indented line nor a list
+    follows. `start` is where a piece begins; returned as it is where there is no such line.
     """
-    found, fenced, at, blank = start, False, start, False
+    fenced, at, blank = False, start, False
     for line in markdown[start:].splitlines(keepends=True):
         bare = line.lstrip()
-        if blank and not fenced and line[:1].strip() and not bare.startswith(("-", "*", "+", "|", ">")):
-            found = at if not bare[:1].isdigit() else found
+        begins = line[:1].strip() and not bare.startswith(("-", "*", "+", "|", ">")) and not bare[:1].isdigit()
+        if at >= least and blank and not fenced and begins:
+            return at
         if bare.startswith(("```", "~~~")):
             fenced = not fenced
         blank = not bare
         at += len(line)
-    return found
+    return start
+
+
+def pieces(markdown: str, start: int = 0) -> list[int]:
+    """Return where to part a text that is done up to there: into pieces that are quickly drawn, each by itself."""
+    ends: list[int] = []
+    while len(markdown) - start > PIECE and (end := settled(markdown, start, start + PIECE)) > start:
+        ends.append(end)
+        start = end
+    return ends
 
 
 class Prose(Widget):
-    """Markdown that may grow."""
+    """A piece of Markdown."""
 
     DEFAULT_CSS = "Prose { height: auto; }"
 
-    def __init__(self, text: str = "", *, done: bool = True, classes: str | None = None) -> None:
-        super().__init__(classes=classes)
-        self._text, self._done = text, done
+    def __init__(self, text: str = "") -> None:
+        super().__init__()
+        self._text = text
         self._drawn: tuple[object, Content] | None = None
-        self._settled: tuple[object, int, list[Content]] = (None, 0, [])
 
-    @property
-    def text(self) -> str:
-        """The Markdown."""
-        return self._text
-
-    def write(self, text: str, *, done: bool) -> None:
-        """Replace the text by one that begins with it; a text that is `done` is drawn as a whole once more."""
-        if (text, done) != (self._text, self._done):
-            self._text, self._done = text, done
+    def write(self, text: str) -> None:
+        """Replace the text."""
+        if text != self._text:
+            self._text = text
             self.redraw()
 
     def redraw(self) -> None:
@@ -161,19 +171,53 @@ class Prose(Widget):
 
     def _at(self, width: int) -> Content:
         dark = self.app.current_theme.dark
-        key = (width, dark)
-        if self._drawn is None or self._drawn[0] != key:
-            content = draw(self._text, width, dark=dark) if self._done else self._growing(key, width, dark)
-            self._drawn = (key, content)
+        if self._drawn is None or self._drawn[0] != (width, dark):
+            self._drawn = ((width, dark), draw(self._text, width, dark=dark))
         return self._drawn[1]
 
-    def _growing(self, key: object, width: int, dark: bool) -> Content:
-        """Draw only what may still change; long answers would else be drawn anew with every word."""
-        known, start, pieces = self._settled
-        if known != key:
-            start, pieces = 0, []
-        end = settled(self._text, start)
-        if end > start:
-            pieces.append(draw(self._text[start:end], width, dark=dark))
-        self._settled = (key, end, pieces)
-        return Content("\n\n").join([*pieces, draw(self._text[end:], width, dark=dark)])
+
+class Pages(Vertical):
+    """Markdown of any length that may grow: only its last piece is drawn anew with every word."""
+
+    DEFAULT_CSS = """
+    Pages { height: auto; }
+    Pages > Prose { margin: 0 0 1 0; }
+    Pages > Prose:last-child { margin: 0; }
+    """
+
+    def __init__(self, text: str = "", *, classes: str | None = None) -> None:
+        super().__init__(classes=classes)
+        self._text = text
+        self._start = 0
+
+    def compose(self) -> ComposeResult:
+        """Yield the pieces there are."""
+        for end in pieces(self._text):
+            yield Prose(self._text[self._start : end])
+            self._start = end
+        yield Prose(self._text[self._start :])
+
+    def on_mount(self) -> None:
+        """Take over what was written since the pieces were made."""
+        self.query(Prose).last().write(self._text[self._start :])
+
+    def write(self, text: str) -> None:
+        """Replace the text by one that begins with it."""
+        if text == self._text or not self.is_mounted:
+            self._text = text
+            return
+        self._text = text
+        last = self.query(Prose).last()
+        new: list[Prose] = []
+        for end in pieces(text, self._start):
+            last.write(text[self._start : end])
+            self._start = end
+            new.append(last := Prose(text[end:]))
+        last.write(text[self._start :])
+        if new:
+            self.mount_all(new)
+
+    def redraw(self) -> None:
+        """Draw all pieces again."""
+        for piece in self.query(Prose):
+            piece.redraw()

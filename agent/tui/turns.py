@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -31,12 +32,15 @@ class Turns:
         return self._clock() - self.began
 
     def send(self, text: str) -> bool:
-        """Take a message; returns whether `run` is to be called for it, since no turn is on."""
+        """Take a message; returns whether `run` is to be called for it, since nothing runs."""
         if self.running and not text.startswith(("/", "!")) and not self.queue and self._talk.steer(text):
             self.steering.append(text)
             return False
         self.queue.append(text)
-        return not self.running
+        start = not self.running
+        if start:
+            self.running, self.began = True, self._clock()
+        return start
 
     def recall(self) -> str:
         """Give back what waits in the queue; what the model was handed already stays with it."""
@@ -46,7 +50,6 @@ class Turns:
 
     async def run(self) -> bool:
         """Run turns until the queue is empty, or one of them did not end well; returns whether all did."""
-        self.running = True
         try:
             while self.queue:
                 if not await self._turn(self.queue.pop(0)):
@@ -63,6 +66,8 @@ class Turns:
                 if isinstance(last, UserSaid) and last.steering and last.text in self.steering:
                     self.steering.remove(last.text)
                 self._take(last)
+                # Events that come at once leave room for keys and drawing between them.
+                await asyncio.sleep(0)
         except Exception as e:
             last = Failed("internal", f"{type(e).__name__}: {e}", hint="this is a defect of forewarp; the chat goes on")
             self._take(last)

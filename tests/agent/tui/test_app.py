@@ -305,7 +305,7 @@ async def test_questions_are_answered_in_order() -> None:
         assert bar.current.call == "c2"
 
 
-@pytest.mark.parametrize("size", [WIDE, SMALL, TINY])
+@pytest.mark.parametrize("size", [WIDE, TINY])
 async def test_what_would_be_written_is_shown_below_the_question(size: tuple[int, int]) -> None:
     diff = "--- a.cu\n+++ a.cu\n@@ -1 +1 @@\n-old\n+new\n" + "\n".join(f"+line {n}" for n in range(50))
     async with opened(Scripted(asking("c1", text=diff)), size, first="go") as (app, pilot):
@@ -371,7 +371,7 @@ async def test_ctrl_d_leaves_from_an_empty_prompt_only() -> None:
     assert talk.interrupts
 
 
-@pytest.mark.parametrize("size", [WIDE, SMALL, TINY])
+@pytest.mark.parametrize("size", [WIDE, TINY])
 async def test_every_pane_is_a_key_away(size: tuple[int, int]) -> None:
     async with opened(Scripted([forecast("a1b2c3d4"), TextDelta("words")]), size, first="go") as (app, pilot):
         await idle(app, pilot)
@@ -518,7 +518,7 @@ async def test_without_a_model_it_says_what_works() -> None:
         await seen(app, pilot, "No language model is set", "/forecast", "--base-url", "ANTHROPIC_API_KEY", "no model")
 
 
-@pytest.mark.parametrize("name", ["light", "ansi", "nord", "forewarp-dark"])
+@pytest.mark.parametrize("name", ["light", "ansi", "nord"])
 async def test_themes_change_by_name(name: str) -> None:
     async with opened(Scripted([TextDelta("`code`")]), first="go") as (app, pilot):
         await say(pilot, f"/theme {name}")
@@ -602,10 +602,13 @@ async def test_a_late_question_rings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_recording_is_played_by_itself_and_named_as_one() -> None:
     talk = Replay([*long_past(2, 4)], speed=float("inf"))
-    async with opened(talk, WIDE) as (app, pilot):
+    async with opened(talk, (120, 60)) as (app, pilot):
         await seen(app, pilot, "Answer 0", "Answer 1", "REPLAY")
         await idle(app, pilot)
-        assert len(app.query_one(Candidates).rows) == 4
+        await until(pilot, lambda: len(app.query_one(Candidates).rows) == 4)
+        text = shown(app)
+        assert text.index("Question 0") < text.index("Answer 0") < text.index("Question 1") < text.index("Answer 1")
+        assert "No language model" not in text
 
 
 async def test_another_conversation_taken_up_shows_its_candidates() -> None:

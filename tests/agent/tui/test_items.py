@@ -20,7 +20,7 @@ from forewarp.agent.events import (
 from forewarp.agent.settings import Settings
 from forewarp.agent.tui import wording
 from forewarp.agent.tui.items import Answer, Call, Closing, Fold, Measured, Note, Said
-from forewarp.agent.tui.prose import draw, settled
+from forewarp.agent.tui.prose import PIECE, draw, pieces, settled
 from forewarp.agent.tui.status import fitting, parts
 from forewarp.tools.parts import Amounts
 
@@ -153,11 +153,11 @@ def test_markdown_is_drawn_without_trailing_blanks_or_backgrounds() -> None:
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
-        ("one\n\ntwo", "one\n\n"),
+        ("one\n\ntwo\n\nthree", "one\n\n"),
         ("one\ntwo", ""),
         ("one\n\n- a\n\n- b", ""),
         ("one\n\n1. a\n\n2. b\n\nend", "one\n\n1. a\n\n2. b\n\n"),
-        ("one\n\n```\na\n\nb", "one\n\n"),
+        ("```\na\n\nb\n```\n\nend", "```\na\n\nb\n```\n\n"),
         ("one\n\n    indented", ""),
     ],
 )
@@ -165,16 +165,16 @@ def test_what_is_settled_cannot_change_any_more(text: str, kept: str) -> None:
     assert text[: settled(text)] == kept
 
 
-def test_growing_text_looks_like_the_whole() -> None:
-    text = "Intro\n\n## Head\n\n- a\n- b\n\n```cpp\nint x;\n\nint y;\n```\n\nEnd of it."
-    pieces: list[Content] = []
-    start = 0
-    for end in range(len(text) + 1):
-        if (new := settled(text[:end], start)) > start:
-            pieces.append(draw(text[start:new], 60))
-            start = new
-    pieces.append(draw(text[start:], 60))
-    assert Content("\n\n").join(pieces).plain == draw(text, 60).plain
+def test_pieces_look_like_the_whole() -> None:
+    part = "Intro\n\n## Head\n\n- a\n- b\n\n```cpp\nint x;\n\nint y;\n```\n\nEnd of *it*.\n\n"
+    text = part * 60
+    ends = pieces(text)
+    assert len(ends) > 1
+    parts = [text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)]
+    assert max(map(len, parts)) < 2 * PIECE
+    assert Content("\n\n").join(draw(p, 60) for p in parts).plain == draw(text, 60).plain
+    grown = [e for at in range(0, len(text), 7) for e in pieces(text[:at])]
+    assert set(grown) <= set(ends)
 
 
 def test_the_status_leaves_out_the_least_needed_first() -> None:
