@@ -214,7 +214,8 @@ class Archive(Reader):
                 "UPDATE measurement SET state = 'done', finished = ?, status = ?, verdict = ?, speedup = ?, low = ?,"
                 " high = ?, device_s = ?, build = ?, data = ?, samples = ? WHERE id = ?",
                 (
-                    *(_now(), m.status, m.verdict, m.speedup, m.low, m.high, m.device_s),
+                    # Several devices may finish within a millisecond, and their order counts.
+                    *(_now("microseconds"), m.status, m.verdict, m.speedup, m.low, m.high, m.device_s),
                     *(_json(_trimmed(build)), data, packed, measurement_id),
                 ),
             )
@@ -259,8 +260,8 @@ def _json(value: Any) -> str:
     return json.dumps(serde.to_data(value), separators=(",", ":"))
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def _now(resolution: str = "milliseconds") -> str:
+    return datetime.now(UTC).isoformat(timespec=resolution)
 
 
 def _trimmed(build: Build) -> Build:

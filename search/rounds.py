@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+from collections import deque
 from collections.abc import Generator, Sequence
-from dataclasses import replace
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
 
 from forewarp.archive.rows import CandidateRow, Purpose, RunRow
 from forewarp.archive.store import Archive
@@ -49,6 +51,17 @@ class _Spent(Exception):
     def __init__(self, currency: str) -> None:
         super().__init__(currency)
         self.currency = currency
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """A measurement that was announced under `number`, and whose result is to be written."""
+
+    row: CandidateRow
+    purpose: Purpose
+    number: int
+    build: Build
+    beat: float | None
 
 
 class Rounds:
@@ -101,11 +114,8 @@ class Rounds:
                         yield from self._forecast(proposals)
                     case Decide(proposals):
                         yield from self._decide(proposals)
-                    case Measure(proposal, purpose, owed):
-                        # One that was announced before a kill is booked already, whatever the budget says by now.
-                        if not owed:
-                            self._pause()
-                        yield from self._measure(proposal, purpose)
+                    case Measure():
+                        yield from self._measure([r for r in self._state.chosen if r.measurement is None])
                     case Finish(reason):
                         return reason
         except _Spent as e:
@@ -120,7 +130,8 @@ class Rounds:
         if "done" not in states:
             if "started" not in states and self._settings.budget.exhausted(self._spend()):
                 return
-            yield from self._measure(best.proposal, "confirm")
+            started = yield from self._announce(best, "confirm")
+            yield from self._record(started, self._measured(started))
         winner, _ = best_of(self._archive, self._id)
         # Another winner, or none, means that the confirmation failed: there is nothing to say of other shapes.
         if winner is None or not winner.confirmed or not self._settings.holdout:
@@ -244,46 +255,91 @@ class Rounds:
             self._state.put(replace(row, decision=made[row.proposal], decided_round=number))
         yield from said
 
-    def _measure(self, proposal: int, purpose: Purpose) -> Generator[Event]:
-        row, number = self._state.rows[proposal], self.current
+    def _measure(self, rows: Sequence[CandidateRow]) -> Generator[Event]:
+        """Measure candidates, as many at once as there are devices; each result is written as soon as it is there."""
+        if self._executor.devices > 1:
+            yield from self._measure_at_once(deque(rows))
+            return
+        for row in rows:
+            started = yield from self._begin(row)
+            yield from self._record(started, self._measured(started))
+
+    def _measure_at_once(self, waiting: deque[CandidateRow]) -> Generator[Event]:
+        running: dict[Future[Measurement], _Started] = {}
+        over: Exception | None = None
+        pool = ThreadPoolExecutor(self._executor.devices, thread_name_prefix="measure")
+        try:
+            while running or (waiting and over is None):
+                while waiting and over is None and len(running) < self._executor.devices:
+                    try:
+                        started = yield from self._begin(waiting.popleft())
+                        running[pool.submit(self._measured, started)] = started
+                    except (Stopped, _Spent) as e:
+                        over = e
+                ended = wait(running, return_when=FIRST_COMPLETED).done
+                for done in sorted(ended, key=lambda f: running[f].number):
+                    started = running.pop(done)
+                    try:
+                        yield from self._record(started, done.result())
+                    except ForewarpError as e:
+                        # What the other devices are about to answer is paid for.
+                        over = over if isinstance(over, ForewarpError) else e
+            if over is not None:
+                raise over
+        finally:
+            # Who closed this iterator does not wait: the executor is closed next, which ends what still runs.
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _begin(self, row: CandidateRow) -> Generator[Event, None, _Started]:
+        """Announce a candidate's measurement; raises `Stopped` or `_Spent` where it may not begin."""
+        # One that was announced before a kill is booked already, whatever the budget says by now.
+        if row.measurement_id is None:
+            self._pause()
+        return (yield from self._announce(row, "candidate"))
+
+    def _announce(self, row: CandidateRow, purpose: Purpose) -> Generator[Event, None, _Started]:
         kernel = row.candidate.sha256
         # After a resume the artefact may be gone; the executor's cache makes this free where it is not.
         build = self._builds.get(row.proposal) or self._executor.compile(self._task, row.candidate)
         with self._archive.transaction():
-            number_of = self._archive.begin_measurement(
+            number = self._archive.begin_measurement(
                 self._task, self._target, row.candidate, run=self._id, proposal=row.proposal, purpose=purpose
             )
-            measuring = self._recorder.say(Measuring(self._id, number, kernel, number_of, purpose))
+            measuring = self._recorder.say(Measuring(self._id, self.current, kernel, number, purpose))
             self._recorder.tick()
         yield measuring
-        m = self._measured(row, build, purpose)
+        beat = self._beat(row) if purpose == "candidate" and self._settings.early_stop else None
+        return _Started(row, purpose, number, build, beat)
+
+    def _record(self, started: _Started, m: Measurement) -> Generator[Event]:
+        row, number, purpose = started.row, started.number, started.purpose
         alarms = self._state.watch.alarms
         with self._archive.transaction():
-            self._archive.finish_measurement(number_of, m, build)
+            self._archive.finish_measurement(number, m, started.build)
             self._recorder.tick()
-            kept = self._archive.measurement(number_of, whole=False)
+            kept = self._archive.measurement(number, whole=False)
             if purpose == "candidate":
-                self._state.put(replace(row, measurement_id=number_of, measurement=kept.measurement))
+                self._state.put(replace(row, measurement_id=number, measurement=kept.measurement))
             self._state.add(kept)
             measured = Measured(
-                *(self._id, number, kernel, number_of, purpose, m.status, m.verdict, m.speedup, m.low, m.high),
+                *(self._id, self.current, row.candidate.sha256, number, purpose),
+                *(m.status, m.verdict, m.speedup, m.low, m.high),
                 best=self._state.incumbent,
                 spend=self._spend(),
             )
             said = [self._recorder.say(measured), *self._recorder.warn()]
             if self._state.watch.alarms > alarms:
-                said.append(
-                    self._recorder.say(Alarmed(self._id, number, self._state.watch.alarms, self._state.watch.waiting))
-                )
+                watch = self._state.watch
+                said.append(self._recorder.say(Alarmed(self._id, self.current, watch.alarms, watch.waiting)))
         yield from said
 
-    def _measured(self, row: CandidateRow, build: Build, purpose: Purpose) -> Measurement:
+    def _measured(self, started: _Started) -> Measurement:
         """Measure, and once again if the measuring process was lost: a flicker should not end a long run."""
-        beat = self._beat(row) if purpose == "candidate" and self._settings.early_stop else None
+        candidate, build = started.row.candidate, started.build
         try:
-            return self._executor.measure(self._task, row.candidate, build, beat=beat)
+            return self._executor.measure(self._task, candidate, build, beat=started.beat)
         except WorkerError:
-            return self._executor.measure(self._task, row.candidate, build, beat=beat)
+            return self._executor.measure(self._task, candidate, build, beat=started.beat)
 
     def _beat(self, row: CandidateRow) -> float | None:
         """Return what the candidate must reach to be of use; None where its time is wanted in any case."""

@@ -100,7 +100,8 @@ class State:
             state.begin(max(state.round, row.round, row.forecast_round or 0, row.decided_round or 0))
         for row in rows:
             state.put(row)
-        for measured in archive.measurements(run=run):
+        # In the order finished, as they were put in when several were measured at once.
+        for measured in sorted(archive.measurements(run=run), key=lambda m: (m.finished, m.id)):
             state.add(measured)
         return state
 

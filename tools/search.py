@@ -162,6 +162,7 @@ def open_search(request: SearchRequest, own: Own = NOTHING) -> Generator[SearchJ
     forecaster = own.forecaster or sessions.make_forecaster(request.forecaster, models.forecaster)
     with sessions.open_session(request.place, request.task, own.executors) as opened:
         task = _with_seeds(request, own, opened.task, opened.executor.target.kind)
+        settings = _for_devices(settings, request, opened.executor.devices)
         replay = opened.executor if request.place.device == "replay" else None
         # The history is read before this run is in it.
         expected = estimate(
@@ -233,6 +234,15 @@ def settings_of(request: SearchRequest, own: Own = NOTHING) -> SearchSettings:
     chosen = replace(chosen, **{name: value for name, value in given.items() if value is not None})
     chosen.check()
     return chosen
+
+
+def _for_devices(settings: SearchSettings, request: SearchRequest, devices: int) -> SearchSettings:
+    """Return settings whose rounds keep all devices busy, where the request leaves that open."""
+    if request.measure_per_round is None:
+        settings = replace(settings, measure_per_round=max(settings.measure_per_round, devices))
+    if request.proposals is None:
+        settings = replace(settings, proposals_per_round=max(settings.proposals_per_round, 2 * devices))
+    return settings
 
 
 def _check(request: SearchRequest, own: Own) -> None:
