@@ -109,16 +109,17 @@ class ForewarpApp(App[int]):
         self.query_one("#waiting").display = False
         self._prompt.typing.focus()
         self._arrange()
-        if self._earlier:
-            self._chat.open(self._earlier)
-            self._status.state.label = "resumed"
-        else:
-            self._chat.note(welcome(self.talk.settings))
         self._panes.load(self._board)
         if isinstance(self.talk, Replay):
             self._status.state.label = "REPLAY"
+            self._chat.note(REPLAYED)
             for text in self.talk.prompts:
                 self._send(text)
+        elif self._earlier:
+            self._status.state.label = "resumed"
+            self._chat.open(self._earlier)
+        else:
+            self._chat.note(welcome(self.talk.settings))
         self._tell()
         if self._first_words:
             self._send(self._first_words)

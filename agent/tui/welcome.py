@@ -13,10 +13,11 @@ NO_MODEL = """**No language model is set.** What works without one: `/forecast` 
 `/search` over a plan's tunables, and looking at what the archive holds (`/runs`, `/candidates`, `/report`).
 
 To add one, set `ANTHROPIC_API_KEY` or `OPENAI_API_KEY` and start with `--model anthropic:NAME` or
-`--model openai:NAME`, or type `/model NAME`. A model of your own: `--model openai:NAME --base-url http://127.0.0.1:8000/v1`."""
+`--model openai:NAME`, or type `/model NAME`. A model of your own:
+`--model openai:NAME --base-url http://127.0.0.1:8000/v1`."""
 
-REPLAYED = """**A recorded conversation, played again**: no model is asked, nothing is measured. Esc stops it, Enter goes on
-with the prompts that come back."""
+REPLAYED = """**A recorded conversation, played again**: no model is asked, nothing is measured. Esc stops it, Enter
+goes on with the prompts that come back."""
 
 
 def welcome(settings: Settings) -> str:
