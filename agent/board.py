@@ -11,11 +11,20 @@ from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 
 @dataclass(slots=True)
 class Row:
-    """One candidate of one task. `number` is its place in the order of appearance, from 1."""
+    """One candidate of one task. `number` is its place in the order of appearance, from 1.
+
+    `forecast` is the latest one, `before` the one that stood when it was first measured: a later one knows the outcome.
+    """
 
     number: int
     forecast: CandidateForecast
     measured: CandidateMeasured | None = None
+    before: CandidateForecast | None = None
+
+    @property
+    def expected(self) -> CandidateForecast:
+        """What was expected of it before it was measured."""
+        return self.before or self.forecast
 
     @property
     def won(self) -> bool:
@@ -53,6 +62,7 @@ class Board:
                 row = self._rows.get(key)
                 if row is not None:
                     row.measured = event
+                    row.before = row.before or row.forecast
                     self._measured.pop(key, None)
                     self._measured[key] = row
                 return row

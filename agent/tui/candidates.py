@@ -342,12 +342,12 @@ class Candidates(Widget):
         parts = [
             f"{len(seen)} of {len(self._all)} candidates" if len(seen) < len(self._all) else f"{len(seen)} candidates",
             "measured only" if self._only_measured else f"{sum(r.measured is not None for r in seen)} measured",
-            next(iter(tasks)) if len(tasks) == 1 else f"{len(tasks)} tasks",
         ]
-        if self._column is not COLUMNS[0] or self._falling:
-            parts.append(f"by {self._column.name} {'↓' if self._falling else '↑'}")
         if len(tasks) == 1 and (leader := best.get(next(iter(tasks)))):
             parts.append(f"★ #{leader.number} {times(_speedup(leader))}")
+        if self._column is not COLUMNS[0] or self._falling:
+            parts.append(f"by {self._column.name} {'↓' if self._falling else '↑'}")
+        parts.append(next(iter(tasks)) if len(tasks) == 1 else f"{len(tasks)} tasks")
         return " · ".join(parts)
 
 

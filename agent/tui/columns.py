@@ -86,7 +86,7 @@ def tone(row: Row) -> Tone:
 
 
 def _forecast(row: Row, width: int) -> tuple[str, Tone]:
-    f = row.forecast
+    f = row.expected
     text = within(f.median, f.low, f.high) if width > _SHORT else times(f.median)
     return text, "" if f.median is not None else "faint"
 
@@ -144,9 +144,9 @@ COLUMNS: tuple[Column, ...] = (
     _words("task", "task", (12, 20), lambda r: r.forecast.task),
     _words("language", "lang", (6,), lambda r: r.forecast.language),
     _words("origin", "origin", (8,), lambda r: r.forecast.origin),
-    _number("forecast", "forecast", (_SHORT, _WIDE), _forecast, lambda r: r.forecast.median),
-    _probability("correct", "P(ok)", lambda r: r.forecast.p_valid),
-    _probability("confidence", "conf", lambda r: r.forecast.confidence),
+    _number("forecast", "forecast", (_SHORT, _WIDE), _forecast, lambda r: r.expected.median),
+    _probability("correct", "P(ok)", lambda r: r.expected.p_valid),
+    _probability("confidence", "conf", lambda r: r.expected.confidence),
     Column("advice", "advice", (7,), _advice, lambda r: r.forecast.advice or None),
     _number("measured", "measured", (_SHORT, _WIDE), _measured, lambda r: r.measured.speedup if r.measured else None),
     Column("verdict", "verdict", (9, 13), lambda r, _: (verdict(r), tone(r)), lambda r: verdict(r) or None),

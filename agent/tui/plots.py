@@ -48,7 +48,7 @@ class Drawn:
         here = [r for r in rows if r.forecast.task == task]
         latest = rows[-1].forecast if rows else next(reversed([r.forecast for r in board]), None)
         pairs = [(f, m) for r in here if (f := _forecast(r)) and (m := _measured(r))]
-        said = [(r.forecast.p_faster, _faster(r)) for r in rows if r.forecast.p_faster is not None]
+        said = [(r.expected.p_faster, _faster(r)) for r in rows if r.expected.p_faster is not None]
         each = [m[0] if (m := _measured(r)) else None for r in here]
         device, forecaster = (latest.device, latest.forecaster) if latest else ("", "")
         return Drawn(task, device, forecaster, _best(here), each, pairs, said)
@@ -214,7 +214,7 @@ def _best(rows: Sequence[Row]) -> list[Span | None]:
 
 
 def _forecast(row: Row) -> Span | None:
-    f = row.forecast
+    f = row.expected
     return (f.median, f.low, f.high) if f.median and f.low and f.high else None
 
 

@@ -136,7 +136,7 @@ class Source(Widget):
         return Content("\n").join(lines)
 
     def _forecast(self, row: Row) -> list[str | tuple[str, str]]:
-        f = row.forecast
+        f = row.expected
         if f.median is None:
             return [f.advice or "none"]
         chances = {"P(ok)": f.p_valid, "P(better)": f.p_better, "conf": f.confidence}
@@ -152,7 +152,7 @@ class Source(Widget):
             parts += [within(m.speedup, m.low, m.high), (" 95 %", "dim"), " · "]
         parts.append((verdict(row), _COLOURS.get(tone(row), "")))
         if m.surprise is not None:
-            parts += [" · ", (f"{sigmas(m.surprise)} off", "bold $text-accent" if abs(m.surprise) > SURPRISING else "")]
+            parts += [" · ", (sigmas(m.surprise), "bold $text-accent" if abs(m.surprise) > SURPRISING else "")]
         if m.provenance == "replay":
             parts.append((" · replay", "dim"))
         return parts

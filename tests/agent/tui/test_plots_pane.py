@@ -97,3 +97,14 @@ def test_what_failed_keeps_the_best_and_is_no_pair() -> None:
     assert data.each == [1.5, 2.0, None]
     assert [b and b[0] for b in data.best] == [1.5, 2.0, 2.0]
     assert len(data.pairs) == 2
+
+
+def test_a_forecast_that_knows_the_outcome_is_not_judged() -> None:
+    made = Board()
+    said = forecast(1, median=1.5)
+    made.apply(said)
+    made.apply(measured(said, 1, ratio=2.0))
+    made.apply(replace(said, median=2.0, low=1.99, high=2.01, p_faster=1.0))
+    data = Drawn.of(made)
+    assert data.pairs[0][0][0] == 1.5
+    assert data.said == [(said.p_faster, True)]
