@@ -22,14 +22,13 @@ from forewarp.agent.tui.approval import Approvals
 from forewarp.agent.tui.candidates import Candidates
 from forewarp.agent.tui.chat import Chat
 from forewarp.agent.tui.history import History
-from forewarp.agent.tui.items import Answer
 from forewarp.agent.tui.prompt import Prompt
-from forewarp.agent.tui.status import StatusLine
+from forewarp.agent.tui.status import StatusLine, lines_waiting, what_goes_on
 from forewarp.agent.tui.talk import Talk
 from forewarp.agent.tui.turns import Turns
 from forewarp.agent.tui.views import KEYS, VIEWS, Names, Panes, View
 from forewarp.agent.tui.welcome import REPLAYED, welcome
-from forewarp.agent.tui.wording import one_line, seconds
+from forewarp.agent.tui.wording import seconds
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 
 WIDE = 110
@@ -43,8 +42,6 @@ AGAIN_S = 3.0
 
 FRAME_S = 0.1
 """Candidates that change within this time are shown together."""
-
-_WAITING_SHOWN = 3
 
 
 class ForewarpApp(App[int]):
@@ -260,12 +257,7 @@ class ForewarpApp(App[int]):
         waiting = self._turns.waiting
         shown = self.query_one("#waiting", Static)
         shown.display = bool(waiting)
-        lines = [
-            f"{'steering' if n < len(self._turns.steering) else 'queued'}: {one_line(text, 200)}"
-            for n, text in enumerate(waiting)
-        ]
-        more = len(lines) - _WAITING_SHOWN
-        shown.update("\n".join([*lines[:_WAITING_SHOWN], *([f"… {more} more"] if more > 0 else [])]))
+        shown.update(lines_waiting(self._turns.steering, self._turns.queue))
         self._prompt.typing.holding = bool(self._turns.queue)
         self._status.state.queued = len(waiting)
         self._doing()
@@ -274,18 +266,8 @@ class ForewarpApp(App[int]):
     def _doing(self) -> None:
         state = self._status.state
         state.since = self._turns.began
-        running = list(self._chat.fold.running.values())
-        items = self._chat.fold.items
-        if not self._turns.running:
-            doing = ""
-        elif self._approvals.current is not None:
-            doing = "waiting for you"
-        elif running:
-            doing = running[-1].tool + (f": {one_line(p, 40)}" if (p := running[-1].progress) else "")
-        elif items and isinstance(items[-1], Answer):
-            doing = "writing"
-        else:
-            doing = "working"
+        asking = self._approvals.current is not None
+        doing = what_goes_on(self._chat.fold, asking=asking) if self._turns.running else ""
         if doing != state.doing:
             state.doing = doing
             self._status.redraw()

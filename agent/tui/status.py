@@ -12,8 +12,10 @@ from textual.widgets import Static
 from forewarp.agent.events import Spent
 from forewarp.agent.settings import Settings
 from forewarp.agent.tui import wording
+from forewarp.agent.tui.items import Answer, Fold
 
 SEPARATOR = " · "
+_WAITING_SHOWN = 3
 _NEEDED = 1
 """Parts up to this rank are shown rather than all of what is going on: the budget."""
 
@@ -87,6 +89,25 @@ class StatusLine(Static):
         if s.behind:
             pieces.append((f"{SEPARATOR}↓ new below (End)", "$text-accent"))
         return Content.assemble(*pieces)
+
+
+def what_goes_on(fold: Fold, *, asking: bool) -> str:
+    """Return what a turn is doing just now."""
+    if asking:
+        return "waiting for you"
+    running = list(fold.running.values())
+    if running:
+        progress = running[-1].progress
+        return f"{running[-1].tool}: {wording.one_line(progress, 40)}" if progress else running[-1].tool
+    return "writing" if fold.items and isinstance(fold.items[-1], Answer) else "working"
+
+
+def lines_waiting(steering: Sequence[str], queued: Sequence[str]) -> str:
+    """Return a line for each of the first messages that wait."""
+    lines = [f"steering: {wording.one_line(t, 200)}" for t in steering]
+    lines += [f"queued: {wording.one_line(t, 200)}" for t in queued]
+    more = len(lines) - _WAITING_SHOWN
+    return "\n".join([*lines[:_WAITING_SHOWN], *([f"… {more} more"] if more > 0 else [])])
 
 
 def fitting(given: Sequence[tuple[int, str]], width: int) -> str:
