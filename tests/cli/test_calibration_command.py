@@ -18,6 +18,8 @@ from forewarp.archive.store import Archive
 from forewarp.cli import documents, exits, reliability
 from forewarp.cli.main import main
 from forewarp.core import bins
+from forewarp.tools.calibration import faster_on_record
+from forewarp.tools.parts import Place
 
 
 @pytest.fixture(scope="module")
@@ -164,3 +166,16 @@ def test_a_converter_makes_a_png(tmp_path: Path, archive: str, monkeypatch: pyte
     assert main(["calibration", "--archive", archive, "--image", str(tmp_path / "x.png"), "--json"]) == 0
     assert (tmp_path / "x.png").read_text().startswith("<svg")
     assert reliability.DIAGRAMS
+
+
+def test_forecasts_of_a_device_are_found_by_its_name(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
+    place = Place(archive=archive)
+    with Archive(archive) as opened:
+        device = opened.runs(limit=1)[0].target.name
+    tier = document(capsys, "--archive", archive)["tiers"][0]
+    found = faster_on_record(place, device, tier["forecaster"])
+    assert found is not None
+    assert found.outcomes == tier["outcomes"]
+    assert [p.model_dump() for p in found.points] == tier["before"]["faster"]
+    assert faster_on_record(place, "another device") is None
+    assert faster_on_record(Place(archive=archive + ".missing"), device) is None
