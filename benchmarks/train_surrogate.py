@@ -283,13 +283,17 @@ class Child:
     name: str
     process: subprocess.Popen[bytes]
     since: float
+    gpu: int
 
 
-def start(args: argparse.Namespace, name: str, since: float) -> Child:
-    """Start this script again for one thing."""
+def start(args: argparse.Namespace, name: str, since: float, beside: Sequence[Child] = ()) -> Child:
+    """Start this script again for one thing, on the GPU with the fewest of the children that run `beside` it."""
     command = [sys.executable, __file__, *sys.argv[1:], "--do", name]
+    gpu = min(range(args.gpus), key=lambda g: sum(c.gpu == g for c in beside))
+    seen = {} if args.gpus == 1 else {"CUDA_VISIBLE_DEVICES": str(gpu)}
     with (args.work / f"{name}.log").open("wb") as log:
-        return Child(name, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT), since)
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=os.environ | seen)
+    return Child(name, process, since, gpu)
 
 
 def prepare(args: argparse.Namespace, base: Child) -> dict[str, Any]:
@@ -342,7 +346,7 @@ def main() -> None:
     longest = args.expected
     while running or waiting:
         while waiting and len(running) < args.jobs and elapsed() + longest < args.deadline:
-            running.append(start(args, waiting.pop(0).name, elapsed()))
+            running.append(start(args, waiting.pop(0).name, elapsed(), running))
         if not running:
             break
         for child in [c for c in running if c.process.poll() is not None]:
@@ -392,6 +396,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--ask-sequences", type=int, default=128)
     parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("--jobs", type=int, default=6)
+    parser.add_argument("--gpus", type=int, default=1, help="the processes are spread over so many")
     parser.add_argument(
         "--deadline", type=float, default=math.inf, help="what would not end by then, in seconds, is not begun"
     )
