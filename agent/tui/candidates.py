@@ -46,7 +46,7 @@ class Table(ScrollView, can_focus=True):
         overflow-x: hidden;
         scrollbar-size-vertical: 1;
         scrollbar-background: $surface;
-        scrollbar-color: $panel-lighten-1;
+        scrollbar-color: $secondary 50%;
         & > .table--header { text-style: bold dim; }
         & > .table--cursor { background: $block-cursor-blurred-background; text-style: bold; }
         &:focus > .table--cursor {
@@ -117,7 +117,7 @@ class Table(ScrollView, can_focus=True):
 
     def columns(self) -> list[tuple[Column, int]]:
         """Return the columns in sight with their widths."""
-        return fit(self.scrollable_content_region.width - MARGIN - 1, self.left_out)
+        return fit(self.scrollable_content_region.width - MARGIN, self.left_out)
 
     def render_line(self, y: int) -> Strip:
         """Return one line of the screen; the first is the header."""
@@ -178,10 +178,17 @@ class Table(ScrollView, can_focus=True):
         if not self.rows:
             return
         self.cursor = min(max(place, 0), len(self.rows) - 1)
-        # One line more at the top: the header covers it.
-        self.scroll_to_region(Region(0, self.cursor, 1, 2), animate=False, immediate=True, x_axis=False)
+        self._reveal()
         self.refresh()
         self.post_message(self.Moved(self.rows[self.cursor], chosen=chosen))
+
+    def _reveal(self) -> None:
+        # One line more at the top: the header covers it.
+        self.scroll_to_region(Region(0, self.cursor, 1, 2), animate=False, immediate=True, x_axis=False)
+
+    def on_show(self) -> None:
+        """Bring the cursor into sight: what is hidden does not scroll."""
+        self._reveal()
 
     def on_click(self, event: events.Click) -> None:
         """Take the row that was clicked, or sort by the column whose head was."""

@@ -150,7 +150,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("advice", "advice", (7,), _advice, lambda r: r.forecast.advice or None),
     _number("measured", "measured", (_SHORT, _WIDE), _measured, lambda r: r.measured.speedup if r.measured else None),
     Column("verdict", "verdict", (9, 13), lambda r, _: (verdict(r), tone(r)), lambda r: verdict(r) or None),
-    _number("surprise", "off by", (7,), _surprise, _off),
+    _number("surprise", "off by", (6,), _surprise, _off),
     _number("device", "dev s", (6,), _device, lambda r: r.measured.device_s if r.measured else None),
 )
 BY_NAME: Mapping[str, Column] = {c.name: c for c in COLUMNS}

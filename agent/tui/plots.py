@@ -66,7 +66,7 @@ class Plots(Widget):
         background: $surface;
         scrollbar-size-vertical: 1;
         scrollbar-background: $surface;
-        scrollbar-color: $panel-lighten-1;
+        scrollbar-color: $secondary 50%;
     }
     Plots #plots-drawing { width: auto; height: auto; text-wrap: nowrap; }
     """
@@ -196,7 +196,7 @@ def _reliability(data: Drawn, place: Place, width: int, height: int) -> str:
         points = found.points
         head = f"archive, {data.device}, {found.forecaster}, {found.outcomes} forecasts; {missing}"
     drawn = plots.reliability([("●", points)], width, height, intervals=True)
-    return f"{head}\nsaid to be correct and faster (across), came true with its 95 % interval (up)\n{drawn}"
+    return f"{head}\nsaid to be correct and faster (across), came true (up, 95 %)\n{drawn}"
 
 
 _DRAWINGS: Sequence[Callable[[Drawn, Place, int, int], str]] = (_progress, _against, _reliability)

@@ -29,7 +29,7 @@ class _Lines(ScrollableContainer):
         background: $surface;
         scrollbar-size: 1 1;
         scrollbar-background: $surface;
-        scrollbar-color: $panel-lighten-1;
+        scrollbar-color: $secondary 50%;
         scrollbar-corner-color: $surface;
     }
     _Lines > Horizontal { width: auto; height: auto; }

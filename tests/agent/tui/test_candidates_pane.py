@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.boards import board, forecast, measured, row
 from textual.app import App, ComposeResult
+from textual.widgets import ContentSwitcher, Static
 
 from forewarp.agent.board import Board
 from forewarp.agent.tui import columns
@@ -126,6 +127,25 @@ async def test_new_rows_are_followed_from_the_last_row_only() -> None:
         await pilot.pause()
         lines = [s.text for s in app.screen._compositor.render_strips()]
         assert lines[-1].split()[0] == "43"
+
+
+class Switched(App[None]):
+    AUTO_FOCUS = None
+
+    def compose(self) -> ComposeResult:
+        with ContentSwitcher(initial="other"):
+            yield Static("", id="other")
+            yield Candidates(id="candidates")
+
+
+async def test_rows_that_came_out_of_sight_are_in_sight_once_shown() -> None:
+    app = Switched()
+    async with app.run_test(size=(100, 12)) as pilot:
+        app.query_one(Candidates).load(board(40))
+        await pilot.pause()
+        app.query_one(ContentSwitcher).current = "candidates"
+        await pilot.pause(0.1)
+        assert "40" in app.screen._compositor.render_strips()[-1].text.split()[:2]
 
 
 async def test_control_characters_do_not_reach_the_terminal() -> None:
