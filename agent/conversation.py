@@ -269,12 +269,14 @@ class Conversation:
         def spent(usage: RunUsage) -> str:
             self._pay(asked, usage, booked[0])
             booked[0] = copy(usage)
+            self._remember(turn.messages)
             return over_budget(self.settings.budget, replace(self._spent, measurements=0, device_s=0.0))
 
         instructions = await asyncio.to_thread(self._instructions)
-        self._turn = ModelTurn(asked, instructions, Functions(self._kit, self), self.emit)
+        turn = self._turn = ModelTurn(asked, instructions, Functions(self._kit, self), self.emit)
+        before = self._remembered()
         try:
-            done = await self._turn.run(prompt, self._remembered(), spent=spent)
+            done = await turn.run(prompt, before, spent=spent)
         except Stopped as e:
             self._pay(asked, e.usage, booked[0])
             self._remember(e.messages)
@@ -282,6 +284,10 @@ class Conversation:
                 raise UsageError(str(e.__cause__), hint="`/budget` raises it") from None
             self.emit(Interrupted(self._during()))
             return
+        except BaseException:
+            # A fault of the provider or of a tool: what was said and measured in this turn is not forgotten.
+            self._remember(turn.messages or before)
+            raise
         self._remember(done.messages)
         cost = asked.cost(done.seconds, done.usage)
         self.emit(Answered(done.text, cost.input_tokens, cost.output_tokens, cost.dollars, done.seconds))
@@ -359,11 +365,17 @@ class Conversation:
         return self._history
 
     def _remember(self, messages: Sequence[ModelMessage]) -> None:
+        """Keep what the model is to remember; what is new in it goes into the record."""
+        # The last message may have grown since; those before it are the same objects as long as they are the same.
+        said = 0
+        while said < min(len(self._history) - 1, len(messages)) and messages[said] is self._history[said]:
+            said += 1
         self._history, self._stored = list(messages), ()
         if self._transcript is not None:
             from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-            self._transcript.remember(ModelMessagesTypeAdapter.dump_python(self._history, mode="json"))
+            new = ModelMessagesTypeAdapter.dump_python(self._history[said:], mode="json")
+            self._transcript.remember(said, new)
 
     def _take(self, past: Past) -> None:
         self._stored = past.messages

@@ -1,7 +1,7 @@
 """Conversations as files: one JSON line per event, written as it happens, so that a killed terminal loses nothing.
 
-A file lies beside the archive, in `conversations/ID.jsonl`. Its first line is the header; lines of type `Messages` hold
-what the model is to remember: all of it, as it was after a turn.
+A file lies beside the archive, in `conversations/ID.jsonl`. Its first line is the header. A line of type `Messages` holds
+what the model is to remember beyond its first `kept` messages, in place of what it remembered there before.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ class Transcript:
         self.flush()
         self._line(events.to_data(event))
 
-    def remember(self, messages: Iterable[Any]) -> None:
-        """Append what the model remembers now, as JSON-ready data."""
+    def remember(self, kept: int, messages: Iterable[Any]) -> None:
+        """Append what the model remembers after its first `kept` messages, as JSON-ready data."""
         self.flush()
-        self._line({"type": "Messages", "messages": list(messages)})
+        self._line({"type": "Messages", "kept": kept, "messages": list(messages)})
 
     def flush(self) -> None:
         """Write the text that was gathered."""
@@ -137,7 +137,7 @@ def read(path: Path) -> Past:
     for line in lines[1:]:
         data = _loaded(line)
         if data.get("type") == "Messages":
-            messages = tuple(data.get("messages", ()))
+            messages = (*messages[: int(data.get("kept", 0))], *data.get("messages", ()))
         elif (event := _event(data)) is not None:
             found.append(event)
     return Past(_titled(header, found), tuple(found), messages)

@@ -65,7 +65,13 @@ class ModelTurn:
             capabilities=[self._watch],
         )
         self._calls: dict[str, float] = {}
+        self._messages: Callable[[], list[said.ModelMessage]] = list
         self._steered: dict[str, str] = {}
+
+    @property
+    def messages(self) -> list[said.ModelMessage]:
+        """What was said so far, the history included; empty before the model was asked."""
+        return self._messages()
 
     def steer(self, text: str) -> bool:
         """Have the model read something before its next step; False where it takes no step any more."""
@@ -93,6 +99,8 @@ class ModelTurn:
     ) -> Reached:
         """Do the turn. `spent` is told the usage after each step, and returns why to end, "" to go on.
 
+        Whatever ends it, `messages` holds what was said until then.
+
         Raises `Stopped` when it was stopped, from a `UsageError` where the budget is used up; `ModelError` where the
         provider refuses.
         """
@@ -107,6 +115,7 @@ class ModelTurn:
         try:
             async with stream as events:
                 async for event in events:
+                    self._messages = events.all_messages
                     if isinstance(event, AgentRunResultEvent):
                         result = event.result
                         spent(result.usage)

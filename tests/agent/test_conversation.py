@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelMessage
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from support.recorded_pool import Recorded, record
 from support.scripted_model import Call, endless, returns, scripted
 
@@ -274,8 +275,6 @@ async def test_without_a_model_it_says_what_works(settings: Callable[..., Settin
 
 
 async def test_a_provider_that_refuses_is_an_event(settings: Callable[..., Settings]) -> None:
-    from pydantic_ai.exceptions import ModelHTTPError
-
     async def refuse(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         raise ModelHTTPError(503, "scripted")
         yield ""
@@ -315,6 +314,38 @@ async def test_a_conversation_is_recorded_and_taken_up(
     last = (await turn(second, "And now?"))[-1]
     assert isinstance(last, Answered)
     assert last.text.strip() == "5 messages"
+
+
+async def test_a_turn_that_fails_in_its_middle_is_remembered(
+    recorded: Recorded, settings: Callable[..., Settings]
+) -> None:
+    async def fail(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
+        if returns(messages):
+            raise ModelHTTPError(503, "scripted")
+        yield {0: DeltaToolCall(name="read_file", json_args='{"path": "toy.cpp"}', tool_call_id="1")}
+
+    one = settings(FunctionModel(stream_function=fail))
+    talk = Conversation(one, transcript=Transcript.begin(one.place, one.folder))
+    assert isinstance((await turn(talk))[-1], Failed)
+    talk.close()
+    past = read(Path(conversations(one.place)[0].path))
+    again = Conversation(settings(scripted(answer=lambda m: f"{len(returns(m))} returns")), past=past)
+    last = (await turn(again, "Go on"))[-1]
+    assert isinstance(last, Answered)
+    assert last.text.strip() == "1 returns"
+
+
+async def test_the_record_of_what_is_remembered_does_not_repeat_itself(
+    recorded: Recorded, settings: Callable[..., Settings]
+) -> None:
+    one = settings(scripted(*[("read_file", {"path": "toy.cpp"})] * 6))
+    talk = Conversation(one, transcript=Transcript.begin(one.place, one.folder))
+    await turn(talk)
+    talk.close()
+    lines = Path(conversations(one.place)[0].path).read_text().splitlines()
+    stored = [json.loads(line) for line in lines if '"type": "Messages"' in line]
+    assert sum(len(s["messages"]) for s in stored) <= 3 * talk.message_count
+    assert len(read(Path(conversations(one.place)[0].path)).messages) == talk.message_count
 
 
 async def test_a_line_cut_off_by_a_kill_is_left_out(settings: Callable[..., Settings]) -> None:
