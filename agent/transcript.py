@@ -1,7 +1,7 @@
 """Conversations as files: one JSON line per event, written as it happens, so that a killed terminal loses nothing.
 
-A file lies beside the archive, in `conversations/ID.jsonl`. Its first line is the header. A line of type `Messages` holds
-what the model is to remember beyond its first `kept` messages, in place of what it remembered there before.
+A file lies beside the archive, in `conversations/ID.jsonl`. Its first line is the header. A line of type `Messages`
+holds what the model is to remember beyond its first `kept` messages, in place of what it remembered there before.
 """
 
 from __future__ import annotations
