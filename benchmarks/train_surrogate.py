@@ -55,7 +55,7 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 WORDS = r"(?<![\d.])\d\.\d\d|\p{N}{1,3}| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+"
-SHOWN = {"history": 6, "candidates": 1, "source": 1200, "other_source": 0, "invalid": False}
+SHOWN: dict[str, Any] = {"history": 6, "candidates": 1, "source": 1200, "other_source": 0, "invalid": False}
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,8 @@ def arm_run(args: argparse.Namespace, job: Job) -> Config:
             "data": {"pools": [str(args.pool)], **SHOWN},
             "reward": {"shape": arm["shape"], "validity": 0.0},
             "grpo": grpo | {"scale": arm.get("scale", "none")},
-            "watch": {"rows": args.watch_rows, "every": args.watch_every, "sequences": 128, "save_every": 10_000},
+            "watch": {"rows": args.watch_rows, "every": args.watch_every, "first": False, "sequences": 128}
+            | {"save_every": 10_000},
         }
     )
 

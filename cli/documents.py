@@ -22,6 +22,7 @@ from forewarp.tools.measure_kernel import MeasureManyResult
 from forewarp.tools.measured import MeasureResult
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval
 from forewarp.tools.run_report import Budget, SearchResult, Winner
+from forewarp.tools.train import TrainPlan, TrainResult
 from forewarp.tools.validate_task import ValidateResult
 
 
@@ -37,7 +38,7 @@ class Failure(BaseModel):
 class Artifact(BaseModel):
     """A file that the command wrote."""
 
-    kind: Literal["kernel", "module", "evidence", "result", "candidates", "report", "forecasts", "image"]
+    kind: Literal["kernel", "module", "evidence", "result", "candidates", "report", "forecasts", "image", "adapter"]
     path: str
 
 
@@ -177,6 +178,18 @@ class CalibrationDocument(CalibrationResult, Envelope):  # pyright: ignore[repor
     model_config = ConfigDict(title="forewarp calibration --json")
 
 
+class TrainDocument(TrainResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Of `train`."""
+
+    model_config = ConfigDict(title="forewarp train --json")
+
+
+class TrainPlanDocument(TrainPlan, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Of `train --dry-run`; `status` is planned."""
+
+    model_config = ConfigDict(title="forewarp train --dry-run --json")
+
+
 class ChatBest(BaseModel):
     """The fastest correct candidate of a conversation."""
 
@@ -233,6 +246,8 @@ DOCUMENTS: dict[str, type[Envelope]] = {
     "estimate": EstimateDocument,
     "evaluate": EvaluateDocument,
     "calibration": CalibrationDocument,
+    "train": TrainDocument,
+    "train_plan": TrainPlanDocument,
     "validate": ValidateDocument,
     "tasks": TasksDocument,
     "runs": RunsDocument,

@@ -26,6 +26,7 @@ VERBS = {
     "forecast": "Forecast one kernel's speed-up, and say whether to measure it.",
     "evaluate": "Judge forecasters by candidates that were measured, and compare two of them.",
     "calibration": "Show whether forecasts come true as often as they say, and correct those that do not.",
+    "train": "Train a language model to forecast, on measured kernels and one's own GPU.",
     "validate": "Try answers on a task that must be turned down, before anything is measured on it.",
     "tasks": "List the bundled tasks.",
     "runs": "List the latest runs of the archive.",

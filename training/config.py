@@ -84,6 +84,7 @@ class Watch(_Part):
     """How often checkpoints are kept, and progress is looked at."""
 
     save_every: int = Field(default=5, ge=1)
+    first: bool = Field(default=True, description="Look once before the first step.")
     every: int = Field(default=5, ge=0, description="Steps between two looks at the watched split; 0 never looks.")
     rows: int = Field(default=64, ge=1, description="Prompts of a look, the same ones each time.")
     sequences: int = Field(default=8, ge=1, description="Prompts that are answered at once.")

@@ -9,6 +9,7 @@ from typing import Any
 from forewarp.core.errors import UsageError
 from forewarp.training import chat, scoring
 from forewarp.training.config import Config
+from forewarp.training.packages import package
 from forewarp.training.rows import Row
 
 Logged = Callable[[str, float], None]
@@ -22,7 +23,6 @@ def settings(config: Config, folder: Path) -> Any:
     loss of a mixture of experts, 0.9 in the published gpt-oss configuration, would drown the policy's.
     """
     import torch
-    from trl import GRPOConfig
 
     g, cuda = config.grpo, torch.cuda.is_available()
     replies = g.prompts * g.group
@@ -35,7 +35,7 @@ def settings(config: Config, folder: Path) -> Any:
     if g.vllm:
         vllm = {"use_vllm": True, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": g.vllm_memory}
         vllm |= {"vllm_enable_sleep_mode": True, "vllm_max_model_length": g.prompt_tokens + g.reply_tokens}
-    return GRPOConfig(
+    return package("trl").GRPOConfig(
         output_dir=str(folder),
         max_steps=g.steps,
         num_generations=g.group,
@@ -86,9 +86,7 @@ def reward_function(config: Config) -> Callable[..., list[float | None]]:
 
 def dataset(rows: Sequence[Row], tokenizer: Any) -> Any:
     """Return prompts with what was measured, in the order in which they are learned from."""
-    from datasets import Dataset
-
-    return Dataset.from_list(
+    return package("datasets").Dataset.from_list(
         [
             {
                 "prompt": chat.prompt(tokenizer, r.system, r.user),
@@ -101,9 +99,7 @@ def dataset(rows: Sequence[Row], tokenizer: Any) -> Any:
 
 def trainer(config: Config, folder: Path, model: Any, tokenizer: Any, rows: Sequence[Row], callbacks: list[Any]) -> Any:
     """Return TRL's trainer over these rows, which must be as many as all steps together ask about."""
-    from trl import GRPOTrainer
-
-    return GRPOTrainer(
+    return package("trl").GRPOTrainer(
         model=model,
         reward_funcs=[reward_function(config)],
         args=settings(config, folder),

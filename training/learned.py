@@ -125,7 +125,7 @@ def centred(values: Array, groups: NDArray[np.str_]) -> Array:
     return found
 
 
-def grow(x: Array, y: Array, settings: Mapping[str, Any], rounds: int, groups: Sequence[int] | None = None) -> Trees:
+def grow(x: Array, y: Array, settings: Mapping[str, Any], rounds: int, groups: list[int] | None = None) -> Trees:
     """Fit trees with several seeds and return their mean as one sum."""
     import lightgbm
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from forewarp.core.errors import DeviceError
+from forewarp.core.errors import ModelError
 from forewarp.training.config import Config
+from forewarp.training.packages import package
 
 
 def tokenizer(base: str) -> Any:
-    """Return the base model's tokenizer, with a padding token."""
-    from transformers import AutoTokenizer
-
-    found = AutoTokenizer.from_pretrained(base)
+    """Return the base model's tokenizer, with a padding token. Raises `ModelError` where there is no such model."""
+    try:
+        found = package("transformers").AutoTokenizer.from_pretrained(base)
+    except (OSError, ValueError) as e:
+        raise ModelError(
+            f"there is no model at {base}: {str(e).splitlines()[0]}",
+            hint="pass a folder in the format of transformers, or a hub name that can be downloaded from here",
+        ) from None
     if found.pad_token is None:
         found.pad_token = found.eos_token
     return found
@@ -26,17 +31,15 @@ def base_model(config: Config) -> Any:
     that they are unpacked.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
 
+    transformers = package("transformers")
     settings: dict[str, Any] = {"dtype": getattr(torch, config.dtype)}
     if config.attention:
         settings["attn_implementation"] = config.attention
-    quantised = getattr(AutoConfig.from_pretrained(config.base), "quantization_config", None)
+    quantised = getattr(transformers.AutoConfig.from_pretrained(config.base), "quantization_config", None)
     if quantised is not None and dict(quantised).get("quant_method") == "mxfp4":
-        from transformers import Mxfp4Config
-
-        settings["quantization_config"] = Mxfp4Config(dequantize=True)
-    found = AutoModelForCausalLM.from_pretrained(config.base, **settings)
+        settings["quantization_config"] = transformers.Mxfp4Config(dequantize=True)
+    found = transformers.AutoModelForCausalLM.from_pretrained(config.base, **settings)
     return found.to("cuda") if torch.cuda.is_available() else found
 
 
@@ -44,9 +47,8 @@ def adapted(model: Any, config: Config) -> Any:
     """Return the model with a fresh adapter, or the model itself where all weights are trained."""
     if not config.lora:
         return model
-    from peft import LoraConfig, get_peft_model
-
-    made = LoraConfig(
+    peft = package("peft")
+    made = peft.LoraConfig(
         r=config.lora.rank,
         lora_alpha=config.lora.alpha,
         lora_dropout=0.0,
@@ -54,28 +56,17 @@ def adapted(model: Any, config: Config) -> Any:
         target_parameters=config.lora.experts or None,
         task_type="CAUSAL_LM",
     )
-    return get_peft_model(model, made)
+    return peft.get_peft_model(model, made)
 
 
 def with_adapter(config: Config, adapter: Path) -> Any:
     """Return the base model with a saved adapter, or the saved model itself where all weights were trained."""
     if not config.lora:
         return base_model(config.model_copy(update={"base": str(adapter)}))
-    from peft import PeftModel
-
-    return PeftModel.from_pretrained(base_model(config), str(adapter))
+    return package("peft").PeftModel.from_pretrained(base_model(config), str(adapter))
 
 
 def save(model: Any, tokens: Any, folder: Path) -> None:
     """Write adapter (or model) and tokenizer."""
     model.save_pretrained(str(folder))
     tokens.save_pretrained(str(folder))
-
-
-def need() -> None:
-    """Raise `DeviceError` where the packages that train are not installed."""
-    from importlib.util import find_spec
-
-    missing = [name for name in ("torch", "transformers", "peft", "trl", "datasets") if find_spec(name) is None]
-    if missing:
-        raise DeviceError(f"training needs {', '.join(missing)}", hint='pip install "forewarp[train]"')

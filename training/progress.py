@@ -12,6 +12,7 @@ from typing import Any
 from forewarp.training import chat, scoring
 from forewarp.training.answers import Answerer
 from forewarp.training.config import Config
+from forewarp.training.packages import package
 from forewarp.training.rows import Row
 
 Note = Callable[[Mapping[str, Any]], None]
@@ -44,9 +45,9 @@ def watcher(
     config: Config, journal: Journal, tokenizer: Any, rows: Sequence[Row], climatology: Sequence[float], phase: str
 ) -> Any:
     """Return the callback that writes the journal and, every few steps, has the model answer the watched rows."""
-    from transformers import TrainerCallback
+    callback = package("transformers").TrainerCallback
 
-    class Watcher(TrainerCallback):
+    class Watcher(callback):
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
             found = {k: float(v) for k, v in (logs or {}).items() if k in KEPT}
             if found:

@@ -11,8 +11,9 @@ from typing import Any
 from forewarp.archive.forecasts import read_forecasts
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.errors import UsageError
-from forewarp.training import chat, config, grpo, model, progress, rows, warm
+from forewarp.training import chat, config, grpo, model, progress, record, rows, warm
 from forewarp.training.config import Config
+from forewarp.training.packages import need, package
 from forewarp.training.rows import Row
 
 _DRAWS = 1000
@@ -86,9 +87,9 @@ def train(settings: Config, out: Path, note: progress.Note = lambda _: None, fou
 
     `found` is the run's material, where it was made already.
     """
-    model.need()
+    need()
     out.mkdir(parents=True, exist_ok=True)
-    _claim(settings, out)
+    record.claim(settings, config.dump(settings), out)
     tokenizer = model.tokenizer(settings.base)
     found = found or material(settings, tokenizer)
     journal = progress.Journal(out / "progress.jsonl", note)
@@ -105,39 +106,37 @@ def train(settings: Config, out: Path, note: progress.Note = lambda _: None, fou
     return Done(out / "adapter", len(found.learn), found.left_out, step, figures)
 
 
-def _claim(settings: Config, out: Path) -> None:
-    """Write the run's file, or refuse a folder that holds another run."""
-    path, text = out / "config.toml", config.dump(settings)
-    if path.exists() and path.read_text(encoding="utf-8") != text:
-        raise UsageError(f"{out} holds another run", hint="pass an empty folder, or go on with that run's config.toml")
-    path.write_text(text, encoding="utf-8")
-
-
 def _start(
     settings: Config, out: Path, tokenizer: Any, found: Material, journal: progress.Journal, *, resumed: bool
 ) -> Any:
     """Return the model that reinforcement starts from: fresh, or after the warm start, which is kept beside it."""
-    from transformers import set_seed
-
-    set_seed(settings.seed)
-    if not settings.warm.epochs or resumed:
-        return model.adapted(model.base_model(settings), settings)
-    folder = out / "warm"
+    package("transformers").set_seed(settings.seed)
     built = model.adapted(model.base_model(settings), settings)
+    if resumed:
+        return built
+    if not settings.warm.epochs:
+        if settings.watch.first:
+            _first_look(settings, journal, built, tokenizer, found)
+        return built
+    folder = out / "warm"
     watching = progress.watcher(settings, journal, tokenizer, (), found.climatology, "warm")
     warm.trainer(
         settings, out / "warm-trainer", built, tokenizer, _labelled(settings, found, tokenizer), [watching]
     ).train()
     shutil.rmtree(out / "warm-trainer", ignore_errors=True)
     model.save(built, tokenizer, folder)
-    if found.watch:
-        journal.write("watch", 0, progress.look(settings, built, tokenizer, found.watch, found.climatology))
+    _first_look(settings, journal, built, tokenizer, found)
     return built
 
 
-def _labelled(settings: Config, found: Material, tokenizer: Any) -> Any:
-    from datasets import concatenate_datasets
+def _first_look(settings: Config, journal: progress.Journal, built: Any, tokenizer: Any, found: Material) -> None:
+    """Look at the watched split before reinforcement; what is drawn for it moves no later draw."""
+    if found.watch:
+        journal.write("watch", 0, progress.look(settings, built, tokenizer, found.watch, found.climatology))
+        package("transformers").set_seed(settings.seed)
 
+
+def _labelled(settings: Config, found: Material, tokenizer: Any) -> Any:
     recorded = {
         (f.task, f.kernel): f for path in settings.warm.recorded for f in read_forecasts(Path(path).expanduser())
     }
@@ -148,7 +147,7 @@ def _labelled(settings: Config, found: Material, tokenizer: Any) -> Any:
         if not pairs:
             raise UsageError("no recorded forecast is about a row of the training split", hint="see docs/training.md")
         parts.append(warm.tokens(pairs, tokenizer, whole=epoch < settings.warm.whole))
-    return concatenate_datasets(parts)
+    return package("datasets").concatenate_datasets(parts)
 
 
 def _last_checkpoint(folder: Path) -> Path | None:

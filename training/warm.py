@@ -13,6 +13,7 @@ from forewarp.core import bins
 from forewarp.surrogate.replies import SpeedupForecasts
 from forewarp.training import chat
 from forewarp.training.config import Config, Warm
+from forewarp.training.packages import package
 from forewarp.training.rows import Row
 
 _VALID, _INVALID = 0.95, 0.10
@@ -80,22 +81,19 @@ def replies(asked: Asked, epoch: int, config: Config, climatology: Sequence[floa
 
 def tokens(pairs: Sequence[Pair], tokenizer: Any, *, whole: bool) -> Any:
     """Return pairs as a data set of tokens, of which the reply's or all are learned."""
-    from datasets import Dataset
-
     after = tokenizer([chat.completion(tokenizer, r.system, r.user, s) for r, _, s in pairs], add_special_tokens=False)
     rows: list[dict[str, list[int]]] = []
     for (_, before, _), said in zip(pairs, after["input_ids"], strict=True):
         rows.append({"input_ids": before + said, "labels": (before if whole else [_NO_LABEL] * len(before)) + said})
-    return Dataset.from_list(rows)
+    return package("datasets").Dataset.from_list(rows)
 
 
 def trainer(config: Config, folder: Path, model: Any, tokenizer: Any, data: Any, callbacks: list[Any]) -> Any:
     """Return TRL's supervised trainer for one pass over tokens that are in their order already."""
     import torch
-    from trl import SFTConfig, SFTTrainer
 
     cuda = torch.cuda.is_available()
-    args = SFTConfig(
+    args = package("trl").SFTConfig(
         output_dir=str(folder),
         num_train_epochs=1,
         per_device_train_batch_size=config.warm.batch,
@@ -114,4 +112,6 @@ def trainer(config: Config, folder: Path, model: Any, tokenizer: Any, data: Any,
         disable_tqdm=True,
         seed=config.seed,
     )
-    return SFTTrainer(model=model, args=args, train_dataset=data, processing_class=tokenizer, callbacks=callbacks)
+    return package("trl").SFTTrainer(
+        model=model, args=args, train_dataset=data, processing_class=tokenizer, callbacks=callbacks
+    )

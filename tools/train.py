@@ -1,0 +1,289 @@
+"""Train a language model to forecast, by reinforcement on measured kernels: what a run takes first, then the run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from forewarp.core.errors import UsageError
+from forewarp.core.values import Target
+from forewarp.gpu_runner import devices
+from forewarp.surrogate.rewards import Shape
+from forewarp.tools.parts import Part
+from forewarp.training import config, packages, plan, sizes
+from forewarp.training.config import Config
+
+if TYPE_CHECKING:
+    from forewarp.training.run import Material
+
+Note = Callable[[Mapping[str, Any]], None]
+"""Told each line of the journal as it is written; its `phase` is plan, warm, grpo, watch or done."""
+
+CARD = "h200"
+"""The card that is planned for where there is none."""
+
+
+class TrainRequest(Part):
+    """A run of training: a file, and what is laid over it."""
+
+    data: list[str] = Field(default_factory=list[str], description="Parquet files or folders of measured candidates.")
+    base: str | None = Field(
+        default=None, description="Folder or hub name of the model, in the format of transformers."
+    )
+    reward: Shape | None = Field(default=None, description="What a reply is rewarded for; brier if nothing says so.")
+    out: str | None = Field(default=None, description="Folder for the adapter, its journal and its checkpoints.")
+    config: str | None = Field(default=None, description="TOML file of the run.")
+    resume: bool = Field(default=False, description="Go on with the run in `out`.")
+    steps: int | None = Field(default=None, ge=0)
+    seed: int | None = None
+    target: str | None = Field(default=None, description="Card to plan for, such as h200; only for a plan.")
+
+
+class PlanLine(Part):
+    """One figure of a plan, and where it comes from. `phase` says when memory is held."""
+
+    name: str
+    value: float
+    unit: Literal["GiB", "s", "tokens", "weights", "steps"]
+    origin: Literal["computed", "measured", "data sheet"]
+    note: str
+    phase: Literal["always", "generation", "learning", ""]
+
+
+class TrainPlan(Part):
+    """What a run takes, before it begins. `fits` is null where the card or the kind of model is not known."""
+
+    summary: str
+    base: str
+    reward: Shape
+    card: str = Field(description="The card that it is planned for.")
+    card_is_here: bool
+    memory: list[PlanLine]
+    time: list[PlanLine]
+    peak_gib: float | None
+    card_gib: float | None
+    fits: bool | None
+    advice: list[str]
+    config: str = Field(description="The whole run as TOML.")
+
+
+class TrainResult(Part):
+    """What a run came to. Figures are of the watched split, by name; `before` is null for a run that went on."""
+
+    summary: str
+    base: str
+    reward: Shape
+    adapter: str
+    rows: int = Field(description="Prompts that were learned from, repeats counted.")
+    left_out: int = Field(description="Prompts that are too long.")
+    resumed_from: int = Field(description="The step that it went on from; 0 for a run from its beginning.")
+    before: dict[str, float] | None
+    after: dict[str, float]
+
+
+def plan_training(request: TrainRequest) -> TrainPlan:
+    """Return what a run would take; nothing is downloaded, made or begun. Raises `UsageError`."""
+    settings = _settings(request, planned=True)
+    tokens: list[int] = []
+    if settings.data.pools and Path(settings.base).expanduser().is_dir():
+        tokens = _lengths(settings)
+    return _plan(settings, request, tokens)
+
+
+def train(request: TrainRequest, note: Note = lambda _: None) -> TrainResult:
+    """Train, or go on. Raises `UsageError`, `DeviceError`, `ModelError`, before anything heavy is begun."""
+    settings, out = _settings(request), Path(request.out or "").expanduser().absolute()
+    from forewarp.training import model, rows, run
+
+    packages.need()
+    here = _card()
+    plan.check(settings.base, sizes.of_base(settings.base)[0], here)
+    recorded = rows.read(settings.data.pools, (settings.data.split, settings.data.watch))
+    tokens = model.tokenizer(settings.base)
+    # The model may just have been downloaded, so that its sizes are known now.
+    plan.check(settings.base, sizes.of_base(settings.base)[0], here)
+    found = run.material(settings, tokens, recorded)
+    planned = _plan(settings, request, _counted(found, tokens))
+    note({"phase": "plan", "step": 0, "said": planned.summary, "advice": planned.advice})
+    seen: list[Mapping[str, Any]] = []
+
+    def told(line: Mapping[str, Any]) -> None:
+        seen.append(line)
+        note(line)
+
+    done = run.train(settings, out, told, found)
+    before = next((line for line in seen if line["phase"] == "watch" and line["step"] == 0), None)
+    first = None if before is None else {k: v for k, v in before.items() if k not in ("phase", "step", "seconds")}
+    return TrainResult(
+        summary=_summary(settings, first, done.figures),
+        base=settings.base,
+        reward=settings.reward.shape,
+        adapter=str(done.adapter),
+        rows=done.rows,
+        left_out=done.left_out,
+        resumed_from=done.resumed_from,
+        before=first,
+        after={k: v for k, v in done.figures.items() if math.isfinite(v)},
+    )
+
+
+def _settings(request: TrainRequest, *, planned: bool = False) -> Config:
+    if request.target is not None and not planned:
+        raise UsageError("--target is only for a plan", hint="add --dry-run, or leave it out")
+    changes: dict[str, Any] = {}
+    if request.base:
+        folder = Path(request.base).expanduser()
+        changes["base"] = str(folder.absolute()) if folder.is_dir() else request.base
+    if request.data:
+        changes["data"] = {"pools": [str(Path(p).expanduser().absolute()) for p in request.data]}
+    if request.reward:
+        changes["reward"] = {"shape": request.reward}
+    if request.steps is not None:
+        changes["grpo"] = {"steps": request.steps}
+    if request.seed is not None:
+        changes["seed"] = request.seed
+    if request.resume:
+        return _going_on(request, changes)
+    if not planned:
+        _free(request.out)
+    if planned and not request.config:
+        changes = {"data": {"pools": []}} | changes
+    found = config.load(Path(request.config).expanduser(), changes) if request.config else _made(changes)
+    kind = sizes.of_base(found.base)[0]
+    if kind is not None and kind.kind == "gpt_oss" and not found.attention and (planned or _card() is not None):
+        # Its own attention keeps all scores: tens of GiB a layer for long prompts.
+        found = found.model_copy(update={"attention": "flex_attention"})
+    return found
+
+
+def _made(changes: dict[str, Any]) -> Config:
+    for name, flag, hint in (("base", "--base MODEL", "such as openai/gpt-oss-20b"), ("data", "--data POOL", "")):
+        if name not in changes:
+            raise UsageError(f"a run needs {flag}", hint=hint or "a Parquet file of measured candidates, or --config")
+    return config.make(changes)
+
+
+def _going_on(request: TrainRequest, changes: dict[str, Any]) -> Config:
+    path = Path(request.out or "").expanduser() / "config.toml"
+    if not request.out or not path.is_file():
+        raise UsageError("there is no run to go on with", hint="pass the folder of one with --out")
+    found = config.load(path)
+    if request.config or config.load(path, changes) != found:
+        raise UsageError(
+            f"{request.out} holds another run than the flags describe",
+            hint="with --resume leave out all other flags but --out: the run's own file counts",
+        )
+    return found
+
+
+def _free(out: str | None) -> None:
+    if not out:
+        raise UsageError("a run needs --out DIR", hint="a folder that is not there yet")
+    folder = Path(out).expanduser()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        begun = (folder / "config.toml").is_file()
+        hint = "go on with its run with --resume, or pass another folder" if begun else "pass a folder that is empty"
+        raise UsageError(f"{out} exists already", hint=hint)
+
+
+def _plan(settings: Config, request: TrainRequest, tokens: list[int]) -> TrainPlan:
+    found, where = sizes.of_base(settings.base)
+    here = None if request.target else _card()
+    card = here or _target(request.target or CARD)
+    if found is None:
+        why = f"how large {settings.base} is cannot be told before it is here" if not where else "unknown kind of model"
+        return _unknown(settings, card, here is not None, why)
+    made = plan.plan(settings, found, card, tokens=tokens)
+    time = [_line(line) for line in made.time]
+    seconds = plan.measured_step(Path(request.out).expanduser() / "progress.jsonl") if request.out else None
+    if seconds is not None:
+        whole = seconds * settings.grpo.steps
+        note = f"a step took {seconds:.1f} s, the median of this run's latest"
+        time.append(
+            PlanLine(name=f"{settings.grpo.steps} steps", value=whole, unit="s", origin="measured", note=note, phase="")
+        )
+    room = made.card_gib
+    fits = "" if room is None else f": {'fits' if made.fits else 'does not fit'} on {card.name} with {room:.0f} GiB"
+    return TrainPlan(
+        summary=f"{settings.base}, {found.weights / 1e9:.2f} billion weights ({where}), takes {made.peak_gib:.1f} GiB "
+        f"at its peak{fits}",
+        base=settings.base,
+        reward=settings.reward.shape,
+        card=card.name,
+        card_is_here=here is not None,
+        memory=[_line(line) for line in made.memory],
+        time=time,
+        peak_gib=made.peak_gib,
+        card_gib=room,
+        fits=made.fits,
+        advice=list(made.advice),
+        config=config.dump(settings),
+    )
+
+
+def _unknown(settings: Config, card: Target, here: bool, why: str) -> TrainPlan:
+    return TrainPlan(
+        summary=f"{settings.base}: no plan, {why}",
+        base=settings.base,
+        reward=settings.reward.shape,
+        card=card.name,
+        card_is_here=here,
+        memory=[],
+        time=[],
+        peak_gib=None,
+        card_gib=None,
+        fits=None,
+        advice=[],
+        config=config.dump(settings),
+    )
+
+
+def _line(line: plan.Line) -> PlanLine:
+    return PlanLine(
+        name=line.name, value=line.value, unit=line.unit, origin=line.origin, note=line.note, phase=line.phase
+    )
+
+
+def _lengths(settings: Config) -> list[int]:
+    from forewarp.training import model, run
+
+    packages.need()
+    tokens = model.tokenizer(settings.base)
+    return _counted(run.material(settings, tokens), tokens)
+
+
+def _counted(found: Material, tokenizer: Any) -> list[int]:
+    from forewarp.training import chat
+
+    texts = sorted({chat.prompt(tokenizer, r.system, r.user) for r in found.learn})
+    return [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
+
+
+def _card() -> Target | None:
+    """Return the first GPU, or None where torch could not use one anyway."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    return devices.detect_cuda() if torch.cuda.is_available() else None
+
+
+def _target(name: str) -> Target:
+    known = devices.known_targets()
+    if name not in known:
+        raise UsageError(f"there is no card called {name!r}", hint=f"one of {', '.join(known)}")
+    return known[name]
+
+
+def _summary(settings: Config, before: Mapping[str, float] | None, after: Mapping[str, float]) -> str:
+    def said(name: str) -> str:
+        now = after.get(name, math.nan)
+        then = math.nan if before is None else before.get(name, math.nan)
+        return f"{name} {now:.3f}" + (f" (before {then:.3f})" if math.isfinite(then) else "")
+
+    figures = ", ".join(said(name) for name in ("accuracy", "brier", "crps", "ece", "skill"))
+    return f"{settings.grpo.steps} steps for {settings.reward.shape}; on {settings.data.watch}: {figures}"

@@ -1,0 +1,23 @@
+"""The packages of the extra `train`, imported when they are used: forewarp is installed and checked without them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from forewarp.core.errors import DeviceError
+
+NEEDED = ("torch", "transformers", "peft", "trl", "datasets")
+
+
+def need() -> None:
+    """Raise `DeviceError` where a package that trains is not installed."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise DeviceError(f"training needs {', '.join(missing)}", hint='pip install "forewarp[train]"')
+
+
+def package(name: str) -> Any:
+    """Return a package of the extra."""
+    return import_module(name)
