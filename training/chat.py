@@ -19,8 +19,8 @@ TOOL = "final_result"
 
 
 def messages(system: str, user: str) -> list[dict[str, Any]]:
-    """Return the two messages of a question."""
-    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+    """Return the two messages of a question; the client takes space off the ends of instructions."""
+    return [{"role": "system", "content": system.strip()}, {"role": "user", "content": user}]
 
 
 def tool() -> dict[str, Any]:

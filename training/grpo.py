@@ -9,7 +9,7 @@ from typing import Any
 from forewarp.core.errors import UsageError
 from forewarp.training import chat, scoring
 from forewarp.training.config import Config
-from forewarp.training.packages import package
+from forewarp.training.packages import computed_again, package
 from forewarp.training.rows import Row
 
 Logged = Callable[[str, float], None]
@@ -54,13 +54,13 @@ def settings(config: Config, folder: Path) -> Any:
         shuffle_dataset=False,
         bf16=cuda,
         use_cpu=not cuda,
-        gradient_checkpointing=cuda and g.sequences == 1,
         save_steps=config.watch.save_every,
         save_total_limit=2,
         logging_steps=1,
         report_to="none",
         disable_tqdm=True,
         seed=config.seed,
+        **computed_again(cuda and g.sequences == 1),
         **vllm,
     )
 

@@ -18,6 +18,12 @@ def need() -> None:
         raise DeviceError(f"training needs {', '.join(missing)}", hint='pip install "forewarp[train]"')
 
 
+def computed_again(on: bool) -> dict[str, bool]:
+    """Return the trainers' switch for computing activations again instead of keeping them; transformers renamed it."""
+    new = hasattr(package("transformers").TrainingArguments, "activation_checkpointing")
+    return {"activation_checkpointing" if new else "gradient_checkpointing": on}
+
+
 def package(name: str) -> Any:
     """Return a package of the extra."""
     return import_module(name)

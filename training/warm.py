@@ -13,7 +13,7 @@ from forewarp.core import bins
 from forewarp.surrogate.replies import SpeedupForecasts
 from forewarp.training import chat
 from forewarp.training.config import Config, Warm
-from forewarp.training.packages import package
+from forewarp.training.packages import computed_again, package
 from forewarp.training.rows import Row
 
 _VALID, _INVALID = 0.95, 0.10
@@ -104,7 +104,7 @@ def trainer(config: Config, folder: Path, model: Any, tokenizer: Any, data: Any,
         max_length=None,
         bf16=cuda,
         use_cpu=not cuda,
-        gradient_checkpointing=False,
+        **computed_again(False),
         train_sampling_strategy="sequential",
         save_strategy="no",
         logging_steps=10,
