@@ -71,6 +71,7 @@ class Conversation:
         self._told: tuple[Place, str] | None = None
         self._questions: dict[str, asyncio.Future[ApprovalGiven]] = {}
         self._doing: dict[str, str] = {}
+        self._written: set[Path] = set()
         self._interrupted = self._told_again = False
         if past is not None:
             self._take(past)
@@ -273,7 +274,7 @@ class Conversation:
             return over_budget(self.settings.budget, replace(self._spent, measurements=0, device_s=0.0))
 
         instructions = await asyncio.to_thread(self._instructions)
-        turn = self._turn = ModelTurn(asked, instructions, Functions(self._kit, self), self.emit)
+        turn = self._turn = ModelTurn(asked, instructions, Functions(self._kit, self, self._written), self.emit)
         before = self._remembered()
         try:
             done = await turn.run(prompt, before, spent=spent)
@@ -383,6 +384,8 @@ class Conversation:
             self.board.apply(event)
             if isinstance(event, Spent):
                 self._spent = event
+            elif isinstance(event, ToolReturned) and event.tool == "write_file" and "path" in event.result:
+                self._written.add((self.settings.folder.resolve() / str(event.result["path"])).resolve())
 
     def _note(self, event: Event) -> None:
         """Take an event that goes out into the board and the record."""

@@ -28,9 +28,9 @@ Answer = dict[str, Any]
 class Functions:
     """The model's tools of one conversation. Each returns a dictionary; errors are answers with a hint."""
 
-    def __init__(self, kit: Kit, host: Host) -> None:
-        self._kit, self._host = kit, host
-        self._written: set[Path] = set()
+    def __init__(self, kit: Kit, host: Host, written: set[Path]) -> None:
+        """`written` are the files that the model wrote itself, in earlier turns too; this adds to them."""
+        self._kit, self._host, self._written = kit, host, written
 
     def all(self) -> list[Callable[..., Coroutine[Any, Any, Answer]]]:
         """Return the functions."""
@@ -207,7 +207,7 @@ class Functions:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
             self._written.add(target)
-            return {"summary": f"wrote {len(text)} characters to {path}"}
+            return {"summary": f"wrote {len(text)} characters to {path}", "path": path}
 
         return await _told(work)
 

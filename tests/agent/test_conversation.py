@@ -267,6 +267,17 @@ async def test_only_its_own_files_are_written_without_a_word(settings: Callable[
     assert (tmp_path / "own.cu").read_text() == "new\n"
 
 
+async def test_a_file_of_an_earlier_turn_stays_its_own(settings: Callable[..., Settings], tmp_path: Path) -> None:
+    one = settings(scripted(("write_file", {"path": "own.cu", "text": "new\n"})), folder=tmp_path)
+    talk = Conversation(one, transcript=Transcript.begin(one.place, one.folder))
+    await turn(talk)
+    talk.close()
+    past = read(Path(conversations(one.place)[0].path))
+    for again in (talk, Conversation(one, past=past)):
+        assert not of(ApprovalAsked, await turn(again))
+    talk.close()
+
+
 async def test_without_a_model_it_says_what_works(settings: Callable[..., Settings]) -> None:
     events = await turn(Conversation(settings()))
     [noted] = of(Noted, events)
