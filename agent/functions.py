@@ -89,19 +89,19 @@ class Functions:
         async def work() -> Answer:
             kernel = _kernel(source, path, tunables)
             found = await self._kit.measure(CALL.get(), task=task, kernel=kernel, insist=insist, origin="agent")
-            return _considered(found)
+            return _considered(found) | {"budget": self._budget()}
 
         return await _told(work)
 
     async def search(
         self, task: str, budget: int = 12, seed_kernels: list[str] | None = None, write_kernels: bool = False
     ) -> Answer:
-        """Try many variants of the seed kernels' tunables under a budget of measurements; seconds per measurement.
+        """Try many variants of the seed kernels' tunables; each measurement counts in the user's budget.
 
         Args:
             task: Bundled task, or the path of a KernelBench file.
-            budget: Most measurements.
-            seed_kernels: Files to start from; a task of the user's own needs some.
+            budget: Most measurements; the last one confirms the winner.
+            seed_kernels: Files to start from, instead of the task's own.
             write_kernels: Have a language model write new kernels in it, which costs tokens.
         """
 
@@ -109,7 +109,8 @@ class Functions:
             found = await self._kit.search(
                 CALL.get(), task=task, budget=budget, seed_kernels=seed_kernels or (), write=write_kernels
             )
-            return {k: found[k] for k in ("summary", "status", "run_id", "counts", "best", "budget")}
+            said = {k: found[k] for k in ("summary", "status", "run_id", "counts", "best")}
+            return said | {"budget": self._budget()}
 
         return await _told(work)
 
@@ -133,7 +134,8 @@ class Functions:
         """
         rows = [r for r in self._host.board if not task or r.forecast.task == task]
         rows.sort(key=lambda r: -((r.measured.speedup if r.measured else r.forecast.median) or 0.0))
-        return {"summary": f"{len(rows)} candidates", "candidates": [_line(r) for r in rows[:40]]}
+        lines = [_line(r) for r in rows[:40]]
+        return {"summary": f"{len(rows)} candidates; {self._budget()}", "candidates": lines}
 
     async def read_candidate(self, number: int) -> Answer:
         """Read the text of a candidate of this conversation.
@@ -187,6 +189,11 @@ class Functions:
 
         return await _told(work)
 
+    def _budget(self) -> str:
+        """Say how much of the user's budget is spent."""
+        cap, spent = self._host.settings.budget.measurements, self._host.spent.measurements
+        return f"{spent}{'' if cap is None else f' of {cap}'} measurements spent"
+
     async def write_file(self, path: str, text: str) -> Answer:
         """Write a text file of the working folder; what is not your own needs the user's word.
 
@@ -210,6 +217,10 @@ class Functions:
             return {"summary": f"wrote {len(text)} characters to {path}", "path": path}
 
         return await _told(work)
+
+
+def _percent(value: float | None) -> str | None:
+    return None if value is None else f"{value:.1f} %"
 
 
 async def _told(work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
@@ -250,6 +261,7 @@ def _considered(found: Answer) -> Answer:
         said |= {k: m[k] for k in ("status", "verdict", "speedup", "flags", "source", "measurement_id")}
         said["shapes"] = [
             {k: w[k] for k in ("name", "verdict", "speedup", "candidate_us", "reference_us")}
+            | {"noise": _percent(w["noise_percent"])}
             for w in m["workloads"][:8]
         ]
         said["log"] = trim(m["log"], MAX_LOG) if m["status"] != "ok" else ""

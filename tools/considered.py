@@ -65,9 +65,18 @@ def consider(
         return Considered(summary=f"Not measured: {refused}", decision="refused", forecast=found)
     measured = measure_kernel(request, stage=stage, executors=executors)
     return Considered(
-        summary=measured.summary,
+        summary=f"{measured.summary}{_beside(measured, found)}",
         decision="measured",
         insisted=insisted if found.recommendation == "skip" else "",
         forecast=found,
         measured=measured,
     )
+
+
+def _beside(measured: MeasureResult, found: ForecastResult) -> str:
+    """Say how a kernel that worked stands to the best before it."""
+    best, own = found.best_so_far, measured.speedup
+    if best is None or own is None or not measured.trusted or own.ratio >= best.ratio:
+        return ""
+    apart = "below" if own.high < best.low else "no better than"
+    return f" It is {apart} the best so far, {best}."

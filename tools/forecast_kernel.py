@@ -221,7 +221,7 @@ def _forecasts(
     for sha256, forecast in forecasts.items():
         opened.archive.add_cost(None, forecast.cost, f"forecast of {sha256[:10]}")
     anchor = None if other is None else measured or forecasts[other.sha256]
-    best = recommendation.best_of(trials)
+    best = programs.best()
     return _Known(opened, trials, other, anchor, measured is not None, best, programs), forecasts
 
 

@@ -52,21 +52,15 @@ def judge(forecast: Forecast, rival: float, named: str, same: Trial | None) -> J
     return Judged("skip", f"its chance of beating {named} is only {better:.1%}", better)
 
 
-def best_of(trials: Sequence[Trial]) -> Interval | None:
-    """Return the best speed-up measured so far; an ambiguous one only where there is no other."""
-    best = max((t.measurement for t in trials if is_valid(t.measurement)), key=_standing, default=None)
-    return speedup_of(best) if best else None
-
-
 class Measured:
     """The programs that were measured."""
 
     def __init__(self, executor: Executor, task: Task, trials: Sequence[Trial]) -> None:
         self._gate = Gate(executor, task, ())
-        self._trials: dict[str, Trial] = {}
+        self._trials: dict[str, list[Trial]] = {}
         for trial in trials:
             with contextlib.suppress(CandidateError):  # what an older forewarp took may be malformed by now
-                self._trials[self._gate.key(trial.subject.candidate)] = trial
+                self._trials.setdefault(self._gate.key(trial.subject.candidate), []).append(trial)
 
     def alike(self, a: Candidate, b: Candidate) -> bool:
         """Return whether two candidates are the same program."""
@@ -74,7 +68,19 @@ class Measured:
 
     def find(self, candidate: Candidate) -> Trial | None:
         """Return the latest trial of the same program, if there is one."""
-        return self._trials.get(self._gate.key(candidate))
+        found = self._trials.get(self._gate.key(candidate))
+        return found[-1] if found else None
+
+    def best(self) -> Interval | None:
+        """Return the speed-up of the best program; an ambiguous measurement counts only where there is no other.
+
+        A program that was measured several times counts by all of these: by its luckiest, noise would lead. Its
+        interval then reaches from the lowest to the highest.
+        """
+        valid = [[t.measurement for t in trials if is_valid(t.measurement)] for trials in self._trials.values()]
+        clear = [[m for m in found if m.verdict != "ambiguous"] for found in valid]
+        pooled = [_pooled(found) for found in (clear if any(clear) else valid)]
+        return max((p for p in pooled if p is not None), key=lambda p: p.ratio, default=None)
 
 
 def over_itself(forecast: Forecast) -> Forecast:
@@ -112,6 +118,10 @@ def _measured_before(m: Measurement) -> tuple[Advice, str]:
     return "skip", f"the same program was measured already: {said}"
 
 
-def _standing(m: Measurement) -> tuple[bool, float]:
-    """Order measurements as a run's winner is chosen: an ambiguous one only where there is no other."""
-    return m.verdict != "ambiguous", m.speedup or 0.0
+def _pooled(measured: Sequence[Measurement]) -> Interval | None:
+    """Return the geometric mean of a program's speed-ups, and the range of their intervals."""
+    found = [s for m in measured if (s := speedup_of(m)) is not None and s.ratio > 0]
+    if not found:
+        return None
+    ratio = math.exp(sum(math.log(s.ratio) for s in found) / len(found))
+    return Interval(ratio=ratio, low=min(s.low for s in found), high=max(s.high for s in found))
