@@ -67,8 +67,11 @@ def doctor(*, where: Where = HERE, output: Output = PLAIN) -> int:
     with console.status("looking around …"):
         checks = list(examine(where))
     found = {c.name for c in checks if c.found}
-    able = "torch" in found and bool({"CUDA device", "C++ compiler"} & found)
-    summary = _verdict(found, able=able)
+    if where.executor == "local":
+        able = "torch" in found and bool({"CUDA device", "C++ compiler"} & found)
+        summary = _verdict(found, able=able)
+    else:
+        able, summary = _verdict_elsewhere(where.executor, found)
     if output.json:
         status = "ok" if able else "degraded"
         print(DoctorDocument(command="doctor", status=status, summary=summary, checks=checks).model_dump_json())
@@ -87,6 +90,13 @@ def doctor(*, where: Where = HERE, output: Output = PLAIN) -> int:
 
 def examine(where: Where) -> Iterator[Check]:
     """Look at everything, one check at a time."""
+    if where.executor != "local":
+        from forewarp.cli import doctor_elsewhere
+
+        yield from doctor_elsewhere.examine(where.place())
+        yield from _keys()
+        yield _archive(where)
+        return
     yield from _devices()
     yield from _worker(where)
     yield from _nvrtc()
@@ -103,6 +113,14 @@ def _verdict(found: set[str], *, able: bool) -> str:
     device = "the CUDA device" if "CUDA device" in found else "the CPU"
     unlocked = "" if {"anthropic key", "openai key"} & found else " No key: kernels come from declared tunables only."
     return f"Ready: `forewarp optimize softmax` measures on {device}.{unlocked}"
+
+
+def _verdict_elsewhere(executor: str, found: set[str]) -> tuple[bool, str]:
+    from forewarp.cli.doctor_elsewhere import MACHINES
+
+    if MACHINES not in found:
+        return False, f"Nothing can be measured with --executor {executor}."
+    return True, f"Ready: `forewarp optimize softmax --executor {executor}` measures there."
 
 
 def _devices() -> Iterator[Check]:

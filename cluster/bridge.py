@@ -1,4 +1,4 @@
-"""The process that speaks Ray: `python -m forewarp.cluster.bridge [ADDRESS]`, frames on standard input and output.
+"""The process that speaks Ray: `python -m forewarp.cluster.bridge ADDRESS SECONDS`, frames on its standard streams.
 
 Ray writes to standard output and ends the process that it runs in when the cluster's head is gone. Here it can do
 both: frames have a descriptor of their own, and who started the bridge starts another one.
@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -20,7 +22,7 @@ from forewarp.core.errors import ForewarpError, WorkerError
 from forewarp.gpu_runner.agent.wire import READY, Frame, Wire, WireClosed
 
 CONNECT_S = 60.0
-"""For a head that is being restarted."""
+"""To join a cluster; Ray by itself would wait far longer."""
 OBJECT_STORE = 128 << 20
 """Bytes of shared memory that a cluster started here sets aside; nothing big travels."""
 LOOK_S = 5.0
@@ -80,8 +82,9 @@ class Bridge:
     async def _open(self, frame: Frame) -> Answer:
         async with self._opening:
             if self._fleet is None:
-                self._fleet = Fleet(frame.head["body"])
-                await self._fleet.start()
+                fleet = Fleet(frame.head["body"])
+                await fleet.start()
+                self._fleet = fleet
         return {"ok": self._fleet.opened}, ()
 
     async def _nodes(self, _: Frame) -> Answer:
@@ -112,35 +115,67 @@ def connect(address: str) -> None:
         ray.init(address="local", include_dashboard=False, object_store_memory=OBJECT_STORE, **quiet)
 
 
-async def _head_answers() -> None:
-    """Return once the cluster's head has been silent for long: its actors can be reached no more, or not replaced."""
-    ray = engine.ray()
-    loop = asyncio.get_running_loop()
+def _reach(address: str, wait_s: float) -> None:
+    """Return once the head listens; raises `OSError` if it does not within `wait_s` seconds."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError("an address is HOST:PORT, such as 10.0.0.1:6379")
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=5.0):
+                return
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.5)
+
+
+def _give_up(address: str) -> None:
+    print(f"no Ray cluster at {address}: it did not let us join within {CONNECT_S:.0f} s", file=sys.stderr)
+    sys.stderr.flush()
+    os._exit(1)
+
+
+async def _until_lost() -> str:
+    """Return why this process is no part of the cluster any more; it can then reach no actor, and place none."""
+    ray, loop = engine.ray(), asyncio.get_running_loop()
+    own = ray.get_runtime_context().get_node_id()
     while True:
         await asyncio.sleep(LOOK_S)
         try:
-            await asyncio.wait_for(loop.run_in_executor(None, ray.nodes), SILENT_S)
+            seen = await asyncio.wait_for(loop.run_in_executor(None, ray.nodes), SILENT_S)
         except Exception:
-            return
+            return "the head of the cluster does not answer"
+        # A head that was restarted knows other nodes, and nothing of us.
+        if not any(n.id == own for n in nodes.living(seen)):
+            return "the node that leads to the cluster is gone"
 
 
 async def _serve(wire: Wire) -> str:
     """Return why it is over: "" at the end of the input."""
     serving = asyncio.ensure_future(Bridge(wire).serve())
-    watching = asyncio.ensure_future(_head_answers())
+    watching = asyncio.ensure_future(_until_lost())
     await asyncio.wait({serving, watching}, return_when=asyncio.FIRST_COMPLETED)
-    return "" if serving.done() else "the head of the cluster does not answer"
+    return "" if serving.done() else watching.result()
 
 
-def main(address: str) -> int:
-    """Connect, say so, and serve."""
+def main(address: str, wait_s: float) -> int:
+    """Connect, waiting for a head that may be about to be restarted, say so, and serve."""
     frames = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    late = threading.Timer(CONNECT_S, _give_up, (address,))
+    late.daemon = True
     try:
+        if address:
+            _reach(address, wait_s)
+        late.start()
         connect(address)
     except (ConnectionError, RuntimeError, ValueError, OSError) as e:
         print(f"no Ray cluster at {address or 'this machine'}: {e}", file=sys.stderr)
         return 1
+    finally:
+        late.cancel()
     frames.write(READY)
     frames.flush()
     why = asyncio.run(_serve(Wire(sys.stdin.buffer, frames)))
@@ -153,6 +188,6 @@ def main(address: str) -> int:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1] if len(sys.argv) > 1 else "")
+    code = main(sys.argv[1], float(sys.argv[2]))
     sys.stderr.flush()
     os._exit(code)

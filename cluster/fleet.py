@@ -23,6 +23,8 @@ JOB_S: Final = 900.0
 """A measurement without an answer for so long has lost its machine; the agent's own limits are far below."""
 IDLE_S: Final = 300.0
 """How long work waits while no machine of the cluster can do it."""
+BACK_S: Final = 30.0
+"""For nodes to join again after their head was restarted."""
 AGAIN_S: Final = 2.0
 
 Answer = tuple[dict[str, Any], tuple[bytes, ...]]
@@ -52,7 +54,7 @@ class Fleet:
     """
 
     def __init__(self, opening: dict[str, Any]) -> None:
-        """`opening` names `device`, `python`, `limits`, and `most`: how many devices to take at most."""
+        """`opening` names `device`, `python`, `limits`, `most` devices to take, and how many it `had` before a loss."""
         self._request = opening
         self._jobs: asyncio.Queue[tuple[Frame, asyncio.Future[Answer]]] = asyncio.Queue()
         self._posts: list[Post] = []
@@ -70,9 +72,9 @@ class Fleet:
         ray.cloudpickle.register_pickle_by_value(slot)
         self._actor = ray.remote(slot.Slot)
         self._package = ray.put(bootstrap.package())
+        count = await self._awaited_devices(self._request.get("had") or 0)
         found = nodes.living(ray.nodes())
         self._wanted = nodes.choose(self._request.get("device") or "auto", found)
-        count = sum(self._wanted.slots(n) for n in found)
         count = min(count, self._request.get("most") or count)
         await self._begin([Post(i, times=True) for i in range(count)])
         timing = [p for p in self._posts if p.opened]
@@ -86,6 +88,22 @@ class Fleet:
         await self._begin([Post(count + i, times=False) for i in range(rest)])
         self.opened["cores"] = sum({p.node.id: p.node.cores or 1 for p in self._posts if p.opened and p.node}.values())
         self._keepers.append(asyncio.ensure_future(self._give_up()))
+
+    async def _awaited_devices(self, had: int) -> int:
+        """Return how many devices there are; where there were more before, once they are back, or it took long."""
+        ray, until = engine.ray(), time.monotonic() + BACK_S
+        while True:
+            found = nodes.living(ray.nodes())
+            try:
+                wanted = nodes.choose(self._request.get("device") or "auto", found)
+                count = sum(wanted.slots(n) for n in found)
+            except DeviceError:
+                if not had or time.monotonic() > until:
+                    raise
+                count = 0
+            if count >= had or time.monotonic() > until:
+                return count
+            await asyncio.sleep(AGAIN_S / 4)
 
     async def ask(self, frame: Frame) -> Answer:
         """Return the answer to a request, or the code "lost"."""

@@ -16,6 +16,8 @@ from forewarp.gpu_runner.agent.link import Link, LinkLost
 from forewarp.gpu_runner.executors.local import Limits
 
 _HINT = "start one with `ray start --head`, and pass --executor ray:HOST:6379; docs/clusters.md says more"
+SOON_S, AGAIN_S = 5.0, 60.0
+"""How long to wait for a head that does not listen: at first it is a wrong address, later it is being restarted."""
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Workers shall start as Ray starts them, however this process was started.
@@ -49,13 +51,14 @@ def open_ray(
     without Ray, `DeviceError` where there is no such cluster or device.
     """
     opening = {"device": device, "python": python, "most": most, "limits": serde.to_data(limits) if limits else None}
-    return RemoteExecutor(lambda: _bridge(address), opening, where=_name(address), cache=cache)
+    patience = iter((SOON_S,))
+    return RemoteExecutor(lambda: _bridge(address, next(patience, AGAIN_S)), opening, where=_name(address), cache=cache)
 
 
 def look(address: str) -> tuple[list[Seen], dict[str, float]]:
     """Return the living nodes and what of their resources is free; raises as `open_ray` does."""
     try:
-        link = _bridge(address)
+        link = _bridge(address, SOON_S)
     except LinkLost as e:
         raise DeviceError(f"{_name(address)} cannot be reached: {e}", hint=_HINT) from None
     try:
@@ -71,11 +74,12 @@ def _name(address: str) -> str:
     return f"the Ray cluster at {address}" if address else "the Ray cluster of this machine"
 
 
-def _bridge(address: str) -> Link:
+def _bridge(address: str, wait_s: float) -> Link:
+    """Start the bridge, which waits for the head to listen for at most `wait_s` seconds."""
     if "://" in address:
         raise UsageError(f"{address} is the address of a Ray client", hint="pass HOST:6379, the head's own address")
     engine.check()
-    command = [sys.executable, "-P", "-m", "forewarp.cluster.bridge", address]
+    command = [sys.executable, "-P", "-m", "forewarp.cluster.bridge", address, str(wait_s)]
     source = str(Path(__file__).parents[2])
     path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
     return Link(command, environment={**os.environ, **_SETTINGS, "PYTHONPATH": path})

@@ -170,19 +170,31 @@ class RemoteExecutor:
                 raise LinkLost("closed")
             if self._link is not None:
                 self._link.close()
-            link = self._link = self._connect()
-            answer = link.submit("open", self._opening).result().head
-            if "error" in answer:
-                error = answer["error"]
-                raise _ERRORS.get(error["code"], WorkerError)(error["message"], hint=error["hint"])
-            before = self._opened.get("target", answer["ok"]["target"])
-            if answer["ok"]["target"]["name"] != before["name"]:
-                raise DeviceError(
-                    f"{self._where} had {before['name']} and now has {answer['ok']['target']['name']}",
-                    hint="start again: results of different cards do not mix",
-                )
-            self._opened = answer["ok"]
+            self._link = None
+            link = self._connect()
+            try:
+                self._opened = self._open(link)
+            except BaseException:
+                link.close()
+                raise
+            self._link = link
             return link
+
+    def _open(self, link: Link) -> dict[str, Any]:
+        """Open the device at the far end, and see that it is the one that it was before."""
+        # Of what comes back after a loss, not all may be there yet.
+        answer = link.submit("open", {**self._opening, "had": self._opened.get("devices", 0)}).result().head
+        if "error" in answer:
+            error = answer["error"]
+            raise _ERRORS.get(error["code"], WorkerError)(error["message"], hint=error["hint"])
+        opened: dict[str, Any] = answer["ok"]
+        before = self._opened.get("target", opened["target"])
+        if opened["target"]["name"] != before["name"]:
+            raise DeviceError(
+                f"{self._where} had {before['name']} and now has {opened['target']['name']}",
+                hint="start again: results of different cards do not mix",
+            )
+        return opened
 
 
 _HINT = "check that the machine is up; `forewarp doctor --executor …` says what can be reached"

@@ -1,0 +1,210 @@
+"""Ray on several nodes of this machine: the contract, and what is lost meanwhile. All of it needs the extra `ray`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contracts.executor_contract import ExecutorContract
+from support.faults import FAULTS
+from support.faults import module as behaving
+from support.small_tasks import cpp, small_task
+
+from forewarp.archive.store import Archive
+from forewarp.cluster import over_ray
+from forewarp.cluster.remote import RemoteExecutor
+from forewarp.core.errors import DeviceError
+from forewarp.core.protocols import Executor, Known, Proposal
+from forewarp.core.values import Budget, Candidate, Status, Target, Task
+from forewarp.gpu_runner.executors.local import Limits
+from forewarp.search.events import Measured, Measuring
+from forewarp.search.loop import Search, SearchSettings
+
+pytest.importorskip("ray", reason="Ray is an extra of forewarp")
+
+from support.small_cluster import SmallCluster, processes, small_cluster
+
+pytestmark = pytest.mark.slow
+
+LIMITS = Limits(compile_s=60, measure_s=60, call_s=1.5, memory=2 << 30, time_s=0.05, looks=(4, 8))
+ACTOR, AGENT, RAYLET = "ray::Slot", "forewarp.gpu_runner.agent", "raylet/raylet"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SmallCluster]:
+    with small_cluster(2) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared(cluster: SmallCluster) -> Iterator[RemoteExecutor]:
+    made = over_ray.open_ray(cluster.address, "cpu", python=sys.executable, limits=LIMITS)
+    yield made
+    made.close()
+
+
+def measured_once(executor: Executor, candidate: Candidate) -> str:
+    task = small_task()
+    return executor.measure(task, candidate, executor.compile(task, candidate)).status
+
+
+class TestContract(ExecutorContract):
+    @pytest.fixture
+    def executor(self, shared: RemoteExecutor) -> Executor:
+        return shared
+
+    @pytest.fixture
+    def task(self) -> Task:
+        return small_task()
+
+    @pytest.fixture
+    def good(self) -> Candidate:
+        return cpp()
+
+    @pytest.fixture
+    def failing(self) -> list[tuple[Candidate, Status]]:
+        return [(cpp(body="this is no C++"), "compile_error"), (cpp(after="y[0] += 1.0f;"), "incorrect")]
+
+    def test_closing_twice_is_fine(self, executor: Executor) -> None:
+        """The shared one is closed at the end; `test_remote` closes others twice."""
+
+
+def test_both_nodes_are_devices(shared: RemoteExecutor) -> None:
+    assert shared.devices == 2
+    assert shared.compilers == 2
+
+
+@pytest.mark.parametrize("fault", ["host segfault", "host hang", "kills itself"])
+def test_a_kernel_takes_no_actor_with_it(shared: RemoteExecutor, fault: str) -> None:
+    before = processes(ACTOR), processes(AGENT)
+    assert measured_once(shared, FAULTS[fault].candidate) in FAULTS[fault].statuses
+    assert (processes(ACTOR), processes(AGENT)) == before
+
+
+def test_stdout_holds_nothing_but_the_answer(cluster: SmallCluster) -> None:
+    code = "import sys; from forewarp.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "doctor", "--executor", f"ray:{cluster.address}", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    found = {c["name"]: c["detail"] for c in json.loads(done.stdout)["checks"]}
+    assert found["machines"].startswith("3 nodes, 0 GPUs")
+
+
+class Listed:
+    """Proposes one module after another; all do the same, slowly enough to be hit while they are measured."""
+
+    name = "listed"
+
+    def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
+        begun = len(known.attempts)
+        sleeps = "time.sleep(0.02)"
+        return [
+            Proposal(behaving(sleeps, top=f"number = {i}\n"), self.name) for i in range(begun, min(begun + count, 12))
+        ]
+
+
+def seen_through(
+    archive: Archive, executor: Executor, hits: dict[int, Any], total: int, *, at_once: bool = False
+) -> tuple[str, Sequence[Measured]]:
+    """Run a search; when so many measurements have begun, and a moment has gone by, do what `hits` says."""
+    settings = SearchSettings(budget=Budget(measurements=total), confirm=False, holdout=False, proposals_per_round=6)
+    search = Search.start(archive, small_task(), executor, Listed(), None, settings)
+    begun, ended = 0, list[Measured]()
+    for event in search.events():
+        if isinstance(event, Measuring):
+            begun += 1
+            if begun in hits and at_once:
+                hits[begun]()
+            elif begun in hits:
+                timer = threading.Timer(0.5, hits[begun])
+                timer.daemon = True
+                timer.start()
+        elif isinstance(event, Measured):
+            ended.append(event)
+    return search.run_id, ended
+
+
+def check_books(archive: Archive, run: str, ended: Sequence[Measured], total: int) -> None:
+    rows = archive.measurements(run=run)
+    assert [r.state for r in rows] == ["done"] * total
+    assert [r.measurement.status for r in rows if r.measurement] == ["ok"] * total
+    assert len({r.candidate.sha256 for r in rows}) == total == len(ended)
+    spend = archive.spend(run)
+    assert spend.measurements == total
+    assert spend.device_s == pytest.approx(sum(r.measurement.device_s for r in rows if r.measurement))
+
+
+def hit(kind: str, how: int = signal.SIGKILL) -> None:
+    """Send a signal to the first process of a kind."""
+    os.kill(min(processes(kind)), how)
+
+
+def test_agents_actors_and_nodes_are_lost_and_every_measurement_counts_once(
+    cluster: SmallCluster, tmp_path: Path
+) -> None:
+    extra = cluster.add()
+    executor = over_ray.open_ray(cluster.address, "cpu", python=sys.executable, limits=LIMITS, cache=tmp_path)
+    hits = {2: lambda: hit(AGENT), 4: lambda: hit(ACTOR), 6: lambda: cluster.kill(extra)}
+    try:
+        assert executor.devices == 3
+        with Archive(tmp_path / "archive.db") as archive:
+            run, ended = seen_through(archive, executor, hits, total=10)
+            check_books(archive, run, ended, 10)
+    finally:
+        executor.close()
+
+
+def test_a_node_that_falls_silent_is_left_behind(cluster: SmallCluster, tmp_path: Path) -> None:
+    extra = cluster.add()
+    executor = over_ray.open_ray(cluster.address, "cpu", python=sys.executable, limits=LIMITS, cache=tmp_path)
+    stopped: list[int] = []
+
+    def silence() -> None:
+        # The node's raylet with its workers and agents, as behind a cut cable: they live, and nothing comes of them.
+        raylet = extra.all_processes["raylet"][0].process.pid
+        family = {raylet}
+        for pid, parent in sorted(processes("").items()):
+            if parent in family:
+                family.add(pid)
+        for pid in family:
+            os.kill(pid, signal.SIGSTOP)
+            stopped.append(pid)
+
+    try:
+        with Archive(tmp_path / "archive.db") as archive:
+            run, ended = seen_through(archive, executor, {3: silence}, total=6)
+            check_books(archive, run, ended, 6)
+    finally:
+        executor.close()
+        for pid in stopped:
+            os.kill(pid, signal.SIGKILL)
+        cluster.kill(extra)
+
+
+def test_the_head_is_restarted_and_the_run_goes_on(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as later, small_cluster(2) as first:
+        executor = over_ray.open_ray(first.address, "cpu", python=sys.executable, limits=LIMITS, cache=tmp_path)
+        later.callback(executor.close)
+
+        def restart() -> None:
+            first.crash()
+            later.enter_context(small_cluster(2, port=first.port))
+
+        with Archive(tmp_path / "archive.db") as archive:
+            # In this thread, since Ray starts nodes in the main one only; the other device measures meanwhile.
+            run, ended = seen_through(archive, executor, {3: restart}, total=5, at_once=True)
+            check_books(archive, run, ended, 5)
+
+
+def test_a_cluster_that_is_not_there_is_no_device() -> None:
+    with pytest.raises(DeviceError, match="cannot be reached"):
+        over_ray.open_ray("127.0.0.1:1", "cpu")

@@ -1,0 +1,79 @@
+"""A machine over ssh, with a stand-in for the command: the agent's code travels, and real kernels are measured."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from support.small_tasks import cpp, small_task
+
+from forewarp.cli.main import main
+from forewarp.cluster.over_ssh import open_ssh
+from forewarp.core.errors import DeviceError
+from forewarp.gpu_runner.agent import bootstrap
+
+
+def test_a_host_that_is_not_there_is_no_device(ssh: Path) -> None:
+    with pytest.raises(DeviceError, match="Could not resolve hostname"):
+        open_ssh("nobody-there", "cpu")
+
+
+def test_a_python_that_is_not_there_is_no_device(ssh: Path) -> None:
+    with pytest.raises(DeviceError, match="no-python"):
+        open_ssh("box", "cpu", python="/usr/bin/no-python")
+
+
+def test_a_device_that_is_not_there_is_told_by_the_machine(ssh: Path) -> None:
+    with pytest.raises(DeviceError, match="no CUDA device"):
+        open_ssh("box", "cuda", python=sys.executable)
+
+
+def test_the_code_that_travels_is_complete_and_always_the_same(tmp_path: Path) -> None:
+    import io
+    import subprocess
+    import zipfile
+
+    package = bootstrap.package()
+    bootstrap.package.cache_clear()
+    assert bootstrap.package() == package
+    zipfile.ZipFile(io.BytesIO(package)).extractall(tmp_path)
+    assert not (tmp_path / "forewarp" / "tools").exists()
+    code = "import forewarp.gpu_runner.agent.agent, forewarp.gpu_runner.worker.jobs as j; print(j.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith(str(tmp_path))
+
+
+@pytest.mark.slow
+def test_kernels_are_compiled_and_measured_there(ssh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = open_ssh("box", "cpu", python=sys.executable, cache=tmp_path / "near")
+    try:
+        task, candidate = small_task(), cpp()
+        build = executor.compile(task, candidate)
+        assert build.status == "ok", build.log
+        assert Path(build.artefact).parent == tmp_path / "near" / "artefacts"
+        m = executor.measure(task, candidate, build)
+        assert m.status == "ok", m.log
+        assert m.device == executor.target.name
+        broken = cpp(body="this is no C++")
+        assert executor.compile(task, broken).status == "compile_error"
+    finally:
+        executor.close()
+
+
+@pytest.mark.slow
+def test_doctor_says_what_is_there(ssh: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    there = ("--executor", "ssh:box", "--device", "cpu", "--python", sys.executable)
+    assert main(["doctor", *there, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    machines = next(c for c in found["checks"] if c["name"] == "machines")
+    assert machines["found"]
+    assert "cores, ready in" in machines["detail"]
+    assert main(["doctor", "--executor", "ssh:nobody-there", "--json"]) == 69

@@ -1,0 +1,85 @@
+"""A Ray cluster of several nodes on this machine, its head on a port of its own, and ways to break it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+STORE = 80 << 20
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+class SmallCluster:
+    """A head that measures nothing, and nodes that are one CPU device each."""
+
+    def __init__(self, port: int | None = None) -> None:
+        from ray.cluster_utils import Cluster
+
+        self.port = port or free_port()
+        self._cluster: Any = Cluster(
+            initialize_head=True,
+            head_node_args={
+                **self._sizes(0),
+                "gcs_server_port": self.port,
+                "_system_config": {
+                    # A silent node is dead after five seconds, not after half a minute.
+                    "health_check_initial_delay_ms": 1000,
+                    "health_check_period_ms": 1000,
+                    "health_check_timeout_ms": 1000,
+                    "health_check_failure_threshold": 3,
+                },
+            },
+        )
+
+    @property
+    def address(self) -> str:
+        return str(self._cluster.address)
+
+    def add(self, **resources: float) -> Any:
+        return self._cluster.add_node(**self._sizes(1), resources=resources or None)
+
+    def _sizes(self, cores: int) -> dict[str, Any]:
+        return {"num_cpus": cores, "object_store_memory": STORE, "include_dashboard": False}
+
+    def kill(self, node: Any) -> None:
+        """End a node's processes at once, as a lost machine would."""
+        self._cluster.remove_node(node, allow_graceful=False)
+
+    def crash(self) -> None:
+        """End all processes of all nodes at once, the head's first."""
+        for node in self._cluster.list_all_nodes():
+            node.kill_all_processes(check_alive=False, allow_graceful=False)
+
+    def shutdown(self) -> None:
+        self._cluster.shutdown()
+
+
+@contextlib.contextmanager
+def small_cluster(nodes: int, port: int | None = None) -> Iterator[SmallCluster]:
+    cluster = SmallCluster(port)
+    try:
+        for _ in range(nodes):
+            cluster.add()
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+def processes(text: str) -> dict[int, int]:
+    """Return processes whose command line holds a text, by their id, with the id of their parent."""
+    found: dict[int, int] = {}
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            if folder.name.isdigit() and text in (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode():
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                if fields[0] != "Z":
+                    found[int(folder.name)] = int(fields[1])
+    return found
