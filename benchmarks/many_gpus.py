@@ -262,7 +262,7 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--tasks", nargs="+", default=["softmax", "rmsnorm", "cross_entropy", "layernorm_gelu"])
     parser.add_argument("--kernels", type=int, default=48)
-    parser.add_argument("--spread-kernels", type=int, default=4)
+    parser.add_argument("--spread-kernels", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=4)
     parser.add_argument("--nodes", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=330.0)

@@ -19,6 +19,8 @@ from forewarp.gpu_runner.agent.wire import Frame
 
 START_S: Final = 180.0
 """For an actor to be placed and its agent to have torch loaded."""
+OTHERS_S: Final = 45.0
+"""For further devices to answer once the first one has."""
 JOB_S: Final = 900.0
 """A measurement without an answer for so long has lost its machine; the agent's own limits are far below."""
 IDLE_S: Final = 300.0
@@ -116,8 +118,13 @@ class Fleet:
     async def _begin(self, posts: list[Post]) -> None:
         self._posts += posts
         self._keepers += [asyncio.ensure_future(self._keep(p)) for p in posts]
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*(p.tried.wait() for p in posts)), START_S)
+        until, first = time.monotonic() + START_S, 0.0
+        while not all(p.tried.is_set() for p in posts) and time.monotonic() < until:
+            if not first and any(p.opened for p in posts):
+                # GPUs that others hold must not keep the rest waiting; they join when they are free.
+                first = time.monotonic()
+                until = min(until, first + OTHERS_S)
+            await asyncio.sleep(0.05)
 
     async def _keep(self, post: Post) -> None:
         """Keep an actor on this post, and have it work, for good."""

@@ -58,7 +58,8 @@ os.execv(sys.executable, [sys.executable, "-P", "-m", "forewarp.gpu_runner.agent
 
 def command(python: str, package: bytes) -> list[str]:
     """Return the command line that starts an agent under `python`."""
-    return [python, "-c", _TEXT, hashlib.sha256(package).hexdigest()]
+    # In one line of plain characters, which every login shell passes on as it is.
+    return [python, "-c", f"exec(bytes.fromhex('{_TEXT.encode().hex()}'))", hashlib.sha256(package).hexdigest()]
 
 
 @lru_cache(maxsize=1)

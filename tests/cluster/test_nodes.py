@@ -8,17 +8,17 @@ from forewarp.cluster.nodes import Node, Wanted, choose, living
 from forewarp.core.errors import DeviceError, UsageError
 
 
-def said(name: str, *, alive: bool = True, **resources: float) -> dict[str, Any]:
+def said(name: str, resources: dict[str, float], *, alive: bool = True) -> dict[str, Any]:
     return {"NodeID": name, "Alive": alive, "NodeManagerAddress": f"10.0.0.{name}", "Resources": resources}
 
 
-TAGGED = said("1", CPU=64, GPU=8, **{"gpu:H200": 8, "accelerator_type:H200": 1})
-FOUND = said("2", CPU=32, GPU=4, **{"accelerator_type:A100": 1})
-PLAIN = said("3", CPU=16)
+TAGGED = said("1", {"CPU": 64, "GPU": 8, "gpu:H200": 8, "accelerator_type:H200": 1})
+FOUND = said("2", {"CPU": 32, "GPU": 4, "accelerator_type:A100": 1})
+PLAIN = said("3", {"CPU": 16})
 
 
 def test_cards_are_told_by_tag_then_by_what_ray_found() -> None:
-    nodes = living([TAGGED, FOUND, PLAIN, said("4", alive=False, CPU=1), said("5", GPU=2)])
+    nodes = living([TAGGED, FOUND, PLAIN, said("4", {"CPU": 1}, alive=False), said("5", {"GPU": 2})])
     assert [(n.id, dict(n.cards), n.tagged, n.cores) for n in nodes] == [
         ("1", {"H200": 8}, True, 64),
         ("2", {"A100": 4}, False, 32),

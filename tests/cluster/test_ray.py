@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,7 @@ from support.small_cluster import SmallCluster, processes, small_cluster
 pytestmark = pytest.mark.slow
 
 LIMITS = Limits(compile_s=60, measure_s=60, call_s=1.5, memory=2 << 30, time_s=0.05, looks=(4, 8))
-ACTOR, AGENT, RAYLET = "ray::Slot", "forewarp.gpu_runner.agent", "raylet/raylet"
+ACTOR, AGENT, BRIDGE = "ray::Slot", "-m forewarp.gpu_runner.agent", "-m forewarp.cluster.bridge"
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +86,20 @@ def test_both_nodes_are_devices(shared: RemoteExecutor) -> None:
     assert shared.compilers == 2
 
 
+def test_nodes_that_do_not_time_compile(cluster: SmallCluster, tmp_path: Path) -> None:
+    executor = over_ray.open_ray(cluster.address, "cpu", python=sys.executable, most=1, limits=LIMITS, cache=tmp_path)
+    try:
+        assert executor.devices == 1
+        assert executor.compilers == 2
+        with ThreadPoolExecutor(2) as pool:
+            task, kernels = small_task(), [cpp(), cpp(after="y[0] *= 1.0f;")]
+            builds = list(pool.map(executor.compile, [task, task], kernels))
+        assert [b.status for b in builds] == ["ok", "ok"]
+        assert executor.measure(task, kernels[1], builds[1]).status == "ok"
+    finally:
+        executor.close()
+
+
 @pytest.mark.parametrize("fault", ["host segfault", "host hang", "kills itself"])
 def test_a_kernel_takes_no_actor_with_it(shared: RemoteExecutor, fault: str) -> None:
     before = processes(ACTOR), processes(AGENT)
@@ -97,6 +113,29 @@ def test_stdout_holds_nothing_but_the_answer(cluster: SmallCluster) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     found = {c["name"]: c["detail"] for c in json.loads(done.stdout)["checks"]}
     assert found["machines"].startswith("3 nodes, 0 GPUs")
+
+
+DRIVER = """
+import sys
+from forewarp.cluster.over_ray import open_ray
+open_ray(sys.argv[1], "cpu", python=sys.executable)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_run_that_is_killed_leaves_no_process_behind(cluster: SmallCluster) -> None:
+    before = {kind: set(processes(kind)) for kind in (ACTOR, AGENT, BRIDGE)}
+    command = [sys.executable, "-c", DRIVER, cluster.address]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "ready\n"
+        assert all(set(processes(kind)) - old for kind, old in before.items())
+        driver.kill()
+    until = time.monotonic() + 30
+    while any(set(processes(kind)) - old for kind, old in before.items()):
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 class Listed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ class SmallCluster:
 
 
 @contextlib.contextmanager
-def small_cluster(nodes: int, port: int | None = None) -> Iterator[SmallCluster]:
+def small_cluster(nodes: int, port: int | None = None) -> Generator[SmallCluster]:
     cluster = SmallCluster(port)
     try:
         for _ in range(nodes):
