@@ -380,12 +380,15 @@ class Conversation:
 
     def _take(self, past: Past) -> None:
         self._stored = past.messages
+        writing: dict[str, str] = {}
         for event in past.events:
             self.board.apply(event)
             if isinstance(event, Spent):
                 self._spent = event
-            elif isinstance(event, ToolReturned) and event.tool == "write_file" and "path" in event.result:
-                self._written.add((self.settings.folder.resolve() / str(event.result["path"])).resolve())
+            elif isinstance(event, ToolCalled) and event.tool == "write_file":
+                writing[event.call] = str(event.arguments.get("path", ""))
+            elif isinstance(event, ToolReturned) and event.call in writing and "error" not in event.result:
+                self._written.add((self.settings.folder.resolve() / writing[event.call]).resolve())
 
     def _note(self, event: Event) -> None:
         """Take an event that goes out into the board and the record."""

@@ -127,13 +127,13 @@ class Functions:
         return await _told(work)
 
     async def list_candidates(self, task: str = "") -> Answer:
-        """List the candidates of this conversation so far: forecast, measurement and verdict, the fastest first.
+        """List the candidates so far with forecast, measurement and verdict: those measured first, the fastest on top.
 
         Args:
             task: Only those of this task.
         """
         rows = [r for r in self._host.board if not task or r.forecast.task == task]
-        rows.sort(key=lambda r: -((r.measured.speedup if r.measured else r.forecast.median) or 0.0))
+        rows.sort(key=_standing, reverse=True)
         lines = [_line(r) for r in rows[:40]]
         return {"summary": f"{len(rows)} candidates; {self._budget()}", "candidates": lines}
 
@@ -214,9 +214,14 @@ class Functions:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
             self._written.add(target)
-            return {"summary": f"wrote {len(text)} characters to {path}", "path": path}
+            return {"summary": f"wrote {len(text)} characters to {path}"}
 
         return await _told(work)
+
+
+def _standing(row: Row) -> tuple[bool, float]:
+    m = row.measured
+    return m is not None, (m.speedup if m is not None else row.forecast.median) or 0.0
 
 
 def _percent(value: float | None) -> str | None:

@@ -1,7 +1,8 @@
 """Conversations as files: one JSON line per event, written as it happens, so that a killed terminal loses nothing.
 
 A file lies beside the archive, in `conversations/ID.jsonl`. Its first line is the header. A line of type `Messages`
-holds what the model is to remember beyond its first `kept` messages, in place of what it remembered there before.
+holds what the model is to remember beyond its first `kept` messages, in place of what it remembered there before. A
+candidate's text stands in the first line about it only.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from forewarp.agent.events import Event, TextDelta, UserSaid
 from forewarp.core import serde
 from forewarp.core.errors import UsageError
 from forewarp.tools.parts import Place
+from forewarp.tools.steps import CandidateForecast
 
 VERSION = 1
 FOLDER = "conversations"
@@ -57,6 +59,7 @@ class Transcript:
         self.header, self.path, self.problem = header, path, ""
         self._file: IO[str] | None = None
         self._text, self._since = "", 0.0
+        self._sources: set[str] = set()
 
     @classmethod
     def begin(cls, place: Place, folder: Path) -> Transcript:
@@ -75,6 +78,10 @@ class Transcript:
             self.flush()
             return
         self.flush()
+        if isinstance(event, CandidateForecast):
+            known = event.kernel in self._sources
+            self._sources.add(event.kernel)
+            event = replace(event, source="") if known else event
         self._line(events.to_data(event))
 
     def remember(self, kept: int, messages: Iterable[Any]) -> None:
@@ -134,11 +141,15 @@ def read(path: Path) -> Past:
     except OSError as e:
         raise UsageError(f"{path} cannot be read: {e.strerror}", hint="`/resume` lists the conversations") from None
     header, found, messages = _header(path, lines[0] if lines else ""), list[Event](), tuple[Any, ...]()
+    sources: dict[str, str] = {}
     for line in lines[1:]:
         data = _loaded(line)
         if data.get("type") == "Messages":
             messages = (*messages[: int(data.get("kept", 0))], *data.get("messages", ()))
         elif (event := _event(data)) is not None:
+            if isinstance(event, CandidateForecast):
+                source = sources.setdefault(event.kernel, event.source)
+                event = event if event.source else replace(event, source=source)
             found.append(event)
     return Past(_titled(header, found), tuple(found), messages)
 

@@ -360,6 +360,17 @@ async def test_the_record_of_what_is_remembered_does_not_repeat_itself(
     assert len(read(Path(conversations(one.place)[0].path)).messages) == talk.message_count
 
 
+async def test_the_text_of_a_candidate_is_recorded_once(recorded: Recorded, settings: Callable[..., Settings]) -> None:
+    one = settings(scripted(*[("forecast_kernel", {"task": recorded.task, "path": "toy.cpp"})] * 3))
+    talk = Conversation(one, transcript=Transcript.begin(one.place, one.folder))
+    seen = of(CandidateForecast, await turn(talk))
+    talk.close()
+    path = Path(conversations(one.place)[0].path)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [bool(data["source"]) for data in lines if data["type"] == "CandidateForecast"] == [True, False, False]
+    assert of(CandidateForecast, list(read(path).events)) == seen
+
+
 async def test_a_line_cut_off_by_a_kill_is_left_out(settings: Callable[..., Settings]) -> None:
     one = settings(scripted())
     talk = Conversation(one, transcript=Transcript.begin(one.place, one.folder))
