@@ -25,6 +25,8 @@ CONNECT_S = 60.0
 """To join a cluster; Ray by itself would wait far longer."""
 OBJECT_STORE = 128 << 20
 """Bytes of shared memory that a cluster started here sets aside; nothing big travels."""
+OWN = "forewarp:own"
+"""Resource by which a cluster shows that a bridge started it."""
 LOOK_S = 5.0
 """Between two looks at whether the head still answers."""
 SILENT_S = 20.0
@@ -112,7 +114,13 @@ def connect(address: str) -> None:
     try:
         ray.init(address="auto", **quiet)
     except ConnectionError:
-        ray.init(address="local", include_dashboard=False, object_store_memory=OBJECT_STORE, **quiet)
+        pass
+    else:
+        if not any(OWN in n.get("Resources", {}) for n in ray.nodes()):
+            return
+        ray.shutdown()  # another bridge's, which ends with that
+    own: dict[str, Any] = {"resources": {OWN: 1}, "object_store_memory": OBJECT_STORE, "include_dashboard": False}
+    ray.init(address="local", **own, **quiet)
 
 
 def _reach(address: str, wait_s: float) -> None:

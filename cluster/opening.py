@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from forewarp.cluster import nodes
 from forewarp.cluster.remote import RemoteExecutor
 from forewarp.core.errors import UsageError
+from forewarp.core.values import Target
+from forewarp.gpu_runner.devices import known_targets
 
 KINDS = "local, ray, ray:ADDRESS, ssh:HOST"
 
@@ -23,3 +26,24 @@ def open_remote(name: str, device: str, python: str | None) -> RemoteExecutor:
 
         return open_ssh(rest, device, python=python)
     raise UsageError(f"executor {name!r} is unknown", hint=f"use {KINDS}")
+
+
+def target_of(name: str, device: str, python: str | None) -> Target:
+    """Return the device that `open_remote` would measure on; a GPU of a cluster is not taken where its card says it.
+
+    Raises as `open_remote` does.
+    """
+    kind, _, rest = name.partition(":")
+    if kind == "ray":
+        from forewarp.cluster.over_ray import look
+
+        seen, _ = look(rest)
+        found = [nodes.Node("", s.address, s.cores, s.cards) for s in seen]
+        known = known_targets().get(nodes.choose(device, found).card.lower())
+        if known is not None:
+            return known
+    executor = open_remote(name, device, python)
+    try:
+        return executor.target
+    finally:
+        executor.close()

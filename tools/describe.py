@@ -8,7 +8,7 @@ from pydantic import Field
 
 from forewarp.archive.pools import tasks_of
 from forewarp.core.errors import DeviceError
-from forewarp.core.values import DeviceKind, Target, Tolerance
+from forewarp.core.values import DeviceKind, Tolerance
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.compilers import cpp
 from forewarp.gpu_runner.formats import task as tasks
@@ -66,7 +66,7 @@ def device_of(place: Place) -> DeviceFacts:
             "this server replays recorded measurements, so that it has no device",
             hint="call describe with about tasks to see what can be asked for",
         )
-    t = _target(place)
+    t = sessions.target_of(place)
     return DeviceFacts(
         device=Device.of(t),
         languages=list(sessions.LANGUAGES[t.kind]),
@@ -78,13 +78,6 @@ def device_of(place: Place) -> DeviceFacts:
         shared_bytes=t.shared_bytes,
         compiler=_compiler() if t.kind == "cpu" else None,
         instruction_sets=_vector_sets() if t.kind == "cpu" else None,
-    )
-
-
-def _target(place: Place) -> Target:
-    # Only replays depend on the task, and they have no device.
-    return (
-        devices.choose(place.device) if place.executor == "local" else sessions.target_of(place, tasks.load("softmax"))
     )
 
 

@@ -191,7 +191,7 @@ def estimate_search(request: SearchRequest, own: Own = NOTHING) -> Estimate:
     replay = sessions.open_executor(request.place, task) if request.place.device == "replay" else None
     if replay is None and request.place.pool:
         raise sessions.only_for_replay(request.place)
-    target = replay.target if replay is not None else sessions.target_of(request.place, task)
+    target = replay.target if replay is not None else sessions.target_of(request.place)
     task = _with_seeds(request, own, task, target.kind)
     archive = sessions.archive_path(request.place)
     return estimate(task, target, settings, archive=archive, dollars=models.dollars(), replay=replay)

@@ -173,15 +173,13 @@ def open_executor(place: Place, task: Task) -> Executor:
     return open_local(place.device, python=place.python)
 
 
-def target_of(place: Place, task: Task) -> Target:
-    """Return the device that a place means, as `open_executor` would; other machines are asked for theirs."""
+def target_of(place: Place) -> Target:
+    """Return the device that a place means, which is no replay; other machines are asked for theirs."""
     if place.executor == "local":
         return devices.choose(place.device)
-    executor = open_executor(place, task)
-    try:
-        return executor.target
-    finally:
-        executor.close()
+    from forewarp.cluster import opening
+
+    return opening.target_of(place.executor, place.device, place.python)
 
 
 def only_for_replay(place: Place) -> UsageError:
