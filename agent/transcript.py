@@ -2,7 +2,7 @@
 
 A file lies beside the archive, in `conversations/ID.jsonl`. Its first line is the header. A line of type `Messages`
 holds what the model is to remember beyond its first `kept` messages, in place of what it remembered there before. A
-candidate's text stands in the first line about it only.
+text that several candidates share, or several lines, stands in the first of them only: `text_of` names its kernel.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Transcript:
         self.header, self.path, self.problem = header, path, ""
         self._file: IO[str] | None = None
         self._text, self._since = "", 0.0
-        self._sources: set[str] = set()
+        self._texts: dict[str, str] = {}
 
     @classmethod
     def begin(cls, place: Place, folder: Path) -> Transcript:
@@ -78,11 +78,12 @@ class Transcript:
             self.flush()
             return
         self.flush()
+        data = events.to_data(event)
         if isinstance(event, CandidateForecast):
-            known = event.kernel in self._sources
-            self._sources.add(event.kernel)
-            event = replace(event, source="") if known else event
-        self._line(events.to_data(event))
+            known = self._texts.get(event.source)
+            self._texts.setdefault(event.source, event.kernel)
+            data |= {"source": "", "text_of": known} if known is not None else {}
+        self._line(data)
 
     def remember(self, kept: int, messages: Iterable[Any]) -> None:
         """Append what the model remembers after its first `kept` messages, as JSON-ready data."""
@@ -141,15 +142,15 @@ def read(path: Path) -> Past:
     except OSError as e:
         raise UsageError(f"{path} cannot be read: {e.strerror}", hint="`/resume` lists the conversations") from None
     header, found, messages = _header(path, lines[0] if lines else ""), list[Event](), tuple[Any, ...]()
-    sources: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for line in lines[1:]:
         data = _loaded(line)
         if data.get("type") == "Messages":
             messages = (*messages[: int(data.get("kept", 0))], *data.get("messages", ()))
         elif (event := _event(data)) is not None:
             if isinstance(event, CandidateForecast):
-                source = sources.setdefault(event.kernel, event.source)
-                event = event if event.source else replace(event, source=source)
+                event = replace(event, source=event.source or texts.get(str(data.get("text_of")), ""))
+                texts.setdefault(event.kernel, event.source)
             found.append(event)
     return Past(_titled(header, found), tuple(found), messages)
 
