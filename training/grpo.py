@@ -9,7 +9,7 @@ from typing import Any
 from forewarp.core.errors import UsageError
 from forewarp.training import chat, scoring
 from forewarp.training.config import Config
-from forewarp.training.packages import computed_again, package
+from forewarp.training.packages import computed_again, package, without_printing
 from forewarp.training.rows import Row
 
 Logged = Callable[[str, float], None]
@@ -99,7 +99,7 @@ def dataset(rows: Sequence[Row], tokenizer: Any) -> Any:
 
 def trainer(config: Config, folder: Path, model: Any, tokenizer: Any, rows: Sequence[Row], callbacks: list[Any]) -> Any:
     """Return TRL's trainer over these rows, which must be as many as all steps together ask about."""
-    return package("trl").GRPOTrainer(
+    made = package("trl").GRPOTrainer(
         model=model,
         reward_funcs=[reward_function(config)],
         args=settings(config, folder),
@@ -107,3 +107,4 @@ def trainer(config: Config, folder: Path, model: Any, tokenizer: Any, rows: Sequ
         processing_class=tokenizer,
         callbacks=callbacks,
     )
+    return without_printing(made)

@@ -24,6 +24,14 @@ def computed_again(on: bool) -> dict[str, bool]:
     return {"activation_checkpointing" if new else "gradient_checkpointing": on}
 
 
+def without_printing(trainer: Any) -> Any:
+    """Return the trainer, which prints nothing any more: what it logs goes into the journal, and stdout to results."""
+    transformers = package("transformers")
+    transformers.utils.logging.disable_progress_bar()
+    trainer.remove_callback(transformers.PrinterCallback)
+    return trainer
+
+
 def package(name: str) -> Any:
     """Return a package of the extra."""
     return import_module(name)

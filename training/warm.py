@@ -13,7 +13,7 @@ from forewarp.core import bins
 from forewarp.surrogate.replies import SpeedupForecasts
 from forewarp.training import chat
 from forewarp.training.config import Config, Warm
-from forewarp.training.packages import computed_again, package
+from forewarp.training.packages import computed_again, package, without_printing
 from forewarp.training.rows import Row
 
 _VALID, _INVALID = 0.95, 0.10
@@ -112,6 +112,7 @@ def trainer(config: Config, folder: Path, model: Any, tokenizer: Any, data: Any,
         disable_tqdm=True,
         seed=config.seed,
     )
-    return package("trl").SFTTrainer(
+    made = package("trl").SFTTrainer(
         model=model, args=args, train_dataset=data, processing_class=tokenizer, callbacks=callbacks
     )
+    return without_printing(made)

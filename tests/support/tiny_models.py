@@ -15,7 +15,7 @@ TEMPLATE = (
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
-LEVELS = tuple(i / 10 for i in range(11))
+LEVELS = (0.0, 0.3, 0.6, 1.0)
 SLOW, FAST = 0.6, 1.2
 """Speed-ups of the bins that replies spread their probability over."""
 
@@ -48,22 +48,22 @@ def tokenizer(words: Sequence[str]) -> Any:
     )
 
 
-def llama(tokens: Any) -> Any:
+def llama(tokens: Any, seed: int = 0) -> Any:
     """Return a dense model with random weights."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
     return LlamaForCausalLM(LlamaConfig(vocab_size=len(tokens), num_key_value_heads=1, **sizes, **_marks(tokens)))
 
 
-def gpt_oss(tokens: Any) -> Any:
+def gpt_oss(tokens: Any, seed: int = 0) -> Any:
     """Return a mixture of four experts of gpt-oss's kind with random weights, and its published balancing loss."""
     import torch
     from transformers import GptOssConfig, GptOssForCausalLM
 
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
     experts = {"num_local_experts": 4, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.9, "sliding_window": 128}
     return GptOssForCausalLM(
