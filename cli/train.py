@@ -88,6 +88,8 @@ def _tell(line: Mapping[str, Any], console: Console) -> None:
         console.print(line["said"], soft_wrap=True)
         for advice in line["advice"]:
             console.print(f"  {advice}", style="yellow", soft_wrap=True)
+    elif "skipped" in line:
+        console.print(f"step {step}: left out, its gradient is not finite", style="yellow")
     elif phase == "grpo" and "reward" in line:
         terms = ", ".join(f"{n} {line[n]:.2f}" for n in ("correctness", "score", "validity") if n in line)
         took = f"  {line['step_time']:.1f} s" if "step_time" in line else ""

@@ -53,12 +53,32 @@ def watcher(
             if found:
                 journal.write(phase, int(state.global_step), found)
 
+        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+            if without_bad_gradients(model):
+                journal.write(phase, int(state.global_step) + 1, {"skipped": 1.0})
+
         def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
             step = int(state.global_step)
             if rows and config.watch.every and (step % config.watch.every == 0 or step == state.max_steps):
                 journal.write("watch", step, look(config, model, tokenizer, rows, climatology))
 
     return Watcher()
+
+
+def without_bad_gradients(model: Any) -> bool:
+    """Take all gradients away where one is not finite, and return whether that was so.
+
+    One such step would make every weight of the adapter NaN, and the run could not even be resumed. Without gradients
+    the optimiser leaves the weights as they are.
+    """
+    import torch
+
+    each = [p for p in model.parameters() if p.grad is not None]
+    if not each or bool(torch.stack([torch.isfinite(p.grad).all() for p in each]).all()):
+        return False
+    for p in each:
+        p.grad = None
+    return True
 
 
 def look(

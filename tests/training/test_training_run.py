@@ -190,6 +190,35 @@ def test_a_run_that_was_interrupted_ends_as_if_it_had_not_been(llama: str, tmp_p
     assert (tmp_path / "whole/config.toml").read_text() == (tmp_path / "parts/config.toml").read_text()
 
 
+def test_a_step_whose_gradient_is_not_finite_is_left_out(tmp_path: Path) -> None:
+    """As if the step had not been: the weights stay those of before, and the journal tells of it."""
+    import torch
+    from transformers import TrainerCallback
+
+    from forewarp.training import progress
+
+    built, tokens = taught("llama", ["alpha"])
+    told = settings("x", "y", grpo={"steps": 3}, watch={"every": 0, "save_every": 1000})
+    weights: list[Any] = []
+
+    class Poison(TrainerCallback):
+        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+            weights.append([p.detach().clone() for p in model.parameters()])
+            if len(weights) == 2:
+                next(model.parameters()).grad.fill_(float("nan"))
+
+    journal = progress.Journal(tmp_path / "progress.jsonl")
+    watching = progress.watcher(told, journal, tokens, (), (), "grpo")
+    asked = rows.ordered(prompts(["alpha"]), 12, 0)
+    grpo.trainer(told, tmp_path / "x", built, tokens, asked, [Poison(), watching]).train()
+    moved = [
+        not all(map(torch.equal, a, b)) for a, b in zip(weights, [*weights[1:], list(built.parameters())], strict=True)
+    ]
+    assert moved == [True, False, True]
+    lines = [json.loads(x) for x in (tmp_path / "progress.jsonl").read_text().splitlines()]
+    assert [x["step"] for x in lines if "skipped" in x] == [2]
+
+
 def test_a_run_through_the_verb_can_be_made_again_from_its_folder(llama: str, tmp_path: Path) -> None:
     pool = training_pool.write(tmp_path / "pool.parquet")
     file, out = tmp_path / "run.toml", tmp_path / "out"
