@@ -1,0 +1,124 @@
+"""How soon does the terminal agent stop: a stream of text, a compilation and a measurement on the CPU device.
+
+    python benchmarks/interrupts.py --times 5
+
+Each is begun as a user begins it, interrupted when it is well under way, and timed twice: until the conversation says
+so, and until none of its processes is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from provenance import provenance
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from forewarp.agent.conversation import Conversation
+from forewarp.agent.events import Event, Interrupted, Progressed, TextDelta
+from forewarp.agent.settings import Settings
+from forewarp.tools import describe
+from forewarp.tools.parts import Place
+
+RESULT = Path(__file__).parent / "results" / "interrupts.json"
+TASK = "softmax"
+GONE_S = 30.0
+
+
+async def endless(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+    """A model that does not stop talking."""
+    while True:
+        yield "and "
+        await asyncio.sleep(0.02)
+
+
+def children() -> set[int]:
+    """Return the processes below this one."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    found = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {os.getpid()}
+
+
+async def stopped(talk: Conversation, text: str, when: Callable[[Event], bool], after_s: float) -> dict[str, float]:
+    """Say something, interrupt it `after_s` after an event, and return the seconds that its end took."""
+    told, before = 0.0, children()
+
+    def interrupt() -> None:
+        nonlocal told
+        told = time.perf_counter()
+        talk.interrupt()
+
+    ended = 0.0
+    async for event in talk.say(text):
+        if when(event) and not told:
+            told = -1.0
+            asyncio.get_running_loop().call_later(after_s, interrupt)
+        if isinstance(event, Interrupted):
+            ended = time.perf_counter()
+    assert told > 0, f"{text} ended before it was interrupted"
+    assert ended > 0, f"{text} was not interrupted"
+    start = time.perf_counter()
+    while children() - before and time.perf_counter() - start < GONE_S:
+        await asyncio.sleep(0.02)
+    return {"told_s": ended - told, "gone_s": time.perf_counter() - told, "left": len(children() - before)}
+
+
+async def measured(folder: Path, times: int) -> dict[str, list[dict[str, float]]]:
+    """Interrupt each kind of work, several times."""
+    seed = describe.task_of(TASK, Place(device="cpu")).seeds["cpp"]
+    found: dict[str, list[dict[str, float]]] = {"stream": [], "compilation": [], "measurement": []}
+    for number in range(times):
+        place = Place(device="cpu", archive=str(folder / f"{number}.db"))
+        settings = Settings(place=place, folder=folder, approval="never", model=FunctionModel(stream_function=endless))
+        (folder / "new.cpp").write_text(f"{seed}\n// {time.time_ns()}\n")
+        (folder / "seed.cpp").write_text(seed)
+        talk = Conversation(settings)
+        found["stream"].append(await stopped(talk, "Talk.", lambda e: isinstance(e, TextDelta), 0.5))
+        compiling = stopped(talk, f"/forecast {TASK} new.cpp", lambda e: isinstance(e, Progressed), 0.5)
+        found["compilation"].append(await compiling)
+        measuring = stopped(
+            talk, f"/measure {TASK} seed.cpp", lambda e: isinstance(e, Progressed) and e.text == "measuring", 1.0
+        )
+        found["measurement"].append(await measuring)
+        talk.close()
+        print(f"{number + 1} of {times}", {k: v[-1] for k, v in found.items()}, flush=True)
+    return found
+
+
+def main() -> None:
+    """Measure, write the file, and print the medians."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--times", type=int, default=5)
+    args = parser.parse_args()
+    load = list(Path("/proc/loadavg").read_text().split()[:3])
+    with tempfile.TemporaryDirectory() as folder:
+        found = asyncio.run(measured(Path(folder), args.times))
+    medians: dict[str, Any] = {
+        kind: {key: statistics.median(r[key] for r in rounds) for key in rounds[0]} for kind, rounds in found.items()
+    }
+    worst = {kind: max(r["told_s"] for r in rounds) for kind, rounds in found.items()}
+    document = {"provenance": provenance(), "load": load, "median": medians, "worst_told_s": worst, "rounds": found}
+    RESULT.write_text(json.dumps(document, indent=1) + "\n")
+    for kind, m in medians.items():
+        print(
+            f"{kind}: told after {m['told_s'] * 1e3:.0f} ms, processes gone after {m['gone_s'] * 1e3:.0f} ms (medians)"
+        )
+
+
+if __name__ == "__main__":
+    main()
