@@ -42,6 +42,7 @@ from forewarp.gpu_runner.executors.several import SeveralExecutor
 from forewarp.gpu_runner.formats import plan
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.pipeline import compile_threads
+from forewarp.tools import processes
 
 Item = tuple[Task, Candidate]
 Built = tuple[Task, Candidate, Build]
@@ -77,11 +78,15 @@ def chosen(names: Sequence[str], kind: str, count: int) -> list[Item]:
     return found[:count]
 
 
+def threads_of(executor: Executor) -> int:
+    return compile_threads(executor, max(1, min(8, (os.cpu_count() or 1) - 1)))
+
+
 def compiled(executor: Executor, items: Sequence[Item]) -> tuple[list[Built], float]:
     """Compile all, and return those that compile with the seconds that it took."""
     for task in {t.sha256: t for t, _ in items}.values():
         executor.describe(task)
-    threads = compile_threads(executor, max(1, min(8, (os.cpu_count() or 1) - 1)))
+    threads = threads_of(executor)
     start = time.perf_counter()
     with ThreadPoolExecutor(threads) as pool:
         builds = list(pool.map(lambda item: executor.compile(*item), items))
@@ -147,7 +152,7 @@ def scaling(
                 "kernels_per_minute": rate,
                 "times_one": rate / one if one else None,
                 "open_s": open_s,
-                "compiling": {"kernels": len(items), "seconds": compile_s, "threads": compile_threads(executor, 0)},
+                "compiling": {"kernels": len(items), "seconds": compile_s, "threads": threads_of(executor)},
                 "not_measuring_s": statistics.median(own) if own else None,
                 "waiting_bytes": idle,
                 "speedups": {f"{t.name} {c.short}": m.speedup for (m, _), (t, c, _) in zip(found, built, strict=False)},
@@ -218,18 +223,12 @@ def spread_table(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def waiting_bytes() -> int:
-    """Return the memory of all processes that belong to forewarp or Ray, but this one: PSS, in bytes."""
+    """Return the memory of all processes that this one started, Ray's among them: PSS, in bytes."""
     total = 0
-    for folder in Path("/proc").iterdir():
+    for pid in processes.below(os.getpid()):
         with suppress(OSError, ValueError):
-            if not folder.name.isdigit() or int(folder.name) == os.getpid():
-                continue
-            command = (folder / "cmdline").read_bytes()
-            if b"forewarp" not in command and b"ray" not in command:
-                continue
-            for line in (folder / "smaps_rollup").read_text().splitlines():
-                if line.startswith("Pss:"):
-                    total += int(line.split()[1]) << 10
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            total += next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
     return total
 
 
