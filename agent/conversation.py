@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncGenerator, Sequence
 from copy import copy
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from pydantic_ai.usage import RunUsage
 
     from forewarp.agent.turn import ModelTurn
-    from forewarp.tools.parts import Place
     from forewarp.tools.session import LanguageModel
 
 WORDS = 600
@@ -68,7 +66,6 @@ class Conversation:
         self._work: asyncio.Task[None] | None = None
         self._turn: ModelTurn | None = None
         self._model: tuple[object, LanguageModel] | None = None
-        self._told: tuple[Place, str] | None = None
         self._questions: dict[str, asyncio.Future[ApprovalGiven]] = {}
         self._doing: dict[str, str] = {}
         self._written: set[Path] = set()
@@ -233,7 +230,9 @@ class Conversation:
                 await run(text, self)
                 self.emit(Answered("", seconds=time.perf_counter() - began))
             elif text.startswith("!"):
-                await self._shell(text[1:].strip())
+                from forewarp.agent.shell import run_line
+
+                self.emit(Noted(await run_line(text[1:].strip(), self.settings)))
                 self.emit(Answered("", seconds=time.perf_counter() - began))
             elif self.settings.model is None:
                 self.emit(Noted(NO_MODEL))
@@ -255,6 +254,7 @@ class Conversation:
         from pydantic_ai.usage import RunUsage
 
         from forewarp.agent.functions import Functions
+        from forewarp.agent.instructions import instructions
         from forewarp.agent.mentions import expand
         from forewarp.agent.turn import ModelTurn, Stopped
 
@@ -273,8 +273,8 @@ class Conversation:
             self._remember(turn.messages)
             return over_budget(self.settings.budget, replace(self._spent, measurements=0, device_s=0.0))
 
-        instructions = await asyncio.to_thread(self._instructions)
-        turn = self._turn = ModelTurn(asked, instructions, Functions(self._kit, self, self._written), self.emit)
+        told = await asyncio.to_thread(instructions, self.settings.place)
+        turn = self._turn = ModelTurn(asked, told, Functions(self._kit, self, self._written), self.emit)
         before = self._remembered()
         try:
             done = await turn.run(prompt, before, spent=spent)
@@ -293,28 +293,6 @@ class Conversation:
         cost = asked.cost(done.seconds, done.usage)
         self.emit(Answered(done.text, cost.input_tokens, cost.output_tokens, cost.dollars, done.seconds))
 
-    async def _shell(self, line: str) -> None:
-        if not self.settings.shell:
-            raise UsageError(
-                "lines for the shell are not allowed here", hint="start forewarp with --shell to allow them"
-            )
-        process = await asyncio.create_subprocess_shell(
-            line,
-            cwd=self.settings.folder,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        try:
-            said, _ = await process.communicate()
-        except asyncio.CancelledError:
-            process.kill()
-            raise
-        from forewarp.prompts.render import fenced
-        from forewarp.tools.parts import trim
-
-        self.emit(Noted(f"{fenced(trim(said.decode(errors='replace'), 8000))}\n\nexit status {process.returncode}"))
-
     def _language_model(self) -> LanguageModel:
         from forewarp.tools import session
 
@@ -327,21 +305,6 @@ class Conversation:
                 session.check_price(made)
             self._model = (key, made)
         return self._model[1]
-
-    def _instructions(self) -> str:
-        """Return what the model is told before all: how to work, on which device, in which format."""
-        place = self.settings.place
-        if self._told is None or self._told[0] != place:
-            from forewarp.prompts.render import render
-            from forewarp.tools import describe, session
-
-            device, languages = None, ["triton", "cuda", "cpp"]
-            with contextlib.suppress(ForewarpError):  # a replay has none; one that is not there is told of later
-                device = describe.device_of(place)
-                languages = device.languages
-            tasks = session.bundled_tasks()
-            self._told = place, render("agent_system.j2", tasks=tasks, device=device, languages=languages)
-        return self._told[1]
 
     def _pay(self, asked: LanguageModel, usage: RunUsage, booked: RunUsage) -> None:
         """Book what a model used since `booked`, its usage when it was booked last."""

@@ -279,6 +279,16 @@ async def test_a_file_of_an_earlier_turn_stays_its_own(settings: Callable[..., S
     talk.close()
 
 
+async def test_lines_for_the_shell_need_leave(settings: Callable[..., Settings], tmp_path: Path) -> None:
+    refused = (await turn(Conversation(settings(folder=tmp_path)), "!touch made"))[-1]
+    assert isinstance(refused, Failed)
+    assert "--shell" in refused.hint
+    assert not (tmp_path / "made").exists()
+    [noted] = of(Noted, await turn(Conversation(settings(folder=tmp_path, shell=True)), "!pwd; exit 3"))
+    assert str(tmp_path) in noted.text
+    assert "exit status 3" in noted.text
+
+
 async def test_without_a_model_it_says_what_works(settings: Callable[..., Settings]) -> None:
     events = await turn(Conversation(settings()))
     [noted] = of(Noted, events)

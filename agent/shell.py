@@ -1,0 +1,34 @@
+"""Lines of the user for the shell, where they are allowed."""
+
+from __future__ import annotations
+
+import asyncio
+
+from forewarp.agent.settings import Settings
+from forewarp.core.errors import UsageError
+from forewarp.prompts.render import fenced
+from forewarp.tools.parts import trim
+
+SHOWN = 8000
+
+
+async def run_line(line: str, settings: Settings) -> str:
+    """Run a line in the working folder and return what it printed as Markdown; cancelling kills it.
+
+    Raises `UsageError` where lines for the shell are not allowed.
+    """
+    if not settings.shell:
+        raise UsageError("lines for the shell are not allowed here", hint="start forewarp with --shell to allow them")
+    process = await asyncio.create_subprocess_shell(
+        line,
+        cwd=settings.folder,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        said, _ = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        raise
+    return f"{fenced(trim(said.decode(errors='replace'), SHOWN))}\n\nexit status {process.returncode}"
