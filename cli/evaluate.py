@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from forewarp.cli.options import NO_MODEL, PLAIN, Model, Output, Positive
+from forewarp.cli.options import PLAIN, Output, Positive
 
 if TYPE_CHECKING:
     from forewarp.cli.documents import EvaluateDocument
@@ -29,7 +29,8 @@ def evaluate(
     resamples: Annotated[int, Parameter(validator=Number(gte=2))] = 1000,
     seed: int = 0,
     out: Path | None = None,
-    model: Model = NO_MODEL,
+    model: Names = (),
+    base_url: str | None = None,
     output: Output = PLAIN,
 ) -> int:
     """Judge forecasters by the measured candidates of pools, or score recorded forecasts again.
@@ -50,7 +51,9 @@ def evaluate(
         resamples: Draws of the tasks that the intervals rest on.
         seed: Draws the rows that are shown, and the resamples.
         out: Folder for evaluation.html, .md and .json, and for forecasts.parquet, to be scored again.
-        model: The language model of llm and cascade.
+        model: Language model of llm and cascade, as anthropic:NAME or openai:NAME. Given several times, llm is each of
+            them in turn, and all are compared with the first.
+        base_url: URL of an OpenAI-compatible server (vLLM, Ollama, llama.cpp, …) that serves the models.
         output: How results are shown.
     """
     from forewarp.cli import display, exits
@@ -71,8 +74,8 @@ def evaluate(
         seed=seed,
         resamples=resamples,
         margin=margin / 100,
-        model=model.model,
-        base_url=model.base_url,
+        model=list(model),
+        base_url=base_url,
         keep=str(_folder(out) / "forecasts.parquet") if out else None,
     )
     console = display.stderr()

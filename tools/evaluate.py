@@ -52,7 +52,9 @@ class EvaluateRequest(Part):
     seed: int = Field(default=0, description="Draws the rows that are shown, and the resamples.")
     resamples: int = Field(default=RESAMPLES, ge=2, description="Draws of the tasks that intervals rest on.")
     margin: float = Field(default=scorecard.MARGIN, gt=0, description="How near the best counts as one to be found.")
-    model: str | None = Field(default=None, description="Language model of the llm forecaster.")
+    model: list[str] = Field(
+        default_factory=list[str], description="Language models: the llm forecaster is asked with each of them."
+    )
     base_url: str | None = None
     keep: str | None = Field(default=None, description="Parquet file to write the forecasts to, to score them again.")
 
@@ -189,9 +191,11 @@ def _check(request: EvaluateRequest) -> None:
     unknown = [f for f in request.forecasters if f not in FORECASTERS]
     if unknown:
         raise UsageError(f"there is no forecaster called {unknown[0]!r}", hint=f"name one of {', '.join(FORECASTERS)}")
-    twice = {f for f in request.forecasters if request.forecasters.count(f) > 1}
+    if len(request.model) > 1 and "cascade" in request.forecasters:
+        raise UsageError("a cascade asks one model", hint="compare models by the llm forecaster: --forecasters llm")
+    twice = {f for f in (*request.forecasters, *request.model) if (*request.forecasters, *request.model).count(f) > 1}
     if twice:
-        raise UsageError(f"{', '.join(sorted(twice))} is named twice", hint="name each forecaster once")
+        raise UsageError(f"{', '.join(sorted(twice))} is named twice", hint="name each forecaster and model once")
 
 
 def _wanted(row: RecordedRow, request: EvaluateRequest) -> bool:
@@ -202,7 +206,7 @@ def _wanted(row: RecordedRow, request: EvaluateRequest) -> bool:
 def _forecasters(
     request: EvaluateRequest, rows: Sequence[RecordedRow], groups: Sequence[Group]
 ) -> Iterable[Forecaster]:
-    model = session.make_model(request.model, request.base_url)
+    models = [session.make_model(name, request.base_url) for name in request.model or (None,)]
     anchors = evaluation.anchors(groups, rows) if request.anchors else None
     for name in request.forecasters:
         if name == "uniform":
@@ -210,9 +214,10 @@ def _forecasters(
         elif name == "climatology":
             yield _climatology(request)
         else:
-            forecaster = session.make_forecaster(name, model, anchors=anchors)
-            if forecaster is not None:
-                yield forecaster
+            for model in models if name == "llm" else models[:1]:
+                forecaster = session.make_forecaster(name, model, anchors=anchors)
+                if forecaster is not None:
+                    yield forecaster
 
 
 def _climatology(request: EvaluateRequest) -> Forecaster:
