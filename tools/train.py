@@ -154,10 +154,20 @@ def _settings(request: TrainRequest, *, planned: bool = False) -> Config:
         changes = {"data": {"pools": []}} | changes
     found = config.load(Path(request.config).expanduser(), changes) if request.config else _made(changes)
     kind = sizes.of_base(found.base)[0]
-    if kind is not None and kind.kind == "gpt_oss" and not found.attention and (planned or _card() is not None):
-        # Its own attention keeps all scores: tens of GiB a layer for long prompts.
-        found = found.model_copy(update={"attention": "flex_attention"})
+    if kind is not None and kind.kind == "gpt_oss" and (planned or _card() is not None):
+        return _for_long_prompts(found)
     return found
+
+
+def _for_long_prompts(found: Config) -> Config:
+    """Return the run as a large model of gpt-oss's kind can do it, but for what its file says.
+
+    Its own attention keeps all scores, tens of GiB a layer; so do all prompts of a step that go through it together.
+    """
+    grpo = found.grpo
+    if not grpo.at_once and not grpo.vllm:
+        grpo = grpo.model_copy(update={"at_once": grpo.group})
+    return found.model_copy(update={"attention": found.attention or "flex_attention", "grpo": grpo})
 
 
 def _made(changes: dict[str, Any]) -> Config:

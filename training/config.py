@@ -73,6 +73,7 @@ class Grpo(_Part):
     reply_tokens: int = Field(default=8192, ge=1)
     prompt_tokens: int = Field(default=16_384, ge=1, description="Rows with a longer prompt are left out, and counted.")
     sequences: int = Field(default=1, ge=1, description="Sequences that go through the model at once when it learns.")
+    at_once: int = Field(default=0, ge=0, description="Replies that are generated at once; 0 is all of a step.")
     scale: Literal["none", "group"] = Field(
         default="none", description="group divides by the spread in the group, and drives probabilities to 0 and 1."
     )

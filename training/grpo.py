@@ -31,6 +31,12 @@ def settings(config: Config, folder: Path) -> Any:
             f"{replies} replies a step cannot be learned from {g.sequences} at once",
             hint="let grpo.sequences divide grpo.prompts × grpo.group",
         )
+    at_once = g.at_once or replies
+    if at_once % g.group or at_once % g.sequences or replies % at_once:
+        raise UsageError(
+            f"{replies} replies a step cannot be generated {at_once} at once",
+            hint="let grpo.at_once be a multiple of grpo.group and grpo.sequences that divides all replies of a step",
+        )
     vllm: dict[str, Any] = {}
     if g.vllm:
         vllm = {"use_vllm": True, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": g.vllm_memory}
@@ -41,6 +47,7 @@ def settings(config: Config, folder: Path) -> Any:
         num_generations=g.group,
         per_device_train_batch_size=g.sequences,
         gradient_accumulation_steps=replies // g.sequences,
+        steps_per_generation=at_once // g.sequences,
         learning_rate=g.learning_rate,
         lr_scheduler_type="constant_with_warmup",
         warmup_steps=g.warmup,

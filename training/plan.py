@@ -109,7 +109,9 @@ def _prompt(config: Config, tokens: Sequence[int]) -> tuple[int, Line]:
 
 def _memory(config: Config, sizes: Sizes, prompt: int, card: Target | None) -> tuple[list[Line], list[str]]:
     g = config.grpo
-    replies, longest = g.prompts * g.group, prompt + g.reply_tokens
+    longest = prompt + g.reply_tokens
+    attention = config.attention or ("eager" if sizes.kind == "gpt_oss" else "sdpa")
+    masked = attention in ("eager", "sdpa")
     advice: list[str] = []
     each = 2 if config.dtype == "bfloat16" else 4
     lines = [_held("weights", sizes.weights * each, "always", f"{sizes.weights / 1e9:.2f} billion in {config.dtype}")]
@@ -128,15 +130,21 @@ def _memory(config: Config, sizes: Sizes, prompt: int, card: Target | None) -> t
         room = _room(card) or 0.0
         lines.append(_held("vLLM", g.vllm_memory * room * GIB, "generation", f"{g.vllm_memory:.0%} of the card"))
     else:
-        note = f"{replies} replies at once, each of up to {longest} tokens"
-        lines.append(_held("keys and values", replies * sizes.cached(longest), "generation", note))
+        together = max(_together(config), config.watch.sequences if config.watch.every else 0)
+        note = f"{together} sequences at once, each of up to {longest} tokens"
+        lines.append(_held("keys and values", together * sizes.cached(longest), "generation", note))
+        lines.append(_held("prompts in one layer", together * prompt * sizes.passing(), "generation", "about"))
+        if masked:
+            lines.append(_held("attention's mask", 3 * together * prompt**2, "generation", "as flags and as numbers"))
+        if together > g.group and together * prompt * sizes.passing() > 8 * GIB:
+            advice.append(f"set grpo.at_once = {g.group}, so that fewer prompts go through the model at once")
     again = g.sequences == 1
     states = 2 * sizes.width * sizes.layers if again else sizes.kept() * sizes.layers
     note = "what enters each layer; the rest is computed again" if again else "nothing is computed again"
     lines.append(_held("activations", g.sequences * longest * states, "learning", note))
     if again:
         lines.append(_held("one layer computed again", longest * sizes.kept(), "learning", "about, with all its parts"))
-    if (config.attention or ("eager" if sizes.kind == "gpt_oss" else "sdpa")) == "eager":
+    if attention == "eager":
         scores = 3 * 2 * g.sequences * sizes.heads * longest**2 * (1 if again else sizes.layers)
         lines.append(_held("attention's scores", scores, "learning", "eager attention, three copies in 16 bits"))
         if scores > 8 * GIB:
@@ -150,8 +158,9 @@ def _time(config: Config, sizes: Sizes, prompt: int, card: Target | None) -> lis
     if card is None or not card.memory_bandwidth or not card.tensor_flops:
         return []
     replies, longest = g.prompts * g.group, prompt + g.reply_tokens
-    seen = sizes.layers * sizes.expert * min(sizes.experts, replies * sizes.used)
-    read = 2 * (sizes.outside + seen) + replies * sizes.cached(prompt + g.reply_tokens // 2)
+    seen = sizes.layers * sizes.expert * min(sizes.experts, _together(config) * sizes.used)
+    rounds = replies // _together(config)
+    read = 2 * rounds * (sizes.outside + seen) + replies * sizes.cached(prompt + g.reply_tokens // 2)
     token = max(read / card.memory_bandwidth, 2 * sizes.active * replies / card.tensor_flops)
     # Two operations a weight and token forward, again where a layer is computed again, and once or twice as many back.
     passes = 2 + (2 if g.sequences == 1 else 0) + (2 if config.lora else 4)
@@ -170,6 +179,10 @@ def _time(config: Config, sizes: Sizes, prompt: int, card: Target | None) -> lis
             "a bound: real steps take several times as long",
         ),
     ]
+
+
+def _together(config: Config) -> int:
+    return config.grpo.at_once or config.grpo.prompts * config.grpo.group
 
 
 def _held(name: str, size: float, phase: Literal["always", "generation", "learning"], note: str) -> Line:

@@ -117,6 +117,14 @@ class Sizes:
         attention = 2 * self.heads * self.head + 2 * self.kv_heads * self.head
         return 2 * (4 * self.width + attention + self.used * (4 * self.inner + (self.width if self.experts else 0)))
 
+    def passing(self) -> int:
+        """Return about how many bytes of a token are held at most while it goes through one layer, nothing kept.
+
+        Norms compute in 32 bits, so that the width counts twice as often.
+        """
+        attention = 2 * self.heads * self.head + 2 * self.kv_heads * self.head
+        return 2 * (8 * self.width + attention + 3 * self.used * self.inner)
+
 
 def of_config(found: Mapping[str, Any]) -> Sizes | None:
     """Return the sizes that a `config.json` describes, or None for a kind of model whose formulas are not known."""

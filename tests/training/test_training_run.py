@@ -106,7 +106,7 @@ def adapter(folder: Path) -> dict[str, Any]:
 
 def test_gpt_oss_with_adapted_experts(gpt_oss: str, tmp_path: Path) -> None:
     pool = training_pool.write(tmp_path / "pool.parquet")
-    told = settings(gpt_oss, pool, lora={"experts": EXPERTS}, grpo={"steps": 2})
+    told = settings(gpt_oss, pool, lora={"experts": EXPERTS}, grpo={"steps": 2, "sequences": 4, "at_once": 8})
     assert grpo.settings(told, tmp_path / "x").router_aux_loss_coef == 0.0
     done = run.train(told, tmp_path / "out")
 
