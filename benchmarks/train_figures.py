@@ -34,6 +34,9 @@ from forewarp.tools.train import TrainRequest, plan_training
 from forewarp.training import rows
 
 BASE = "base"
+FIRST = "first_rate.json"
+"""Of an earlier call, which ended before its arms were asked: its base counts for the mean of eight answers alone."""
+
 NAMES = {
     BASE: "before",
     "base-mean-of-8": "before, mean of 8 answers",
@@ -74,7 +77,7 @@ def runs_of(folder: Path, cases: Sequence[Case]) -> tuple[list[Run], list[dict[s
     """Return every recorded run, and the files' own descriptions."""
     found: list[Run] = []
     about: list[dict[str, Any]] = []
-    for path in sorted(folder.glob("train_surrogate_*.json")):
+    for path in [*sorted(folder.glob("train_surrogate_*.json")), folder / FIRST]:
         told = json.loads(path.read_text())
         about.append({"file": path.name, **told})
         records = read_forecasts(path.with_suffix(".parquet"))
@@ -144,7 +147,7 @@ def figures(found: Sequence[Run], plain: Forecast, seed: int = 0) -> dict[str, A
     scored = {(r.arm, r.origin, r.seed): values(r.blocks, plain, draws) for r in found}
     table: dict[str, Any] = {}
     for arm in [a for a in NAMES if any(r.arm == a for r in found)]:
-        mine = [r for r in found if r.arm == arm]
+        mine = [r for r in found if r.arm == arm and (arm != BASE or f"{r.origin}.json" != FIRST)]
         own = [scored[r.arm, r.origin, r.seed] for r in mine]
         line: dict[str, Any] = {
             "runs": [{"from": r.origin, "seed": r.seed} for r in mine],
