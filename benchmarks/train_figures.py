@@ -236,7 +236,7 @@ def plan_table() -> str:
     for line in [*found.memory, *found.time]:
         amount = f"{line.value:.2f} GiB" if line.unit == "GiB" else f"{line.value:,.0f} {line.unit}"
         lines.append(f"| {line.name} | {amount} | {line.phase} | {line.origin} | {line.note} |")
-    return "\n".join([*lines, "", f"{found.summary[0].upper()}{found.summary[1:]}."])
+    return "\n".join([*lines, "", f"In all: {found.summary}."])
 
 
 def filled(text: str, parts: Mapping[str, str]) -> str:

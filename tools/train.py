@@ -107,8 +107,9 @@ def train(request: TrainRequest, note: Note = lambda _: None) -> TrainResult:
     # The model may just have been downloaded, so that its sizes are known now.
     plan.check(settings.base, sizes.of_base(settings.base)[0], here)
     found = run.material(settings, tokens, recorded)
-    planned = _plan(settings, request, _counted(found, tokens))
-    note({"phase": "plan", "step": 0, "said": planned.summary, "advice": planned.advice})
+    if here is not None:
+        planned = _plan(settings, request, _counted(found, tokens))
+        note({"phase": "plan", "step": 0, "said": planned.summary, "advice": planned.advice})
     seen: list[Mapping[str, Any]] = []
 
     def told(line: Mapping[str, Any]) -> None:

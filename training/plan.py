@@ -176,7 +176,7 @@ def _time(config: Config, sizes: Sizes, prompt: int, card: Target | None) -> lis
             g.steps * step,
             "s",
             "computed",
-            "a bound: real steps take several times as long",
+            "a bound: nothing keeps to peak rates",
         ),
     ]
 
