@@ -113,7 +113,15 @@ class Conversation:
 
     def steer(self, text: str) -> bool:
         """Have the model read this before its next step; False where no turn of the model is on."""
-        return self._turn is not None and self._turn.steer(text)
+        if self._turn is None:
+            return False
+        from forewarp.agent.mentions import expand
+
+        try:
+            whole = expand(text, self.settings.folder)
+        except UsageError:
+            return False  # said as a turn of its own, it is told what is wrong with the file
+        return self._turn.steer(whole, text)
 
     def interrupt(self) -> None:
         """End the turn at once and keep what was done."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from forewarp.core import serde
@@ -173,15 +173,3 @@ def from_data(data: Mapping[str, Any]) -> Event | None:
     """Return the event that `to_data` made; None for a type that this version does not know."""
     kind = KINDS.get(str(data.get("type")))
     return serde.from_data(kind, data) if kind is not None else None
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """All events of one turn, as `gather` collects them for tests and `--output-format json`."""
-
-    events: tuple[Event, ...] = field(default=())
-
-    @property
-    def last(self) -> Event | None:
-        """The event that ended the turn."""
-        return self.events[-1] if self.events else None

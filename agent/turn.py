@@ -73,8 +73,11 @@ class ModelTurn:
         """What was said so far, the history included; empty before the model was asked."""
         return self._messages()
 
-    def steer(self, text: str) -> bool:
-        """Have the model read something before its next step; False where it takes no step any more."""
+    def steer(self, text: str, shown: str) -> bool:
+        """Have the model read something before its next step, `shown` to the user as typed.
+
+        False where it takes no step any more.
+        """
         context = self._watch.context
         if context is None:
             return False
@@ -83,7 +86,7 @@ class ModelTurn:
         except failures.UserError:
             return False
         if number is not None:
-            self._steered[number] = text
+            self._steered[number] = shown
         return number is not None
 
     def stop(self) -> None:

@@ -204,15 +204,17 @@ async def test_steering_reaches_the_model_before_its_next_step(
     recorded: Recorded, settings: Callable[..., Settings]
 ) -> None:
     def answer(messages: list[ModelMessage]) -> str:
-        return "I saw it." if "use fp16" in str(messages) else "I saw nothing."
+        whole = str(messages)
+        return "I saw it." if "use fp16" in whole and "#error" in whole else "I saw nothing."
 
     talk = Conversation(settings(scripted(("read_file", {"path": "toy.cpp"}), answer=answer)))
     events: list[Event] = []
     async for event in talk.say("Go"):
         events.append(event)
         if isinstance(event, ToolCalled):
-            assert talk.steer("use fp16")
-    assert [e.text for e in of(UserSaid, events) if e.steering] == ["use fp16"]
+            assert talk.steer("use fp16 as in @broken.cpp")
+            assert not talk.steer("and @missing.cpp")
+    assert [e.text for e in of(UserSaid, events) if e.steering] == ["use fp16 as in @broken.cpp"]
     assert isinstance(events[-1], Answered)
     assert "I saw it." in events[-1].text
     assert not talk.steer("too late")
