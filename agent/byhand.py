@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
@@ -45,12 +44,9 @@ class ByHand:
         start, result = time.perf_counter(), {"error": "interrupted"}
         try:
             result = await work
-        except asyncio.CancelledError:
-            raise
         except ForewarpError as e:
             result = {"error": e.message, "hint": e.hint}
             raise
         finally:
-            summary = str(result.get("summary") or result.get("error") or "")
-            self._host.emit(ToolReturned(call, tool, summary, result, time.perf_counter() - start))
+            self._host.emit(ToolReturned.of(call, tool, result, time.perf_counter() - start))
         return result

@@ -24,7 +24,7 @@ class Tools(Protocol):
         ...
 
     async def measure(self, call: str, *, task: str, kernel: Kernel, insist: str = "") -> Mapping[str, Any]:
-        """Forecast a kernel if that was not done, measure it, and return the `MeasureResult` as data.
+        """Forecast a kernel, measure it unless that speaks against it, and return the `Considered` as data.
 
         `insist` says why to measure what the forecast advises to skip.
         """

@@ -77,6 +77,11 @@ class ToolReturned:
     result: Mapping[str, Any]
     seconds: float
 
+    @classmethod
+    def of(cls, call: str, tool: str, result: Mapping[str, Any], seconds: float) -> ToolReturned:
+        """Return the event of a result, whose summary or error is what people read."""
+        return cls(call, tool, str(result.get("summary") or result.get("error") or ""), result, seconds)
+
 
 @dataclass(frozen=True, slots=True)
 class Spent:

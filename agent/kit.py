@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from forewarp.agent.arguments import inside
 from forewarp.agent.board import Board
 from forewarp.agent.events import ApprovalAsked, ApprovalGiven, Event, Progressed, Spent
 from forewarp.agent.settings import Settings
@@ -206,11 +207,7 @@ class Kit:
 
     def inside(self, path: str) -> Path:
         """Return a path of the working folder; raises `UsageError` for one outside of it."""
-        folder = self._host.settings.folder.resolve()
-        found = (folder / Path(path).expanduser()).resolve()
-        if not found.is_relative_to(folder):
-            raise UsageError(f"{path} is outside of the working folder {folder}")
-        return found
+        return inside(self._host.settings.folder, path)
 
     async def _aside(self, what: Callable[[Executors], T]) -> T:
         """Run something in a thread with the open devices; cancelling ends the wait, `interrupt` the work."""

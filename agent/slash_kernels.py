@@ -12,13 +12,13 @@ from forewarp.agent.arguments import Arguments, at_most, inside, whole
 from forewarp.agent.board import Row
 from forewarp.agent.commanding import Commanding
 from forewarp.agent.events import Noted
+from forewarp.agent.kit import MAX_SEARCH
 from forewarp.agent.settings import Settings
 from forewarp.core.errors import UsageError
 from forewarp.prompts.render import fenced
 from forewarp.tools.parts import Kernel
 
 SEARCH_BUDGET = 12
-MAX_SEARCH = 200
 REFERENCE_LINES = 40
 
 

@@ -154,8 +154,7 @@ class ModelTurn:
                 seconds = time.perf_counter() - self._calls.pop(part.tool_call_id, time.perf_counter())
                 content: Any = part.content
                 result: dict[str, Any] = content if isinstance(content, dict) else {"error": str(content)}
-                summary = str(result.get("summary") or result.get("error") or "")
-                self._emit(ToolReturned(part.tool_call_id, part.tool_name or "", summary, result, seconds))
+                self._emit(ToolReturned.of(part.tool_call_id, part.tool_name or "", result, seconds))
             case said.EnqueuedMessagesEvent(enqueue_id=number) if number in self._steered:
                 self._emit(UserSaid(self._steered.pop(number), steering=True))
             case _:

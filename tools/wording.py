@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def speedup(value: Interval | None) -> str:
     """Return a speed-up with its interval."""
-    return "–" if value is None else f"{value.ratio:.3g}× [{value.low:.3g}, {value.high:.3g}]"
+    return "–" if value is None else str(value)
 
 
 def micros(value: Micros) -> str:
