@@ -82,7 +82,7 @@ class Kit:
     ) -> dict[str, Any]:
         """Forecast one kernel, or rank several; returns the `ForecastResult` as data."""
         from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
-        from forewarp.tools.steps import forecast_step, ranked_step
+        from forewarp.tools.steps import forecast_steps
 
         chosen = [self._inside(k) for k in kernels]
         request = ForecastRequest(
@@ -93,12 +93,9 @@ class Kit:
         )
         self._host.emit(Progressed(call, "forecasting"))
         found = await self._aside(lambda executors: forecast_kernel(request, executors=executors))
-        if len(chosen) == 1:
-            self._host.emit(forecast_step(found, _text(chosen[0]), origin, parent=self._parent(found)))
-        for one in found.ranking:
-            step = ranked_step(found, one, _text(chosen[one.position - 1]), origin)
-            if step is not None:
-                self._host.emit(step)
+        parent = self._parent(found) if len(chosen) == 1 else ""
+        for step in forecast_steps(found, [_text(k) for k in chosen], origin, parent=parent):
+            self._host.emit(step)
         return found.model_dump(mode="json")
 
     async def measure(
@@ -110,7 +107,7 @@ class Kit:
         """
         from forewarp.tools.considered import consider
         from forewarp.tools.measure_kernel import MeasureRequest
-        from forewarp.tools.steps import CandidateForecast, forecast_step, measure_step
+        from forewarp.tools.steps import CandidateForecast, forecast_steps, measure_step
 
         kernel = self._inside(kernel)
         request = MeasureRequest(task=self._task(task), kernel=kernel, place=self._host.settings.place)
@@ -118,7 +115,7 @@ class Kit:
         loop = asyncio.get_running_loop()
 
         def forecast(found: ForecastResult) -> None:
-            expected.append(forecast_step(found, _text(kernel), origin, parent=self._parent(found)))
+            expected.extend(forecast_steps(found, [_text(kernel)], origin, parent=self._parent(found)))
             self._host.emit(expected[0])
 
         def allow(found: ForecastResult) -> str:

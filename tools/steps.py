@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from forewarp.search import events
-from forewarp.tools.parts import Interval, KernelId, Prediction
+from forewarp.tools.parts import Interval, KernelId, Prediction, speedup_of
 
 # The terminal shows its first frame before numpy is loaded, and knows the steps by then.
 if TYPE_CHECKING:
@@ -81,57 +82,47 @@ class CandidateMeasured:
 Step = CandidateForecast | CandidateMeasured
 
 
-def forecast_step(found: ForecastResult, source: str, origin: str, *, parent: str = "") -> CandidateForecast:
-    """Return a forecast of one kernel as a step; `source` is its text."""
-    return _forecast_step(
-        found.kernel,
-        found.forecast,
-        task=found.task,
-        device=found.device.name,
-        source=source,
-        origin=origin,
-        parent=parent,
-        advice="reject" if found.forecast is None else found.recommendation,
-        reason=found.reason or found.summary,
-        p_better=found.p_better,
-    )
+def forecast_steps(
+    found: ForecastResult, texts: Sequence[str], origin: str, *, parent: str = ""
+) -> list[CandidateForecast]:
+    """Return the kernels of a forecast as steps, the best first, without those that could not be read.
 
+    `texts` are those of the kernels in the order of the request.
+    """
 
-def ranked_step(found: ForecastResult, one: RankedKernel, source: str, origin: str) -> CandidateForecast | None:
-    """Return one of several forecast kernels as a step; None for what could not be read at all."""
-    if one.kernel is None:
-        return None
-    return _forecast_step(
-        one.kernel,
-        one.forecast,
-        task=found.task,
-        device=found.device.name,
-        source=source,
-        origin=origin,
-        parent="",
-        advice="reject" if one.forecast is None else one.recommendation or "",
-        reason=one.reason or one.problem,
-        p_better=one.p_better,
-    )
+    def step(kernel: KernelId, one: ForecastResult | RankedKernel, position: int, more: str) -> CandidateForecast:
+        return _forecast_step(
+            kernel,
+            one.forecast,
+            task=found.task,
+            device=found.device.name,
+            source=texts[position - 1],
+            origin=origin,
+            parent=parent,
+            advice="reject" if one.forecast is None else one.recommendation or "",
+            reason=one.reason or more,
+            p_better=one.p_better,
+        )
+
+    if not found.ranking:
+        return [step(found.kernel, found, 1, found.summary)]
+    return [step(one.kernel, one, one.position, one.problem) for one in found.ranking if one.kernel is not None]
 
 
 def measure_step(found: MeasureResult, forecast: CandidateForecast | None) -> CandidateMeasured:
     """Return a measurement as a step; `forecast` is what was expected of the kernel, if anything."""
-    s = found.speedup
-    return CandidateMeasured(
-        kernel=found.kernel.sha256,
+    return _measure_step(
+        found.kernel.sha256,
+        found.speedup,
+        forecast,
         task=found.task,
         status=found.status,
         verdict=found.verdict,
-        speedup=s.ratio if s else None,
-        low=s.low if s else None,
-        high=s.high if s else None,
+        measurement=found.measurement_id,
         trusted=found.trusted,
         provenance=found.source,
-        measurement=found.measurement_id,
         device_s=found.cost.device_s,
-        surprise=surprise(forecast, s),
-        flags=tuple(found.flags),
+        flags=found.flags,
     )
 
 
@@ -202,25 +193,22 @@ class RunSteps:
         self._forecast[kernel] = step
         return step
 
-    def _measured(self, m: events.Measured) -> CandidateMeasured:
-        found = self._archive.measurement(m.measurement).measurement
-        interval = None
-        if m.speedup is not None and m.low is not None and m.high is not None:
-            interval = Interval(ratio=m.speedup, low=m.low, high=m.high)
-        return CandidateMeasured(
-            kernel=m.kernel,
-            task=self._run.task if self._run else "",
+    def _measured(self, told: events.Measured) -> CandidateMeasured | None:
+        m, run = self._archive.measurement(told.measurement, whole=False).measurement, self._run
+        if m is None or run is None:
+            return None
+        return _measure_step(
+            told.kernel,
+            speedup_of(m),
+            self._forecast.get(told.kernel),
+            task=run.task,
             status=m.status,
             verdict=m.verdict,
-            speedup=m.speedup,
-            low=m.low,
-            high=m.high,
-            trusted=found.trusted if found else False,
-            provenance=found.source if found else "measured",
-            measurement=m.measurement,
-            device_s=found.device_s if found else 0.0,
-            surprise=surprise(self._forecast.get(m.kernel), interval),
-            flags=tuple(found.flags) if found else (),
+            measurement=told.measurement,
+            trusted=m.trusted,
+            provenance=m.source,
+            device_s=m.device_s,
+            flags=m.flags,
         )
 
 
@@ -259,4 +247,35 @@ def _forecast_step(
         confidence=p.confidence if p else None,
         advice=advice,
         reason=reason,
+    )
+
+
+def _measure_step(
+    kernel: str,
+    speedup: Interval | None,
+    forecast: CandidateForecast | None,
+    *,
+    task: str,
+    status: str,
+    verdict: str,
+    measurement: int | None,
+    trusted: bool,
+    provenance: str,
+    device_s: float,
+    flags: Sequence[str],
+) -> CandidateMeasured:
+    return CandidateMeasured(
+        kernel=kernel,
+        task=task,
+        status=status,
+        verdict=verdict,
+        speedup=speedup.ratio if speedup else None,
+        low=speedup.low if speedup else None,
+        high=speedup.high if speedup else None,
+        trusted=trusted,
+        provenance=provenance,
+        measurement=measurement,
+        device_s=device_s,
+        surprise=surprise(forecast, speedup),
+        flags=tuple(flags),
     )

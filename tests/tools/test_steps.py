@@ -1,0 +1,85 @@
+"""What the live table is told: the same of a kernel, whether someone asked for it or a run proposed it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.recorded_pool import Recorded, record
+
+from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
+from forewarp.tools.measure_kernel import MeasureRequest, measure_kernel
+from forewarp.tools.parts import Amounts, Interval, Kernel, Place
+from forewarp.tools.search import SearchRequest, open_search
+from forewarp.tools.steps import (
+    CandidateForecast,
+    CandidateMeasured,
+    RunSteps,
+    forecast_steps,
+    measure_step,
+    surprise,
+)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return record(tmp_path_factory.mktemp("pool"))
+
+
+def place(recorded: Recorded, folder: Path) -> Place:
+    return Place(device="replay", pool=recorded.pool, archive=str(folder / "a.db"))
+
+
+def forecast_of(recorded: Recorded, folder: Path, *paths: str) -> list[CandidateForecast]:
+    kernels = [Kernel(path=p) for p in paths]
+    one = kernels[0] if len(kernels) == 1 else None
+    found = forecast_kernel(
+        ForecastRequest(task=recorded.task, place=place(recorded, folder), kernel=one, kernels=[] if one else kernels)
+    )
+    return forecast_steps(found, [Path(p).read_text() for p in paths], "user")
+
+
+def test_several_are_told_in_their_order_with_their_own_texts(recorded: Recorded, tmp_path: Path) -> None:
+    steps = forecast_of(recorded, tmp_path, recorded.broken, recorded.seed)
+    assert [s.source for s in steps] == [Path(p).read_text() for p in (recorded.seed, recorded.broken)]
+    assert [s.advice for s in steps] == ["measure", "reject"]
+    assert "does not compile" in steps[1].reason
+
+
+def test_one_is_told_as_it_is_among_several(recorded: Recorded, tmp_path: Path) -> None:
+    [alone] = forecast_of(recorded, tmp_path, recorded.seed)
+    among = forecast_of(recorded, tmp_path, recorded.seed, recorded.broken)[0]
+    assert alone.median == pytest.approx(among.median)
+    assert (alone.kernel, alone.advice, alone.task) == (among.kernel, among.advice, among.task)
+    [broken] = forecast_of(recorded, tmp_path, recorded.broken)
+    assert broken.advice == "reject"
+    assert broken.median is None
+    assert broken.reason
+
+
+def test_a_run_tells_of_a_measurement_what_measuring_by_hand_tells(recorded: Recorded, tmp_path: Path) -> None:
+    request = SearchRequest(task=recorded.task, place=place(recorded, tmp_path), budget=Amounts(measurements=4))
+    with open_search(request) as job:
+        steps = RunSteps(job.archive)
+        told = [step for event in job.events() if (step := steps.of(event)) is not None]
+        run = job.run_id
+    expected = {s.kernel: s for s in told if isinstance(s, CandidateForecast)}
+    assert {s.origin for s in expected.values()} == {run}
+    measured = [s for s in told if isinstance(s, CandidateMeasured)]
+    assert len(measured) >= 3
+    for of_run in measured:
+        forecast = expected[of_run.kernel]
+        kernel = Kernel(source=forecast.source, tunables=forecast.tunables)
+        again = measure_kernel(MeasureRequest(task=recorded.task, place=place(recorded, tmp_path / "b"), kernel=kernel))
+        by_hand = measure_step(again, None)
+        assert by_hand == replace(of_run, measurement=by_hand.measurement, surprise=None)
+
+
+def test_surprise_is_in_standard_deviations_of_the_forecast(recorded: Recorded, tmp_path: Path) -> None:
+    [made] = forecast_of(recorded, tmp_path, recorded.seed)
+    forecast = replace(made, median=2.0, low=1.0, high=4.0)
+    assert surprise(forecast, Interval(ratio=4, low=4, high=4)) == pytest.approx(1.2816)
+    assert surprise(forecast, Interval(ratio=1, low=1, high=1)) == pytest.approx(-1.2816)
+    assert surprise(replace(forecast, low=None), Interval(ratio=1, low=1, high=1)) is None
+    assert surprise(forecast, None) is None
