@@ -278,7 +278,8 @@ class Conversation:
         def spent(usage: RunUsage) -> str:
             self._pay(asked, usage, booked[0])
             booked[0] = copy(usage)
-            self._remember(turn.messages)
+            if len(turn.messages) > len(self._history):  # each is whole once it is there
+                self._remember(turn.messages)
             return over_budget(self.settings.budget, replace(self._spent, measurements=0, device_s=0.0))
 
         told = await asyncio.to_thread(instructions, self.settings.place)
@@ -315,7 +316,7 @@ class Conversation:
         return self._model[1]
 
     def _pay(self, asked: LanguageModel, usage: RunUsage, booked: RunUsage) -> None:
-        """Book what a model used since `booked`, its usage when it was booked last."""
+        """Book what a model used since `booked`, its usage when it was booked last, and say so if it is anything."""
         now, then = asked.cost(0.0, usage), asked.cost(0.0, booked)
         read = now.input_tokens - then.input_tokens
         s = self._spent
@@ -327,27 +328,30 @@ class Conversation:
             dollars=(s.dollars or 0.0) + (now.dollars or 0.0) - (then.dollars or 0.0) if priced else None,
             context_tokens=read or s.context_tokens,
         )
-        self.emit(self._spent)
+        if self._spent != s:
+            self.emit(self._spent)
 
     def _remembered(self) -> list[ModelMessage]:
-        if self._stored:
-            from pydantic_ai.messages import ModelMessagesTypeAdapter
+        """Return what the model remembers; calls that a fault or a kill left without an answer are closed."""
+        from pydantic_ai.messages import ModelMessagesTypeAdapter, repair_messages
 
+        if self._stored:
             self._history, self._stored = ModelMessagesTypeAdapter.validate_python(list(self._stored)), ()
+        self._history = repair_messages(self._history)
         return self._history
 
     def _remember(self, messages: Sequence[ModelMessage]) -> None:
         """Keep what the model is to remember; what is new in it goes into the record."""
-        # The last message may have grown since; those before it are the same objects as long as they are the same.
-        said = 0
-        while said < min(len(self._history) - 1, len(messages)) and messages[said] is self._history[said]:
-            said += 1
+        kept = 0
+        for old, new in zip(self._history, messages, strict=False):
+            if old is not new:
+                break
+            kept += 1
         self._history, self._stored = list(messages), ()
-        if self._transcript is not None:
+        if self._transcript is not None and len(messages) > kept:
             from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-            new = ModelMessagesTypeAdapter.dump_python(self._history[said:], mode="json")
-            self._transcript.remember(said, new)
+            self._transcript.remember(kept, ModelMessagesTypeAdapter.dump_python(self._history[kept:], mode="json"))
 
     def _take(self, past: Past) -> None:
         self._stored = past.messages
