@@ -13,6 +13,7 @@ from forewarp.agent.events import ApprovalAsked
 from forewarp.agent.kit import Host, Kit
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.tools.parts import Kernel, trim
+from forewarp.tools.wording import spread
 
 CALL: ContextVar[str] = ContextVar("call", default="")
 """The id of the tool call that is being carried out."""
@@ -279,8 +280,8 @@ def _line(row: Row) -> Answer:
     line: Answer = {"number": row.number, "kernel": f.kernel[:10], "task": f.task, "language": f.language}
     line |= {"tunables": f.tunables, "note": f.note, "advice": f.advice}
     if f.median is not None:
-        line["forecast"] = f"{f.median:.3g}× [{f.low:.3g}, {f.high:.3g}]"
+        line["forecast"] = spread(f.median, f.low, f.high)
     if m is not None:
-        line["measured"] = f"{m.speedup:.3g}× [{m.low:.3g}, {m.high:.3g}]" if m.speedup is not None else m.status
+        line["measured"] = m.status if m.speedup is None else spread(m.speedup, m.low, m.high)
         line["verdict"] = m.verdict
     return {k: v for k, v in line.items() if v not in (None, "", {})}

@@ -20,7 +20,8 @@ from forewarp.agent.slash_kernels import row_of
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Candidate, Language
 from forewarp.prompts.render import fenced
-from forewarp.tools.parts import Interval, shown
+from forewarp.tools.parts import shown
+from forewarp.tools.wording import spread
 
 MOST_ROWS, MOST_RUNS, MOST_CONVERSATIONS = 60, 20, 20
 _RUN = re.compile(r"r-[0-9a-f]+")
@@ -46,7 +47,7 @@ async def best(on: Commanding, given: Sequence[str]) -> None:
     f = row.forecast
     text = await asyncio.to_thread(baked, row)
     language = "cpp" if f.language in ("cpp", "cuda") else "python"
-    expected = _interval(f.median, f.low, f.high)
+    expected = spread(f.median, f.low, f.high)
     on.emit(
         Noted(
             f"**{row.number}** {_named(row)}, {f.task} on {f.device}: {_measured(row)}; forecast {expected}.\n\n"
@@ -144,7 +145,7 @@ def _line(row: Row) -> str:
     f, m = row.forecast, row.measured
     correct = "–" if f.p_valid is None else f"{f.p_valid:.0%}"
     surprise = "–" if m is None or m.surprise is None else f"{m.surprise:+.1f} σ"
-    cells = (row.number, _named(row), f.task, _interval(f.median, f.low, f.high), correct, f.advice or "–")
+    cells = (row.number, _named(row), f.task, spread(f.median, f.low, f.high), correct, f.advice or "–")
     return f"| {' | '.join(map(str, cells))} | {_measured(row)} | {surprise} |"
 
 
@@ -157,12 +158,8 @@ def _measured(row: Row) -> str:
     m = row.measured
     if m is None:
         return "–"
-    said = f"{_interval(m.speedup, m.low, m.high)} {m.verdict}" if m.speedup is not None else m.status
+    said = f"{spread(m.speedup, m.low, m.high)} {m.verdict}" if m.speedup is not None else m.status
     return f"{said} (replay)" if m.provenance == "replay" else said
-
-
-def _interval(ratio: float | None, low: float | None, high: float | None) -> str:
-    return "–" if ratio is None or low is None or high is None else str(Interval(ratio=ratio, low=low, high=high))
 
 
 def baked(row: Row) -> str:

@@ -33,6 +33,7 @@ from forewarp.agent.events import (
 )
 from forewarp.cli import exits
 from forewarp.tools.steps import CandidateMeasured
+from forewarp.tools.wording import spread
 
 if TYPE_CHECKING:
     from forewarp.agent.conversation import Conversation
@@ -257,10 +258,11 @@ def _in_words(event: Event, talk: Talk) -> str:
 
 def _candidate(event: CandidateMeasured, board: Board) -> str:
     number = next((r.number for r in board if (r.forecast.task, r.forecast.kernel) == (event.task, event.kernel)), "?")
-    pace = "" if event.speedup is None else f"{event.speedup:.3g}× [{event.low or 0:.3g}, {event.high or 0:.3g}] "
+    said = event.status
+    if event.speedup is not None:
+        said = f"{spread(event.speedup, event.low, event.high)} {event.verdict}"
     came = "" if event.surprise is None else f", {event.surprise:+.1f} σ from its forecast"
-    said = " (replay)" if event.provenance == "replay" else ""
-    return f"  candidate {number}: {pace}{event.verdict if event.speedup is not None else event.status}{came}{said}"
+    return f"  candidate {number}: {said}{came}{' (replay)' if event.provenance == 'replay' else ''}"
 
 
 def _shortly(arguments: Mapping[str, Any]) -> str:

@@ -16,6 +16,15 @@ def speedup(value: Interval | None) -> str:
     return "–" if value is None else str(value)
 
 
+def spread(ratio: float | None, low: float | None, high: float | None) -> str:
+    """Return a speed-up with its interval from their parts, as far as they are known."""
+    from forewarp.tools.parts import Interval
+
+    if ratio is None:
+        return speedup(None)
+    return f"{ratio:.3g}×" if low is None or high is None else str(Interval(ratio=ratio, low=low, high=high))
+
+
 def micros(value: Micros) -> str:
     """Return a time with its interval."""
     if value.low is None or value.high is None:

@@ -1,0 +1,28 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from forewarp.tools.parts import Interval
+from forewarp.tools.wording import speedup, spread
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ((2.784, 2.771, 2.793), "2.78× [2.77, 2.79]"),
+        ((0.0764, None, None), "0.0764×"),
+        ((2.784, 2.771, None), "2.78×"),
+        ((None, None, None), "–"),
+    ],
+)
+def test_a_speedup_is_told_as_far_as_it_is_known(
+    parts: tuple[float | None, float | None, float | None], text: str
+) -> None:
+    assert spread(*parts) == text
+
+
+def test_an_interval_reads_the_same_whole_and_in_parts() -> None:
+    assert speedup(Interval(ratio=1.5, low=1.25, high=1.75)) == spread(1.5, 1.25, 1.75)
+    assert speedup(None) == spread(None, 1.0, 2.0)
