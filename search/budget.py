@@ -31,14 +31,14 @@ def warnings(budget: Budget, spend: Spend) -> Iterator[Shortage]:
             yield Shortage(currency, spent, cap, passed[-1])
 
 
-def searching(budget: Budget, *, confirm: bool) -> Budget:
-    """Return the budget without the measurement that is kept back for the confirmation.
+def searching(budget: Budget, *, confirm: bool, visitors: int = 0) -> Budget:
+    """Return the budget without what is kept back for the confirmation and for other targets' winners.
 
     A budget of one measurement has nothing to keep back: its only candidate is not confirmed.
     """
-    if not confirm or budget.measurements is None or budget.measurements < 2:
+    if budget.measurements is None:
         return budget
-    return replace(budget, measurements=budget.measurements - 1)
+    return replace(budget, measurements=max(min(1, budget.measurements), budget.measurements - confirm - visitors))
 
 
 def measurements_left(budget: Budget, spend: Spend) -> int | None:

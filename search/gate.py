@@ -7,6 +7,7 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
+from forewarp.archive.rows import CandidateRow
 from forewarp.core.errors import CandidateError
 from forewarp.core.protocols import Executor
 from forewarp.core.values import DEVICE_ONLY, Build, Candidate, GateOutcome, Signature, Task
@@ -14,6 +15,9 @@ from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import plan as plans
 
 LOG_CHARS = 2000
+
+
+_SAME_CODE = "compiles to the same code as "
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,7 @@ class Gate:
             return Gated("compile_error", f"{build.status}: {_trim(build.log)}", build)
         code = _code_key(candidate, checked, build)
         if code and code in self._code:
-            return Gated("same_code", f"compiles to the same code as {self._code[code].short}", build)
+            return Gated("same_code", f"{_SAME_CODE}{self._code[code].short}", build)
         if code:
             self._code[code] = candidate
         return Gated("passed", "", build)
@@ -124,6 +128,11 @@ class Gate:
             repr([(r.inputs, r.params, r.outputs, r.scratch, r.launches) for r in resolved]) if resolved else chosen
         )
         return _Checked(f"{candidate.language}\n{chosen}\n{bare!r}\n{text}", launches)
+
+
+def twin_of(row: CandidateRow) -> str:
+    """Return the short identity of the kernel to whose code another one compiles, "" where it does not."""
+    return row.reason.removeprefix(_SAME_CODE) if row.outcome == "same_code" else ""
 
 
 def _code_key(candidate: Candidate, checked: _Checked, build: Build | None) -> str:

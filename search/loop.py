@@ -16,9 +16,12 @@ from forewarp.core.errors import ArchiveError, UsageError
 from forewarp.core.protocols import Executor, Forecaster, Proposer
 from forewarp.core.values import Task
 from forewarp.search import lease
+from forewarp.search.ends import Stopped
 from forewarp.search.events import Event, RunFinished, RunResumed, RunStarted
+from forewarp.search.finals import Finals
+from forewarp.search.islands import Island
 from forewarp.search.recorder import Recorder
-from forewarp.search.rounds import Rounds, Stopped
+from forewarp.search.rounds import Rounds
 from forewarp.search.settings import SearchSettings
 from forewarp.search.summary import RunSummary, best_of, summarise
 
@@ -37,6 +40,7 @@ class Search:
         forecaster: Forecaster | None,
         *,
         resumed: bool,
+        island: Island | None,
     ) -> None:
         """Use `start` or `resume`."""
         self.run_id = run.id
@@ -44,7 +48,13 @@ class Search:
         self._archive, self._resumed, self._run = archive, resumed, run
         self._stop, self._begun = threading.Event(), False
         self._recorder = Recorder(archive, run.id, self.settings.budget)
-        self._rounds = Rounds(archive, run, executor, proposer, forecaster, self.settings, self._recorder, self._stop)
+        self._island = island
+        if island is not None:
+            island.enter(run.id, self._stop)
+        self._rounds = Rounds(
+            archive, run, executor, proposer, forecaster, self.settings, self._recorder, self._stop, island
+        )
+        self._finals = Finals(archive, run, executor, self.settings, self._recorder, self._rounds, self._stop)
 
     @classmethod
     def start(
@@ -55,8 +65,12 @@ class Search:
         proposer: Proposer,
         forecaster: Forecaster | None = None,
         settings: SearchSettings | None = None,
+        island: Island | None = None,
     ) -> Self:
-        """Register a new run; nothing happens before `events()` is read. Raises `UsageError` for bad settings."""
+        """Register a new run; nothing happens before `events()` is read. Raises `UsageError` for bad settings.
+
+        `island` ties it to the runs of other targets; each of them is then read in a thread of its own.
+        """
         settings = settings or SearchSettings()
         settings.check()
         settings = replace(
@@ -66,7 +80,7 @@ class Search:
         )
         environment = {"python": platform.python_version(), "platform": platform.platform()}
         run = archive.create_run(task, executor.target, serde.to_data(settings), environment)
-        return cls(archive, archive.run(run), executor, proposer, forecaster, resumed=False)
+        return cls(archive, archive.run(run), executor, proposer, forecaster, resumed=False, island=island)
 
     @classmethod
     def resume(
@@ -76,6 +90,7 @@ class Search:
         executor: Executor,
         proposer: Proposer,
         forecaster: Forecaster | None = None,
+        island: Island | None = None,
     ) -> Self:
         """Take up a run that was interrupted, failed or killed; `archive.run(run_id)` tells its task and settings.
 
@@ -97,7 +112,7 @@ class Search:
                 f"run {run.id} began with {'forecaster ' + began_with if began_with else 'no forecaster'}",
                 hint="resume it with the same",
             )
-        return cls(archive, run, executor, proposer, forecaster, resumed=True)
+        return cls(archive, run, executor, proposer, forecaster, resumed=True, island=island)
 
     def events(self) -> Iterator[Event]:
         """Do the work and yield what happens; the last event is `RunFinished`. Closing the iterator interrupts the run.
@@ -119,6 +134,9 @@ class Search:
                 with contextlib.suppress(ArchiveError):
                     yield self._end("failed", str(e))
                 raise
+            finally:
+                if self._island is not None:
+                    self._island.leave()
 
     def run(self) -> RunSummary:
         """Do all the work without looking at the events, and return the summary."""
@@ -143,7 +161,9 @@ class Search:
         yield from self._recorder.begin(self._first_event())
         try:
             exhausted = yield from self._rounds.until_spent()
-            yield from self._rounds.confirm()
+            if self._island is not None:
+                yield from self._finals.receive(self._island.visitors())
+            yield from self._finals.confirm()
         except Stopped:
             yield self._end("interrupted", "stopped on request")
         else:

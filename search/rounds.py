@@ -10,25 +10,24 @@ import contextlib
 import random
 import threading
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 
 from forewarp.archive.rows import CandidateRow, Purpose, RunRow
 from forewarp.archive.store import Archive
-from forewarp.core import serde
 from forewarp.core.errors import ForewarpError, WorkerError
-from forewarp.core.protocols import Executor, Forecaster, Proposer, Recalling, Subject, Trial
-from forewarp.core.values import Build, Measurement, Signature, Spend
+from forewarp.core.protocols import Executor, Forecaster, Proposal, Proposer, Recalling, Subject, Trial
+from forewarp.core.values import Build, Decision, Measurement, Signature, Spend
 from forewarp.gpu_runner.pipeline import compile_threads
 from forewarp.search import budget as budgets
-from forewarp.search import holdout, policy, price
+from forewarp.search import policy, price
+from forewarp.search.ends import Spent, Stopped
 from forewarp.search.events import (
     Accepted,
     Alarmed,
     Decided,
     Event,
-    Examined,
     Forecasted,
     Measured,
     Measuring,
@@ -36,21 +35,11 @@ from forewarp.search.events import (
     Rejected,
 )
 from forewarp.search.gate import Gate, Gated
+from forewarp.search.islands import Island
 from forewarp.search.recorder import Recorder
 from forewarp.search.settings import SearchSettings
 from forewarp.search.state import Ask, Check, Decide, Finish, Measure, Propose, State, pending
-from forewarp.search.summary import best_of
 from forewarp.search.tiers import counts, escalated, unanswered
-
-
-class Stopped(Exception):
-    """`Search.stop()` was called."""
-
-
-class _Spent(Exception):
-    def __init__(self, currency: str) -> None:
-        super().__init__(currency)
-        self.currency = currency
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +66,16 @@ class Rounds:
         settings: SearchSettings,
         recorder: Recorder,
         stop: threading.Event,
+        island: Island | None = None,
     ) -> None:
+        self._island = island
         self._archive, self._id, self._task, self._target = archive, run.id, run.task, run.target
         self._executor, self._proposer, self._forecaster = executor, proposer, forecaster
         self._settings, self._recorder, self._stop = settings, recorder, stop
         # Looking up once more what was recorded would confirm nothing.
-        self._confirms = settings.confirm and executor.candidates(run.task) is None
+        self.confirms = settings.confirm and executor.candidates(run.task) is None
+        self.keeps = settings.visitors
+        """Measurements that are kept back for other targets' winners."""
         self._builds: dict[int, Build] = {}
         self._gate: Gate | None = None
         self._signatures: tuple[Signature, ...] = ()
@@ -92,6 +85,11 @@ class Rounds:
     def current(self) -> int:
         """The round that the run is in."""
         return max(0, self._state.round)
+
+    @property
+    def state(self) -> State:
+        """What is known of the run."""
+        return self._state
 
     def load(self) -> None:
         """Take up what the archive holds of the run, and let the forecaster recall what it said."""
@@ -109,35 +107,17 @@ class Rounds:
                     case Propose(number):
                         yield from self._propose(number)
                     case Check(proposals):
-                        yield from self._check(proposals)
+                        yield from self.check(proposals)
                     case Ask(proposals):
-                        yield from self._forecast(proposals)
+                        yield from self.forecast(proposals)
                     case Decide(proposals):
                         yield from self._decide(proposals)
                     case Measure():
-                        yield from self._measure([r for r in self._state.chosen if r.measurement is None])
+                        yield from self.measure([r for r in self._state.chosen if r.measurement is None])
                     case Finish(reason):
                         return reason
-        except _Spent as e:
+        except Spent as e:
             return budgets.in_words(e.currency, self._settings.budget)
-
-    def confirm(self) -> Generator[Event]:
-        """Measure the winner again, and try it on near shapes, if settings and budget allow it."""
-        best = self._state.best
-        if not self._confirms or best is None:
-            return
-        states = {m.state for m in self._archive.measurements(run=self._id) if m.purpose == "confirm"}
-        if "done" not in states:
-            if "started" not in states and self._settings.budget.exhausted(self._spend()):
-                return
-            started = yield from self._announce(best, "confirm")
-            yield from self._record(started, self._measured(started))
-        winner, _ = best_of(self._archive, self._id)
-        # Another winner, or none, means that the confirmation failed: there is nothing to say of other shapes.
-        if winner is None or not winner.confirmed or not self._settings.holdout:
-            return
-        if best.candidate.sha256 not in self._archive.holdouts(self._id):
-            yield from self._examine(best)
 
     def _propose(self, number: int) -> Generator[Event]:
         self._pause()
@@ -146,8 +126,13 @@ class Rounds:
         if s.learn_across_runs:
             known = replace(known, trials=self._history())
         rng = random.Random(f"{s.seed}:{number}")
-        made = self._proposer.propose(self._task, self._target, known, s.proposals_per_round, rng)
-        made = made[: s.proposals_per_round]
+        migrants = self._island.migrants(number, known.seen, s.proposals_per_round // 2) if self._island else []
+        held, room = {m.candidate.sha256 for m in migrants}, s.proposals_per_round - len(migrants)
+        made = self._proposer.propose(self._task, self._target, known, room, rng)[:room]
+        yield from self.enter(number, [*migrants, *(p for p in made if p.candidate.sha256 not in held)])
+
+    def enter(self, number: int, made: Sequence[Proposal]) -> Generator[Event, None, list[int]]:
+        """Begin a round with these proposals; returns their ids."""
         with self._archive.transaction():
             added = self._archive.add_proposals(self._id, number, made)
             said = [
@@ -165,8 +150,9 @@ class Rounds:
         for proposal, place, p in zip(added, range(len(made)), made, strict=True):
             self._state.put(CandidateRow.proposed(proposal, number, place, p))
         yield from said
+        return added
 
-    def _check(self, proposals: Sequence[int]) -> Generator[Event]:
+    def check(self, proposals: Sequence[int]) -> Generator[Event]:
         """Send what the round proposed through the gate."""
         rows = [self._state.rows[p] for p in proposals]
         with contextlib.closing(self._ready_gate().check([r.candidate for r in rows])) as answers:
@@ -199,7 +185,8 @@ class Rounds:
                 self._gate.remember(row.candidate, row.outcome, row.build)
         return self._gate
 
-    def _forecast(self, proposals: Sequence[int]) -> Generator[Event]:
+    def forecast(self, proposals: Sequence[int]) -> Generator[Event]:
+        """Forecast proposals, if there is a forecaster; raises `Stopped` and `Spent`."""
         if self._forecaster is None:
             return
         self._pause()
@@ -242,7 +229,11 @@ class Rounds:
             fallback=self._state.watch.waiting,
         )
         rng = random.Random(f"{self._settings.seed}:{number}:decide")
-        made = policy.decide(options, situation, self._settings, rng)
+        yield from self.decided(policy.decide(options, situation, self._settings, rng))
+
+    def decided(self, made: Mapping[int, Decision]) -> Generator[Event]:
+        """Take decisions on, by the proposals' ids."""
+        number, rows = self.current, [self._state.rows[p] for p in sorted(made)]
         with self._archive.transaction():
             self._archive.add_decisions(self._id, number, made)
             said = [
@@ -255,7 +246,7 @@ class Rounds:
             self._state.put(replace(row, decision=made[row.proposal], decided_round=number))
         yield from said
 
-    def _measure(self, rows: Sequence[CandidateRow]) -> Generator[Event]:
+    def measure(self, rows: Sequence[CandidateRow]) -> Generator[Event]:
         """Measure candidates, as many at once as there are devices; each result is written as soon as it is there."""
         if self._executor.devices > 1:
             yield from self._measure_at_once(deque(rows))
@@ -274,7 +265,7 @@ class Rounds:
                     try:
                         started = yield from self._begin(waiting.popleft())
                         running[pool.submit(self._measured, started)] = started
-                    except (Stopped, _Spent) as e:
+                    except (Stopped, Spent) as e:
                         over = e
                 ended = wait(running, return_when=FIRST_COMPLETED).done
                 for done in sorted(ended, key=lambda f: running[f].number):
@@ -290,8 +281,13 @@ class Rounds:
             # Who closed this iterator does not wait: the executor is closed next, which ends what still runs.
             pool.shutdown(wait=False, cancel_futures=True)
 
+    def confirm(self, row: CandidateRow) -> Generator[Event]:
+        """Measure a candidate once more."""
+        started = yield from self._announce(row, "confirm")
+        yield from self._record(started, self._measured(started))
+
     def _begin(self, row: CandidateRow) -> Generator[Event, None, _Started]:
-        """Announce a candidate's measurement; raises `Stopped` or `_Spent` where it may not begin."""
+        """Announce a candidate's measurement; raises `Stopped` or `Spent` where it may not begin."""
         # One that was announced before a kill is booked already, whatever the budget says by now.
         if row.measurement_id is None:
             self._pause()
@@ -349,22 +345,6 @@ class Rounds:
         # What leads only until there is another must not keep another from being timed.
         return None if best.measurement.verdict == "ambiguous" else best.measurement.speedup
 
-    def _examine(self, row: CandidateRow) -> Generator[Event]:
-        """Try the winner on shapes that it was not tuned for."""
-        if self._stop.is_set() or self._settings.budget.exhausted(replace(self._spend(), measurements=0)):
-            return
-        found = holdout.examine(self._executor, self._task, row.candidate, self._stop.is_set)
-        if found is None:
-            return
-        with self._archive.transaction():
-            self._archive.add_holdout(self._id, row.candidate.sha256, serde.to_data(found))
-            self._recorder.spend_device(found.device_s, f"holdout of {row.candidate.short}")
-            self._recorder.tick()
-            said = self._recorder.say(
-                Examined(self._id, self.current, row.candidate.sha256, found.generalises, found.said)
-            )
-        yield said
-
     def _floor(self) -> float | None:
         best = self._state.best
         return (
@@ -380,14 +360,14 @@ class Rounds:
         return self._recorder.spend()
 
     def _searching(self) -> budgets.Budget:
-        return budgets.searching(self._settings.budget, confirm=self._confirms)
+        return budgets.searching(self._settings.budget, confirm=self.confirms, visitors=self.keeps)
 
     def _pause(self) -> None:
-        """Raise `Stopped` or `_Spent` if the run must not begin anything new."""
+        """Raise `Stopped` or `Spent` if the run must not begin anything new."""
         if self._stop.is_set():
             raise Stopped
         with self._archive.transaction():
             self._recorder.tick()
         spent = self._searching().exhausted(self._spend())
         if spent is not None:
-            raise _Spent(spent)
+            raise Spent(spent)

@@ -134,7 +134,7 @@ class State:
             self._passed = max(self._passed, row.decided_round)
             if row.decided_round == self.round:
                 self._chosen[row.proposal] = row.decision.numbers.get("order", 0.0)
-            if not policy.is_audit(row.decision):
+            if not (policy.is_audit(row.decision) or policy.is_visit(row.decision)):
                 self._picked = max(self._picked, row.decided_round)
         if _leads(row, self.best):
             self.best = row

@@ -1,0 +1,138 @@
+"""Several targets in one search: one run per target, an island, between which good kernels migrate.
+
+The runs keep step: none begins round n before every other one has finished round n − 1 or has ended, so that what an
+island takes in depends on the seed and not on which device is faster. In the end each island measures what won on the
+others. Source: the island model of evolutionary search (Whitley, Rana and Heckendorn, 1999); here the policy decides by
+a forecast for its own target whether a migrant is worth a measurement.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
+
+from forewarp.archive.reader import Reader
+from forewarp.core.protocols import Proposal
+from forewarp.core.values import Candidate
+from forewarp.search.ends import Stopped
+from forewarp.search.state import standing
+from forewarp.search.summary import best_of
+
+MIGRANTS = 2
+"""Most kernels that an island takes in from each other one in a round."""
+NAME = "migration"
+
+_LOOK_S = 0.2
+"""Between two looks at whether a waiting run was asked to stop."""
+
+Able = Callable[[Candidate], bool]
+
+
+@dataclass(slots=True)
+class _Place:
+    """An island: its run, "" before there is one, and how far it is."""
+
+    run: str = ""
+    begun: int = -1
+    searched: bool = False
+
+
+@dataclass(slots=True)
+class Islands:
+    """The islands of one search by the names of their targets, shared by the threads that work on them."""
+
+    archive: Reader
+    _places: dict[str, _Place] = field(default_factory=dict[str, _Place])
+    _moved: threading.Condition = field(default_factory=threading.Condition)
+
+    def open(self, target: str, able: Able = lambda _: True) -> Island:
+        """Return the island of a target; `able` says which kernels it can take in at all."""
+        self._places[target] = _Place()
+        return Island(self, target, able)
+
+    def ended(self, target: str, run: str) -> None:
+        """Add an island whose run is over, and only tells what it found."""
+        self._places[target] = _Place(run, searched=True)
+
+    def enter(self, target: str, run: str) -> None:
+        """Say which run works on an island."""
+        self._places[target].run = run
+
+    def begin(self, target: str, number: int, stop: threading.Event) -> None:
+        """Wait until no other island is behind round `number`; raises `Stopped`."""
+        self._move(target, begun=number)
+        self._wait(lambda p: p.searched or p.begun >= number, stop)
+
+    def end(self, target: str, stop: threading.Event | None = None) -> None:
+        """Say that an island has searched; with `stop`, wait until all others have, too. Raises `Stopped`."""
+        self._move(target, searched=True)
+        if stop is not None:
+            self._wait(lambda p: p.searched, stop)
+
+    def others(self, target: str) -> Mapping[str, str]:
+        """Return the runs of the other islands by target."""
+        return {name: p.run for name, p in sorted(self._places.items()) if name != target and p.run}
+
+    def _move(self, target: str, *, begun: int | None = None, searched: bool = False) -> None:
+        with self._moved:
+            place = self._places[target]
+            place.begun = place.begun if begun is None else begun
+            place.searched = place.searched or searched
+            self._moved.notify_all()
+
+    def _wait(self, reached: Callable[[_Place], bool], stop: threading.Event) -> None:
+        with self._moved:
+            while not all(reached(p) for p in self._places.values()):
+                if stop.is_set():
+                    raise Stopped
+                self._moved.wait(_LOOK_S)
+
+
+class Island:
+    """One run's view of the others."""
+
+    def __init__(self, islands: Islands, target: str, able: Able) -> None:
+        self._islands, self._target, self._able = islands, target, able
+        self._stop = threading.Event()
+
+    def enter(self, run: str, stop: threading.Event) -> None:
+        """Belong to a run; `stop` is set when it is asked to end."""
+        self._stop = stop
+        self._islands.enter(self._target, run)
+
+    def leave(self) -> None:
+        """Keep nobody waiting any more."""
+        self._islands.end(self._target)
+
+    def migrants(self, number: int, seen: Set[str], most: int) -> list[Proposal]:
+        """Return at most `most` kernels that others measured before round `number` and that are not `seen` here.
+
+        Waits for the others to have finished that round; raises `Stopped`.
+        """
+        self._islands.begin(self._target, number, self._stop)
+        made: list[Proposal] = []
+        taken = set(seen)
+        for target, run in self._islands.others(self._target).items():
+            rows = [r for r in self._islands.archive.candidates(run) if (r.decided_round or 0) < number]
+            ranked = [(standing(r.measurement, r.measurement_id or 0), r) for r in rows]
+            led = sorted(((place, r) for place, r in ranked if place is not None), key=lambda p: p[0], reverse=True)
+            new = [r for _, r in led if r.candidate.sha256 not in taken and self._able(r.candidate)][:MIGRANTS]
+            taken |= {r.candidate.sha256 for r in new}
+            made += [_proposal(r.candidate, target, r.measurement.speedup if r.measurement else None) for r in new]
+        return made[:most]
+
+    def visitors(self) -> list[Proposal]:
+        """Return the best kernel of each other island once all of them have searched; raises `Stopped`."""
+        self._islands.end(self._target, self._stop)
+        made: list[Proposal] = []
+        for target, run in self._islands.others(self._target).items():
+            best, _ = best_of(self._islands.archive, run)
+            if best is not None and self._able(best.candidate):
+                made.append(_proposal(best.candidate, target, best.first_speedup))
+        return made
+
+
+def _proposal(candidate: Candidate, target: str, speedup: float | None) -> Proposal:
+    said = f"S = {speedup:.3g} on {target}" if speedup is not None else f"from {target}"
+    return Proposal(candidate, NAME, note=said, operator=NAME)
