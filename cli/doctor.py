@@ -71,7 +71,7 @@ def doctor(*, where: Where = HERE, output: Output = PLAIN) -> int:
         able = "torch" in found and bool({"CUDA device", "C++ compiler"} & found)
         summary = _verdict(found, able=able)
     else:
-        able, summary = _verdict_elsewhere(where.executor, found)
+        able, summary = _verdict_elsewhere(where, found)
     if output.json:
         status = "ok" if able else "degraded"
         print(DoctorDocument(command="doctor", status=status, summary=summary, checks=checks).model_dump_json())
@@ -115,12 +115,15 @@ def _verdict(found: set[str], *, able: bool) -> str:
     return f"Ready: `forewarp optimize softmax` measures on {device}.{unlocked}"
 
 
-def _verdict_elsewhere(executor: str, found: set[str]) -> tuple[bool, str]:
+def _verdict_elsewhere(where: Where, found: set[str]) -> tuple[bool, str]:
     from forewarp.cli.doctor_elsewhere import MACHINES
 
     if MACHINES not in found:
-        return False, f"Nothing can be measured with --executor {executor}."
-    return True, f"Ready: `forewarp optimize softmax --executor {executor}` measures there."
+        return False, f"Nothing can be measured with --executor {where.executor}."
+    flags = f"--executor {where.executor}"
+    flags += f" --device {where.device}" if where.device != "auto" else ""
+    flags += f" --python {where.python}" if where.python else ""
+    return True, f"Ready: `forewarp optimize softmax {flags}` measures there."
 
 
 def _devices() -> Iterator[Check]:

@@ -22,6 +22,8 @@ TRIES: Final = 4
 """How often the same is asked for where a machine is lost each time."""
 PAUSE_S: Final = 1.0
 """Before the connection is made anew for the second time; doubled each time after that."""
+MOST_PAUSE_S: Final = 5.0
+"""Longest pause between attempts to reach a machine that does not answer."""
 LOST: Final = "lost"
 """Code of a failure that the far end reports of a machine behind it: nothing of the job is known to have happened."""
 
@@ -42,24 +44,34 @@ class RemoteExecutor:
     """
 
     def __init__(
-        self, connect: Callable[[], Link], opening: Mapping[str, Any], *, where: str, cache: Path | None = None
+        self,
+        connect: Callable[[], Link],
+        opening: Mapping[str, Any],
+        *,
+        where: str,
+        cache: Path | None = None,
+        patience_s: float = 0.0,
+        advise: Callable[[str], str] = lambda _: "",
     ) -> None:
         """Connect and open the device at once; raises `DeviceError` where that fails.
 
         `opening` is the body of the request `open`, `where` names the far end in messages, and `cache` is the folder
-        that keeps artefacts.
+        that keeps artefacts. A far end that was there once is looked for during `patience_s` seconds after its loss.
+        `advise` turns what went wrong into what to do about it; "" where it does not know.
         """
         self._connect, self._opening, self._where = connect, dict(opening), where
+        self._patience_s, self._advise = patience_s, advise
         self._artefacts = Artefacts(cache or default_cache())
         self._lock = threading.Lock()
         self._link: Link | None = None
-        self._closed = False
+        self._closed = threading.Event()
+        self._lost_at: float | None = None
         self._signatures: dict[str, tuple[Signature, ...]] = {}
         self._opened: dict[str, Any] = {}
         try:
             self._linked()
         except LinkLost as e:
-            raise DeviceError(f"{where} cannot be reached: {e}", hint=_HINT) from None
+            raise DeviceError(f"{where} cannot be reached: {e}", hint=self._hint(str(e))) from None
         except BaseException:
             self.close()
             raise
@@ -134,7 +146,7 @@ class RemoteExecutor:
 
     def close(self) -> None:
         """End the far end; safe to call twice, and while others wait: they get a `WorkerError`."""
-        self._closed = True
+        self._closed.set()
         link, self._link = self._link, None
         if link is not None:
             link.close(patience_s=5.0)
@@ -143,9 +155,8 @@ class RemoteExecutor:
         """Return the answer to a request; a machine or connection that is lost meanwhile is no answer."""
         pause, why = 0.0, ""
         for _ in range(TRIES):
-            if self._closed:
+            if self._closed.wait(pause):
                 break
-            time.sleep(pause)
             try:
                 frame = self._linked().submit(verb, body, blobs).result()
             except LinkLost as e:
@@ -155,38 +166,51 @@ class RemoteExecutor:
             if error is None:
                 return frame
             if error["code"] != LOST:
-                raise _ERRORS.get(error["code"], WorkerError)(error["message"], hint=error["hint"])
+                raise self._error(error)
             why = error["message"]
-        if self._closed:
+        if self._closed.is_set():
             raise WorkerError("the executor was closed while it worked", hint="nothing is lost: ask for the same again")
-        raise WorkerError(f"{self._where} was lost {TRIES} times in a row: {why}", hint=_HINT)
+        raise WorkerError(f"{self._where} was lost {TRIES} times in a row: {why}", hint=self._hint(why))
 
     def _linked(self) -> Link:
         """Return a living link with the device open, made anew if the last one was lost."""
         with self._lock:
             if self._link is not None and self._link.alive:
                 return self._link
-            if self._closed:
-                raise LinkLost("closed")
             if self._link is not None:
                 self._link.close()
-            self._link = None
-            link = self._connect()
+                self._link, self._lost_at = None, time.monotonic()
+            link = self._reached()
             try:
                 self._opened = self._open(link)
             except BaseException:
                 link.close()
                 raise
             self._link = link
+            if self._closed.is_set():
+                self.close()
+                raise LinkLost("closed")
             return link
+
+    def _reached(self) -> Link:
+        """Return a new connection; one that was lost is tried for as long as patience lasts. Raises `LinkLost`."""
+        pause = PAUSE_S
+        while not self._closed.is_set():
+            try:
+                return self._connect()
+            except LinkLost:
+                if self._lost_at is None or time.monotonic() + pause > self._lost_at + self._patience_s:
+                    raise
+            self._closed.wait(pause)
+            pause = min(2 * pause, MOST_PAUSE_S)
+        raise LinkLost("closed")
 
     def _open(self, link: Link) -> dict[str, Any]:
         """Open the device at the far end, and see that it is the one that it was before."""
         # Of what comes back after a loss, not all may be there yet.
         answer = link.submit("open", {**self._opening, "had": self._opened.get("devices", 0)}).result().head
         if "error" in answer:
-            error = answer["error"]
-            raise _ERRORS.get(error["code"], WorkerError)(error["message"], hint=error["hint"])
+            raise self._error(answer["error"])
         opened: dict[str, Any] = answer["ok"]
         before = self._opened.get("target", opened["target"])
         if opened["target"]["name"] != before["name"]:
@@ -195,6 +219,14 @@ class RemoteExecutor:
                 hint="start again: results of different cards do not mix",
             )
         return opened
+
+    def _error(self, told: Mapping[str, str]) -> ForewarpError:
+        """Return an error of the far end, with what to do about it there."""
+        hint = self._advise(told["message"]) or told["hint"]
+        return _ERRORS.get(told["code"], WorkerError)(told["message"], hint=hint)
+
+    def _hint(self, why: str) -> str:
+        return self._advise(why) or _HINT
 
 
 _HINT = "check that the machine is up; `forewarp doctor --executor …` says what can be reached"

@@ -18,10 +18,12 @@ NEED = b"forewarp-agent need\n"
 _TEXT = """
 import sys
 sys.path[:] = [p for p in sys.path if p]
-import hashlib, io, os, shutil, tempfile, zipfile
+import hashlib, importlib.util, io, os, shutil, tempfile, zipfile
 want = sys.argv[1]
 if sys.version_info < (3, 11):
     sys.exit("forewarp needs Python 3.11 or newer there, and %s is %s" % (sys.executable, sys.version.split()[0]))
+if importlib.util.find_spec("numpy") is None:
+    sys.exit("%s has no numpy, so nothing can be measured" % sys.executable)
 base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
 base = os.path.join(os.environ.get("FOREWARP_CACHE") or os.path.join(base, "forewarp"), "agents")
 home = os.path.join(base, want)

@@ -18,6 +18,8 @@ _LINES = 400
 """Most lines that a login may print before the agent speaks."""
 _SAID = 4000
 """Characters kept of what the command wrote to standard error."""
+NO_AGENT = "no measuring process had started"
+"""How a message begins about a command that neither ended nor came to an agent."""
 
 
 class LinkLost(Exception):
@@ -28,9 +30,17 @@ class Link:
     """One connection. Requests may come from any thread and are answered in any order."""
 
     def __init__(
-        self, command: Sequence[str], package: bytes = b"", *, environment: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        package: bytes = b"",
+        *,
+        environment: Mapping[str, str] | None = None,
+        patience_s: float | None = None,
     ) -> None:
-        """Start `command`, and give it the `package` if it asks for it; raises `LinkLost`."""
+        """Start `command`, and give it the `package` if it asks for it; raises `LinkLost`.
+
+        A command that has not come to an agent after `patience_s` seconds is ended.
+        """
         try:
             self._process = subprocess.Popen(
                 command,
@@ -49,11 +59,18 @@ class Link:
         self._count, self._lost, self._said = 0, "", b""
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
+        late = threading.Timer(patience_s, self._give_up, (patience_s,)) if patience_s is not None else None
         try:
+            if late is not None:
+                late.daemon = True
+                late.start()
             self._shake_hands(package)
         except BaseException:
             self.close()
             raise
+        finally:
+            if late is not None:
+                late.cancel()
         self._receiver = threading.Thread(target=self._receive, daemon=True)
         self._receiver.start()
 
@@ -109,6 +126,12 @@ class Link:
             else:
                 self._said += line
         raise LinkLost(self._words())
+
+    def _give_up(self, after_s: float) -> None:
+        self._said += f"{NO_AGENT} after {after_s:.0f} s\n".encode()
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     def _words(self) -> str:
         """Return what the command wrote, once it has ended."""

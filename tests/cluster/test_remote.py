@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from forewarp.cluster.remote import RemoteExecutor
 from forewarp.core.errors import DeviceError, UsageError, WorkerError
 from forewarp.core.protocols import Executor, Spread, Subject
 from forewarp.core.values import Budget, Candidate, Status, Task
-from forewarp.gpu_runner.agent.link import Link
+from forewarp.gpu_runner.agent.link import Link, LinkLost
 from forewarp.search.loop import Search, SearchSettings
 from forewarp.search.proposers.tunables import TunablesProposer
 
@@ -130,6 +131,62 @@ def test_what_cannot_be_started_says_why(tmp_path: Path) -> None:
         RemoteExecutor(lambda: Link(command), {}, where="there", cache=tmp_path)
     with pytest.raises(DeviceError, match="no-such-command"):
         RemoteExecutor(lambda: Link(["no-such-command"]), {}, where="there", cache=tmp_path)
+
+
+def test_a_command_that_never_comes_to_an_agent_is_ended(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import time; print('Which project?', flush=True); time.sleep(600)"]
+    with pytest.raises(DeviceError, match=r"Which project\?\s+no measuring process had started after 0 s"):
+        RemoteExecutor(lambda: Link(command, patience_s=0.4), {}, where="there", cache=tmp_path)
+
+
+def test_a_machine_that_was_there_once_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "PAUSE_S", 0.01)
+    monkeypatch.setattr(remote, "TRIES", 2)
+    there = [sys.executable, synthetic_agent.__file__, str(tmp_path)]
+    away = ["no-such-command"]
+    tries = iter([there, *[away] * 5, there, *[away] * 10_000])
+
+    executor = RemoteExecutor(lambda: Link(next(tries)), {}, where="there", cache=tmp_path / "near", patience_s=2.0)
+    task, candidate = synthetic.task(), saying("lose the agent once")
+    assert executor.measure(task, candidate, executor.compile(task, candidate)).status == "ok"
+    always = saying("lose the agent always")
+    build = executor.compile(task, always)
+    begun = time.monotonic()
+    with pytest.raises(WorkerError, match=r"lost 2 times in a row: no-such-command"):
+        executor.measure(task, always, build)
+    assert time.monotonic() - begun > 1.0
+    executor.close()
+
+
+def test_closing_ends_the_wait_for_a_machine(tmp_path: Path) -> None:
+    tries = iter([[sys.executable, synthetic_agent.__file__, str(tmp_path)]])
+    asked = threading.Event()
+
+    def connect() -> Link:
+        command = next(tries, None)
+        if command is None:
+            asked.set()
+            raise LinkLost("nobody there")
+        return Link(command)
+
+    executor = RemoteExecutor(connect, {}, where="there", cache=tmp_path / "near", patience_s=600.0)
+    task, candidate = synthetic.task(), saying("lose the agent always")
+    build = executor.compile(task, candidate)
+    failed: list[WorkerError] = []
+
+    def measure() -> None:
+        try:
+            executor.measure(task, candidate, build)
+        except WorkerError as e:
+            failed.append(e)
+
+    thread = threading.Thread(target=measure)
+    thread.start()
+    assert asked.wait(30)
+    executor.close()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert "was closed" in str(failed[0])
 
 
 def test_closing_ends_a_measurement_that_others_wait_for(opens: Opens, tmp_path: Path) -> None:

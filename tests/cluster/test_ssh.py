@@ -10,8 +10,8 @@ import pytest
 from support.small_tasks import cpp, small_task
 
 from forewarp.cli.main import main
-from forewarp.cluster.over_ssh import open_ssh
-from forewarp.core.errors import DeviceError
+from forewarp.cluster.over_ssh import advice, destination, open_ssh
+from forewarp.core.errors import DeviceError, UsageError
 from forewarp.gpu_runner.agent import bootstrap
 
 
@@ -76,4 +76,34 @@ def test_doctor_says_what_is_there(ssh: Path, capsys: pytest.CaptureFixture[str]
     machines = next(c for c in found["checks"] if c["name"] == "machines")
     assert machines["found"]
     assert "cores, ready in" in machines["detail"]
+    assert f"softmax --executor ssh:box --device cpu --python {sys.executable}` measures there" in found["summary"]
     assert main(["doctor", "--executor", "ssh:nobody-there", "--json"]) == 69
+
+
+@pytest.mark.parametrize(
+    ("named", "arguments"),
+    [
+        ("gpubox", ["gpubox"]),
+        ("me@gpubox:2222", ["-p", "2222", "me@gpubox"]),
+        ("10.0.0.7:22", ["-p", "22", "10.0.0.7"]),
+        ("[fe80::1]:2222", ["-p", "2222", "fe80::1"]),
+        ("me@[fe80::1]:2222", ["-p", "2222", "me@fe80::1"]),
+        ("fe80::1:2222", ["fe80::1:2222"]),
+        ("[fe80::1]", ["fe80::1"]),
+        ("ssh://me@gpubox:2222", ["ssh://me@gpubox:2222"]),
+    ],
+)
+def test_a_port_may_follow_the_host(named: str, arguments: list[str]) -> None:
+    assert destination(named) == arguments
+
+
+@pytest.mark.parametrize("named", ["", ":22", "-v:22", "-oProxyCommand=x"])
+def test_what_names_no_host_is_refused(named: str) -> None:
+    with pytest.raises(UsageError, match="names no host"):
+        destination(named)
+
+
+def test_what_nobody_knows_gets_no_advice() -> None:
+    assert advice("a colour out of space", "box") == ""
+    assert "pass --python" in advice("bash: line 1: exec: python3: not found", "box")
+    assert "`ssh box` has to work" in advice("ssh: connect to host box port 22: No route to host", "box")

@@ -1,0 +1,263 @@
+"""A machine over ssh, with a real server on this one: failing logins, lost connections, aliases and ports."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import venv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy
+import pytest
+from support.small_tasks import cpp, small_task
+
+from forewarp.archive.store import Archive
+from forewarp.cluster import over_ssh
+from forewarp.cluster.over_ssh import open_ssh
+from forewarp.core.errors import DeviceError
+from forewarp.core.values import Candidate
+from forewarp.tools.measure_kernel import MeasureRequest, measure_kernel
+from forewarp.tools.parts import Kernel, Place
+
+SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}{os.pathsep}/usr/sbin")
+SSH = shutil.which("ssh")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(SSHD is None or SSH is None, reason="needs OpenSSH's server and client: openssh-server"),
+]
+PYTHON = sys.executable
+
+
+class Server:
+    """One sshd on a port of the loopback, and what a client needs to log in there."""
+
+    def __init__(self, folder: Path, *settings: str) -> None:
+        self.folder, self.settings = folder, settings
+        folder.mkdir()
+        for name in ("host", "other-host", "user", "wrong"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        self.admit()
+        self.know("host")
+        self.start()
+
+    def start(self) -> None:
+        """Listen, and return once somebody answers."""
+        settings = [
+            *(f"Port {self.port}", "ListenAddress 127.0.0.1", f"HostKey {self.folder}/host"),
+            *(f"AuthorizedKeysFile {self.folder}/admitted", "StrictModes no", "UsePAM no", "PidFile none"),
+            *self.settings,
+            *("PasswordAuthentication no", "KbdInteractiveAuthentication no"),
+            f"SetEnv FOREWARP_CACHE={self.folder}/far",
+        ]
+        (self.folder / "sshd_config").write_text("\n".join(settings) + "\n")
+        if os.getuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)  # where the server locks itself in before a login
+        command = [SSHD or "", "-D", "-f", str(self.folder / "sshd_config"), "-E", str(self.folder / "log")]
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        for _ in range(200):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return
+            time.sleep(0.05)
+        raise AssertionError((self.folder / "log").read_text())
+
+    def stop(self) -> None:
+        """End the server and all its connections."""
+        sessions = self.sessions()
+        self._process.kill()
+        self._process.wait()
+        self.hurt(signal.SIGKILL, sessions)
+
+    def sessions(self) -> list[int]:
+        """Return the processes of the connections."""
+        done = subprocess.run(["ps", "-o", "pid=", "--ppid", str(self._process.pid)], capture_output=True, text=True)
+        return [int(pid) for pid in done.stdout.split()]
+
+    def hurt(self, with_signal: signal.Signals, sessions: list[int] | None = None) -> None:
+        """Send a signal to the processes of connections, of all that there are if none is named."""
+        for pid in self.sessions() if sessions is None else sessions:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, with_signal)
+
+    def logins(self) -> int:
+        """How many connections were let in so far."""
+        return (self.folder / "log").read_text().count("Accepted publickey")
+
+    def admit(self, options: str = "") -> None:
+        """Let the user's key in, under these options."""
+        (self.folder / "admitted").write_text(f"{options} {(self.folder / 'user.pub').read_text()}".lstrip())
+
+    def know(self, key: str | None) -> None:
+        """Write down which host key the client expects, if any."""
+        line = f"[127.0.0.1]:{self.port} {(self.folder / f'{key}.pub').read_text()}" if key else ""
+        (self.folder / "known").write_text(line)
+
+
+@pytest.fixture
+def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Server]]:
+    """Start servers; `box`, `wrong-key` and `shared` are names of the last one in the client's configuration."""
+    made: list[Server] = []
+
+    def started(*settings: str) -> Server:
+        server = Server(tmp_path / f"server-{len(made)}", *settings)
+        made.append(server)
+        at = f"HostName 127.0.0.1\nPort {server.port}"
+        (tmp_path / "config").write_text(
+            f"Host shared\nControlMaster auto\nControlPath {sockets}/%C\nControlPersist 60\n"
+            f"Host box wrong-key shared\n{at}\n"
+            f"Host wrong-key\nIdentityFile {server.folder}/wrong\n"
+            f"Host box shared 127.0.0.1\nIdentityFile {server.folder}/user\n"
+            f"Host *\nIdentitiesOnly yes\nUserKnownHostsFile {server.folder}/known\nGlobalKnownHostsFile /dev/null\n"
+        )
+        return server
+
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    # ssh looks for its configuration in the home of the account, whatever $HOME says.
+    (folder / "ssh").write_text(f'#!/bin/sh\nexec {SSH} -F {tmp_path}/config "$@"\n')
+    (folder / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    with tempfile.TemporaryDirectory() as sockets:  # a folder of pytest has too long a name for a socket
+        yield started
+        for server in made:
+            server.stop()
+
+
+def refused(host: str, python: str = PYTHON) -> DeviceError:
+    """Open a host that cannot be opened, which must not take long."""
+    begun = time.monotonic()
+    with pytest.raises(DeviceError) as failed:
+        open_ssh(host, "cpu", python=python)
+    assert time.monotonic() - begun < 60
+    return failed.value
+
+
+def test_logins_that_fail_say_what_to_do_and_ask_nothing(starts: Callable[..., Server]) -> None:
+    server = starts()
+    wrong = refused("wrong-key")
+    assert "Permission denied (publickey)" in wrong.message
+    assert "ssh-copy-id wrong-key" in wrong.hint
+    server.know(None)
+    unknown = refused("box")
+    assert "Host key verification failed" in unknown.message
+    assert "`ssh box` once" in unknown.hint
+    server.know("other-host")
+    changed = refused("box")
+    assert "IDENTIFICATION HAS CHANGED" in changed.message
+    assert "ssh-keygen -R" in changed.hint
+    server.know("host")
+    server.stop()
+    off = refused("box")
+    assert "Connection refused" in off.message
+    assert "ssh:HOST:PORT" in off.hint
+
+
+def test_a_host_that_wants_a_password_is_refused(starts: Callable[..., Server]) -> None:
+    starts("PubkeyAuthentication no", "PasswordAuthentication yes")
+    found = refused("box")
+    assert "Permission denied (password)" in found.message
+    assert "nobody can type a password" in found.hint
+
+
+def test_a_host_without_python_or_torch_says_what_to_pass(starts: Callable[..., Server], tmp_path: Path) -> None:
+    server = starts()
+    none = refused("box", "/usr/bin/no-python")
+    assert "/usr/bin/no-python" in none.message
+    assert "--python" in none.hint
+    venv.create(tmp_path / "bare")
+    bare = tmp_path / "bare" / "bin" / "python"
+    empty = refused("box", str(bare))
+    assert "has no numpy" in empty.message
+    assert "Traceback" not in empty.message
+    assert "install torch and numpy there" in empty.hint
+    packages = next((tmp_path / "bare" / "lib").glob("python*")) / "site-packages"
+    (packages / "numpy").symlink_to(Path(numpy.__file__).parent)
+    for libraries in Path(numpy.__file__).parents[1].glob("numpy.libs"):
+        (packages / "numpy.libs").symlink_to(libraries)
+    torchless = refused("box", str(bare))
+    assert "has no torch" in torchless.message
+    assert "install torch and numpy there" in torchless.hint
+    assert server.logins() == 3
+
+
+def test_a_login_that_never_gets_anywhere_ends(starts: Callable[..., Server], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(over_ssh, "START_S", 2.0)
+    starts().admit('command="echo Which project?; sleep 600"')
+    found = refused("box")
+    assert "Which project?" in found.message
+    assert "no measuring process had started after 2 s" in found.message
+
+
+@pytest.mark.parametrize("shape", ["{user}@127.0.0.1:{port}", "shared"])
+def test_ports_users_and_shared_connections(starts: Callable[..., Server], shape: str, tmp_path: Path) -> None:
+    server = starts()
+    user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+    for _ in range(2):
+        executor = open_ssh(shape.format(user=user, port=server.port), "cpu", python=PYTHON)
+        assert executor.target.kind == "cpu"
+        executor.close()
+    assert server.logins() == (1 if shape == "shared" else 2)
+    assert (server.folder / "far" / "agents").is_dir()
+
+
+def measured(archive: Path, while_measuring: Callable[[], None], candidate: Candidate) -> None:
+    """Measure over ssh while something happens, and look at what is recorded of it."""
+    happens = threading.Timer(0.7, while_measuring)
+
+    def stage(name: str) -> None:
+        if name == "measuring":
+            happens.start()
+
+    place = Place(executor="ssh:box", device="cpu", python=PYTHON, archive=str(archive))
+    kernel = Kernel(source=candidate.source, language="cpp", tunables=dict(candidate.tunables))
+    result = measure_kernel(MeasureRequest(task=small_task(), kernel=kernel, place=place), stage=stage)
+    happens.join()
+    assert result.status == "ok", result.log
+    with Archive(archive) as opened:
+        rows = opened.measurements()
+    assert [row.state for row in rows] == ["done"]
+
+
+SLOW = cpp(before="usleep(2000);")
+"""Its measurement takes seconds, so that something can happen in the middle of it."""
+
+
+def test_a_connection_that_is_killed_in_a_measurement_is_made_anew(
+    starts: Callable[..., Server], tmp_path: Path
+) -> None:
+    server = starts()
+    measured(tmp_path / "archive", lambda: server.hurt(signal.SIGKILL), SLOW)
+    assert server.logins() == 2
+
+
+def test_a_connection_that_goes_silent_in_a_measurement_is_made_anew(
+    starts: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soon = ("-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=1", "-o", "ServerAliveCountMax=1")
+    monkeypatch.setattr(over_ssh, "OPTIONS", soon)
+    server = starts()
+    measured(tmp_path / "archive", lambda: server.hurt(signal.SIGSTOP), SLOW)
+    assert server.logins() == 2
+
+
+def test_a_machine_that_is_away_for_a_while_is_waited_for(starts: Callable[..., Server], tmp_path: Path) -> None:
+    server = starts()
+
+    def restart() -> None:
+        server.stop()
+        time.sleep(9)  # longer than all pauses between attempts, had nobody any patience
+        server.start()
+
+    measured(tmp_path / "archive", restart, SLOW)
+    assert server.logins() == 2
