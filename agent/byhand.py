@@ -7,13 +7,18 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from forewarp.agent.events import ToolCalled, ToolReturned
-from forewarp.agent.kit import Host, Kit
+from forewarp.agent.kit import Kit
+from forewarp.agent.talk import Host
 from forewarp.core.errors import ForewarpError
 from forewarp.tools.parts import Kernel
 
 
 class ByHand:
-    """Implements `commanding.Tools`."""
+    """The verbs, for the user instead of the model.
+
+    Each emits `ToolCalled`, its steps and `ToolReturned` itself, under the id `call`. Paths are seen from the working
+    folder. A request that cannot be carried out raises `ForewarpError`, after `ToolReturned` with the error.
+    """
 
     def __init__(self, kit: Kit, host: Host) -> None:
         self._kit, self._host = kit, host
@@ -26,7 +31,10 @@ class ByHand:
         )
 
     async def measure(self, call: str, *, task: str, kernel: Kernel, insist: str = "") -> Mapping[str, Any]:
-        """Forecast a kernel, measure it unless that speaks against it, and return the `Considered` as data."""
+        """Forecast a kernel, measure it unless that speaks against it, and return the `Considered` as data.
+
+        `insist` says why to measure what the forecast advises to skip.
+        """
         arguments = {"task": task, "kernel": kernel.path or "text", "tunables": kernel.tunables, "insist": insist}
         work = self._kit.measure(call, task=task, kernel=kernel, insist=insist)
         return await self._told(call, "measure_kernel", {k: v for k, v in arguments.items() if v}, work)

@@ -185,7 +185,10 @@ class Conversation:
         return given
 
     def change(self, shown: str, **values: Any) -> None:
-        """Replace settings and say so; what depends on them is opened anew when it is needed next."""
+        """Replace settings and say so, as the first one's name with `shown` as its value.
+
+        What depends on them, such as an open device, is opened anew when it is needed next.
+        """
         before, self.settings = self.settings, replace(self.settings, **values)
         if self.settings.place != before.place:
             self._kit.interrupt()
@@ -216,7 +219,10 @@ class Conversation:
         self.emit(Compacted(summary))
 
     async def resume(self, conversation: str) -> None:
-        """Take up another conversation in place of this one; its events are emitted again."""
+        """Take up another conversation in place of this one, by its id or a unique beginning of it.
+
+        Its events are emitted again, so that they are shown. Raises `UsageError` for an unknown one.
+        """
         past = read(Path(find(conversation, self.settings.place).path))
         self._told_again = True  # its record has all that already
         if self._transcript is not None:

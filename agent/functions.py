@@ -10,7 +10,8 @@ from typing import Any
 
 from forewarp.agent.board import Row
 from forewarp.agent.events import ApprovalAsked
-from forewarp.agent.kit import Host, Kit
+from forewarp.agent.kit import Kit
+from forewarp.agent.talk import Host
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.tools.parts import Kernel, trim
 from forewarp.tools.wording import spread

@@ -6,12 +6,11 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from forewarp.agent.arguments import inside
-from forewarp.agent.board import Board
-from forewarp.agent.events import ApprovalAsked, ApprovalGiven, Event, Progressed, Spent
-from forewarp.agent.settings import Settings
+from forewarp.agent.events import ApprovalAsked, Progressed, Spent
+from forewarp.agent.talk import Host
 from forewarp.core.errors import CandidateError, UsageError
 from forewarp.tools.parts import Amounts, Kernel
 
@@ -22,32 +21,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_SEARCH = 200
-
-
-class Host(Protocol):
-    """The conversation, as its tools see it."""
-
-    settings: Settings
-    board: Board
-
-    @property
-    def spent(self) -> Spent:
-        """What was spent so far."""
-        ...
-
-    def emit(self, event: Event) -> None:
-        """Put an event on the stream; may be called from any thread."""
-        ...
-
-    def spend(
-        self, *, measurements: int = 0, device_s: float = 0.0, tokens: int = 0, dollars: float | None = 0.0
-    ) -> None:
-        """Book what was spent, and say so on the stream."""
-        ...
-
-    async def ask(self, question: ApprovalAsked) -> ApprovalGiven:
-        """Wait for the user's word."""
-        ...
 
 
 class Kit:

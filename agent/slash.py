@@ -3,24 +3,47 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from forewarp.agent import slash_kernels, slash_records, slash_settings
 from forewarp.agent.arguments import at_most, words
-from forewarp.agent.commanding import Command, Commanding, Tools
 from forewarp.agent.events import Noted
+from forewarp.agent.talk import Commanded
 from forewarp.core.errors import UsageError
 
-__all__ = ["COMMANDS", "Command", "Commanding", "Tools", "run"]
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One slash command.
+
+    Attributes:
+        name: Without the slash.
+        arguments: What may follow, in words.
+        help: One sentence.
+        run: Does it; raises `ForewarpError`, says what it did by events.
+        ui: Whether the terminal does it by itself, so that `run` only says that there is none.
+    """
+
+    name: str
+    arguments: str
+    help: str
+    run: Callable[[Commanded, Sequence[str]], Awaitable[None]]
+    ui: bool = False
+
+    @property
+    def usage(self) -> str:
+        """The command as it is typed."""
+        return f"/{self.name} {self.arguments}".rstrip()
 
 
-async def run(line: str, on: Commanding) -> None:
+async def run(line: str, on: Commanded) -> None:
     """Carry out a line that begins with a slash; raises `ForewarpError`, with the nearest name for a typo."""
     name, _, rest = " ".join(line.strip().split(maxsplit=1)).removeprefix("/").partition(" ")
     await _named(name).run(on, words(rest))
 
 
-async def show_help(on: Commanding, given: Sequence[str]) -> None:
+async def show_help(on: Commanded, given: Sequence[str]) -> None:
     """`/help`: list the commands, or say what one does."""
     at_most(given, 1, "/help [COMMAND]")
     if given:
@@ -42,7 +65,7 @@ def _named(name: str) -> Command:
 def _of_the_terminal(name: str, arguments: str, text: str) -> Command:
     """Return a command that only the terminal can carry out."""
 
-    async def refuse(on: Commanding, given: Sequence[str]) -> None:
+    async def refuse(on: Commanded, given: Sequence[str]) -> None:
         raise UsageError(f"/{name} is for the terminal", hint="open it with `forewarp`")
 
     return Command(name, arguments, text, refuse, ui=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 from forewarp.agent import arguments
 from forewarp.agent.arguments import Arguments, at_most, inside, whole
 from forewarp.agent.board import Row
-from forewarp.agent.commanding import Commanding
 from forewarp.agent.events import Noted
 from forewarp.agent.kit import MAX_SEARCH
 from forewarp.agent.settings import Settings
+from forewarp.agent.talk import Commanded
 from forewarp.core.errors import UsageError
 from forewarp.prompts.render import fenced
 from forewarp.tools.parts import Kernel
@@ -22,7 +22,7 @@ SEARCH_BUDGET = 12
 REFERENCE_LINES = 40
 
 
-async def task(on: Commanding, given: Sequence[str]) -> None:
+async def task(on: Commanded, given: Sequence[str]) -> None:
     """`/task`: list the tasks that have names, or set one and show it."""
     at_most(given, 1, "/task [NAME|FILE]")
     if not given:
@@ -33,14 +33,14 @@ async def task(on: Commanding, given: Sequence[str]) -> None:
     on.emit(Noted(text))
 
 
-async def forecast(on: Commanding, given: Sequence[str]) -> None:
+async def forecast(on: Commanded, given: Sequence[str]) -> None:
     """`/forecast`: forecast kernels, none of which is run."""
     found = arguments.read(given, tunables=True)
     named, kernels = await asyncio.to_thread(_kernels, on, found, "/forecast [TASK] FILE… [NAME=VALUE…]")
     await on.tools.forecast(_call(), task=named, kernels=kernels)
 
 
-async def measure(on: Commanding, given: Sequence[str]) -> None:
+async def measure(on: Commanded, given: Sequence[str]) -> None:
     """`/measure`: measure one kernel."""
     usage = "/measure [TASK] FILE [NAME=VALUE…] [--insist WHY]"
     found = arguments.read(given, rest="--insist", tunables=True)
@@ -50,7 +50,7 @@ async def measure(on: Commanding, given: Sequence[str]) -> None:
     await on.tools.measure(_call(), task=named, kernel=kernels[0], insist=found.option("--insist"))
 
 
-async def search(on: Commanding, given: Sequence[str]) -> None:
+async def search(on: Commanded, given: Sequence[str]) -> None:
     """`/search`: try variants under a budget."""
     found = arguments.read(given, options=("--seed-kernel",))
     names = [w for w in found.words if not w.isdigit()]
@@ -74,7 +74,7 @@ def task_of(settings: Settings, row: Row) -> str:
     return named if named and Path(named).stem == row.forecast.task else row.forecast.task
 
 
-def row_of(on: Commanding, number: str) -> Row:
+def row_of(on: Commanded, number: str) -> Row:
     """Return the candidate with this number; raises `UsageError`."""
     row = on.board.row(whole(number, "a candidate's number"))
     if row is None:
@@ -87,7 +87,7 @@ def _call() -> str:
     return f"user-{secrets.token_hex(4)}"
 
 
-def _kernels(on: Commanding, found: Arguments, usage: str) -> tuple[str, list[Kernel]]:
+def _kernels(on: Commanded, found: Arguments, usage: str) -> tuple[str, list[Kernel]]:
     """Return the task and the kernels that are named, by files or by numbers of candidates."""
     names = list(found.words)
     if not names:

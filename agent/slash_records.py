@@ -13,10 +13,10 @@ from typing import cast
 from forewarp.agent import arguments
 from forewarp.agent.arguments import at_most, new_file
 from forewarp.agent.board import Board, Row
-from forewarp.agent.commanding import Commanding
 from forewarp.agent.events import Noted
 from forewarp.agent.settings import Settings
 from forewarp.agent.slash_kernels import row_of
+from forewarp.agent.talk import Commanded
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Candidate, Language
 from forewarp.prompts.render import fenced
@@ -27,7 +27,7 @@ MOST_ROWS, MOST_RUNS, MOST_CONVERSATIONS = 60, 20, 20
 _RUN = re.compile(r"r-[0-9a-f]+")
 
 
-async def candidates(on: Commanding, given: Sequence[str]) -> None:
+async def candidates(on: Commanded, given: Sequence[str]) -> None:
     """`/candidates`: the board as a table."""
     at_most(given, 0, "/candidates")
     if not len(on.board):
@@ -40,7 +40,7 @@ async def candidates(on: Commanding, given: Sequence[str]) -> None:
     on.emit(Noted("\n".join([*head, *map(_line, rows[-MOST_ROWS:]), *more])))
 
 
-async def best(on: Commanding, given: Sequence[str]) -> None:
+async def best(on: Commanded, given: Sequence[str]) -> None:
     """`/best`: the fastest correct candidate with its text."""
     at_most(given, 1, "/best [TASK]")
     row = _best(on.board, given[0] if given else "")
@@ -56,7 +56,7 @@ async def best(on: Commanding, given: Sequence[str]) -> None:
     )
 
 
-async def diff(on: Commanding, given: Sequence[str]) -> None:
+async def diff(on: Commanded, given: Sequence[str]) -> None:
     """`/diff`: what a candidate changes against its parent, or against another one."""
     at_most(given, 2, "/diff N [M]")
     if not given:
@@ -72,7 +72,7 @@ async def diff(on: Commanding, given: Sequence[str]) -> None:
     on.emit(Noted(fenced(text, "diff") if text else f"{names[0]} and {names[1]} have the same text."))
 
 
-async def export(on: Commanding, given: Sequence[str]) -> None:
+async def export(on: Commanded, given: Sequence[str]) -> None:
     """`/export`: write a candidate's text, or a run's drop-in module."""
     at_most(given, 2, "/export [NUMBER|RUN] [PATH]")
     left = list(given)
@@ -87,7 +87,7 @@ async def export(on: Commanding, given: Sequence[str]) -> None:
     on.emit(Noted(await asyncio.to_thread(_export_row, on.settings, row, path)))
 
 
-async def report(on: Commanding, given: Sequence[str]) -> None:
+async def report(on: Commanded, given: Sequence[str]) -> None:
     """`/report`: write a run as an HTML page."""
     at_most(given, 1, "/report [RUN]")
 
@@ -100,7 +100,7 @@ async def report(on: Commanding, given: Sequence[str]) -> None:
     on.emit(Noted(await asyncio.to_thread(write)))
 
 
-async def runs(on: Commanding, given: Sequence[str]) -> None:
+async def runs(on: Commanded, given: Sequence[str]) -> None:
     """`/runs`: the latest runs of the archive."""
     at_most(given, 0, "/runs")
 
@@ -116,7 +116,7 @@ async def runs(on: Commanding, given: Sequence[str]) -> None:
     on.emit(Noted(await asyncio.to_thread(listed)))
 
 
-async def resume(on: Commanding, given: Sequence[str]) -> None:
+async def resume(on: Commanded, given: Sequence[str]) -> None:
     """`/resume`: list conversations, or take one up."""
     at_most(given, 1, "/resume [ID]")
     if given:
@@ -125,7 +125,7 @@ async def resume(on: Commanding, given: Sequence[str]) -> None:
     on.emit(Noted(await asyncio.to_thread(conversations, on.settings)))
 
 
-async def compact(on: Commanding, given: Sequence[str]) -> None:
+async def compact(on: Commanded, given: Sequence[str]) -> None:
     """`/compact`: have the conversation summarised."""
     at_most(given, 0, "/compact")
     if not on.message_count:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, get_args
 
 from forewarp.agent import arguments
 from forewarp.agent.arguments import amount, at_most, one_of, whole
-from forewarp.agent.commanding import Commanding
 from forewarp.agent.events import Noted
 from forewarp.agent.settings import Approval, Settings
+from forewarp.agent.talk import Commanded
 from forewarp.core.errors import UsageError
 from forewarp.tools.parts import Amounts, Place
 
@@ -23,7 +23,7 @@ _CURRENCIES = {"gpu": "device_s", "usd": "dollars", "tokens": "tokens", "measure
 _NO_CAP = "none"
 
 
-async def model(on: Commanding, given: Sequence[str]) -> None:
+async def model(on: Commanded, given: Sequence[str]) -> None:
     """`/model`: say which model answers, or choose another one."""
     found = arguments.read(given, options=("--base-url",))
     at_most(found.words, 1, "/model [NAME [--base-url URL]]")
@@ -38,7 +38,7 @@ async def model(on: Commanding, given: Sequence[str]) -> None:
     on.emit(Noted(f"The model is `{name}`{f' at {base_url}' if base_url else ''}."))
 
 
-async def budget(on: Commanding, given: Sequence[str]) -> None:
+async def budget(on: Commanded, given: Sequence[str]) -> None:
     """`/budget`: show the caps of the conversation, or set one."""
     at_most(given, 2, BUDGET_USAGE)
     if not given:
@@ -53,7 +53,7 @@ async def budget(on: Commanding, given: Sequence[str]) -> None:
     on.emit(Noted(_spending(on)))
 
 
-async def device(on: Commanding, given: Sequence[str]) -> None:
+async def device(on: Commanded, given: Sequence[str]) -> None:
     """`/device`: show what is known of the device, or choose another one."""
     at_most(given, 2, "/device [auto|cpu|cuda|cuda:N|replay [POOL]]")
     if given:
@@ -68,7 +68,7 @@ async def device(on: Commanding, given: Sequence[str]) -> None:
     on.emit(Noted(said))
 
 
-async def approve(on: Commanding, given: Sequence[str]) -> None:
+async def approve(on: Commanded, given: Sequence[str]) -> None:
     """`/approve`: say when measuring needs the user's word, or change that."""
     at_most(given, 1, "/approve each|budget|never")
     if given:
@@ -81,7 +81,7 @@ async def approve(on: Commanding, given: Sequence[str]) -> None:
     on.emit(Noted(f"Approval `{on.settings.approval}`: {meanings[on.settings.approval]}."))
 
 
-async def cost(on: Commanding, given: Sequence[str]) -> None:
+async def cost(on: Commanded, given: Sequence[str]) -> None:
     """`/cost`: say what the conversation has spent."""
     at_most(given, 0, "/cost")
     on.emit(Noted(_spending(on)))
@@ -107,7 +107,7 @@ def _cap(currency: str, text: str) -> float | int | None:
     return count
 
 
-def _spending(on: Commanding) -> str:
+def _spending(on: Commanded) -> str:
     spent, caps = on.spent, on.settings.budget
     tokens = spent.input_tokens + spent.output_tokens
     dollars = "unknown" if spent.dollars is None else f"${spent.dollars:.4f}"

@@ -36,12 +36,9 @@ from forewarp.tools.steps import CandidateMeasured
 from forewarp.tools.wording import spread
 
 if TYPE_CHECKING:
-    from forewarp.agent.conversation import Conversation
-    from forewarp.agent.replay import Replay
+    from forewarp.agent.talk import Talk
     from forewarp.cli.documents import ChatDocument
     from forewarp.cli.options import Output
-
-    Talk = Conversation | Replay
 
 Format = Literal["text", "json", "stream-json"]
 

@@ -17,6 +17,7 @@ from textual.widgets import Static
 from forewarp.agent.board import Row
 from forewarp.agent.events import ApprovalAsked, ApprovalGiven, Event, SettingChanged, Spent, UserSaid
 from forewarp.agent.replay import Replay
+from forewarp.agent.talk import Talk
 from forewarp.agent.tui import look
 from forewarp.agent.tui.approval import Approvals
 from forewarp.agent.tui.candidates import Candidates
@@ -24,7 +25,6 @@ from forewarp.agent.tui.chat import Chat
 from forewarp.agent.tui.history import History
 from forewarp.agent.tui.prompt import Prompt
 from forewarp.agent.tui.status import StatusLine, lines_waiting, what_goes_on
-from forewarp.agent.tui.talk import Talk
 from forewarp.agent.tui.turns import Turns
 from forewarp.agent.tui.views import KEYS, VIEWS, Names, Panes, View
 from forewarp.agent.tui.welcome import REPLAYED, welcome

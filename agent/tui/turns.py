@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from forewarp.agent.events import Event, Failed, Interrupted, UserSaid
-from forewarp.agent.tui.talk import Talk
+from forewarp.agent.talk import Talk
 
 
 class Turns:
