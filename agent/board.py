@@ -69,6 +69,10 @@ class Board:
             case _:
                 return None
 
+    def of(self, event: CandidateForecast | CandidateMeasured) -> Row | None:
+        """Return the row of the candidate that an event is about."""
+        return self._rows.get((event.task, event.kernel))
+
     def row(self, number: int) -> Row | None:
         """Return the row with this number."""
         return next((r for r in self if r.number == number), None)

@@ -254,7 +254,8 @@ def _in_words(event: Event, talk: Talk) -> str:
 
 
 def _candidate(event: CandidateMeasured, board: Board) -> str:
-    number = next((r.number for r in board if (r.forecast.task, r.forecast.kernel) == (event.task, event.kernel)), "?")
+    row = board.of(event)
+    number = row.number if row is not None else "?"
     said = event.status
     if event.speedup is not None:
         said = f"{spread(event.speedup, event.low, event.high)} {event.verdict}"

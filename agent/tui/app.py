@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from textual import events, on, work
+from textual import on, work
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
 from textual.screen import Screen
 from textual.widgets import Static
 
-from forewarp.agent.board import Row
 from forewarp.agent.events import ApprovalAsked, ApprovalGiven, Event, SettingChanged, Spent, UserSaid
 from forewarp.agent.replay import Replay
 from forewarp.agent.talk import Talk
@@ -26,22 +24,16 @@ from forewarp.agent.tui.history import History
 from forewarp.agent.tui.prompt import Prompt
 from forewarp.agent.tui.status import StatusLine, lines_waiting, what_goes_on
 from forewarp.agent.tui.turns import Turns
-from forewarp.agent.tui.views import KEYS, VIEWS, Names, Panes, View
+from forewarp.agent.tui.views import KEYS, VIEWS, WIDE, Names, Panes, View, Views
 from forewarp.agent.tui.welcome import REPLAYED, welcome
 from forewarp.agent.tui.wording import seconds
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
-
-WIDE = 110
-"""Columns from which on the panes stand beside the chat."""
 
 LONG_TURN_S = 10.0
 """Turns that took longer announce their end, and their questions."""
 
 AGAIN_S = 3.0
 """Within this time a second ctrl+c leaves."""
-
-FRAME_S = 0.1
-"""Candidates that change within this time are shown together."""
 
 
 class ForewarpApp(App[int]):
@@ -80,9 +72,6 @@ class ForewarpApp(App[int]):
         self._earlier, self._first_words, self._clock = earlier, first, clock
         self._history = history or History()
         self._turns = Turns(talk, self._take, clock)
-        self._board = talk.board
-        self._view: View = "chat"
-        self._rows: dict[int, Row] = {}
         self._armed = float("-inf")
         for each in look.THEMES:
             self.register_theme(each)
@@ -91,13 +80,11 @@ class ForewarpApp(App[int]):
     def compose(self) -> ComposeResult:
         """Yield everything from top to bottom."""
         folder = self.talk.settings.folder
-        yield Names(f"forewarp  {folder.name or folder}", id="names")
-        with Horizontal(id="main"):
-            yield Chat(clock=self._clock, id="chat")
-            yield Panes(self.talk.settings.place, id="panes")
+        chat, panes = Chat(clock=self._clock, id="chat"), Panes(self.talk.settings.place, id="panes")
+        yield Views(f"forewarp  {folder.name or folder}", chat, panes, id="views")
         yield Static(id="waiting", markup=False)
         yield Approvals(id="approvals")
-        yield Prompt(self.talk.settings.folder, self._history, placeholder="Ask, /command, @file", id="prompt")
+        yield Prompt(folder, self._history, placeholder="Ask, /command, @file", id="prompt")
         yield StatusLine(clock=self._clock, id="status")
 
     def on_mount(self) -> None:
@@ -105,8 +92,7 @@ class ForewarpApp(App[int]):
         self.theme_changed_signal.subscribe(self, lambda _: self._chat.recolour())
         self.query_one("#waiting").display = False
         self._prompt.typing.focus()
-        self._arrange()
-        self._panes.load(self._board)
+        self._panes.load(self.talk.board)
         if isinstance(self.talk, Replay):
             self._status.state.label = "REPLAY"
             self._chat.note(REPLAYED)
@@ -131,6 +117,10 @@ class ForewarpApp(App[int]):
         return self.query_one(Chat)
 
     @property
+    def _views(self) -> Views:
+        return self.query_one(Views)
+
+    @property
     def _panes(self) -> Panes:
         return self.query_one(Panes)
 
@@ -153,7 +143,9 @@ class ForewarpApp(App[int]):
         self._chat.take(event)
         match event:
             case CandidateForecast() | CandidateMeasured():
-                self._candidate(event)
+                self._panes.take(self.talk.board, event)
+                if isinstance(event, CandidateForecast):
+                    self._status.state.device = event.device
             case ApprovalAsked():
                 self._approvals.ask(event)
                 self.set_timer(Approvals.GRACE_S, self._offer_keys)
@@ -166,26 +158,6 @@ class ForewarpApp(App[int]):
             case _:
                 pass
         self._doing()
-
-    def _candidate(self, event: CandidateForecast | CandidateMeasured) -> None:
-        board = self.talk.board
-        if isinstance(event, CandidateForecast):
-            self._status.state.device = event.device
-        if board is not self._board:
-            self._board = board
-            self._panes.load(board)
-            self._rows.clear()
-        # The conversation has taken it in already; once more only names the row.
-        elif (row := board.apply(event)) is not None:
-            if not self._rows:
-                self.set_timer(FRAME_S, self._refresh_rows)
-            self._rows[row.number] = row
-
-    def _refresh_rows(self) -> None:
-        """Show the candidates that changed since the last frame."""
-        rows, self._rows = self._rows, {}
-        for row in rows.values():
-            self._panes.refresh_row(row)
 
     def _announce(self, text: str) -> None:
         self.bell()
@@ -279,55 +251,27 @@ class ForewarpApp(App[int]):
 
     # Views
 
-    def _arrange(self) -> None:
-        """Show the view, and where it is wide the chat beside it."""
-        narrow = self.size.width < WIDE
-        self._chat.display = not narrow or self._view == "chat"
-        self._panes.display = not narrow or self._view != "chat"
-        self.query_one(Names).mark(self._view if narrow or self._view != "chat" else self._panes.shown)
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Choose between one pane and two."""
-        self.call_after_refresh(self._arrange)
-
     def action_view(self, view: View) -> None:
         """Show a pane, or the chat."""
-        self._view = view
-        if view != "chat":
-            self._panes.display = True
-            self._panes.show(view)
-        self._arrange()
+        self._views.show(view)
         if view == "chat":
             self._prompt.typing.focus()
 
     def action_turn(self) -> None:
         """Show the next pane."""
-        self.action_view(VIEWS[(VIEWS.index(self._view) + 1) % len(VIEWS)])
+        self.action_view(self._views.next)
 
     @on(Names.Clicked)
     def _named(self, message: Names.Clicked) -> None:
         self.action_view(message.view)
 
     @on(Candidates.Selected)
-    def _chosen(self, message: Candidates.Selected) -> None:
-        self._panes.choose(message.row)
+    def _chosen(self) -> None:
         self.action_view("source")
-
-    @on(Candidates.Highlighted)
-    def _highlighted(self, message: Candidates.Highlighted) -> None:
-        self._panes.choose(message.row)
 
     @on(Prompt.Scroll)
     async def _scroll(self, message: Prompt.Scroll) -> None:
-        match message.key:
-            case "pageup":
-                await self._chat.action_back()
-            case "pagedown":
-                self._chat.action_forth()
-            case "end" | "ctrl+end":
-                self._chat.action_latest()
-            case _:
-                await self._chat.action_oldest()
+        await self._chat.go(message.key)
 
     # Keys
 
@@ -378,7 +322,7 @@ class ForewarpApp(App[int]):
 
     def action_copy(self) -> None:
         """Copy the chosen candidate's text where a pane is in sight, else the latest answer."""
-        chosen = self._panes.text if self._view in ("source", "candidates") else ""
+        chosen = self._views.text
         text = chosen or self._chat.fold.last_answer
         if text:
             self.copy_to_clipboard(text)

@@ -178,6 +178,18 @@ class Chat(VerticalScroll):
 
         self.call_after_refresh(stay)
 
+    async def go(self, key: str) -> None:
+        """Scroll as a key says that was pressed elsewhere."""
+        match key:
+            case "pageup":
+                await self.action_back()
+            case "pagedown":
+                self.action_forth()
+            case "end" | "ctrl+end":
+                self.action_latest()
+            case _:
+                await self.action_oldest()
+
     def action_latest(self) -> None:
         """Go to the end, and follow from there."""
         self.anchor()

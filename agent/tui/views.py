@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from typing import Literal, cast, get_args
 
+from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Horizontal
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import ContentSwitcher, Static
 
 from forewarp.agent.board import Board, Row
 from forewarp.agent.tui.candidates import Candidates
+from forewarp.agent.tui.chat import Chat
 from forewarp.agent.tui.plots import Plots
 from forewarp.agent.tui.source import Source
 from forewarp.tools.parts import Place
+from forewarp.tools.steps import CandidateForecast, CandidateMeasured
+
+WIDE = 110
+"""Columns from which on the panes stand beside the chat."""
+
+FRAME_S = 0.1
+"""Candidates that change within this time are shown together."""
 
 View = Literal["chat", "candidates", "source", "plots"]
 VIEWS: tuple[View, ...] = get_args(View)
@@ -73,6 +82,7 @@ class Panes(ContentSwitcher):
         super().__init__(id=id, initial="candidates")
         self._place = place
         self._board = Board()
+        self._changed: dict[int, Row] = {}
 
     def compose(self) -> ComposeResult:
         """Yield the panes."""
@@ -96,16 +106,30 @@ class Panes(ContentSwitcher):
     def load(self, board: Board) -> None:
         """Show this board."""
         self._board = board
+        self._changed.clear()
         self.query_one(Candidates).load(board)
         self.query_one(Plots).load(board)
 
-    def refresh_row(self, row: Row) -> None:
-        """Show what changed of a candidate."""
-        self.query_one(Candidates).refresh_row(row)
-        self.query_one(Plots).refresh_row(row)
+    def take(self, board: Board, event: CandidateForecast | CandidateMeasured) -> None:
+        """Show what an event changed on a board, with the next frame."""
+        if board is not self._board:
+            self.load(board)
+        elif (row := board.of(event)) is not None:
+            if not self._changed:
+                self.set_timer(FRAME_S, self._refresh_rows)
+            self._changed[row.number] = row
 
-    def choose(self, row: Row) -> None:
-        """Show the text of a candidate."""
+    def _refresh_rows(self) -> None:
+        rows, self._changed = self._changed, {}
+        for row in rows.values():
+            self.query_one(Candidates).refresh_row(row)
+            self.query_one(Plots).refresh_row(row)
+
+    @on(Candidates.Selected)
+    @on(Candidates.Highlighted)
+    def _choose(self, message: Candidates.Selected | Candidates.Highlighted) -> None:
+        """Show the text of a candidate; who holds the panes brings it into sight."""
+        row = message.row
         best = self._board.best(row.forecast.task)
         self.query_one(Source).show(row, parent=self._board.parent(row), best=best)
 
@@ -119,3 +143,51 @@ class Panes(ContentSwitcher):
                 self.query_one(Source).focus()
             case _:
                 self.query_one(Plots).focus()
+
+
+class Views(Vertical):
+    """The names of the views, and below them the chat and the panes: side by side where there is room, else one."""
+
+    def __init__(self, title: str, chat: Chat, panes: Panes, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.current: View = "chat"
+        self._title, self._chat, self._panes = title, chat, panes
+
+    def compose(self) -> ComposeResult:
+        """Yield the names, the chat and the panes."""
+        yield Names(self._title, id="names")
+        with Horizontal(id="main"):
+            yield self._chat
+            yield self._panes
+
+    def on_mount(self) -> None:
+        """Begin with the chat."""
+        self._arrange()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Choose between one pane and two."""
+        self.call_after_refresh(self._arrange)
+
+    def show(self, view: View) -> None:
+        """Show a pane, or the chat."""
+        self.current = view
+        if view != "chat":
+            self._panes.display = True
+            self._panes.show(view)
+        self._arrange()
+
+    @property
+    def text(self) -> str:
+        """The text of the chosen candidate where a pane that shows it is in sight."""
+        return self._panes.text if self.current in ("source", "candidates") else ""
+
+    @property
+    def next(self) -> View:
+        """The view after the current one."""
+        return VIEWS[(VIEWS.index(self.current) + 1) % len(VIEWS)]
+
+    def _arrange(self) -> None:
+        narrow = self.app.size.width < WIDE
+        self._chat.display = not narrow or self.current == "chat"
+        self._panes.display = not narrow or self.current != "chat"
+        self.query_one(Names).mark(self.current if narrow or self.current != "chat" else self._panes.shown)

@@ -34,7 +34,7 @@ from forewarp.agent.tui.chat import Chat
 from forewarp.agent.tui.history import History
 from forewarp.agent.tui.prompt import Prompt
 from forewarp.agent.tui.source import Source
-from forewarp.agent.tui.views import Panes
+from forewarp.agent.tui.views import Panes, Views
 
 WIDE, SMALL, TINY = (120, 36), (80, 24), (60, 15)
 
@@ -389,7 +389,7 @@ async def test_every_pane_is_a_key_away(size: tuple[int, int]) -> None:
         panes: list[str | None] = []
         for _ in range(4):
             await pilot.press("ctrl+t")
-            panes.append(app.query_one(Panes).current if app._view != "chat" else "chat")
+            panes.append(app.query_one(Panes).current if app.query_one(Views).current != "chat" else "chat")
         assert panes == ["candidates", "source", "plots", "chat"]
 
 
