@@ -138,7 +138,7 @@ def resume(
 
     `run` is its id or a unique beginning of it. A run that was given a proposer or a forecaster needs them again.
     """
-    from forewarp.tools.search import ResumeRequest, resume_search
+    from forewarp.tools.resume import ResumeRequest, resume_search
 
     known(where, Where)
     names = model if model is None or isinstance(model, str) else list(model)

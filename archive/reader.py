@@ -88,6 +88,24 @@ class Reader(Connection):
         )
         return [_run(r) for r in rows]
 
+    def group(self, name: str) -> list[RunRow]:
+        """Return the runs that search for several targets together under this name, in the order begun.
+
+        A unique beginning of the name will do; raises `UsageError`.
+        """
+        group = "json_extract(settings, '$.group')"
+        rows = self._rows(
+            f"SELECT * FROM run WHERE {group} <> '' AND substr({group}, 1, length(?)) = ? ORDER BY rowid", (name, name)
+        )
+        found = [_run(r) for r in rows]
+        names = sorted({str(r.settings["group"]) for r in found})
+        if len(names) == 1:
+            return found
+        problem = (
+            f"{' and '.join(names)} begin with {name!r}" if names else f"there is no search {name!r} in {self.path}"
+        )
+        raise UsageError(problem, hint="`forewarp runs` lists the runs with the searches that they belong to")
+
     def candidates(self, run: str) -> list[CandidateRow]:
         """Return every proposal of the run in order, joined with forecast, decision and measurement."""
         return [_candidate_row(r) for r in self._rows(_CANDIDATES, (run,))]

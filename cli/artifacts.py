@@ -35,10 +35,15 @@ def write(document: SearchDocument, folder: Path, figures: RunFigures, drop_in: 
         folder.mkdir(parents=True, exist_ok=True)
         return _write(document, folder, figures, drop_in)
     except OSError as e:
-        raise UsageError(
-            f"{folder} cannot be written: {e.strerror}",
-            hint=f"nothing is lost: `forewarp show {document.run_id} --out DIR` writes the files elsewhere",
-        ) from None
+        raise unwritten(folder, e, document.run_id) from None
+
+
+def unwritten(folder: Path, error: OSError, run: str) -> UsageError:
+    """Return the error of a folder that takes no files, of a run or a search."""
+    return UsageError(
+        f"{folder} cannot be written: {error.strerror}",
+        hint=f"nothing is lost: `forewarp show {run} --out DIR` writes the files elsewhere",
+    )
 
 
 def _write(document: SearchDocument, folder: Path, figures: RunFigures, drop_in: DropIn | None) -> SearchDocument:
@@ -46,31 +51,31 @@ def _write(document: SearchDocument, folder: Path, figures: RunFigures, drop_in:
 
     made: list[Artifact] = []
 
-    def keep(kind: str, name: str, text: str) -> None:
-        _replace(folder / name, text)
+    def add(kind: str, name: str, text: str) -> None:
+        keep(folder / name, text)
         made.append(Artifact.model_validate({"kind": kind, "path": str(folder / name)}))
 
     best = document.best
     if best is not None:
-        keep("kernel", f"best{SUFFIXES[best.kernel.language]}", best.source)
+        add("kernel", f"best{SUFFIXES[best.kernel.language]}", best.source)
     if drop_in is not None:
-        keep("evidence", "evidence.json", drop_in.evidence.model_dump_json(indent=2) + "\n")
+        add("evidence", "evidence.json", drop_in.evidence.model_dump_json(indent=2) + "\n")
         if drop_in.text is not None:
-            keep("module", drop_in.evidence.module or "", drop_in.text)
+            add("module", drop_in.evidence.module or "", drop_in.text)
     lines = io.StringIO(newline="")
     table = csv.DictWriter(lines, COLUMNS)
     table.writeheader()
     table.writerows(_row(line) for line in document.candidates)
-    keep("candidates", "candidates.csv", lines.getvalue())
-    keep("report", "report.html", page(document, figures))
+    add("candidates", "candidates.csv", lines.getvalue())
+    add("report", "report.html", page(document, figures))
     # The result names itself, so that one file leads to all others.
     made.append(Artifact(kind="result", path=str(folder / "result.json")))
     document = document.model_copy(update={"artifacts": made})
-    _replace(folder / "result.json", document.model_dump_json(indent=2) + "\n")
+    keep(folder / "result.json", document.model_dump_json(indent=2) + "\n")
     return document
 
 
-def _replace(path: Path, text: str) -> None:
+def keep(path: Path, text: str) -> None:
     """Write a file whole: next to its place first, so that a full disk leaves what was there."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:

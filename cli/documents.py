@@ -18,6 +18,7 @@ from forewarp.tools.estimate import Estimate
 from forewarp.tools.evaluate import EvaluateResult
 from forewarp.tools.forecasted import ForecastResult
 from forewarp.tools.inspect_kernel import InspectResult
+from forewarp.tools.joint_report import JointResult
 from forewarp.tools.measure_kernel import MeasureManyResult
 from forewarp.tools.measured import MeasureResult
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval
@@ -94,6 +95,19 @@ class EstimateDocument(Estimate, Envelope):  # pyright: ignore[reportIncompatibl
     model_config = ConfigDict(title="forewarp optimize --dry-run --json")
 
 
+class JointDocument(JointResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Of `optimize --target` with several targets, and of `resume` and `show` of such a search."""
+
+    model_config = ConfigDict(title="forewarp optimize --target A,B --json")
+
+
+class JointEstimateDocument(Envelope):
+    """Of `optimize --target --dry-run` with several targets; `status` is estimated."""
+
+    model_config = ConfigDict(title="forewarp optimize --target A,B --dry-run --json")
+    runs: list[Estimate] = Field(description="One per target.")
+
+
 class ValidateDocument(ValidateResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
     """Of `validate`; `status` is the verdict, sound or degenerate."""
 
@@ -127,6 +141,7 @@ class RunLine(BaseModel):
     created: str
     finished: str
     best: Winner | None = Field(default=None, description="The winner so far; null while nothing worked.")
+    group_id: str | None = Field(default=None, description="The search for several targets that it belongs to, if any.")
 
 
 class RunsDocument(Envelope):
@@ -243,7 +258,9 @@ DOCUMENTS: dict[str, type[Envelope]] = {
     "inspect": InspectDocument,
     "forecast": ForecastDocument,
     "optimize": SearchDocument,
+    "optimize_targets": JointDocument,
     "estimate": EstimateDocument,
+    "estimate_targets": JointEstimateDocument,
     "evaluate": EvaluateDocument,
     "calibration": CalibrationDocument,
     "train": TrainDocument,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -20,6 +20,9 @@ from forewarp.cli.options import (
     Policy,
     Where,
 )
+
+if TYPE_CHECKING:
+    from forewarp.tools.search import SearchRequest
 
 
 def optimize(
@@ -38,6 +41,7 @@ def optimize(
     events: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     dry_run: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     announce: Annotated[Path | None, Parameter(show=False)] = None,
+    target: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     where: Where = HERE,
     output: Output = PLAIN,
 ) -> int:
@@ -54,6 +58,8 @@ def optimize(
         out: Folder for the best kernel, result.json, candidates.csv and report.html; ./forewarp-runs/RUN if left out.
         events: File that receives each event as one JSON line; - is stdout, with the result as the last line.
         dry_run: Say what the run will probably take, and do nothing.
+        target: Card to search for, such as h200; several, as in h200,a100, are searched together, each with the whole
+            budget, for a winner on each and the best compromise. h200@ssh:HOST is a card of another machine.
         announce: File that receives the run's id as soon as there is one.
         policy: What is measured of what is proposed.
         caps: What the run may spend.
@@ -64,11 +70,13 @@ def optimize(
     from forewarp.cli import running, stream
     from forewarp.tools.parts import Amounts
     from forewarp.tools.search import SearchRequest, estimate_search, open_search
+    from forewarp.tools.targets import places_of
 
     stream.check(events)
+    places = places_of(where.place(), target) if target else [where.place()]
     request = SearchRequest(
         task=task,
-        place=where.place(),
+        place=places[0],
         budget=Amounts(
             measurements=caps.budget,
             device_s=caps.max_gpu_seconds,
@@ -92,9 +100,33 @@ def optimize(
         patience=policy.patience,
         learn_across_runs=policy.learn_across_runs,
     )
+    if len(places) > 1:
+        return _together(request, target, out, output, events, announce, dry_run=dry_run)
     if dry_run:
         return running.foresee(estimate_search(request), output)
     with open_search(request) as job:
         if announce is not None:
             announce.write_text(job.run_id)
         return running.drive(job, "optimize", out=out, output=output, events=events)
+
+
+def _together(
+    request: SearchRequest,
+    targets: tuple[str, ...],
+    out: Path | None,
+    output: Output,
+    events: str | None,
+    announce: Path | None,
+    *,
+    dry_run: bool,
+) -> int:
+    """Search for several targets at once."""
+    from forewarp.cli import joint
+    from forewarp.tools.joint_search import estimate_joint, open_joint
+
+    if dry_run:
+        return joint.foresee(estimate_joint(request, targets), output)
+    with open_joint(request, targets) as job:
+        if announce is not None:
+            announce.write_text(job.group)
+        return joint.drive(job, "optimize", out=out, output=output, events=events)

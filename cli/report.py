@@ -22,7 +22,8 @@ def report(
     """Write a run as one HTML page, also while it runs or after it was killed.
 
     Args:
-        run: The run's id or a unique beginning of it; the latest run if left out.
+        run: The run's id or a unique beginning of it, or that of a search for several targets; the latest run if
+            left out.
         archive: Archive file; $FOREWARP_ARCHIVE, else one in your data folder.
         out: File, or folder for report.html; ./forewarp-runs/RUN/report.html if left out.
         open_: Also open the page in the browser.
@@ -30,6 +31,7 @@ def report(
     """
     from forewarp.cli import display, exits
     from forewarp.cli.documents import Artifact, ReportDocument
+    from forewarp.tools.joint_report import JointResult
     from forewarp.tools.parts import Place
     from forewarp.tools.run_page import write_page
 
@@ -39,7 +41,7 @@ def report(
         command="report",
         status=found.status,
         reason=found.reason,
-        run_id=found.run_id,
+        run_id=None if isinstance(found, JointResult) else found.run_id,
         summary=found.summary,
         path=str(path),
         bytes=path.stat().st_size,

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from forewarp.cli import artifacts, display, exits, stream
 from forewarp.cli.documents import EstimateDocument, Failure, SearchDocument
@@ -155,16 +155,28 @@ def show(document: SearchDocument, output: Output, figures: RunFigures) -> None:
 
 
 def _document(result: SearchResult, command: str, error: BaseException | None) -> SearchDocument:
-    fields: dict[str, Any] = dict(result)
+    return SearchDocument(command=command, error=failure(error), **dict(result))
+
+
+def failure(error: BaseException | None) -> Failure | None:
+    """Return what ended a run before its time as documents tell it; None where it was asked to end."""
     if isinstance(error, ForewarpError):
-        fields["error"] = Failure(code=error.code, message=error.message, hint=error.hint, retryable=error.retryable)
-    elif isinstance(error, Exception):
-        fields["error"] = Failure(code="internal", message=f"{type(error).__name__}: {error}", hint="run it with -v")
-    return SearchDocument(command=command, **fields)
+        return Failure(code=error.code, message=error.message, hint=error.hint, retryable=error.retryable)
+    if isinstance(error, Exception):
+        return Failure(code="internal", message=f"{type(error).__name__}: {error}", hint="run it with -v")
+    return None
+
+
+class Stoppable(Protocol):
+    """Work that can be asked to end with the best so far."""
+
+    def stop(self) -> None:
+        """Ask it to end; called from a signal handler."""
+        ...
 
 
 @contextmanager
-def stopping(job: SearchJob, numbers: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM)) -> Generator[None]:
+def stopping(job: Stoppable, numbers: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM)) -> Generator[None]:
     """Let the first Ctrl-C end the run after the measurement in progress, the second one at once.
 
     `numbers` are the signals that count as one.

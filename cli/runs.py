@@ -54,6 +54,7 @@ def runs(
             created=r.created,
             finished=r.finished,
             best=best,
+            group_id=r.settings.get("group") or None,
         )
         for r, best in rows
     ]
@@ -83,7 +84,12 @@ def _table(lines: Sequence[RunLine], *, full: bool) -> Table:
         best = line.best
         noise = "" if best is None or best.noise_percent is None else f"±{best.noise_percent:.2g} %"
         table.add_row(
-            *(line.run_id, line.task, line.device.name, wording.speedup(best.speedup if best else None)),
+            *(
+                f"{line.run_id} ({line.group_id})" if line.group_id else line.run_id,
+                line.task,
+                line.device.name,
+                wording.speedup(best.speedup if best else None),
+            ),
             *(best.verdict if best else "", noise, line.status, line.created[:16].replace("T", " ")),
             *((line.reason,) if full else ()),
         )

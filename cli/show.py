@@ -18,7 +18,7 @@ def show(
     """Show what a run came to so far; works while it runs, too.
 
     Args:
-        run: The run's id or a unique beginning of it; see `forewarp runs`.
+        run: The run's id or a unique beginning of it, or that of a search for several targets; see `forewarp runs`.
         archive: Archive file; $FOREWARP_ARCHIVE, else one in your data folder.
         out: Also write the run's files into this folder.
         output: How results are shown.
@@ -30,8 +30,18 @@ def show(
     from forewarp.tools.parts import Place
     from forewarp.tools.run_figures import figures
     from forewarp.tools.run_report import report
+    from forewarp.tools.targets import is_group
 
     place = Place(archive=str(archive) if archive else None)
+    if is_group(run):
+        from forewarp.cli import joint
+        from forewarp.tools.joint_report import joint_report
+
+        with session.existing_archive(place, run) as opened:
+            whole = joint.document_of(joint_report(opened, run), "show")
+            whole = joint.write(whole, opened, out) if out is not None else whole
+        joint.show(whole, output)
+        return exits.OK
     with session.existing_archive(place, run) as opened:
         document = SearchDocument(command="show", **dict(report(opened, run)))
         found = figures(opened, document)

@@ -110,9 +110,18 @@ def indices(device: str) -> list[int]:
     return found
 
 
+def is_called(target: Target, name: str) -> bool:
+    """Return whether a short name such as "h200", "a100" or "cpu" means this target; letter case plays no part."""
+    squeezed = _squeezed(name)
+    return squeezed == target.kind or (squeezed != "" and squeezed in _squeezed(target.name))
+
+
+def _squeezed(name: str) -> str:
+    return name.lower().replace(" ", "").replace("-", "")
+
+
 def _match(name: str) -> Target | None:
-    squeezed = name.lower().replace(" ", "").replace("-", "")
-    return next((t for key, t in _SPECS.items() if key in squeezed), None)
+    return next((t for key, t in _SPECS.items() if key in _squeezed(name)), None)
 
 
 def choose(device: str) -> Target:

@@ -36,6 +36,7 @@ class SearchSettings:
         holdout: Try a confirmed winner on shapes near the given ones, too.
         compile_threads: How many candidates compile at once.
         group: Name of the group of runs that search for several targets together (`search.islands`); "" is none.
+        place: How the caller names where a run of a group measures, such as h200@ssh:HOST.
         visitors: Measurements kept back for the best kernels of the group's other targets.
         proposer: How the caller names what it passed as proposer; filled with its name where left empty.
         forecaster: The same for the forecaster; "" when there is none.
@@ -59,6 +60,7 @@ class SearchSettings:
     holdout: bool = True
     compile_threads: int = field(default_factory=lambda: min(16, os.cpu_count() or 1))
     group: str = ""
+    place: str = ""
     visitors: int = 0
     proposer: str = ""
     forecaster: str = ""

@@ -42,6 +42,10 @@ class Place(Part):
         description="Machines to measure on: local (this one), ssh:HOST, ray (the Ray cluster of this machine) or "
         "ray:ADDRESS of a cluster's head.",
     )
+    card: str = Field(
+        default="",
+        description="Card to measure on where the place has several, such as h200; anything else there is an error.",
+    )
     pool: str | None = Field(
         default=None,
         description="Parquet file or folder of recorded measurements, for device replay; left out, those that come "

@@ -8,8 +8,10 @@ from pathlib import Path
 from forewarp.archive.store import Archive
 from forewarp.core.errors import UsageError
 from forewarp.tools import session
+from forewarp.tools.joint_report import JointResult, joint_report
 from forewarp.tools.parts import Place
 from forewarp.tools.run_report import SearchResult, report
+from forewarp.tools.targets import is_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +19,11 @@ class WrittenPage:
     """The page of a run: where it is, and what it shows."""
 
     path: Path
-    result: SearchResult
+    result: SearchResult | JointResult
 
 
 def write_page(place: Place, run: str | None, out: Path | None = None, *, folder: Path | None = None) -> WrittenPage:
-    """Write a run as one HTML page, also while it runs; the latest run where none is named.
+    """Write a run or a search for several targets as one HTML page, also while it runs; the latest run if not named.
 
     `out` is a file that ends in .html, or a folder for report.html; left out, `forewarp-runs/RUN` below `folder`, which
     is the working folder where that is left out, too. Raises `UsageError` for an unknown run, and for a file that
@@ -30,6 +32,12 @@ def write_page(place: Place, run: str | None, out: Path | None = None, *, folder
     from forewarp.tools.html.page import page
     from forewarp.tools.run_figures import figures
 
+    if run is not None and is_group(run):
+        from forewarp.tools.html import joint
+
+        with session.existing_archive(place, run) as opened:
+            whole = joint_report(opened, run)
+        return WrittenPage(_write(joint.page(whole, {}), _file(out, whole.group_id, folder or Path.cwd())), whole)
     with session.existing_archive(place, run or "") as opened:
         found = report(opened, run if run is not None else _latest(opened))
         text = page(found, figures(opened, found))

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from forewarp.archive.pools import tasks_of
-from forewarp.archive.rows import EventRow, RunRow
+from forewarp.archive.rows import EventRow
 from forewarp.archive.store import Archive
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Forecaster, Proposer
 from forewarp.core.values import DeviceKind, Spend, Task
-from forewarp.gpu_runner.formats.task import BUNDLED_POOL
 from forewarp.search.events import Event
+from forewarp.search.islands import Able, Island, Islands
 from forewarp.search.loop import Search
 from forewarp.search.settings import SearchSettings
 from forewarp.tools import session as sessions
 from forewarp.tools.estimate import Dollars, Estimate, estimate
 from forewarp.tools.export import DropIn, drop_in
 from forewarp.tools.parts import Amounts, AnyTask, Part, Place
-from forewarp.tools.proposer import from_label, label, make_proposer, own_label, own_name, reads_archive, several
+from forewarp.tools.proposer import label, make_proposer, own_label
 from forewarp.tools.run_report import SearchResult, report
-from forewarp.tools.session import Executors
+from forewarp.tools.session import Executors, Session
 
 if TYPE_CHECKING:
     from forewarp.surrogate.models import LanguageModel
@@ -73,15 +72,6 @@ class SearchRequest(Part):
     learn_across_runs: bool = Field(
         default=False, description="Begin with what earlier runs of this task on this device found, and learn from it."
     )
-
-
-class ResumeRequest(Part):
-    """Which run to take up. The model and the pool are taken from here; keys and paths are not in the archive."""
-
-    run_id: str
-    place: Place = Place()
-    model: str | list[str] | None = None
-    base_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,25 +148,64 @@ def search(
 @contextmanager
 def open_search(request: SearchRequest, own: Own = NOTHING) -> Generator[SearchJob]:
     """Register a run; nothing happens before its events are read."""
+    prepared = prepare(request, own)
+    with sessions.open_session(request.place, request.task, own.executors) as opened:
+        yield begin(prepared, opened)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request with its parts made, before anything is opened."""
+
+    request: SearchRequest
+    own: Own
+    settings: SearchSettings
+    models: Models
+    forecaster: Forecaster | None
+
+
+def prepare(request: SearchRequest, own: Own = NOTHING) -> Prepared:
+    """Return a request's settings, models and forecaster; raises `UsageError` and `ModelError`."""
     settings, models = _prepared(request, own)
     forecaster = own.forecaster or sessions.make_forecaster(request.forecaster, models.forecaster)
-    with sessions.open_session(request.place, request.task, own.executors) as opened:
-        task = _with_seeds(request, own, opened.task, opened.executor.target.kind)
-        settings = _for_devices(settings, request, opened.executor.devices)
-        replay = opened.executor if request.place.device == "replay" else None
-        # The history is read before this run is in it.
-        expected = estimate(
-            task,
-            opened.executor.target,
-            settings,
-            archive=opened.archive.path,
-            dollars=models.dollars(),
-            replay=replay,
-        )
-        earlier = opened.archive if settings.learn_across_runs else None
-        proposer = own.proposer or make_proposer(opened.executor, task, models.writers, archive=earlier)
-        search = Search.start(opened.archive, task, opened.executor, proposer, forecaster, settings)
-        yield SearchJob(opened.archive, search, expected)
+    return Prepared(request, own, settings, models, forecaster)
+
+
+def begin(made: Prepared, opened: Session, islands: Islands | None = None) -> SearchJob:
+    """Register a run in an opened session; `islands` ties it to those of other targets."""
+    request, own = made.request, made.own
+    task = _with_seeds(request, own, opened.task, opened.executor.target.kind)
+    settings = _for_devices(made.settings, request, opened.executor.devices)
+    replay = opened.executor if request.place.device == "replay" else None
+    # The history is read before this run is in it.
+    expected = estimate(
+        task,
+        opened.executor.target,
+        settings,
+        archive=opened.archive.path,
+        dollars=made.models.dollars(),
+        replay=replay,
+    )
+    earlier = opened.archive if settings.learn_across_runs else None
+    proposer = own.proposer or make_proposer(opened.executor, task, made.models.writers, archive=earlier)
+    island = island_of(opened, islands)
+    search = Search.start(opened.archive, task, opened.executor, proposer, made.forecaster, settings, island)
+    return SearchJob(opened.archive, search, expected)
+
+
+def island_of(opened: Session, islands: Islands | None) -> Island | None:
+    """Return a session's place among the targets of one search; None where it is the only one."""
+    return islands.open(opened.executor.target.name, _able(opened)) if islands is not None else None
+
+
+def _able(opened: Session) -> Able:
+    """Return which kernels a target can take in: in a language that it runs, and on replay those that were recorded."""
+    recorded = opened.executor.candidates(opened.task)
+    if recorded is not None:
+        held = {c.sha256 for c in recorded}
+        return lambda candidate: candidate.sha256 in held
+    languages = sessions.LANGUAGES[opened.executor.target.kind]
+    return lambda candidate: candidate.language in languages
 
 
 def estimate_search(request: SearchRequest, own: Own = NOTHING) -> Estimate:
@@ -200,7 +229,7 @@ def estimate_search(request: SearchRequest, own: Own = NOTHING) -> Estimate:
 def settings_of(request: SearchRequest, own: Own = NOTHING) -> SearchSettings:
     """Return the settings of a run; raises `UsageError` for what makes no sense together."""
     _check(request, own)
-    models = _names(request.model)
+    models = names_of(request.model)
     replaying = request.place.device == "replay"
     forecaster = "" if request.forecaster == "none" else request.forecaster
     # Who forecasts is told by the proposer's label, except where the models that write are not there or are others.
@@ -271,7 +300,7 @@ def _check(request: SearchRequest, own: Own) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Models:
+class Models:
     """The language models of a run: those that write candidates, and the one that forecasts."""
 
     writers: list[LanguageModel]
@@ -293,17 +322,17 @@ class _Models:
         return dollars
 
 
-def _prepared(request: SearchRequest, own: Own) -> tuple[SearchSettings, _Models]:
+def _prepared(request: SearchRequest, own: Own) -> tuple[SearchSettings, Models]:
     """Return settings and models, before anything is opened."""
     settings = settings_of(request, own)
-    models = _models(_names(request.model), request.base_url, request.forecast_model)
+    models = models_of(names_of(request.model), request.base_url, request.forecast_model)
     if request.budget.dollars is not None:
         for model in (*models.writers, *([models.forecaster] if models.forecaster else [])):
             sessions.check_price(model)
     return settings, models
 
 
-def _models(names: Sequence[str], base_url: str | None, forecasts: str | None) -> _Models:
+def models_of(names: Sequence[str], base_url: str | None, forecasts: str | None) -> Models:
     """Return the models by their names; raises `ModelError`."""
     wanted = dict.fromkeys((*names, forecasts) if forecasts else names)
     made: dict[str, LanguageModel] = {}
@@ -313,66 +342,14 @@ def _models(names: Sequence[str], base_url: str | None, forecasts: str | None) -
         if name is not None and model is not None:
             made[name] = model
     writers = [made[name] for name in names]
-    return _Models(writers, made[forecasts] if forecasts else writers[0] if writers else None)
+    return Models(writers, made[forecasts] if forecasts else writers[0] if writers else None)
 
 
-def _names(model: str | list[str] | None) -> list[str]:
+def names_of(model: str | list[str] | None) -> list[str]:
+    """Return the models of a request, each once."""
     return [] if model is None else [model] if isinstance(model, str) else list(dict.fromkeys(model))
 
 
 def _with_seeds(request: SearchRequest, own: Own, task: Task, kind: DeviceKind) -> Task:
     needed = not request.model and own.proposer is None and request.place.device != "replay"
     return sessions.with_seeds(task, kind, request.seed_kernels, request.language, needed=needed)
-
-
-@contextmanager
-def resume_search(request: ResumeRequest, own: Own = NOTHING) -> Generator[SearchJob]:
-    """Take up a run that was interrupted, failed or killed.
-
-    Raises `UsageError` also where it was given a proposer or a forecaster that is not given again.
-    """
-    with sessions.existing_archive(request.place, request.run_id) as archive:
-        row = archive.run(request.run_id)
-    settings: Mapping[str, Any] = row.settings
-    proposes, forecasts = str(settings.get("proposer", "")), str(settings.get("forecaster") or "none")
-    _check_own(row.id, "proposer", proposes, own.proposer)
-    _check_own(row.id, "forecaster", forecasts, own.forecaster)
-    recorded, recorded_url, replayed = (None, None, False) if own.proposer else from_label(proposes)
-    kind, _, forecast_model = ("none", "", "") if own.forecaster else forecasts.partition(" ")
-    models = _models(
-        _names(request.model) or several(recorded), request.base_url or recorded_url, forecast_model or None
-    )
-    forecaster = own.forecaster or sessions.make_forecaster(kind, models.forecaster)
-    with sessions.open_session(_place_of(row, request.place, replayed=replayed), row.task, own.executors) as opened:
-        earlier = opened.archive if reads_archive(proposes) else None
-        proposer = own.proposer or make_proposer(
-            opened.executor, row.task, models.writers, archive=earlier, resumed=row
-        )
-        yield SearchJob(opened.archive, Search.resume(opened.archive, row.id, opened.executor, proposer, forecaster))
-
-
-def _check_own(run: str, part: str, recorded: str, given: Proposer | Forecaster | None) -> None:
-    """Raise `UsageError` where a part that the caller made is missing, or is given to a run that began with another."""
-    name = own_name(recorded)
-    if name is None and given is not None:
-        raise UsageError(
-            f"run {run} began with {part} {recorded}, not with {given.name}", hint="resume it without one of your own"
-        )
-    if name is not None and given is None:
-        raise UsageError(
-            f"run {run} began with {part} {name}, which its caller made",
-            hint=f"resume it from Python with the same: forewarp.resume({run!r}, {part}=…)",
-        )
-    if given is not None and name != given.name:
-        raise UsageError(f"run {run} began with {part} {name}, not with {given.name}", hint="resume it with the same")
-
-
-def _place_of(row: RunRow, given: Place, *, replayed: bool) -> Place:
-    """Return where a run goes on: where it was, unless the request says otherwise."""
-    device = "replay" if replayed else row.target.kind if given.device == "auto" else given.device
-    pool = given.pool
-    if replayed and not pool:
-        if row.task.sha256 not in tasks_of(BUNDLED_POOL):
-            raise UsageError(f"run {row.id} replayed a pool", hint="pass --pool PATH of that pool again")
-        pool = str(BUNDLED_POOL)
-    return given.model_copy(update={"device": device, "pool": pool})

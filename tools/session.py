@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 from forewarp.archive.pools import read_pool, tasks_of
 from forewarp.archive.reader import REFERENCE
 from forewarp.archive.store import Archive, default_path
-from forewarp.core.errors import CandidateError, TaskError, UsageError
+from forewarp.core.errors import CandidateError, DeviceError, TaskError, UsageError
 from forewarp.core.protocols import Executor, Forecaster
 from forewarp.core.values import Candidate, DeviceKind, Language, Target, Task
 from forewarp.gpu_runner import devices
@@ -59,7 +59,8 @@ class Executors:
 
     def get(self, place: Place, task: Task) -> Executor:
         """Return the executor for a place; a pool's executor is chosen by task, too."""
-        key = (place.executor, place.device, place.pool or "", place.python or "", task.sha256 if place.pool else "")
+        of_task = task.sha256 if place.pool else ""
+        key = (place.executor, place.device, place.card, place.pool or "", place.python or "", of_task)
         with self._lock:
             if key not in self._open:
                 self._open[key] = open_executor(place, task)
@@ -167,19 +168,47 @@ def open_executor(place: Place, task: Task) -> Executor:
     if place.executor != "local":
         from forewarp.cluster.opening import open_remote
 
-        return open_remote(place.executor, place.device, place.python)
-    from forewarp.gpu_runner.executors.opening import open_local
+        executor: Executor = open_remote(place.executor, _device_of(place), place.python)
+    else:
+        from forewarp.gpu_runner.executors.opening import open_local
 
-    return open_local(place.device, python=place.python)
+        executor = open_local(_device_of(place), python=place.python)
+    try:
+        _check_card(place, executor.target)
+    except BaseException:
+        executor.close()
+        raise
+    return executor
 
 
 def target_of(place: Place) -> Target:
     """Return the device that a place means, which is no replay; other machines are asked for theirs."""
     if place.executor == "local":
-        return devices.choose(place.device)
-    from forewarp.cluster import opening
+        target = devices.choose(_device_of(place))
+    else:
+        from forewarp.cluster import opening
 
-    return opening.target_of(place.executor, place.device, place.python)
+        target = opening.target_of(place.executor, _device_of(place), place.python)
+    _check_card(place, target)
+    return target
+
+
+def _device_of(place: Place) -> str:
+    """Return the device in which the place's card is looked for: on a cluster, the nodes that have it."""
+    if place.device not in ("auto", "cuda") or not place.card:
+        return place.device
+    if place.card.lower() == "cpu":
+        return "cpu"
+    return f"cuda:{place.card}" if place.executor.partition(":")[0] == "ray" else place.device
+
+
+def _check_card(place: Place, target: Target) -> None:
+    if place.card and not devices.is_called(target, place.card):
+        where = "this machine" if place.executor == "local" else place.executor
+        raise DeviceError(
+            f"{where} measures on {target.name}, which is no {place.card}",
+            hint="`forewarp doctor` says what is there; TARGET@EXECUTOR names another machine, such as a100@ssh:HOST",
+        )
 
 
 def only_for_replay(place: Place) -> UsageError:
@@ -324,6 +353,12 @@ def _replay(place: Place, task: Task) -> Executor:
             f"the pool {place.pool} holds {task.name} against other kernels only, not against the reference",
             hint="a search compares with the reference; such rows are for forecasters to learn from",
         )
-    # A pool of several devices is replayed on the one that knows the task best.
+    # A pool of several devices is replayed on the one that was asked for, or that knows the task best.
     names = [t.name for t in targets]
-    return ReplayExecutor(rows, max(targets, key=lambda t: names.count(t.name)))
+    able = [t for t in targets if not place.card or devices.is_called(t, place.card)]
+    if not able:
+        raise DeviceError(
+            f"the pool {place.pool} has no measurement of {task.name} on a {place.card}",
+            hint=f"it has some on {', '.join(sorted(set(names)))}",
+        )
+    return ReplayExecutor(rows, max(able, key=lambda t: names.count(t.name)))

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 from support import synthetic_executor as synthetic
+from support.cards import NARROW, WIDE, Card
 
 from forewarp.archive.rows import CandidateRow
 from forewarp.archive.store import Archive
 from forewarp.core.errors import WorkerError
 from forewarp.core.protocols import Subject
-from forewarp.core.values import Budget, Build, Candidate, Measurement, Target, Task
+from forewarp.core.values import Budget, Build, Candidate, Measurement, Task
 from forewarp.search import compromise
 from forewarp.search.ends import Stopped
 from forewarp.search.events import Decided, Measured
@@ -24,37 +25,9 @@ from forewarp.search.loop import Search, SearchSettings
 from forewarp.search.policy import is_visit
 from forewarp.search.proposers.tunables import TunablesProposer
 
-WIDE, NARROW = (replace(synthetic.TARGET, name=name) for name in ("wide-1", "narrow-1"))
 SETTINGS = SearchSettings(
     budget=Budget(measurements=14), visitors=1, holdout=False, patience=0, proposals_per_round=6, measure_per_round=2
 )
-
-
-class Card(synthetic.SyntheticExecutor):
-    """The synthetic device, but for a target on which every doubling of TILE costs `slope` octaves more."""
-
-    def __init__(self, target: Target, slope: float = 0.0, gone_after: int | None = None) -> None:
-        super().__init__(target)
-        self.slope, self.gone_after = slope, gone_after
-
-    def measure(
-        self,
-        task: Task,
-        candidate: Candidate,
-        build: Build,
-        against: Subject | None = None,
-        beat: float | None = None,
-    ) -> Measurement:
-        if self.gone_after is not None and len(self.measured) >= self.gone_after:
-            raise WorkerError("the machine is gone")
-        m = super().measure(task, candidate, build, against)
-        if m.speedup is None or m.low is None or m.high is None:
-            return m
-        factor = 2.0 ** (-self.slope * (candidate.tunables["TILE"].bit_length() - 8))
-        s, low, high = (v * factor for v in (m.speedup, m.low, m.high))
-        return replace(
-            m, speedup=s, low=low, high=high, verdict="faster" if low > 1 else "slower" if high < 1 else "tie"
-        )
 
 
 @pytest.fixture

@@ -1,0 +1,247 @@
+"""A search for several targets from the command line: its view, its files, its result."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from forewarp.cli import artifacts, display, exits, running, stream
+from forewarp.cli.documents import Artifact, JointDocument, JointEstimateDocument
+from forewarp.cli.options import Output
+from forewarp.cli.progress import NARROWEST, REFRESHES_PER_S, sparkline
+from forewarp.cli.tally import Tally
+from forewarp.tools import wording
+from forewarp.tools.bake import SUFFIXES
+from forewarp.tools.parts import shown
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from forewarp.archive.store import Archive
+    from forewarp.search.events import Event
+    from forewarp.tools.estimate import Estimate
+    from forewarp.tools.joint_report import JointResult
+    from forewarp.tools.joint_search import JointJob
+
+_CURVE = 24
+"""Columns that the best so far takes in the live view."""
+_TUNABLES = 24
+
+
+def drive(job: JointJob, command: str, *, out: Path | None, output: Output, events: str | None = None) -> int:
+    """Do the work of all runs, write their files, print the result and return the exit code."""
+    if events == stream.STDOUT:
+        output = replace(output, json=True)
+    error = _work(job, output, events)
+    if output.verbose and error is not None:
+        import traceback
+
+        traceback.print_exception(error)
+    failures = [error] if error is not None else list(job.errors.values())
+    document = document_of(job.result(), command, failures[0] if failures else None)
+    document = write(document, job.archive, out or Path("forewarp-runs") / job.group)
+    show(document, output)
+    if isinstance(error, Exception):
+        return exits.of_error(error)
+    if document.status == "interrupted":
+        return exits.INTERRUPTED
+    return exits.OK if any(k.won for k in document.kernels) else exits.NO_KERNEL
+
+
+def foresee(found: list[Estimate], output: Output) -> int:
+    """Print what the runs will probably take; nothing else happens."""
+    if not output.json:
+        for one in found:
+            running.foresee(one, output)
+        return exits.OK
+    summary = " ".join(one.summary for one in found)
+    print(JointEstimateDocument(command="optimize", status="estimated", summary=summary, runs=found).model_dump_json())
+    return exits.OK
+
+
+def document_of(result: JointResult, command: str, error: BaseException | None = None) -> JointDocument:
+    """Return what `--json` prints."""
+    return JointDocument(command=command, error=running.failure(error), **dict(result))
+
+
+def write(document: JointDocument, archive: Archive, folder: Path) -> JointDocument:
+    """Write the files of each run into a folder of its target, those of the whole beside them; raises `UsageError`."""
+    folder = folder.absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return _write(document, archive, folder)
+    except OSError as e:
+        raise artifacts.unwritten(folder, e, document.group_id) from None
+
+
+def _write(document: JointDocument, archive: Archive, folder: Path) -> JointDocument:
+    from forewarp.cli.documents import SearchDocument
+    from forewarp.tools.export import drop_in
+    from forewarp.tools.html.joint import page
+    from forewarp.tools.run_figures import figures
+
+    made: list[Artifact] = []
+    pages: dict[str, str] = {}
+    for run in document.runs:
+        name = slug(run.device.name)
+        one = SearchDocument(command=document.command, **dict(run))
+        made += artifacts.write(one, folder / name, figures(archive, one), drop_in(archive, run.run_id)).artifacts
+        pages[run.device.name] = f"{name}/report.html"
+    if document.compromise is not None:
+        kernel = folder / f"compromise{SUFFIXES[document.compromise.kernel.language]}"
+        artifacts.keep(kernel, document.compromise.source)
+        made.append(Artifact(kind="kernel", path=str(kernel)))
+    report, result = folder / "report.html", folder / "result.json"
+    artifacts.keep(report, page(document, pages))
+    made += [Artifact(kind="report", path=str(report)), Artifact(kind="result", path=str(result))]
+    document = document.model_copy(update={"artifacts": made})
+    artifacts.keep(result, document.model_dump_json(indent=2) + "\n")
+    return document
+
+
+def slug(device: str) -> str:
+    """Return a device's name as that of a folder."""
+    return "-".join("".join(c if c.isalnum() else " " for c in device.lower()).split())
+
+
+def show(document: JointDocument, output: Output) -> None:
+    """Print the search: the document with --json, tables without."""
+    if output.json:
+        print(document.model_dump_json())
+        return
+    console = display.stdout()
+    if document.kernels:
+        console.print(_kernels(document))
+    console.print(_runs(document))
+    console.print(document.summary, style="bold")
+    console.print(
+        f"search {document.group_id} {document.status}: {document.reason}", style=display.colour(document.status)
+    )
+    for artifact in document.artifacts:
+        console.print(f"{artifact.kind:>10}  {artifact.path}", soft_wrap=True)
+    if document.error is not None:
+        hint = f"\n  {document.error.hint}" if document.error.hint else ""
+        print(f"forewarp: {document.error.message}{hint}", file=sys.stderr)
+
+
+def _kernels(document: JointDocument) -> Table:
+    from rich.table import Column, Table
+
+    devices = [r.device.name for r in document.runs]
+    title = "kernels over all targets: speed-up over the reference on the same device [95 %], * wins there"
+    table = Table(
+        *(Column(name, no_wrap=name == "kernel") for name in ("kernel", *devices, "geometric mean", "least")),
+        Column("tunables that differ", no_wrap=True, overflow="ellipsis", max_width=_TUNABLES),
+        box=None,
+        title=title,
+        title_justify="left",
+    )
+    common = set.intersection(*(set(k.kernel.tunables.items()) for k in document.kernels))
+    for k in document.kernels:
+        cells = [
+            f"{wording.speedup(t.speedup) if t.speedup else t.outcome}{' *' if t.device in k.won else ''}"
+            for t in k.targets
+        ]
+        best = document.compromise is not None and k.kernel.sha256 == document.compromise.kernel.sha256
+        table.add_row(
+            k.kernel.short,
+            *cells,
+            wording.speedup(k.mean) if k.mean else "–",
+            f"{k.worst:.3g}×" if k.worst is not None else "–",
+            shown({name: v for name, v in k.kernel.tunables.items() if (name, v) not in common}),
+            style="green" if best else "",
+        )
+    return table
+
+
+def _runs(document: JointDocument) -> Table:
+    from rich.table import Table
+
+    table = Table("run", "target", "proposed", "considered", "measured", "spent", "status", box=None)
+    for r in document.runs:
+        c = r.counts
+        table.add_row(
+            *(r.run_id, r.device.name, f"{c.proposed}", f"{c.considered}", f"{c.measured}"),
+            *(wording.amounts(r.budget.spent, r.budget.limit), r.status),
+        )
+    return table
+
+
+def _work(job: JointJob, output: Output, events: str | None) -> BaseException | None:
+    """Do the work with a view of it on stderr; returns what ended it before its time."""
+    console = display.stderr()
+    quiet = output.quiet or (output.json and not console.is_terminal)
+    tallies = {one.run_id: running.so_far(one) for one in job.jobs}
+    try:
+        with ExitStack() as stack:
+            lines = [stack.enter_context(stream.streamed(one, events)) for one in job.jobs]
+            stack.enter_context(running.stopping(job))
+            see = stack.enter_context(_shown(console, tallies, quiet=quiet, plain=stream.on_terminal(events)))
+            try:
+                for event in job.events():
+                    see(event)
+                    for line in lines:
+                        if line is not None:
+                            line.catch_up()
+            finally:
+                for line in lines:
+                    if line is not None:
+                        line.catch_up()
+    except (Exception, KeyboardInterrupt) as e:
+        return e
+    return None
+
+
+@contextmanager
+def _shown(
+    console: Console, tallies: Mapping[str, Tally], *, quiet: bool, plain: bool
+) -> Generator[Callable[[Event], None]]:
+    """Show the runs while they go: a row each on a terminal, a line per measurement elsewhere."""
+    live = console.is_terminal and not console.is_dumb_terminal and console.width >= NARROWEST and not plain
+
+    def see(event: Event) -> None:
+        tally = tallies[event.run]
+        line = tally.see(event)
+        if line and not live and not quiet:
+            console.print(f"{_target(tally)}: {line}", soft_wrap=True)
+
+    if quiet or not live:
+        yield see
+        return
+    from rich.live import Live
+
+    with Live(
+        get_renderable=lambda: overview(tallies),
+        console=console,
+        refresh_per_second=REFRESHES_PER_S,
+        transient=True,
+        redirect_stdout=False,
+    ):
+        yield see
+
+
+def overview(tallies: Mapping[str, Tally]) -> Table:
+    """Return the live view: where each target stands."""
+    from rich.table import Table
+
+    table = Table("target", "best [95 %]", "best so far", "measured", "now", box=None, expand=True)
+    for tally in tallies.values():
+        share = tally.share()
+        room = round(share * _CURVE)
+        table.add_row(
+            _target(tally),
+            wording.speedup(tally.best),
+            sparkline(tally.curve, room, share) + "·" * (_CURVE - room),
+            tally.meter(),
+            tally.doing(),
+        )
+    return table
+
+
+def _target(tally: Tally) -> str:
+    return tally.title.partition(" on ")[2].partition(" · ")[0] or tally.run or "starting"

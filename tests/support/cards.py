@@ -1,0 +1,57 @@
+"""Two synthetic cards on which different tunables are best, and a pool that was recorded on both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from support import synthetic_executor as synthetic
+from support.recorded_pool import Recorded, record
+
+from forewarp.archive.pools import read_pool, write_rows
+from forewarp.core.errors import WorkerError
+from forewarp.core.protocols import Subject
+from forewarp.core.values import Build, Candidate, Measurement, Target, Task
+
+WIDE, NARROW = (replace(synthetic.TARGET, name=name) for name in ("wide-1", "narrow-1"))
+
+
+class Card(synthetic.SyntheticExecutor):
+    """The synthetic device, but for a target on which every doubling of TILE costs `slope` octaves more."""
+
+    def __init__(self, target: Target, slope: float = 0.0, gone_after: int | None = None) -> None:
+        super().__init__(target)
+        self.slope, self.gone_after = slope, gone_after
+
+    def measure(
+        self,
+        task: Task,
+        candidate: Candidate,
+        build: Build,
+        against: Subject | None = None,
+        beat: float | None = None,
+    ) -> Measurement:
+        if self.gone_after is not None and len(self.measured) >= self.gone_after:
+            raise WorkerError("the machine is gone")
+        m = super().measure(task, candidate, build, against)
+        if m.speedup is None or m.low is None or m.high is None:
+            return m
+        factor = 2.0 ** (-self.slope * (candidate.tunables["TILE"].bit_length() - 8))
+        s, low, high = (v * factor for v in (m.speedup, m.low, m.high))
+        return replace(
+            m, speedup=s, low=low, high=high, verdict="faster" if low > 1 else "slower" if high < 1 else "tie"
+        )
+
+
+def record_two(folder: Path) -> Recorded:
+    """Record a pool on the synthetic device, and again the same kernels on both cards."""
+    made = record(folder)
+    rows = list(read_pool(Path(made.pool)))
+    cards = Card(WIDE), Card(NARROW, slope=1.0)
+    again = [
+        replace(r, target=card.target, measurement=card.measure(r.task, r.candidate, r.build))
+        for card in cards
+        for r in rows
+    ]
+    write_rows([*rows, *again], folder / "two.parquet")
+    return replace(made, pool=str(folder / "two.parquet"))
