@@ -28,6 +28,18 @@ def open_remote(name: str, device: str, python: str | None) -> RemoteExecutor:
     raise UsageError(f"executor {name!r} is unknown", hint=f"use {KINDS}")
 
 
+def room(address: str, device: str) -> int:
+    """Return how many devices of a Ray cluster nobody holds; raises `DeviceError` where it cannot be reached."""
+    from forewarp.cluster.over_ray import look
+
+    seen, free = look(address)
+    found = [nodes.Node("", s.address, s.cores, s.cards) for s in seen]
+    wanted = nodes.choose(device, found)
+    there = sum(wanted.slots(n) for n in found)
+    # Ray counts what is free by card where nodes are tagged, and by GPU elsewhere.
+    return min(there, int(free.get(f"{nodes.TAG}{wanted.card}", free.get("GPU", 0.0)))) if wanted.card else there
+
+
 def target_of(name: str, device: str, python: str | None) -> Target:
     """Return the device that `open_remote` would measure on; a GPU of a cluster is not taken where its card says it.
 

@@ -82,7 +82,7 @@ class MeasureAnswer(Answer):
         "timeout, crashed, out_of_memory."
     )
     poll_after_s: float | None = Field(default=None, description="When to call search_status; null once it is over.")
-    ahead: int | None = Field(default=None, description="Measurements before this one in the queue.")
+    ahead: int | None = Field(default=None, description="Measurements that end before this one begins.")
     verdict: str | None = None
     trusted: bool | None = Field(default=None, description="Correct, and its time is to be believed.")
     speedup: str | None = Field(default=None, description="Ratio with its 95 % interval.")

@@ -9,11 +9,9 @@ from dataclasses import dataclass, fields
 
 from forewarp.core.errors import UsageError
 from forewarp.mcp_server.options import Caps, Options
-from forewarp.mcp_server.spool import Job, Spool
+from forewarp.mcp_server.spool import LIVE, Job, Spool
 from forewarp.tools import runs
 from forewarp.tools.parts import Place
-
-LIVE = ("queued", "running")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any
 import forewarp
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.mcp_server.options import Options
-from forewarp.mcp_server.spool import Job, Spool
+from forewarp.mcp_server.spool import LATEST, LIVE, Job, Spool, slot_name
 from forewarp.tools import processes, runs
 from forewarp.tools.measured import MeasureResult
 
@@ -34,13 +34,13 @@ class Jobs:
         self._options = options
         self.home = runs.home(options.place)
         self.spool = Spool(self.home)
-        self._worker: subprocess.Popen[bytes] | None = None
-        self._spawned = 0.0
+        self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._spawned: dict[int, float] = {}
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def close(self) -> None:
         """Leave what was started to itself."""
-        for child in (*self._children.values(), *([self._worker] if self._worker else [])):
+        for child in (*self._children.values(), *self._workers.values()):
             if child.poll() is None:
                 child.returncode = 0  # it is meant to go on, which would otherwise be warned of
 
@@ -54,10 +54,11 @@ class Jobs:
         """Return when a measurement is over, at the latest after `wait_s` seconds."""
         deadline = time.monotonic() + wait_s
         while (state := self.spool.state(job.id)) in ("queued", "running"):
+            if state == "queued":
+                self._keep_measuring()
             if time.monotonic() >= deadline:
                 return
             if state == "queued":
-                self._keep_measuring()
                 ahead = self.spool.ahead(job)
                 say(f"waiting for the device: {ahead} ahead" if ahead else "waiting for the device: next")
             else:
@@ -77,22 +78,33 @@ class Jobs:
         """End a measurement; false where it had ended by itself. Those that wait go on."""
         cancelled = self.spool.cancel(job.id)
         if self.spool.waiting():
-            self._spawned = 0.0
+            self._spawned.clear()
             self._keep_measuring()
         return cancelled
 
     def _keep_measuring(self) -> None:
-        """Start the measuring process where none is alive."""
-        if self._worker is not None and self._worker.poll() is None and time.monotonic() - self._spawned < RESTART_S:
+        """See to it that there are as many measuring processes as there is work for, and devices."""
+        latest = [j for j in self.spool.jobs() if j.kind == "measure"][-LATEST:]
+        live = [j for j in latest if self.spool.state(j.id) in LIVE]
+        devices = max((self.spool.devices(j) for j in live), default=1)
+        for number in range(min(devices, max(1, len(live)))):
+            self._start(number)
+
+    def _start(self, number: int) -> None:
+        """Start a measuring process unless it is alive."""
+        worker = self._workers.get(number)
+        alive = worker is not None and worker.poll() is None
+        if alive and time.monotonic() - self._spawned.get(number, 0.0) < RESTART_S:
             return
-        with self.spool.alone("worker", wait=False) as free:
+        with self.spool.alone(slot_name(number), wait=False) as free:
             pass
-        if not free or (self._worker is not None and self._worker.poll() is None):
+        if not free or alive:
             return
-        command = [sys.executable, "-m", "forewarp.mcp_server.worker", str(self.home), str(self._options.keep_warm_s)]
+        command = [sys.executable, "-m", "forewarp.mcp_server.worker"]
+        command += [str(self.home), str(self._options.keep_warm_s), str(number)]
         with (self.spool.folder / "worker.log").open("ab") as log:
-            self._worker = _detached(command, self.home, log, log)
-        self._spawned = time.monotonic()
+            self._workers[number] = _detached(command, self.home, log, log)
+        self._spawned[number] = time.monotonic()
 
     def start_search(self, session: str, task: str, arguments: Sequence[str], reserved: dict[str, float]) -> Job:
         """Start `forewarp optimize` with these arguments in a process of its own."""

@@ -13,7 +13,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +28,12 @@ KEEP_S = 30 * 86_400.0
 """How long a job's folder is kept; what was measured stays in the archive."""
 _PREFIX: dict[Kind, str] = {"measure": "m", "search": "s", "forecast": "f"}
 _CANCELLED = "cancelled"
+_DEVICES = "devices.json"
+LIVE = ("queued", "running")
+GONE_S = 5.0
+"""Longest wait for a process that was killed."""
+LATEST = 200
+"""How many measurements are looked at for those that wait or go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +156,25 @@ class Spool:
         return [j for j in self.jobs() if j.kind == "measure" and not (self.at(j.id) / "claim").exists()]
 
     def ahead(self, job: Job) -> int:
-        """Return how many measurements come before one that waits, with the one in progress."""
+        """Return how many measurements have to end before one that waits begins."""
         before = [j for j in self.jobs() if j.kind == "measure" and (j.created, j.id) < (job.created, job.id)]
-        return sum(self.state(j.id) in ("queued", "running") for j in before[-200:])
+        live = sum(self.state(j.id) in LIVE for j in before[-LATEST:])
+        return max(0, live - (self.devices(job) - 1))
+
+    def has(self, place: Mapping[str, Any], devices: int) -> None:
+        """Write down how many devices a place has, as this process found out; true for as long as it lives."""
+        known = self.document("", _DEVICES) or {}
+        me = f"{os.getpid()}:{processes.began(os.getpid())}"
+        places = known.get("places", {}) if known.get("by") == me else {}
+        self.write("", _DEVICES, json.dumps({"by": me, "places": {**places, _name(place): devices}}))
+
+    def devices(self, job: Job) -> int:
+        """Return on how many devices measurements like this one may be done at once; 1 where that is not known."""
+        known = self.document("", _DEVICES) or {}
+        pid, _, began = str(known.get("by", "")).partition(":")
+        if not began or processes.began(int(pid)) != began:
+            return 1
+        return int(known["places"].get(_name(job.request.get("place", {})), 1))
 
     def cancel(self, job_id: str) -> bool:
         """End a measurement, waiting or in progress; false where it had ended. The device is free on return."""
@@ -164,6 +186,10 @@ class Spool:
             return False
         self.write(job_id, _CANCELLED, "")
         processes.kill_tree(pid)
+        # The next one cannot start while this one's lock is held.
+        deadline = time.monotonic() + GONE_S
+        while not processes.over(pid) and time.monotonic() < deadline:
+            time.sleep(0.01)
         return True
 
     @contextlib.contextmanager
@@ -182,5 +208,15 @@ class Spool:
         """Remove the folders of jobs that are older than `KEEP_S`."""
         before = time.time() - KEEP_S
         for job in self.jobs():
-            if job.created < before and self.state(job.id) not in ("queued", "running"):
+            if job.created < before and self.state(job.id) not in LIVE:
                 shutil.rmtree(self.at(job.id), ignore_errors=True)
+
+
+def slot_name(number: int) -> str:
+    """Return the name of the lock that the measuring process of a slot holds."""
+    return f"worker-{number}" if number else "worker"
+
+
+def _name(place: Mapping[str, Any]) -> str:
+    """Return under which name a place's devices are counted."""
+    return " ".join(str(place.get(name) or "") for name in ("executor", "device", "card", "python"))

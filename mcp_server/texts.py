@@ -35,8 +35,8 @@ verdict, as a whole and per shape. Verdicts: faster, slower, tie (within 1 %), i
 flags), incorrect, failed. against times it against a kernel file instead.
 When not: before forecast_kernel recommends it; for many variants of one kernel (search does that).
 Cost: 3 to 60 s on the device and one measurement of the budget (none where it does not compile). Measurements queue;
-one at a time. If it takes longer than wait_s, the answer has status queued or running with run_id: call search_status
-with it. Cancelling the call, or search_cancel, frees the device within about a second.
+one at a time per device. If it takes longer than wait_s, the answer has status queued or running with run_id: call
+search_status with it. Cancelling the call, or search_cancel, frees the device within about a second.
 Side effects: runs the kernel's code in a sandboxed process; the result stays in the archive and improves later
 forecasts. Compile errors, crashes and wrong results come back as a status with a log.
 Example: {"task": "softmax", "path": "kernels/softmax.cpp", "tunables": {"WIDTH": 16}}"""

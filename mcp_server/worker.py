@@ -1,6 +1,7 @@
-"""The measuring process: takes measurements from the spool, one at a time, and outlives the servers that asked.
+"""A measuring process: takes measurements from the spool, one at a time, and outlives the servers that asked.
 
-`python -m forewarp.mcp_server.worker HOME SECONDS` ends by itself after so many seconds without work.
+`python -m forewarp.mcp_server.worker HOME SECONDS SLOT` ends by itself after so many seconds without work. Where there
+are several devices, there are as many of these: to end one measurement is to end the process that does it.
 """
 
 from __future__ import annotations
@@ -13,25 +14,32 @@ import time
 from pathlib import Path
 
 from forewarp.core.errors import ForewarpError
-from forewarp.mcp_server.spool import Job, Spool
+from forewarp.mcp_server.spool import Job, Spool, slot_name
 from forewarp.tools import processes
 from forewarp.tools.measure_kernel import MeasureRequest, Stage, measure_kernel
+from forewarp.tools.parts import Place
 from forewarp.tools.session import Executors
+from forewarp.tools.slots import Slot
 
 POLL_S = 0.05
 
 
-def main(home: Path, keep_warm_s: float) -> int:
-    """Work until nothing was to do for a while; returns at once where another process already does this."""
+def main(home: Path, keep_warm_s: float, number: int) -> int:
+    """Work until nothing was to do for a while; returns at once where another process is this slot already."""
     spool = Spool(home)
-    with spool.alone("worker", wait=False) as ours:
+
+    def found(place: Place, devices: int) -> None:
+        spool.has(place.model_dump(), devices)
+
+    with spool.alone(slot_name(number), wait=False) as ours:
         if not ours:
             return 0
         me = f"{os.getpid()}:{processes.began(os.getpid())}"
-        with Executors() as executors:
+        with Slot(number, found) as executors:
             last = time.monotonic()
             while time.monotonic() - last < keep_warm_s and spool.folder.is_dir():
-                taken = next((j for j in spool.waiting() if spool.claim(j.id, me)), None)
+                mine = (j for j in spool.waiting() if number < spool.devices(j))
+                taken = next((j for j in mine if spool.claim(j.id, me)), None)
                 if taken is None:
                     time.sleep(POLL_S)
                     continue
@@ -65,7 +73,8 @@ def _measure(spool: Spool, job: Job, executors: Executors) -> None:
     finally:
         for timer in stop:
             timer.cancel()
-    spool.write(job.id, "result.json", json.dumps(answer))
+    if spool.read(job.id, "result.json") is None:  # else it was ended meanwhile
+        spool.write(job.id, "result.json", json.dumps(answer))
 
 
 def _out_of_budget(spool: Spool, job: Job) -> None:
@@ -82,4 +91,4 @@ def _out_of_budget(spool: Spool, job: Job) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), float(sys.argv[2])))
+    sys.exit(main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])))

@@ -14,6 +14,15 @@ def began(pid: int) -> str:
     return fields[19] if fields and fields[0] != "Z" else ""
 
 
+def over(pid: int) -> bool:
+    """Return whether nothing of a process runs any more: its locks and files are held until its last thread ended."""
+    fields = _fields(pid)
+    try:
+        return not fields or (fields[0] == "Z" and len(os.listdir(f"/proc/{pid}/task")) == 1)
+    except OSError:
+        return True
+
+
 def below(pid: int) -> list[int]:
     """Return all processes that descend from one, its children first; those in sessions of their own, too."""
     children: dict[int, list[int]] = {}
@@ -35,9 +44,13 @@ def kill_below(pid: int) -> None:
 
 
 def kill_tree(pid: int) -> None:
-    """Kill a process and all its descendants. It is stopped first, so that it starts no more of them."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGSTOP)
+    """Kill a process and all its descendants. It is stopped first, so that it starts no more of them.
+
+    A process that ends itself this way is not: it could not go on.
+    """
+    if pid != os.getpid():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGSTOP)
     kill_below(pid)
     _kill(pid)
 

@@ -22,8 +22,9 @@ class SeveralExecutor:
         if len(names) != 1:
             raise ValueError(f"results of different devices do not mix: {sorted(names)}")
         self._executors = tuple(executors)
-        self._free: queue.SimpleQueue[Executor] = queue.SimpleQueue()
-        for executor in executors:
+        # The last one that measured comes first: where one at a time is asked for, the others never start.
+        self._free: queue.LifoQueue[Executor] = queue.LifoQueue()
+        for executor in reversed(executors):
             self._free.put(executor)
 
     @property

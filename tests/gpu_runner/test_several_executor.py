@@ -69,6 +69,16 @@ def test_each_device_measures_one_at_a_time() -> None:
     assert [len(p.measured) for p in parts] == [2, 2, 2]
 
 
+def test_one_at_a_time_stays_on_one_device() -> None:
+    parts = [synthetic.SyntheticExecutor() for _ in range(3)]
+    executor = SeveralExecutor(parts)
+    task, kernel = synthetic.task(), synthetic.seed()
+    build = executor.compile(task, kernel)
+    for _ in range(4):
+        executor.measure(task, kernel, build)
+    assert [len(p.measured) for p in parts] == [4, 0, 0]
+
+
 def test_different_devices_do_not_mix() -> None:
     other = synthetic.SyntheticExecutor(replace(synthetic.TARGET, name="another"))
     with pytest.raises(ValueError, match="do not mix"):

@@ -48,6 +48,22 @@ async def test_clients_queue_for_the_device_and_see_their_place(served: Served) 
         assert over["summary"].startswith("It was over before")
 
 
+def test_who_waits_for_several_devices_is_nearer_to_one(tmp_path: Path) -> None:
+    place = {"executor": "ssh:box", "device": "cuda:all"}
+    queue = Spool(tmp_path)
+    jobs = [queue.add("measure", "s", "toy.py", {"place": place}) for _ in range(4)]
+    assert [queue.ahead(j) for j in jobs] == [0, 1, 2, 3]
+    queue.has(place, 3)
+    assert [queue.devices(j) for j in jobs] == [3] * 4
+    assert [queue.ahead(j) for j in jobs] == [0, 0, 0, 1]
+    elsewhere = queue.add("measure", "s", "toy.py", {"place": place | {"device": "cuda:1"}})
+    assert queue.devices(elsewhere) == 1
+    # Who found that out is gone, and the devices may be, too.
+    told = queue.read("", "devices.json") or ""
+    queue.write("", "devices.json", told.replace(f'"{os.getpid()}:', '"4194304:'))
+    assert queue.devices(jobs[0]) == 1
+
+
 async def test_a_cancelled_call_takes_its_measurement_out_of_the_queue(served: Served) -> None:
     async with served.in_memory() as client:
         with spool().alone("worker"):
