@@ -148,6 +148,11 @@ class Archive(Reader):
             (run, kind, float(amount), ref, _now()),
         )
 
+    def add_lost(self, run: str | None, seconds: float, ref: str) -> None:
+        """Append the device seconds that attempts took at most before their machine was lost."""
+        if seconds > 0:
+            self.add_spend(run, "device_s", seconds, f"{ref}, lost attempts, at most")
+
     def add_cost(self, run: str | None, cost: Cost, ref: str = "") -> None:
         """Append a model call's dollars and tokens to the ledger; an unknown price adds tokens only."""
         with self.transaction():
@@ -199,7 +204,10 @@ class Archive(Reader):
         return new
 
     def finish_measurement(self, measurement_id: int, measurement: Measurement, build: Build) -> None:
-        """Record the result together with the device seconds that it took; a result is never changed afterwards."""
+        """Record the result together with the device seconds that it took; a result is never changed afterwards.
+
+        What lost attempts at it can have taken at most is an entry of its own.
+        """
         m = replace(measurement, log=measurement.log[-MAX_LOG_CHARS:])
         data, packed = samples.split(m)
         with self.transaction():
@@ -221,6 +229,7 @@ class Archive(Reader):
             )
             if m.device_s:
                 self.add_spend(row["run"], "device_s", m.device_s, f"measurement {measurement_id}")
+            self.add_lost(row["run"], m.phases.get("lost", 0.0), f"measurement {measurement_id}")
 
     def record(self, task: Task, target: Target, candidate: Candidate, build: Build, measurement: Measurement) -> int:
         """Record a measurement against the reference that was made outside of a run; returns its id."""

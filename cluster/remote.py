@@ -126,21 +126,23 @@ class RemoteExecutor:
             "against": _subject(against.candidate, against.build) if against else None,
             "beat": beat,
         }
-        frame = self._ask("measure", body)
+        lost: list[float] = []
+        frame = self._ask("measure", body, lost=lost)
         if "needs" in frame.head["ok"]:
             folders = {Path(b.artefact) for b in (build, *((against.build,) if against else ())) if b.artefact}
             # All of them: the next free device need not be the one that asked.
-            frame = self._ask("measure", body, [pack(f) for f in sorted(folders)])
+            frame = self._ask("measure", body, [pack(f) for f in sorted(folders)], lost=lost)
         m = serde.from_data(Measurement, frame.head["ok"]["measurement"])
         if m.device != self._target.name:
             raise WorkerError(
                 f"an answer came from {m.device}, not from {self._target.name}: such results do not mix",
                 hint=f"look at the machines of {self._where}; `forewarp doctor` lists them",
             )
-        elsewhere = max(0.0, time.monotonic() - begun - m.phases.get("total", 0.0) + build.seconds)
+        own = m.phases.get("total", 0.0) - build.seconds + sum(lost)
+        phases = {**m.phases, "waited": max(0.0, time.monotonic() - begun - own)}
         return replace(
             m,
-            phases={**m.phases, "waited": elsewhere},
+            phases=phases | ({"lost": sum(lost)} if lost else {}),
             environment={**m.environment, **frame.head.get("slot", {})},
         )
 
@@ -151,15 +153,26 @@ class RemoteExecutor:
         if link is not None:
             link.close(patience_s=5.0)
 
-    def _ask(self, verb: str, body: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> Frame:
-        """Return the answer to a request; a machine or connection that is lost meanwhile is no answer."""
+    def _ask(
+        self, verb: str, body: Mapping[str, Any], blobs: Sequence[bytes] = (), *, lost: list[float] | None = None
+    ) -> Frame:
+        """Return the answer to a request; a machine or connection that is lost meanwhile is no answer.
+
+        Each such loss adds its seconds, from sending the request on, to `lost`.
+        """
+        lost = [] if lost is None else lost
         pause, why = 0.0, ""
         for _ in range(TRIES):
             if self._closed.wait(pause):
                 break
+            sent: float | None = None
             try:
-                frame = self._linked().submit(verb, body, blobs).result()
+                link = self._linked()
+                sent = time.monotonic()
+                frame = link.submit(verb, body, blobs).result()
             except LinkLost as e:
+                if sent is not None:
+                    lost.append(time.monotonic() - sent)
                 why, pause = str(e), max(PAUSE_S, 2 * pause)
                 continue
             error = frame.head.get("error")
@@ -167,10 +180,15 @@ class RemoteExecutor:
                 return frame
             if error["code"] != LOST:
                 raise self._error(error)
+            lost.append(time.monotonic() - sent)
             why = error["message"]
         if self._closed.is_set():
-            raise WorkerError("the executor was closed while it worked", hint="nothing is lost: ask for the same again")
-        raise WorkerError(f"{self._where} was lost {TRIES} times in a row: {why}", hint=self._hint(why))
+            said, hint = "the executor was closed while it worked", "nothing is lost: ask for the same again"
+        else:
+            said, hint = f"{self._where} was lost {TRIES} times in a row: {why}", self._hint(why)
+        failed = WorkerError(said, hint=hint)
+        failed.lost_s = sum(lost) if verb == "measure" else 0.0
+        raise failed
 
     def _linked(self) -> Link:
         """Return a living link with the device open, made anew if the last one was lost."""

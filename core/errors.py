@@ -63,10 +63,15 @@ class DeviceError(ForewarpError):
 
 
 class WorkerError(ForewarpError):
-    """The measuring process could not be started, or was lost for a reason that is not the candidate's."""
+    """The measuring process could not be started, or was lost for a reason that is not the candidate's.
+
+    `lost_s` are the seconds between sending a measurement and the loss of its machine, over all attempts: devices were
+    held for no longer than that.
+    """
 
     code = "worker"
     retryable = True
+    lost_s = 0.0
 
 
 class ArchiveError(ForewarpError):

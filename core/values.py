@@ -344,8 +344,9 @@ class Measurement:
     """One candidate measured against its anchor on one device.
 
     `speedup` is the geometric mean over the workloads with its 95 % interval (`low`, `high`); all three are None unless
-    `status` is "ok". `phases` breaks the wall time down (spawn, compile, check, time); `device_s` is the time for which
-    the device was held. `source` is "measured", or "replay" where the answer was looked up in a recorded pool.
+    `status` is "ok". `phases` breaks the wall time down (spawn, compile, check, time; "lost" is that of attempts whose
+    machine was lost, the most that they can have held a device); `device_s` is the time for which the device was held
+    by the attempt that answered. `source` is "measured", or "replay" where the answer was looked up in a recorded pool.
     `anchor` is "reference" or the identity of the kernel that the ratio is against. `checks` names what the outputs had
     to pass, `flags` what speaks against the time, `conditions` the state of the device (degrees C, watts, hertz).
     `stopped_early` says that timing ended because the candidate could hardly reach what it had to beat: its interval is

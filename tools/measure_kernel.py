@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from forewarp.core.errors import CandidateError, UsageError
+from forewarp.core.errors import CandidateError, UsageError, WorkerError
 from forewarp.core.protocols import Executor, Subject
 from forewarp.core.values import Build, Candidate, Measurement, Target, Task
 from forewarp.tools import session as sessions
@@ -83,7 +83,11 @@ def measure_kernel(
             return result_of(task.name, executor.target, candidate, build, failed)
         stage("measuring")
         number = archive.begin_measurement(task, executor.target, candidate, against=other)
-        measurement = executor.measure(task, candidate, build, against)
+        try:
+            measurement = executor.measure(task, candidate, build, against)
+        except WorkerError as e:
+            archive.add_lost(None, e.lost_s, f"measurement {number}")
+            raise
         archive.finish_measurement(number, measurement, build)
         whole(measurement.log or build.log)
         return result_of(task.name, executor.target, candidate, build, measurement, number)
@@ -107,9 +111,13 @@ def measure_kernels(
         wanted = {c.sha256: c for c in chosen if isinstance(c, Candidate)}
         against = _anchor(opened.executor, opened.task, other) if wanted else None
         results: dict[str, MeasureResult] = {}
-        for sha256, result in _measured(opened, list(wanted.values()), against):
-            results[sha256] = result
-            stage(f"measured {len(results)} of {len(wanted)}")
+        try:
+            for sha256, result in _measured(opened, list(wanted.values()), against):
+                results[sha256] = result
+                stage(f"measured {len(results)} of {len(wanted)}")
+        except WorkerError as e:
+            opened.archive.add_lost(None, e.lost_s, "measurement of several")
+            raise
     attempts = [
         Attempt(path=kernel.path or "", result=None, problem=found)
         if isinstance(found, str)

@@ -135,7 +135,7 @@ def result_of(
         evidence=Facts.of(build.evidence),
         log=trim(m.log or build.log),
         measurement_id=number,
-        cost=Price(seconds=m.phases.get("total", build.seconds), device_s=m.device_s),
+        cost=Price(seconds=m.phases.get("total", build.seconds), device_s=m.device_s + m.phases.get("lost", 0.0)),
     )
 
 

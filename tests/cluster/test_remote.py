@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +27,9 @@ from forewarp.core.values import Budget, Candidate, Status, Task
 from forewarp.gpu_runner.agent.link import Link, LinkLost
 from forewarp.search.loop import Search, SearchSettings
 from forewarp.search.proposers.tunables import TunablesProposer
+from forewarp.tools.measure_kernel import MeasureManyRequest, MeasureRequest, measure_kernel, measure_kernels
+from forewarp.tools.parts import Kernel, Place
+from forewarp.tools.session import Executors
 
 Opens = Callable[[], RemoteExecutor]
 
@@ -79,6 +86,9 @@ def test_an_agent_that_is_lost_is_started_anew_and_the_measurement_made_again(op
     assert m.status == "ok"
     assert count(tmp_path, "opened") == 2
     assert count(tmp_path, "measured") == 2
+    # Its agent was there for half a second before it was lost.
+    assert m.phases["lost"] > 0.5
+    assert m.device_s == 0.5
 
 
 def test_a_measurement_that_loses_every_agent_is_an_error_that_may_be_tried_again(
@@ -90,9 +100,37 @@ def test_a_measurement_that_loses_every_agent_is_an_error_that_may_be_tried_agai
     with pytest.raises(WorkerError, match="there was lost 2 times") as failed:
         executor.measure(task, candidate, build)
     assert failed.value.retryable
+    assert failed.value.lost_s > 0.0
     assert count(tmp_path, "measured") == 2
     other = synthetic.seed()
     assert executor.measure(task, other, executor.compile(task, other)).status == "ok"
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_what_lost_attempts_took_is_booked_though_none_answered(
+    opens: Opens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, several: bool
+) -> None:
+    class Given(Executors):
+        def get(self, place: Place, task: Task) -> Executor:
+            return opens()
+
+    monkeypatch.setattr(remote, "TRIES", 2)
+    kernel = Kernel(source=saying("lose the agent always").source, language="cpp")
+    place = Place(archive=str(tmp_path / "archive.db"))
+    one = MeasureRequest(task=synthetic.task(), kernel=kernel, place=place)
+    many = MeasureManyRequest(task=synthetic.task(), kernels=[kernel], place=place)
+    measure = partial(measure_kernels, many) if several else partial(measure_kernel, one)
+    with pytest.raises(WorkerError, match="lost 2 times"):
+        measure(executors=Given())
+    [(ref, seconds)] = device_seconds(tmp_path)
+    assert ref.endswith("lost attempts, at most")
+    assert seconds > 0.0
+
+
+def device_seconds(folder: Path) -> list[tuple[str, float]]:
+    """Return what the ledger holds of device time."""
+    with contextlib.closing(sqlite3.connect(folder / "archive.db")) as db:
+        return db.execute("SELECT ref, amount FROM spend WHERE kind = 'device_s' ORDER BY amount").fetchall()
 
 
 def test_artefacts_travel_once(opens: Opens, tmp_path: Path) -> None:
@@ -230,7 +268,16 @@ def test_a_run_whose_agent_is_lost_counts_every_measurement_once(opens: Opens, t
     assert [r.state for r in rows] == ["done"] * 6
     assert len({r.candidate.sha256 for r in rows}) == 6
     assert spend.measurements == 6
-    assert spend.device_s == pytest.approx(sum(r.measurement.device_s for r in rows if r.measurement))
+    results = [r.measurement for r in rows if r.measurement]
+    lost = [m.phases["lost"] for m in results if "lost" in m.phases]
+    assert len(lost) == 1
+    assert lost[0] > 0.5
+    assert spend.device_s == pytest.approx(sum(m.device_s for m in results) + lost[0])
+    booked = device_seconds(tmp_path)
+    refs = Counter(ref for ref, _ in booked)
+    assert set(refs.values()) == {1}
+    number = next(r.id for r in rows if r.measurement and "lost" in r.measurement.phases)
+    assert dict(booked)[f"measurement {number}, lost attempts, at most"] == pytest.approx(lost[0])
     assert count(tmp_path, "measured") == 7
 
 

@@ -53,6 +53,7 @@ class ActingExecutor(synthetic.SyntheticExecutor):
     ) -> Measurement:
         count = note("measured")
         if "lose the agent once" in candidate.source and count == 1:
+            time.sleep(0.6)
             os._exit(7)
         if "lose the agent always" in candidate.source:
             os._exit(7)
