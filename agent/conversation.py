@@ -200,15 +200,17 @@ class Conversation:
         from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, UserPromptPart
         from pydantic_ai.usage import RunUsage
 
+        from forewarp.agent.memory import Shortened
         from forewarp.prompts.render import render
 
         history = self._remembered()
         if not history:
             raise UsageError("there is nothing to sum up yet")
         asked = self._language_model()
-        agent = Agent(asked.model)
+        agent = Agent(asked.model, capabilities=[Shortened()])
         result = await agent.run(render("agent_compact.j2", words=WORDS), message_history=history)
         self._pay(asked, result.usage, RunUsage())
+        self._spent = replace(self._spent, context_tokens=result.usage.output_tokens)
         summary = result.output
         self._remember(
             [

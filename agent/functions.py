@@ -1,4 +1,4 @@
-"""The tools as the model gets them: what it may call, and how much of each answer it reads."""
+"""The tools as the model gets them: what it may call."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from forewarp.agent import answers
+from forewarp.agent.answers import Answer
 from forewarp.agent.board import Row
 from forewarp.agent.events import ApprovalAsked
 from forewarp.agent.kit import Kit
+from forewarp.agent.memory import refuse_left_out
 from forewarp.agent.talk import Host
 from forewarp.core.errors import ForewarpError, UsageError
-from forewarp.tools.parts import Kernel, trim
-from forewarp.tools.wording import spread
+from forewarp.tools.parts import Kernel
 
 CALL: ContextVar[str] = ContextVar("call", default="")
 """The id of the tool call that is being carried out."""
 
 MAX_READ = 32_000
 MAX_FILES = 200
-MAX_LOG = 1200
 SKIPPED = frozenset({"__pycache__", "node_modules", "venv", "build", "dist"})
-
-Answer = dict[str, Any]
 
 
 class Functions:
@@ -64,7 +63,7 @@ class Functions:
             found = await self._kit.forecast(
                 CALL.get(), task=task, kernels=[_kernel(source, path, tunables)], origin="agent"
             )
-            return _forecast(found)
+            return answers.forecast(found)
 
         return await _told(work)
 
@@ -91,7 +90,7 @@ class Functions:
         async def work() -> Answer:
             kernel = _kernel(source, path, tunables)
             found = await self._kit.measure(CALL.get(), task=task, kernel=kernel, insist=insist, origin="agent")
-            return _considered(found) | {"budget": self._budget()}
+            return answers.considered(found) | {"budget": self._budget()}
 
         return await _told(work)
 
@@ -111,8 +110,7 @@ class Functions:
             found = await self._kit.search(
                 CALL.get(), task=task, budget=budget, seed_kernels=seed_kernels or (), write=write_kernels
             )
-            said = {k: found[k] for k in ("summary", "status", "run_id", "counts", "best")}
-            return said | {"budget": self._budget()}
+            return answers.searched(found) | {"budget": self._budget()}
 
         return await _told(work)
 
@@ -136,7 +134,7 @@ class Functions:
         """
         rows = [r for r in self._host.board if not task or r.forecast.task == task]
         rows.sort(key=_standing, reverse=True)
-        lines = [_line(r) for r in rows[:40]]
+        lines = [answers.line(r) for r in rows[:40]]
         return {"summary": f"{len(rows)} candidates; {self._budget()}", "candidates": lines}
 
     async def read_candidate(self, number: int) -> Answer:
@@ -148,7 +146,7 @@ class Functions:
         row = self._host.board.row(number)
         if row is None:
             return {"error": f"there is no candidate {number}", "hint": "list_candidates has the numbers"}
-        return _line(row) | {"summary": f"candidate {number}", "source": row.forecast.source}
+        return answers.line(row) | {"summary": f"candidate {number}", "source": row.forecast.source}
 
     async def list_files(self, pattern: str = "**/*") -> Answer:
         """List files of the working folder.
@@ -206,6 +204,7 @@ class Functions:
 
         async def work() -> Answer:
             target = self._kit.inside(path)
+            refuse_left_out(text)
             before = target.read_text(errors="replace") if target.exists() else ""
             if target.exists() and target not in self._written:
                 lines = difflib.unified_diff(before.splitlines(), text.splitlines(), path, path, lineterm="")
@@ -226,10 +225,6 @@ def _standing(row: Row) -> tuple[bool, float]:
     return m is not None, (m.speedup if m is not None else row.forecast.median) or 0.0
 
 
-def _percent(value: float | None) -> str | None:
-    return None if value is None else f"{value:.1f} %"
-
-
 async def _told(work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
     """Return an answer, or an error with its hint, as the model reads it."""
     try:
@@ -241,48 +236,4 @@ async def _told(work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
 
 
 def _kernel(source: str | None, path: str | None, tunables: dict[str, int] | None) -> Kernel:
-    return Kernel(source=source, path=path, tunables=tunables or {})
-
-
-def _forecast(found: Answer) -> Answer:
-    """Return what of a forecast the model reads: no distribution, no raw facts unless something is wrong."""
-    said = {k: found[k] for k in ("summary", "recommendation", "reason", "p_better", "best_so_far", "trials")}
-    f = found["forecast"]
-    if f is not None:
-        said["forecast"] = {k: f[k] for k in ("p_valid", "p_faster", "median", "confidence", "rationale")}
-    said["kernel"] = found["kernel"]["short"]
-    said["already_measured"] = found["already_measured"]
-    said["problems"] = found["evidence"]["problems"]
-    said["log"] = trim(found["log"], MAX_LOG) if f is None else ""
-    return {k: v for k, v in said.items() if v not in (None, "", [], {})}
-
-
-def _considered(found: Answer) -> Answer:
-    m = found["measured"]
-    said: Answer = {
-        "summary": found["summary"],
-        "decision": found["decision"],
-        "forecast": _forecast(found["forecast"]),
-    }
-    if m is not None:
-        said |= {k: m[k] for k in ("status", "verdict", "speedup", "flags", "source", "measurement_id")}
-        said["shapes"] = [
-            {k: w[k] for k in ("name", "verdict", "speedup", "candidate_us", "reference_us")}
-            | {"noise": _percent(w["noise_percent"])}
-            for w in m["workloads"][:8]
-        ]
-        said["log"] = trim(m["log"], MAX_LOG) if m["status"] != "ok" else ""
-        said["forecast"].pop("summary", None)
-    return {k: v for k, v in said.items() if v not in (None, "", [], {})}
-
-
-def _line(row: Row) -> Answer:
-    f, m = row.forecast, row.measured
-    line: Answer = {"number": row.number, "kernel": f.kernel[:10], "task": f.task, "language": f.language}
-    line |= {"tunables": f.tunables, "note": f.note, "advice": f.advice}
-    if f.median is not None:
-        line["forecast"] = spread(f.median, f.low, f.high)
-    if m is not None:
-        line["measured"] = m.status if m.speedup is None else spread(m.speedup, m.low, m.high)
-        line["verdict"] = m.verdict
-    return {k: v for k, v in line.items() if v not in (None, "", {})}
+    return Kernel(source=source and refuse_left_out(source), path=path, tunables=tunables or {})

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic_ai import Agent, AgentRunResultEvent, CancellationToken, RunContext
 from pydantic_ai import exceptions as failures
 from pydantic_ai import messages as said
-from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.capabilities import AbstractCapability, Caching
 from pydantic_ai.usage import RunUsage, UsageLimits
 
 from forewarp.agent.events import Event, TextDelta, ToolCalled, ToolReturned, UserSaid
 from forewarp.agent.functions import CALL, Functions
+from forewarp.agent.memory import Shortened
 from forewarp.core.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class ModelTurn:
             output_type=str,
             instructions=instructions,
             tools=functions.all(),
-            capabilities=[self._watch],
+            capabilities=[self._watch, Shortened(), Caching()],
         )
         self._calls: dict[str, float] = {}
         self._messages: Callable[[], list[said.ModelMessage]] = list

@@ -71,9 +71,12 @@ class LanguageModel:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def cost(self, seconds: float, usage: RunUsage) -> Cost:
-        """Return what a call cost; the dollars are None where the price is unknown."""
+        """Return what a call cost; the dollars are None where the price is unknown.
+
+        What is read from a provider's cache counts at the full price, what is written to it at a quarter more.
+        """
         read, written = usage.input_tokens, usage.output_tokens
-        dollars = 0.0 if self.local else self.prices.dollars(self.label, read, written)
+        dollars = 0.0 if self.local else self.prices.dollars(self.label, read + usage.cache_write_tokens // 4, written)
         return Cost(seconds, read, written, dollars)
 
     def ask(

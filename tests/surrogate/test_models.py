@@ -13,6 +13,7 @@ from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel as ScriptedModel
+from pydantic_ai.usage import RunUsage
 
 from forewarp.core.errors import ModelError
 from forewarp.surrogate.models import Answer, LanguageModel, resolve
@@ -125,6 +126,15 @@ def test_wraps_what_is_built_already():
     assert resolve(scripted).model is scripted
     wrapped = LanguageModel(scripted, "mine")
     assert resolve(wrapped) is wrapped
+
+
+def test_what_a_provider_caches_never_costs_less_than_it_bills():
+    asked = LanguageModel(ScriptedModel(), "anthropic:claude-sonnet-5-5")
+    plain = asked.cost(0.0, RunUsage(input_tokens=1000, output_tokens=10)).dollars
+    written = asked.cost(0.0, RunUsage(input_tokens=1000, cache_write_tokens=1000, output_tokens=10)).dollars
+    read = asked.cost(0.0, RunUsage(input_tokens=1000, cache_read_tokens=1000, output_tokens=10)).dollars
+    # $2 and $10 per million; what is written to the cache is billed at a quarter more.
+    assert (plain, written, read) == pytest.approx((0.0021, 0.0026, 0.0021))
 
 
 def test_speaks_chat_completions_again_and_again(server: Server):
