@@ -30,6 +30,11 @@ def open_remote(name: str, device: str, python: str | None) -> RemoteExecutor:
 
 def room(address: str, device: str) -> int:
     """Return how many devices of a Ray cluster nobody holds; raises `DeviceError` where it cannot be reached."""
+    return _free(address, device)[1]
+
+
+def _free(address: str, device: str) -> tuple[str, int]:
+    """Return the card that a device means on a cluster, "" for the processors, and how many of it are free."""
     from forewarp.cluster.over_ray import look
 
     seen, free = look(address)
@@ -37,25 +42,28 @@ def room(address: str, device: str) -> int:
     wanted = nodes.choose(device, found)
     there = sum(wanted.slots(n) for n in found)
     # Ray counts what is free by card where nodes are tagged, and by GPU elsewhere.
-    return min(there, int(free.get(f"{nodes.TAG}{wanted.card}", free.get("GPU", 0.0)))) if wanted.card else there
+    left = int(free.get(f"{nodes.TAG}{wanted.card}", free.get("GPU", 0.0))) if wanted.card else there
+    return wanted.card, min(there, left)
 
 
 def target_of(name: str, device: str, python: str | None) -> Target:
-    """Return the device that `open_remote` would measure on; a GPU of a cluster is not taken where its card says it.
+    """Return the device that `open_remote` would measure on; raises as that does."""
+    return extent_of(name, device, python)[0]
 
-    Raises as `open_remote` does.
+
+def extent_of(name: str, device: str, python: str | None) -> tuple[Target, int]:
+    """Return the device that `open_remote` would measure on, and how many of them there are.
+
+    A GPU of a cluster is not taken where its card says what it is. Raises as `open_remote` does.
     """
     kind, _, rest = name.partition(":")
     if kind == "ray":
-        from forewarp.cluster.over_ray import look
-
-        seen, _ = look(rest)
-        found = [nodes.Node("", s.address, s.cores, s.cards) for s in seen]
-        known = known_targets().get(nodes.choose(device, found).card.lower())
+        card, count = _free(rest, device)
+        known = known_targets().get(card.lower())
         if known is not None:
-            return known
+            return known, max(1, count)
     executor = open_remote(name, device, python)
     try:
-        return executor.target
+        return executor.target, executor.devices
     finally:
         executor.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -80,7 +81,21 @@ def _measured(
     executor: Executor, task: Task, candidate: Candidate, build: Build, against: Subject | None
 ) -> Measurement:
     """Measure; for a failed build the executor answers at once. A lost process should not end a long series."""
+    return twice(lambda: executor.measure(task, candidate, build, against))
+
+
+def twice(measure: Callable[[], Measurement]) -> Measurement:
+    """Measure, and once again if the measuring process was lost; what the first attempt took is told by the second.
+
+    Raises `WorkerError` of the second attempt.
+    """
     try:
-        return executor.measure(task, candidate, build, against)
-    except WorkerError:
-        return executor.measure(task, candidate, build, against)
+        return measure()
+    except WorkerError as e:
+        lost_s = e.lost_s
+    try:
+        m = measure()
+    except WorkerError as e:
+        e.lost_s += lost_s
+        raise
+    return replace(m, phases={**m.phases, "lost": m.phases.get("lost", 0.0) + lost_s}) if lost_s else m

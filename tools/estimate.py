@@ -24,6 +24,7 @@ ENOUGH = 3
 """Fewest measurements of an earlier run, or of the task, that say more than typical figures do."""
 
 MOST_LOOKED_UP = 500
+ROUNDS = "the measurements of a round, and the devices"
 _ENDS = {
     "measurements": "the cap on measurements",
     "device_s": "the cap on device time",
@@ -67,6 +68,7 @@ class Estimate(Part):
     device: Device
     source: Literal["measured", "replay"]
     limit: Amounts
+    devices: int = Field(default=1, description="How many candidates can be measured at once.")
     ends_by: End | None = Field(
         description="The cap that is likely to be reached first; candidates where a replayed pool holds no more; null "
         "where no cap bounds the run."
@@ -101,9 +103,11 @@ def estimate(
     archive: Path,
     dollars: Dollars | None = None,
     replay: Executor | None = None,
+    devices: int = 1,
 ) -> Estimate:
     """Estimate a run with these settings from what the archive at `archive` knows, else from typical figures.
 
+    `devices` measure at once; earlier runs count where they measured as many per round, which goes with the devices.
     `dollars` prices the tokens of the run's language model, None where it has none. `replay` looks recorded
     measurements up, None where there is a device. Nothing is written, compiled, measured or asked. Raises
     `ArchiveError` if there is an archive which cannot be read.
@@ -113,7 +117,7 @@ def estimate(
         rates, most = _of_pool(replay, task, settings), len(replay.candidates(task) or ())
     else:
         past = history(archive, task.sha256, target.name)
-        rates = _of_runs(past, settings) or _of_figures(past, target, settings, dollars)
+        rates = _of_runs(past, settings) or _of_figures(past, target, settings, dollars, devices)
     priced = dollars is None or dollars(1.0, 1.0) is not None
     counts = [_measurements(settings, rates, scenario, most, priced=priced) for scenario in range(3)]
     ends_by = counts[1][1]
@@ -129,6 +133,7 @@ def estimate(
         device=Device.of(target),
         source="measured" if replay is None else "replay",
         limit=Amounts.of(settings.budget),
+        devices=devices,
         ends_by=ends_by,
         measurements=_range([n for n, _ in counts]),
         earlier_runs=rates.runs,
@@ -150,7 +155,7 @@ def in_words(found: Estimate) -> str:
     parts = [
         f"{span(found.measurements)} measurements of {span(found.candidates)} candidates",
         span(found.wall_s, clock),
-        f"{span(found.device_s, clock)} of device time",
+        f"{span(found.device_s, clock)} of device time" + (f" on {found.devices} devices" if found.devices > 1 else ""),
     ]
     if found.tokens is not None and found.tokens.high:
         parts.append(f"{span(found.tokens)} tokens")
@@ -248,7 +253,9 @@ def _alike(run: PastRun, settings: SearchSettings) -> bool:
     return all(run.settings.get(name) == getattr(settings, name) for name in names)
 
 
-def _of_figures(past: History, target: Target, settings: SearchSettings, dollars: Dollars | None) -> _Rates:
+def _of_figures(
+    past: History, target: Target, settings: SearchSettings, dollars: Dollars | None, devices: int
+) -> _Rates:
     """Return rates from measurements and compiles of the task where there are enough, else from typical figures."""
     device = _known(past.device_s, "measurements") or typical.MEASUREMENT_S[target.kind]
     compiling = _known(past.compile_s, "compiles") or typical.COMPILE_S[target.kind]
@@ -260,21 +267,31 @@ def _of_figures(past: History, target: Target, settings: SearchSettings, dollars
         _basis("other seconds per candidate", each),
         _basis("candidates per measurement", candidates),
     ]
+    share = 1 / _at_once(settings, devices)
+    if share < 1:
+        basis.append(_basis("measurements at once, on average", Figure(Span(1 / share, 1 / share, 1 / share), ROUNDS)))
     read, written, waited, asked = _of_model(candidates.span, settings)
     per = {
         "device_s": device.span,
-        "wall_s": device.span.plus(candidates.span.times(each.span)).plus(waited),
+        "wall_s": device.span.by(share).plus(candidates.span.times(each.span)).plus(waited),
         "candidates": candidates.span,
         "compile_s": candidates.span.times(compiling.span),
         "tokens": read.plus(written),
         "dollars": Span(*((dollars(i, o) or 0.0) if dollars else 0.0 for i, o in zip(read, written, strict=True))),
     }
-    once: dict[str, Span] = {}
+    # The winner is confirmed, and tried on near shapes, with nothing beside it.
+    once = {"wall_s": device.span.by(1 - share if settings.confirm else 0.0)}
     if settings.confirm and settings.holdout:
         near = device.span.times(typical.NEAR.span)
-        once = {"device_s": near, "wall_s": near}
+        once = {"device_s": near, "wall_s": near.plus(once["wall_s"])}
         basis.append(_basis("near shapes of the winner, in measurements", typical.NEAR))
     return _Rates(per, basis + asked, once=once)
+
+
+def _at_once(settings: SearchSettings, devices: int) -> float:
+    """Return how many devices measure at a time on average: a round ends when the last of its measurements does."""
+    each = settings.measure_per_round if settings.forecaster else settings.proposals_per_round
+    return each / math.ceil(each / devices)
 
 
 def _of_model(candidates: Span, settings: SearchSettings) -> tuple[Span, Span, Span, list[Basis]]:

@@ -128,14 +128,19 @@ def test_a_lost_process_is_replaced_once() -> None:
         ) -> Measurement:
             self.left -= 1
             if self.left >= 0:
-                raise WorkerError("the measuring process was lost")
+                lost = WorkerError("the measuring process was lost")
+                lost.lost_s = 3.0
+                raise lost
             return super().measure(task, candidate, build, against, beat)
 
     executor = Loses()
-    assert len(list(measure_all(executor, TASK, kernels(2), threads=1))) == 2
+    first, second = measure_all(executor, TASK, kernels(2), threads=1)
+    assert first[2].phases["lost"] == 3.0
+    assert "lost" not in second[2].phases
     executor.left = 2
-    with pytest.raises(WorkerError, match="lost"):
+    with pytest.raises(WorkerError, match="lost") as failed:
         list(measure_all(executor, TASK, kernels(2), threads=1))
+    assert failed.value.lost_s == 6.0
 
 
 def test_every_candidate_meets_the_same_anchor() -> None:

@@ -160,6 +160,33 @@ def test_earlier_runs_say_more_than_typical_figures(tmp_path: Path) -> None:
     assert estimate(task(), elsewhere, SETTINGS, archive=path).earlier_runs == 0
 
 
+def test_devices_that_measure_at_once_take_less_time(tmp_path: Path) -> None:
+    def wall_s(settings: SearchSettings, devices: int) -> float:
+        found = estimate(task(), TARGET, settings, archive=tmp_path / "none.db", devices=devices)
+        assert found.wall_s is not None
+        assert found.device_s == alone.device_s
+        return found.wall_s.likely
+
+    many = replace(SETTINGS, budget=Budget(measurements=400), measure_per_round=8, proposals_per_round=16)
+    alone = estimate(task(), TARGET, many, archive=tmp_path / "none.db")
+    assert alone.wall_s is not None
+    each = typical.MEASUREMENT_S["cpu"].span.likely
+    # Of 400, one confirms the winner when all others are done.
+    assert alone.wall_s.likely - wall_s(many, 8) == pytest.approx(399 * each * 7 / 8)
+    # Six devices measure a round's eight in two turns, as four do.
+    assert wall_s(many, 6) == wall_s(many, 4) == pytest.approx(alone.wall_s.likely - 399 * each * 3 / 4)
+    one_by_one = replace(many, measure_per_round=1)
+    assert wall_s(one_by_one, 8) == wall_s(one_by_one, 1)
+    found = estimate(task(), TARGET, many, archive=tmp_path / "none.db", devices=8)
+    assert found.devices == 8
+    assert "on 8 devices" in found.summary
+    assert "on 1 devices" not in alone.summary
+    at_once = next(b for b in found.basis if b.figure.startswith("measurements at once"))
+    assert at_once.value.likely == 8
+    everything = replace(many, forecaster="", proposals_per_round=8)
+    assert wall_s(everything, 8) < wall_s(everything, 1)
+
+
 def test_a_file_that_is_no_archive_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.db").write_text("not a database, but long enough to be taken for one" * 10)
     with pytest.raises(ArchiveError, match=r"a\.db"):
