@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from forewarp.cluster import engine, nodes
@@ -30,6 +31,7 @@ OWN = "forewarp:own"
 LOOK_S = 5.0
 """Between two looks at whether the head still answers."""
 SILENT_S = 20.0
+"""A head that has not answered for so long is lost."""
 
 Answer = tuple[dict[str, Any], tuple[bytes, ...]]
 
@@ -145,27 +147,30 @@ def _give_up(address: str) -> None:
     os._exit(1)
 
 
-async def _until_lost() -> str:
-    """Return why this process is no part of the cluster any more; it can then reach no actor, and place none."""
-    ray, loop = engine.ray(), asyncio.get_running_loop()
+def _watch(over: threading.Event) -> None:
+    """End this process once it is no part of the cluster any more: it can then reach no actor, and place none.
+
+    This has a thread of its own, since calls into Ray that wait for a silent head would keep the loop from it.
+    """
+    ray, looking = engine.ray(), ThreadPoolExecutor(1)
     own = ray.get_runtime_context().get_node_id()
-    while True:
-        await asyncio.sleep(LOOK_S)
+    why = ""
+    while not why:
+        if over.wait(LOOK_S):
+            return
         try:
-            seen = await asyncio.wait_for(loop.run_in_executor(None, ray.nodes), SILENT_S)
+            seen = looking.submit(ray.nodes).result(SILENT_S)
         except Exception:
-            return "the head of the cluster does not answer"
-        # A head that was restarted knows other nodes, and nothing of us.
-        if not any(n.id == own for n in nodes.living(seen)):
-            return "the node that leads to the cluster is gone"
-
-
-async def _serve(wire: Wire) -> str:
-    """Return why it is over: "" at the end of the input."""
-    serving = asyncio.ensure_future(Bridge(wire).serve())
-    watching = asyncio.ensure_future(_until_lost())
-    await asyncio.wait({serving, watching}, return_when=asyncio.FIRST_COMPLETED)
-    return "" if serving.done() else watching.result()
+            why = "the head of the cluster does not answer"
+        else:
+            # A head that was restarted knows other nodes, and nothing of us.
+            if not any(n.id == own for n in nodes.living(seen)):
+                why = "the node that leads to the cluster is gone"
+    if over.is_set():
+        return
+    print(why, file=sys.stderr)
+    sys.stderr.flush()
+    os._exit(1)  # leaving in order would wait for the head
 
 
 def main(address: str, wait_s: float) -> int:
@@ -186,11 +191,10 @@ def main(address: str, wait_s: float) -> int:
         late.cancel()
     frames.write(READY)
     frames.flush()
-    why = asyncio.run(_serve(Wire(sys.stdin.buffer, frames)))
-    if why:
-        print(why, file=sys.stderr)
-        sys.stderr.flush()
-        os._exit(1)  # leaving in order would wait for the head
+    over = threading.Event()
+    threading.Thread(target=_watch, args=(over,), daemon=True).start()
+    asyncio.run(Bridge(Wire(sys.stdin.buffer, frames)).serve())
+    over.set()
     engine.ray().shutdown()
     return 0
 

@@ -25,6 +25,8 @@ JOB_S: Final = 900.0
 """A measurement without an answer for so long has lost its machine; the agent's own limits are far below."""
 IDLE_S: Final = 300.0
 """How long work waits while no machine of the cluster can do it."""
+BEATS: Final = 4
+"""How often an actor is asked for a sign of life within the time after which it counts as silent."""
 BACK_S: Final = 30.0
 """For nodes to join again after their head was restarted."""
 AGAIN_S: Final = 2.0
@@ -36,13 +38,15 @@ Answer = tuple[dict[str, Any], tuple[bytes, ...]]
 class Post:
     """A place for one actor, for as long as the fleet lives: it may come to stand on another node.
 
-    `times` is false where only compiling is done. `compiling` counts what is being compiled there.
+    `times` is false where only compiling is done. `gone` ends when the actor does, or has fallen silent.
+    `compiling` counts what is being compiled there.
     """
 
     number: int
     times: bool
     node: Node | None = None
     actor: Any = None
+    gone: asyncio.Future[None] | None = None
     problem: str = ""
     tried: asyncio.Event = field(default_factory=asyncio.Event)
     opened: dict[str, Any] | None = None
@@ -56,7 +60,10 @@ class Fleet:
     """
 
     def __init__(self, opening: dict[str, Any]) -> None:
-        """`opening` names `device`, `python`, `limits`, `most` devices to take, and how many it `had` before a loss."""
+        """`opening` names `device`, `python`, `limits`, `most` devices to take, and how many it `had` before a loss.
+
+        An actor that has said nothing for `silent_s` seconds is lost, whatever Ray says of its node.
+        """
         self._request = opening
         self._jobs: asyncio.Queue[tuple[Frame, asyncio.Future[Answer]]] = asyncio.Queue()
         self._posts: list[Post] = []
@@ -130,9 +137,9 @@ class Fleet:
         """Keep an actor on this post, and have it work, for good."""
         while True:
             try:
-                await self._man(post)
+                gone = await self._man(post)
                 post.tried.set()
-                await self._work(post)
+                await self._work(post, gone)
             except Exception as e:
                 # Whatever a cluster may do to an actor has one answer: another actor.
                 post.problem = f"{type(e).__name__}: {e}".splitlines()[0]
@@ -140,8 +147,11 @@ class Fleet:
             post.tried.set()
             await asyncio.sleep(AGAIN_S)
 
-    async def _man(self, post: Post) -> None:
-        """Place an actor and open its agent; raises where there is no room, or it is no device of ours."""
+    async def _man(self, post: Post) -> asyncio.Future[None]:
+        """Place an actor, open its agent, return what ends when it is gone.
+
+        Raises where there is no room, or it is no device of ours.
+        """
         async with self._placing:
             node = post.node = self._room(post)
             cards = {"num_gpus": 1} if self._wanted.card and post.times else {}
@@ -164,6 +174,8 @@ class Fleet:
             raise DeviceError(f"{node.address} has {head['ok']['target']['name']}, not {ours['name']}")
         self.opened.setdefault("target", ours)
         post.opened, post.problem = head["ok"], ""
+        post.gone = asyncio.ensure_future(_gone(post.actor, self._request["silent_s"]))
+        return post.gone
 
     def _room(self, post: Post) -> Node:
         """Return the living node with most room for such a post."""
@@ -182,34 +194,32 @@ class Fleet:
 
     def _leave(self, post: Post) -> None:
         ray = engine.ray()
+        if post.gone is not None:
+            post.gone.cancel()
         if post.actor is not None:
             with contextlib.suppress(Exception):
                 ray.kill(post.actor)
-        post.actor = post.node = post.opened = None
+        post.actor = post.gone = post.node = post.opened = None
 
-    async def _work(self, post: Post) -> None:
-        """Measure one job after another; returns, or raises, when the actor is gone."""
-        watch = asyncio.ensure_future(_awaited(post.actor.watch.remote()))
-        try:
-            while post.times:
-                taking = asyncio.ensure_future(self._jobs.get())
-                await asyncio.wait({taking, watch}, return_when=asyncio.FIRST_COMPLETED)
-                if not taking.done():
-                    taking.cancel()
-                    break
-                frame, future = taking.result()
-                if watch.done():
-                    self._jobs.put_nowait((frame, future))  # another post takes it
-                    break
-                await self._measure(post, frame, future)
-            await watch
-        finally:
-            watch.cancel()
+    async def _work(self, post: Post, gone: asyncio.Future[None]) -> None:
+        """Measure one job after another; raises when the actor is gone."""
+        while post.times:
+            taking = asyncio.ensure_future(self._jobs.get())
+            await asyncio.wait({taking, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not taking.done():
+                taking.cancel()
+                break
+            frame, future = taking.result()
+            if gone.done():
+                self._jobs.put_nowait((frame, future))  # another post takes it
+                break
+            await self._measure(post, frame, future)
+        await gone
 
     async def _measure(self, post: Post, frame: Frame, future: asyncio.Future[Answer]) -> None:
         address, number = post.node.address if post.node else "", post.number
         try:
-            answer = await asyncio.wait_for(_call(post, frame), JOB_S)
+            answer = await _call(post, frame, JOB_S)
         except Exception as e:
             _settle(future, _lost(f"device {number} on {address} was lost: {type(e).__name__}"))
             raise
@@ -252,13 +262,36 @@ class Fleet:
                 _settle(future, ({"error": error}, ()))
 
 
-async def _call(post: Post, frame: Frame) -> Answer:
-    head, blobs = await post.actor.call.remote(frame.head["verb"], frame.head["body"], frame.blobs)
+async def _call(post: Post, frame: Frame, limit_s: float | None = None) -> Answer:
+    """Return the actor's answer; raises when it is gone first, and `TimeoutError` after `limit_s` seconds."""
+    calling = asyncio.ensure_future(
+        _awaited(post.actor.call.remote(frame.head["verb"], frame.head["body"], frame.blobs))
+    )
+    ends = {calling} if post.gone is None else {calling, post.gone}
+    ended, _ = await asyncio.wait(ends, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+    if calling not in ended:
+        calling.cancel()
+        for gone in ended:
+            await gone
+        raise TimeoutError
+    head, blobs = await calling
     return dict(head), tuple(blobs)
 
 
-async def _awaited(reference: Any) -> None:
-    await reference
+async def _gone(actor: Any, silent_s: float) -> None:
+    """Raise when the actor has gone, or has said nothing for `silent_s` seconds."""
+    watch = asyncio.ensure_future(_awaited(actor.watch.remote()))
+    try:
+        while not watch.done():
+            await asyncio.wait_for(_awaited(actor.beat.remote()), silent_s)
+            await asyncio.wait({watch}, timeout=silent_s / BEATS)
+        await watch
+    finally:
+        watch.cancel()
+
+
+async def _awaited(reference: Any) -> Any:
+    return await reference
 
 
 def _settle(future: asyncio.Future[Answer], answer: Answer) -> None:

@@ -18,6 +18,8 @@ from forewarp.gpu_runner.executors.local import Limits
 _HINT = "start one with `ray start --head`, and pass --executor ray:HOST:6379; docs/clusters.md says more"
 SOON_S, AGAIN_S = 5.0, 60.0
 """How long to wait for a head that does not listen: at first it is a wrong address, later it is being restarted."""
+SILENT_S = 60.0
+"""An actor without a sign of life for so long is lost; Ray's own checks are of nodes, and take about as long."""
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Workers shall start as Ray starts them, however this process was started.
@@ -44,13 +46,16 @@ def open_ray(
     most: int | None = None,
     cache: Path | None = None,
     limits: Limits | None = None,
+    silent_s: float = SILENT_S,
 ) -> RemoteExecutor:
     """Return the executor over all devices of one kind in a cluster, or over `most` of them.
 
     Without an address, the cluster that runs on this machine is used, or one is started here. Raises `UsageError`
-    without Ray, `DeviceError` where there is no such cluster or device.
+    without Ray, `DeviceError` where there is no such cluster or device. After `silent_s` seconds without a sign of
+    life an actor is given up, and what it did is done elsewhere.
     """
-    opening = {"device": device, "python": python, "most": most, "limits": serde.to_data(limits) if limits else None}
+    opening = {"device": device, "python": python, "most": most, "silent_s": silent_s}
+    opening["limits"] = serde.to_data(limits) if limits else None
     patience = iter((SOON_S,))
     return RemoteExecutor(lambda: _bridge(address, next(patience, AGAIN_S)), opening, where=_name(address), cache=cache)
 

@@ -53,6 +53,9 @@ class Slot:
         """Wait for good: who awaits this learns at once when the actor is gone."""
         await asyncio.Event().wait()
 
+    async def beat(self) -> None:
+        """Return at once: who awaits this learns that the actor still works."""
+
     async def _started(self) -> Any:
         async with self._starting:
             if self._link is None or not self._link.alive:

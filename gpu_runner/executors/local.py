@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +23,7 @@ from forewarp.gpu_runner.executors import verdicts
 from forewarp.gpu_runner.executors.builds import Builds, default_cache, ending, manifest_of
 from forewarp.gpu_runner.executors.checks import Checks
 from forewarp.gpu_runner.executors.client import Reply, Session, WorkerClient, readable, was_closed
+from forewarp.gpu_runner.executors.device_lock import alone_on
 from forewarp.gpu_runner.executors.looks import Looks
 from forewarp.gpu_runner.executors.signatures import Signatures
 from forewarp.gpu_runner.executors.versions import versions
@@ -88,7 +87,7 @@ class LocalExecutor:
             limit_s=self._limits.trace_s,
             memory=self._limits.memory,
         )
-        self._device = threading.Lock()
+        self._device, self._locks = threading.Lock(), default_cache() / "locks"
         self._describing = threading.Lock()
         self._signatures: dict[str, tuple[Signature, ...]] = {}
         self._versions: dict[str, str] = {}
@@ -143,7 +142,7 @@ class LocalExecutor:
             started(workload.name)
             job = self._problem(task) | {"kind": "validate"}
             job |= {"workloads": serde.to_data([workload]), "signatures": serde.to_data([signature])}
-            with self._device, _alone_on(self._target, self._visible):
+            with self._device, alone_on(self._locks, self._target, self._visible):
                 reply = self._worker.run(job, self._limits.measure_s)
             reports.append(serde.from_data(WorkloadReport, _answer_of(task, reply)["workloads"][0]))
         return tuple(reports)
@@ -208,7 +207,7 @@ class LocalExecutor:
         job |= {"sighting": beat is not None}
         looks = Looks(self._target, beat)
         launched = self._target.kind == "cuda" and all(_device_only(k) for k in (kernel, other) if k)
-        with self._device, _alone_on(self._target, self._visible):
+        with self._device, alone_on(self._locks, self._target, self._visible):
             reply = self._launch(job, looks) if launched else self._worker.run(job, self._limits.measure_s, looks)
         return self._judge(reply, build, signatures, anchor)
 
@@ -320,17 +319,6 @@ def _visible(index: int) -> str:
     """Return the name under which CUDA knows the `index`-th GPU that this process may use."""
     allowed = [d.strip() for d in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if d.strip()]
     return allowed[index] if index < len(allowed) else str(index)
-
-
-@contextlib.contextmanager
-def _alone_on(target: Target, visible: str) -> Generator[None]:
-    """Hold the device against other processes of this user: two timings at once would both be wrong."""
-    folder = default_cache() / "locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    name = hashlib.sha256(f"{target.kind} {target.name} {visible}".encode()).hexdigest()[:16]
-    with (folder / name).open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def _answer_of(task: Task, reply: Reply) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -18,18 +20,26 @@ def free_port() -> int:
 
 
 class SmallCluster:
-    """A head that measures nothing, and nodes that are one CPU device each."""
+    """A head that measures nothing, and nodes that are one CPU device each.
 
-    def __init__(self, port: int | None = None) -> None:
+    Each node has a cache of its own under `folder`, as machines have: in one that they share, they would wait for one
+    another to hold the device.
+    """
+
+    def __init__(self, folder: Path, port: int | None = None) -> None:
         from ray.cluster_utils import Cluster
 
         self.port = port or free_port()
+        self._caches = (folder / f"{number}" for number in itertools.count())
         self._cluster: Any = Cluster(
             initialize_head=True,
             head_node_args={
                 **self._sizes(0),
                 "gcs_server_port": self.port,
                 "_system_config": {
+                    # Workers are started for actors, not in reserve.
+                    "prestart_worker_first_driver": False,
+                    "enable_worker_prestart": False,
                     # A silent node is dead after five seconds, not after half a minute.
                     "health_check_initial_delay_ms": 1000,
                     "health_check_period_ms": 1000,
@@ -44,7 +54,8 @@ class SmallCluster:
         return str(self._cluster.address)
 
     def add(self, **resources: float) -> Any:
-        return self._cluster.add_node(**self._sizes(1), resources=resources or None)
+        own = {"FOREWARP_CACHE": str(next(self._caches))}
+        return self._cluster.add_node(**self._sizes(1), resources=resources or None, env_vars=own)
 
     def _sizes(self, cores: int) -> dict[str, Any]:
         return {"num_cpus": cores, "object_store_memory": STORE, "include_dashboard": False}
@@ -64,13 +75,14 @@ class SmallCluster:
 
 @contextlib.contextmanager
 def small_cluster(nodes: int, port: int | None = None) -> Generator[SmallCluster]:
-    cluster = SmallCluster(port)
-    try:
-        for _ in range(nodes):
-            cluster.add()
-        yield cluster
-    finally:
-        cluster.shutdown()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        cluster = SmallCluster(Path(folder), port)
+        try:
+            for _ in range(nodes):
+                cluster.add()
+            yield cluster
+        finally:
+            cluster.shutdown()
 
 
 def processes(text: str) -> dict[int, int]:
@@ -83,3 +95,9 @@ def processes(text: str) -> dict[int, int]:
                 if fields[0] != "Z":
                     found[int(folder.name)] = int(fields[1])
     return found
+
+
+def holders() -> set[int]:
+    """Return the processes that hold a lock on a file, as one that measures does."""
+    lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return {int(fields[4]) for fields in lines if fields[1] == "FLOCK"}

@@ -1,0 +1,39 @@
+"""Who holds a device, and who waits for it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from forewarp.core.values import Target
+from forewarp.gpu_runner.executors.device_lock import alone_on
+
+GPU = Target("Card", "cuda", "sm_90", 132, source="tests")
+
+
+@pytest.mark.parametrize(
+    ("target", "visible", "machine", "waits"),
+    [
+        (GPU, "0", "", True),
+        (GPU, "1", "", False),
+        (replace(GPU, name="Other"), "0", "", False),
+        # The one that holds it may have fallen silent, and a home directory on the network would keep its lock.
+        (GPU, "0", "another machine", False),
+    ],
+)
+def test_one_holds_a_device(tmp_path: Path, target: Target, visible: str, machine: str, waits: bool) -> None:
+    held = threading.Event()
+
+    def hold() -> None:
+        with alone_on(tmp_path / "locks", target, visible, machine):
+            held.set()
+
+    with alone_on(tmp_path / "locks", GPU, "0"):
+        thread = threading.Thread(target=hold)
+        thread.start()
+        assert held.wait(0.2 if waits else 30) is not waits
+    thread.join(30)
+    assert held.is_set()
