@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 from forewarp.archive.pools import read_pool, tasks_of
 from forewarp.archive.reader import REFERENCE
 from forewarp.archive.store import Archive, default_path
-from forewarp.core.errors import CandidateError, DeviceError, TaskError, UsageError
+from forewarp.core.errors import CandidateError, DeviceError, TaskError, UsageError, WorkerError
 from forewarp.core.protocols import Executor, Forecaster
 from forewarp.core.values import Candidate, DeviceKind, Language, Target, Task
 from forewarp.gpu_runner import devices
@@ -50,31 +50,51 @@ class Session:
 class Executors:
     """Keeps executors between calls, so that only the first one waits for the device to start.
 
-    `with Executors() as warm:` closes them at the end.
+    `with Executors() as warm:` closes them at the end, and for good: later calls raise `WorkerError`.
     """
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, ...], Executor] = {}
-        self._lock = threading.Lock()
+        self._begun: list[Executor] = []
+        self._closed = False
+        self._lock, self._one_opens = threading.Lock(), threading.Lock()
 
     def get(self, place: Place, task: Task) -> Executor:
         """Return the executor for a place; a pool's executor is chosen by task, too."""
         of_task = task.sha256 if place.pool else ""
         key = (place.executor, place.device, place.card, place.pool or "", place.python or "", of_task)
-        with self._lock:
-            if key not in self._open:
-                self._open[key] = open_executor(place, task)
-            return self._open[key]
+        return self._kept(key, lambda: open_executor(place, task, self._begin))
 
     def compiler(self, place: Place, target: Target) -> Executor:
         """Return an executor that compiles for a target which this machine need not have; it measures nothing."""
         from forewarp.gpu_runner.executors.local import LocalExecutor
 
         key = ("compiler", target.name, place.python or "")
+        return self._kept(key, lambda: LocalExecutor(target, python=place.python or sys.executable))
+
+    def _kept(self, key: tuple[str, ...], opened: Callable[[], Executor]) -> Executor:
+        with self._one_opens:
+            executor = self._open.get(key)
+            if executor is None:
+                before = len(self._begun)
+                try:
+                    executor = opened()
+                except BaseException:
+                    del self._begun[before:]
+                    raise
+                self._begin(executor)
+                self._open[key] = executor
+            return executor
+
+    def _begin(self, executor: Executor) -> None:
+        """Take charge of an executor, ready or not, so that it is closed with the others; raises `WorkerError`."""
         with self._lock:
-            if key not in self._open:
-                self._open[key] = LocalExecutor(target, python=place.python or sys.executable)
-            return self._open[key]
+            closed = self._closed
+            if not closed:
+                self._begun.append(executor)
+        if closed:
+            executor.close()
+            raise WorkerError("the devices were closed while one was opened", hint="nothing is lost: ask again")
 
     def __enter__(self) -> Self:
         return self
@@ -85,11 +105,12 @@ class Executors:
         self.close()
 
     def close(self) -> None:
-        """Close them all; safe to call twice."""
+        """Close them all, also one that another thread waits for; safe to call twice."""
         with self._lock:
-            for executor in self._open.values():
-                executor.close()
+            self._closed, begun, self._begun = True, self._begun, []
             self._open.clear()
+        for executor in begun:
+            executor.close()
 
 
 @contextmanager
@@ -157,8 +178,11 @@ def existing_archive(place: Place, run: str = "") -> Archive:
     )
 
 
-def open_executor(place: Place, task: Task) -> Executor:
-    """Return an executor for the device asked for; raises `DeviceError` that says what is missing."""
+def open_executor(place: Place, task: Task, begun: Callable[[Executor], None] = lambda _: None) -> Executor:
+    """Return an executor for the device asked for; raises `DeviceError` that says what is missing.
+
+    `begun` gets one that has yet to start its processes, so that somebody else may close it in the meantime.
+    """
     if place.device == "replay":
         if place.executor != "local":
             raise UsageError("a replay needs no other machine", hint="leave --executor out, or --device replay")
@@ -172,7 +196,7 @@ def open_executor(place: Place, task: Task) -> Executor:
     else:
         from forewarp.gpu_runner.executors.opening import open_local
 
-        executor = open_local(_device_of(place), python=place.python)
+        executor = open_local(_device_of(place), python=place.python, begun=begun)
     try:
         _check_card(place, executor.target)
     except BaseException:

@@ -250,6 +250,7 @@ class WorkerClient:
         control.settimeout(_LOOK_S)
         for _ in range(round(START_S / _LOOK_S)):
             if self._closed:
+                control.close()
                 self._forget()
                 raise was_closed()
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from forewarp.core.protocols import Executor
@@ -12,16 +13,24 @@ from forewarp.gpu_runner.executors.several import SeveralExecutor
 
 
 def open_local(
-    device: str, *, python: str | None = None, cache: Path | None = None, limits: Limits | None = None
+    device: str,
+    *,
+    python: str | None = None,
+    cache: Path | None = None,
+    limits: Limits | None = None,
+    begun: Callable[[Executor], None] = lambda _: None,
 ) -> Executor:
     """Return a probed executor for "auto", "cuda", "cuda:N", "cuda:all" or "cpu".
 
+    `begun` gets each card's executor before it starts a process; closing it ends the probing, with a `WorkerError`.
     Raises `UsageError` for another name and `DeviceError` that says what is missing.
     """
     target = devices.choose(device)
     which = devices.indices(device) if target.kind == "cuda" else [0]
     local = [LocalExecutor(target, python=python or sys.executable, cache=cache, limits=limits, index=i) for i in which]
     try:
+        for executor in local:
+            begun(executor)
         local[0].probe()
     except BaseException:
         for executor in local:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from forewarp.agent.events import (
     Failed,
     Interrupted,
     Noted,
+    Progressed,
     Reply,
     Spent,
     TextDelta,
@@ -198,6 +200,26 @@ async def test_a_tool_is_interrupted_and_the_conversation_goes_on(
     talk.settings = settings(scripted(answer=lambda m: f"{len(returns(m))} returns"))
     after = await turn(talk, "And now?")
     assert isinstance(after[-1], Answered)
+
+
+async def test_an_interrupt_ends_a_device_that_is_just_being_opened(
+    recorded: Recorded, settings: Callable[..., Settings], tmp_path: Path
+) -> None:
+    python, told = tmp_path / "python", tmp_path / "pid"
+    python.write_text(f"#!/bin/sh\necho $$ > {told}.new; mv {told}.new {told}; exec sleep 600\n")
+    python.chmod(0o755)
+    place = Place(device="cpu", python=str(python), archive=str(tmp_path / "b.db"))
+    talk = Conversation(replace(settings(folder=Path(recorded.seed).parent), place=place))
+    events: list[Event] = []
+    async for event in talk.say("/forecast toy.py toy.cpp"):
+        events.append(event)
+        if isinstance(event, Progressed):
+            while not told.exists():
+                await asyncio.sleep(0.01)
+            talk.interrupt()
+    assert isinstance(events[-1], Interrupted)
+    while Path(f"/proc/{told.read_text().strip()}").exists():
+        await asyncio.sleep(0.01)
 
 
 async def test_steering_reaches_the_model_before_its_next_step(

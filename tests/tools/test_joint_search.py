@@ -7,14 +7,14 @@ from support.recorded_pool import Recorded
 from forewarp.archive.store import Archive, default_path
 from forewarp.core.errors import DeviceError, UsageError, WorkerError
 from forewarp.core.protocols import Executor
-from forewarp.core.values import Target, Task
+from forewarp.core.values import Task
 from forewarp.search.events import Measured, RunFinished
-from forewarp.tools import session
 from forewarp.tools.joint_report import joint_report
 from forewarp.tools.joint_search import JointJob, estimate_joint, open_joint, resume_joint
 from forewarp.tools.parts import Amounts, Place
 from forewarp.tools.resume import ResumeRequest, resume_search
 from forewarp.tools.search import SearchRequest
+from forewarp.tools.session import Executors
 from forewarp.tools.targets import name_of, places_of
 
 CARDS = [WIDE.name, NARROW.name]
@@ -134,24 +134,15 @@ def test_an_unknown_search_is_said_to_be_one(recorded: Recorded) -> None:
         joint_report(archive, "g-zzz")
 
 
-class Opened:
-    """Opens synthetic cards by name, on the machine that the place names."""
+class Cards(Executors):
+    """Synthetic cards by the names that places give them."""
 
     def __init__(self, **cards: Card) -> None:
+        super().__init__()
         self.cards = cards
 
-    def executor(self, place: Place, task: Task) -> Executor:
+    def get(self, place: Place, task: Task) -> Executor:
         return self.cards[place.card]
-
-    def target(self, place: Place) -> Target:
-        return self.cards[place.card].target
-
-
-def opened(monkeypatch: pytest.MonkeyPatch, **cards: Card) -> Opened:
-    made = Opened(**cards)
-    monkeypatch.setattr(session, "open_executor", made.executor)
-    monkeypatch.setattr(session, "target_of", made.target)
-    return made
 
 
 def live(recorded: Recorded) -> SearchRequest:
@@ -163,9 +154,9 @@ def run_through(job: JointJob) -> None:
         pass
 
 
-def test_a_machine_that_is_lost_ends_its_own_run_only(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened(monkeypatch, wide=Card(WIDE), narrow=Card(NARROW, gone_after=2))
-    with open_joint(live(recorded), ["wide", "narrow"]) as job:
+def test_a_machine_that_is_lost_ends_its_own_run_only(recorded: Recorded) -> None:
+    cards = Cards(wide=Card(WIDE), narrow=Card(NARROW, gone_after=2))
+    with open_joint(live(recorded), ["wide", "narrow"], cards) as job:
         run_through(job)
         found = job.result()
     assert [r.status for r in found.runs] == ["finished", "failed"]
@@ -175,14 +166,12 @@ def test_a_machine_that_is_lost_ends_its_own_run_only(recorded: Recorded, monkey
     assert found.compromise is None or found.compromise.mean is not None
 
 
-def test_what_a_lost_machine_left_is_taken_up_beside_the_finished_run(
-    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cards = opened(monkeypatch, wide=Card(WIDE), narrow=Card(NARROW, gone_after=2))
-    with open_joint(live(recorded), ["wide", "narrow"]) as job:
+def test_what_a_lost_machine_left_is_taken_up_beside_the_finished_run(recorded: Recorded) -> None:
+    cards = Cards(wide=Card(WIDE), narrow=Card(NARROW, gone_after=2))
+    with open_joint(live(recorded), ["wide", "narrow"], cards) as job:
         run_through(job)
     cards.cards["narrow"].gone_after = None
-    with resume_joint(ResumeRequest(run_id=job.group)) as again:
+    with resume_joint(ResumeRequest(run_id=job.group), executors=cards) as again:
         assert len(again.jobs) == 1
         run_through(again)
         found = again.result()
@@ -193,9 +182,9 @@ def test_what_a_lost_machine_left_is_taken_up_beside_the_finished_run(
     assert found.compromise is not None
 
 
-def test_where_every_machine_is_lost_the_search_fails(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened(monkeypatch, wide=Card(WIDE, gone_after=0), narrow=Card(NARROW, gone_after=0))
-    with open_joint(live(recorded), ["wide", "narrow"]) as job:
+def test_where_every_machine_is_lost_the_search_fails(recorded: Recorded) -> None:
+    cards = Cards(wide=Card(WIDE, gone_after=0), narrow=Card(NARROW, gone_after=0))
+    with open_joint(live(recorded), ["wide", "narrow"], cards) as job:
         with pytest.raises(WorkerError):
             run_through(job)
         assert job.result().status == "failed"
