@@ -17,7 +17,7 @@ def validate(task: str, /, *, where: Where = HERE, output: Output = PLAIN) -> in
 
     Args:
         task: Bundled task, task folder or KernelBench file.
-        where: Device; the archive is not used.
+        where: Device, here or over ssh; the archive is not used.
         output: How results are shown.
     """
     from forewarp.cli import display, exits

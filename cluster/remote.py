@@ -12,6 +12,7 @@ from typing import Any, Final
 from forewarp.core import errors, serde
 from forewarp.core.errors import DeviceError, ForewarpError, WorkerError
 from forewarp.core.protocols import Subject
+from forewarp.core.validation import WorkloadReport
 from forewarp.core.values import Build, Candidate, Measurement, Signature, Target, Task
 from forewarp.gpu_runner.agent.artefacts import Artefacts, pack
 from forewarp.gpu_runner.agent.link import Link, LinkLost
@@ -145,6 +146,12 @@ class RemoteExecutor:
             phases=phases | ({"lost": sum(lost)} if lost else {}),
             environment={**m.environment, **frame.head.get("slot", {})},
         )
+
+    def validate(self, task: Task, started: Callable[[str], None] = lambda _: None) -> tuple[WorkloadReport, ...]:
+        """Put null candidates to the task over there, to all its workloads in one go."""
+        started(", ".join(w.name for w in task.workloads[self._target.kind]))
+        answer = self._ask("validate", {"task": _bare(task)}).head["ok"]
+        return tuple(serde.from_data(WorkloadReport, r) for r in answer["reports"])
 
     def close(self) -> None:
         """End the far end; safe to call twice, and while others wait: they get a `WorkerError`."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from forewarp.core.values import Target, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +40,20 @@ class WorkloadReport:
     def sound(self) -> bool:
         """Whether every null was turned down and nothing else speaks against the workload."""
         return not self.problems and not any(n.passed for n in self.nulls)
+
+
+@runtime_checkable
+class Validator(Protocol):
+    """An executor that can put null candidates to a task."""
+
+    @property
+    def target(self) -> Target:
+        """The device that it does so on."""
+        ...
+
+    def validate(self, task: Task, started: Callable[[str], None] = ...) -> tuple[WorkloadReport, ...]:
+        """Return a report per workload, calling `started` with its name before each.
+
+        Raises `TaskError` with the reference's own error.
+        """
+        ...

@@ -8,8 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from forewarp.core.errors import UsageError
-from forewarp.core.validation import NullResult, WorkloadReport
-from forewarp.gpu_runner.executors.local import LocalExecutor
+from forewarp.core.validation import NullResult, Validator, WorkloadReport
 from forewarp.tools.parts import SCHEMA_VERSION, AnyTask, Device, Part, Place
 from forewarp.tools.session import Executors, load_task
 
@@ -102,10 +101,13 @@ def validate_task(
     stage("starting the device")
     kept = executors or Executors()
     try:
-        if request.place.executor != "local":
-            raise UsageError("a task is validated on this machine", hint="leave --executor out")
+        if request.place.executor.partition(":")[0] == "ray":
+            raise UsageError(
+                "a task is validated on one machine, not on a cluster",
+                hint="pass --executor ssh:HOST of one of its nodes, or leave --executor out",
+            )
         executor = kept.get(request.place, task)
-        if not isinstance(executor, LocalExecutor):
+        if not isinstance(executor, Validator):
             raise UsageError(
                 "a recorded pool cannot validate a task: the reference has to run",
                 hint="pass --device cpu or --device cuda",

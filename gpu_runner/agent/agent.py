@@ -16,6 +16,7 @@ from typing import Any
 from forewarp.core import serde
 from forewarp.core.errors import ForewarpError, UsageError, WorkerError
 from forewarp.core.protocols import Executor, Subject
+from forewarp.core.validation import Validator
 from forewarp.core.values import Build, Candidate, Target, Task
 from forewarp.gpu_runner.agent.artefacts import Artefacts, digest, pack
 from forewarp.gpu_runner.agent.wire import Frame, Wire, WireClosed
@@ -49,6 +50,7 @@ class Agent:
             "describe": self._describe,
             "compile": self._compile,
             "measure": self._measure,
+            "validate": self._validate,
         }
 
     def serve(self) -> None:
@@ -89,6 +91,7 @@ class Agent:
         if self._executor is None:
             self._executor = self._opener(body)
             self._line("measure", self._executor.devices)
+            self._lines["validate"] = self._lines["measure"]
         target = serde.to_data(self._executor.target)
         return {"target": target, "devices": self._executor.devices, "cores": self._cores}, ()
 
@@ -125,6 +128,12 @@ class Agent:
         task = serde.from_data(Task, body["task"])
         m = self._opened().measure(task, subject.candidate, subject.build, anchor, body["beat"])
         return {"measurement": serde.to_data(m)}, ()
+
+    def _validate(self, body: dict[str, Any], _: tuple[bytes, ...]) -> Answer:
+        executor = self._opened()
+        if not isinstance(executor, Validator):
+            raise UsageError("this device cannot validate a task")
+        return {"reports": serde.to_data(executor.validate(serde.from_data(Task, body["task"])))}, ()
 
     def _subject(self, data: dict[str, Any]) -> Subject:
         build = serde.from_data(Build, data["build"])

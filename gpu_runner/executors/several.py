@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Executor, Subject
+from forewarp.core.validation import Validator, WorkloadReport
 from forewarp.core.values import Build, Candidate, Measurement, Signature, Target, Task
 
 
@@ -61,6 +63,16 @@ class SeveralExecutor:
         executor = self._free.get()
         try:
             return executor.measure(task, candidate, build, against, beat)
+        finally:
+            self._free.put(executor)
+
+    def validate(self, task: Task, started: Callable[[str], None] = lambda _: None) -> tuple[WorkloadReport, ...]:
+        """Put null candidates to the task on a free device; raises `UsageError` where none can."""
+        executor = self._free.get()
+        try:
+            if not isinstance(executor, Validator):
+                raise UsageError("these devices cannot validate a task")
+            return executor.validate(task, started)
         finally:
             self._free.put(executor)
 

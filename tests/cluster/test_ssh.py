@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.small_tasks import cpp, small_task
+from support.small_tasks import REFERENCE, cpp, small_task
 
 from forewarp.cli.main import main
 from forewarp.cluster.over_ssh import advice, destination, open_ssh
 from forewarp.core.errors import DeviceError, UsageError
 from forewarp.gpu_runner.agent import bootstrap
+from forewarp.tools.parts import Place
+from forewarp.tools.validate_task import ValidateRequest, validate_task
 
 
 def test_a_host_that_is_not_there_is_no_device(ssh: Path) -> None:
@@ -66,6 +68,30 @@ def test_kernels_are_compiled_and_measured_there(ssh: Path, tmp_path: Path, monk
         assert executor.compile(task, broken).status == "compile_error"
     finally:
         executor.close()
+
+
+@pytest.mark.slow
+def test_a_task_is_validated_there(ssh: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    there = ("--executor", "ssh:box", "--device", "cpu", "--python", sys.executable, "--json")
+    task = tmp_path / "task.py"
+    task.write_text(REFERENCE)
+    assert main(["validate", str(task), *there]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["verdict"] == "sound"
+    assert found["workloads"][0]["nulls"]
+    idle = REFERENCE.replace("torch.softmax(x * self.weight + self.bias, dim=-1)", "0 * x")
+    task.write_text(idle)
+    main(["validate", str(task), *there])
+    assert json.loads(capsys.readouterr().out)["verdict"] == "degenerate"
+    task.write_text(REFERENCE.replace("torch.softmax(", "torch.no_such_thing("))
+    main(["validate", str(task), *there])
+    assert "no_such_thing" in json.loads(capsys.readouterr().out)["error"]["message"]
+
+
+def test_a_cluster_validates_no_task(tmp_path: Path) -> None:
+    request = ValidateRequest(task=small_task(), place=Place(executor="ray:head:6379"))
+    with pytest.raises(UsageError, match="not on a cluster"):
+        validate_task(request)
 
 
 @pytest.mark.slow
