@@ -28,6 +28,14 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What was measured of a task on another target than the one at hand."""
+
+    target: Target
+    trials: Sequence[Trial]
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """A candidate with where it came from.
 
@@ -155,6 +163,18 @@ class Recalling(Protocol):
 
     def recall(self, task: Task, target: Target, forecasts: Mapping[str, Forecast]) -> None:
         """Take over what an earlier process made: the latest forecasts by the candidate's identity."""
+        ...
+
+
+@runtime_checkable
+class Borrowing(Protocol):
+    """A forecaster that also learns from trials of the same task on other targets."""
+
+    def lend(self, task: Task, target: Target, elsewhere: Mapping[str, Elsewhere]) -> None:
+        """Take over what is known elsewhere, by the name of the target; it replaces what was lent for this one before.
+
+        What was lent holds for forecasts of this task on `target`.
+        """
         ...
 
 

@@ -3,7 +3,7 @@
 The runs keep step: none begins round n before every other one has finished round n − 1 or has ended, so that what an
 island takes in depends on the seed and not on which device is faster. In the end each island measures what won on the
 others. Source: the island model of evolutionary search (Whitley, Rana and Heckendorn, 1999); here the policy decides by
-a forecast for its own target whether a migrant is worth a measurement.
+a forecast for its own target whether a migrant is worth a measurement, and the forecaster learns from all targets.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 
 from forewarp.archive.reader import Reader
-from forewarp.core.protocols import Proposal
+from forewarp.archive.rows import CandidateRow
+from forewarp.core.protocols import Elsewhere, Proposal, Subject, Trial
 from forewarp.core.values import Candidate
 from forewarp.search.ends import Stopped
+from forewarp.search.policy import is_visit
 from forewarp.search.state import standing
 from forewarp.search.summary import best_of
 
@@ -114,13 +116,37 @@ class Island:
         made: list[Proposal] = []
         taken = set(seen)
         for target, run in self._islands.others(self._target).items():
-            rows = [r for r in self._islands.archive.candidates(run) if (r.decided_round or 0) < number]
+            rows = self._measured(run, number)
             ranked = [(standing(r.measurement, r.measurement_id or 0), r) for r in rows]
             led = sorted(((place, r) for place, r in ranked if place is not None), key=lambda p: p[0], reverse=True)
             new = [r for _, r in led if r.candidate.sha256 not in taken and self._able(r.candidate)][:MIGRANTS]
             taken |= {r.candidate.sha256 for r in new}
             made += [_proposal(r.candidate, target, r.measurement.speedup if r.measurement else None) for r in new]
         return made[:most]
+
+    def elsewhere(self, number: int) -> dict[str, Elsewhere]:
+        """Return what the others measured before round `number`, by target; they have finished that round."""
+        found: dict[str, Elsewhere] = {}
+        for target, run in self._islands.others(self._target).items():
+            trials = [
+                Trial(Subject(r.candidate, r.build), r.measurement)
+                for r in self._measured(run, number)
+                if r.build is not None and r.measurement is not None
+            ]
+            if trials:
+                found[target] = Elsewhere(self._islands.archive.run(run).target, trials)
+        return found
+
+    def _measured(self, run: str, number: int) -> list[CandidateRow]:
+        """Return what a run by itself decided to measure before a round: the same, however far it is by now."""
+        return [
+            r
+            for r in self._islands.archive.candidates(run)
+            if r.measurement is not None
+            and r.decided_round is not None
+            and r.decided_round < number
+            and not (r.decision and is_visit(r.decision))
+        ]
 
     def visitors(self) -> list[Proposal]:
         """Return the best kernel of each other island once all of them have searched; raises `Stopped`."""

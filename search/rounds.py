@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from forewarp.archive.rows import CandidateRow, Purpose, RunRow
 from forewarp.archive.store import Archive
 from forewarp.core.errors import ForewarpError, WorkerError
-from forewarp.core.protocols import Executor, Forecaster, Proposal, Proposer, Recalling, Subject, Trial
+from forewarp.core.protocols import Borrowing, Executor, Forecaster, Proposal, Proposer, Recalling, Subject, Trial
 from forewarp.core.values import Build, Decision, Measurement, Signature, Spend
 from forewarp.gpu_runner.pipeline import compile_threads
 from forewarp.search import budget as budgets
@@ -193,6 +193,8 @@ class Rounds:
         number, rows = self.current, [self._state.rows[p] for p in proposals]
         subjects = [Subject(r.candidate, r.build) for r in rows if r.build is not None]
         before = counts(self._forecaster)
+        if self._island is not None and isinstance(self._forecaster, Borrowing):
+            self._forecaster.lend(self._task, self._target, self._island.elsewhere(number))
         made = self._forecaster.forecast(self._task, self._target, subjects, self._history())
         if len(made) != len(rows):
             raise ForewarpError(

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forewarp.core import bins, serde
-from forewarp.core.protocols import Forecaster, Recalling, Subject, Trial
+from forewarp.core.protocols import Borrowing, Elsewhere, Forecaster, Recalling, Subject, Trial
 from forewarp.core.values import Z80, Cost, Forecast, Measurement, Target, Task
 from forewarp.surrogate.drift import Drift
 
@@ -235,6 +235,11 @@ class Recalibrated:
                 run.open.setdefault(kernel, (made.uncorrected, made))
         if isinstance(self._forecaster, Recalling):
             self._forecaster.recall(task, target, forecasts)
+
+    def lend(self, task: Task, target: Target, elsewhere: Mapping[str, Elsewhere]) -> None:
+        """Pass on what was measured on other targets; outcomes are compared with forecasts on their own one only."""
+        if isinstance(self._forecaster, Borrowing):
+            self._forecaster.lend(task, target, elsewhere)
 
     def calibration(self, task: Task, target: Target) -> Calibration:
         """Return the calibration as the outcomes of this task on this target have made it."""

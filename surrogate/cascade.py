@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from forewarp.core.errors import ModelError
-from forewarp.core.protocols import Forecaster, Recalling, Subject, Trial
+from forewarp.core.protocols import Borrowing, Elsewhere, Forecaster, Recalling, Subject, Trial
 from forewarp.core.values import Cost, Forecast, Target, Task
 from forewarp.surrogate import compare, pooling
 from forewarp.surrogate.pooling import Weights
@@ -124,6 +124,12 @@ class CascadeForecaster:
                 if answer.forecaster in by_name:
                     key = (by_name[answer.forecaster], task.sha256, target.name, sha256)
                     self._kept.setdefault(key, _free(answer))
+
+    def lend(self, task: Task, target: Target, elsewhere: Mapping[str, Elsewhere]) -> None:
+        """Pass on what was measured on other targets to the tiers that take it."""
+        for tier in self._tiers:
+            if isinstance(tier.forecaster, Borrowing):
+                tier.forecaster.lend(task, target, elsewhere)
 
     def _answer(
         self, task: Task, target: Target, asked: Mapping[str, Subject], history: Sequence[Trial]

@@ -1,10 +1,13 @@
 """A Gaussian process over candidates of several programs, fitted by maximum a posteriori.
 
-    k = level + offset·[same program] + amplitude · Matérn5/2(x, x′) · (1 if same program else share)
+    k = (level + offset·[same program] + amplitude · Matérn5/2(x, x′) · (1 if same program else share))
+        · (1 if same target else across)
 
 `level` is the prior variance of a task's overall level, `offset` lets each program have a level of its own, `share`
 says how much of the landscape over tunables and facts programs have in common (partial pooling). Measurement noise
-enters per trial from its interval; a white term takes up what the features do not explain.
+enters per trial from its interval; a white term takes up what the features do not explain. Where trials are of several
+targets, `across` is the correlation between any two of them: the intrinsic model of coregionalisation with one number
+(Bonilla, Chai and Williams, "Multi-task Gaussian Process Prediction", 2008).
 
 Maximum likelihood over-fits a dozen trials, so every hyperparameter has a log-normal prior. That of the length scales
 grows with the square root of the number of columns (Hvarfner et al., "Vanilla Bayesian Optimization Performs Great in
@@ -36,6 +39,7 @@ PRIOR_SD = 1.5
 
 _SHARE = 0.3
 _WHITE = 0.06**2
+_ACROSS, _ACROSS_SIGMA = 0.7, 0.5
 _LENGTH, _LENGTH_SIGMA = 1.5, 0.8
 _MAX_FIT = 120
 _BOUND_SDS = 4.0
@@ -56,9 +60,10 @@ BROAD = Prior()
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The covariance above. The last column of rows is the program's number, the others are standardised features.
+    """The covariance above. The last two columns of rows are numbers of target and program, the others features.
 
-    `white` is the variance of what the features do not explain; it is no part of the covariance between rows.
+    `white` is the variance of what the features do not explain; it is no part of the covariance between rows. `across`
+    is None where there is one target only.
     """
 
     amplitude: float
@@ -67,16 +72,22 @@ class Kernel:
     share: float
     level: float
     white: float
+    across: float | None = None
 
     @property
     def theta(self) -> Array:
-        """The log hyperparameters that are learned: amplitude, lengths, offset, share, white."""
-        return np.log(np.array([self.amplitude, *self.lengths, self.offset, self.share, self.white]))
+        """The log hyperparameters that are learned: amplitude, offset, share, white, across if any, lengths."""
+        across = () if self.across is None else (self.across,)
+        return np.log(np.array([self.amplitude, self.offset, self.share, self.white, *across, *self.lengths]))
 
     def at(self, theta: Array) -> Kernel:
         """Return the kernel with other log hyperparameters."""
-        amplitude, *lengths, offset, share, white = np.exp(theta)
-        return replace(self, amplitude=amplitude, lengths=np.array(lengths), offset=offset, share=share, white=white)
+        amplitude, offset, share, white, *rest = np.exp(theta)
+        across = None if self.across is None else rest.pop(0)
+        lengths = np.array(rest)
+        return replace(
+            self, amplitude=amplitude, lengths=lengths, offset=offset, share=share, white=white, across=across
+        )
 
     def between(self, rows: Array, others: Array) -> Array:
         """Return the covariances of rows (m, d + 1) and others (n, d + 1)."""
@@ -86,10 +97,15 @@ class Kernel:
         """Return the covariances (m, n)."""
         root = np.sqrt(5.0 * pairs.squares(self.lengths))
         landscape = self.amplitude * (1.0 + root + root**2 / 3.0) * np.exp(-root)
-        return self.level + self.offset * pairs.same + landscape * (pairs.same + self.share * pairs.differ)
+        whole = self.level + self.offset * pairs.same + landscape * (pairs.same + self.share * pairs.differ)
+        return whole if self.across is None else whole * np.where(pairs.home, 1.0, self.across)
 
     def slopes(self, pairs: Pairs, outer: Array) -> Array:
         """Return the gradient by the log hyperparameters of the sum of `outer` (m, n) times the covariances."""
+        by_across: tuple[float, ...] = ()
+        if self.across is not None:
+            by_across = (float((outer * self.covariance(pairs) * ~pairs.home).sum()),)
+            outer = outer * np.where(pairs.home, 1.0, self.across)
         root = np.sqrt(5.0 * pairs.squares(self.lengths))
         decay = self.amplitude * np.exp(-root)
         own, other = outer * pairs.same, outer * self.share * pairs.differ
@@ -99,10 +115,11 @@ class Kernel:
         return np.array(
             [
                 float((own * landscape).sum()) + shared,
-                *(by_square.ravel() @ pairs.apart / self.lengths**2),
                 self.offset * own.sum(),
                 shared,
                 self.white * np.trace(outer),
+                *by_across,
+                *(by_square.ravel() @ pairs.apart / self.lengths**2),
             ]
         )
 
@@ -111,19 +128,21 @@ class Kernel:
 class Pairs:
     """What the covariances of m rows with n others are made from.
 
-    `apart` (m·n, d) are squared differences of features, `same` (m, n) is 1 where programs are the same, else 0.
+    `apart` (m·n, d) are squared differences of features, `same` (m, n) is 1 where programs are the same, else 0; `home`
+    (m, n) is true where targets are the same.
     """
 
     apart: Array
     same: Array
     differ: Array
+    home: NDArray[np.bool_]
 
     @classmethod
     def of(cls, rows: Array, others: Array) -> Pairs:
         """Compare each row with each of the others."""
         same = (rows[:, None, -1] == others[None, :, -1]).astype(float)
-        apart = (rows[:, None, :-1] - others[None, :, :-1]) ** 2
-        return cls(apart.reshape(same.size, -1), same, 1.0 - same)
+        apart = (rows[:, None, :-2] - others[None, :, :-2]) ** 2
+        return cls(apart.reshape(same.size, -1), same, 1.0 - same, rows[:, None, -2] == others[None, :, -2])
 
     def squares(self, lengths: Array) -> Array:
         """Return the squared distances (m, n) in units of the lengths."""
@@ -158,12 +177,12 @@ class Posterior:
 
 
 def fit(rows: Array, y: Array, noise: Array, *, learn: bool, prior: Prior = BROAD, quick: bool = False) -> Posterior:
-    """Condition on trials: features and program number, log2 speed-ups less what was expected, and noise variances.
+    """Condition on trials: features, target and program, log2 speed-ups less what was expected, and noise variances.
 
     With `learn` the hyperparameters go to the mode of their posterior; otherwise they stay at their priors' medians.
     `quick` looks for the mode from the medians only, which is enough where the prior's variances are known.
     """
-    kernel = _prior_kernel(rows.shape[1] - 1, prior)
+    kernel = _prior_kernel(rows.shape[1] - 2, prior, several=len(set(rows[:, -2])) > 1)
     with _one_thread():
         if learn:
             chosen = np.linspace(0, len(y) - 1, min(len(y), _MAX_FIT)).astype(int)
@@ -184,22 +203,27 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
-def _prior_kernel(dimensions: int, prior: Prior) -> Kernel:
+def _prior_kernel(dimensions: int, prior: Prior, *, several: bool) -> Kernel:
     lengths = np.full(dimensions, _LENGTH * math.sqrt(max(1, dimensions)))
-    return Kernel(prior.amplitude, lengths, prior.offset, _SHARE, prior.level, _WHITE)
+    across = _ACROSS if several else None
+    return Kernel(prior.amplitude, lengths, prior.offset, _SHARE, prior.level, _WHITE, across)
 
 
-def _prior_sds(dimensions: int) -> Array:
-    """Return the standard deviations of the log hyperparameters, in the kernel's order (the white term last)."""
-    return np.array([1.5, *([_LENGTH_SIGMA] * dimensions), 1.5, 0.7, 1.5])
+def _prior_sds(kernel: Kernel) -> Array:
+    """Return the standard deviations of the log hyperparameters, in the kernel's order."""
+    across = () if kernel.across is None else (_ACROSS_SIGMA,)
+    return np.array([1.5, 1.5, 0.7, 1.5, *across, *([_LENGTH_SIGMA] * len(kernel.lengths))])
 
 
 def _mode(kernel: Kernel, rows: Array, y: Array, noise: Array, *, quick: bool) -> Array:
     """Return the log hyperparameters at the mode, from one start or two and a bounded number of evaluations."""
     pairs = Pairs.of(rows, rows)
-    centre, sds = kernel.theta, _prior_sds(rows.shape[1] - 1)
+    centre, sds = kernel.theta, _prior_sds(kernel)
     bounds = [(c - _BOUND_SDS * s, c + _BOUND_SDS * s) for c, s in zip(centre, sds, strict=True)]
-    bounds[-2] = (bounds[-2][0], 0.0)
+    for place in (
+        (2,) if kernel.across is None else (2, 4)
+    ):  # shares of one: no program and no target has more in common
+        bounds[place] = (bounds[place][0], 0.0)
 
     def loss(theta: Array) -> tuple[float, Array]:
         value, slope = log_likelihood(kernel.at(theta), pairs, y, noise)
@@ -224,7 +248,7 @@ def log_likelihood(kernel: Kernel, pairs: Pairs, y: Array, noise: Array) -> tupl
     # A forecast asks hundreds of times, and scipy's checks of what it is given take longer than the work.
     factor, failed = lapack.dpotrf(covariance, lower=1, clean=1)
     if failed:
-        return -math.inf, np.zeros(len(kernel.lengths) + 4)
+        return -math.inf, np.zeros_like(kernel.theta)
     weights, _ = lapack.dpotrs(factor, y, lower=1)
     inverse, _ = lapack.dpotrs(factor, np.eye(len(y)), lower=1)
     value = -0.5 * (y @ weights) - np.log(np.diag(factor)).sum() - 0.5 * len(y) * math.log(2 * math.pi)

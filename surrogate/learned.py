@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forewarp.core import bins
-from forewarp.core.protocols import Subject, Trial
+from forewarp.core.protocols import Elsewhere, Subject, Trial
 from forewarp.core.values import Z80, Cost, Forecast, Measurement, Target, Task
 from forewarp.surrogate import pretrained
 from forewarp.surrogate.features import Columns, features, program_of
@@ -59,6 +59,23 @@ class _Prior:
         return np.sqrt(self.level + (self.program + self.choice) * self.spread**2)
 
 
+@dataclass(frozen=True, slots=True)
+class _Residuals:
+    """Trials as the process takes them: rows, log2 S less what was expected, and its noise variance."""
+
+    rows: Array
+    y: Array
+    noise: Array
+
+    def and_(self, other: _Residuals, chosen: NDArray[np.bool_]) -> _Residuals:
+        """Return these and the chosen ones of the others."""
+        return _Residuals(
+            np.vstack([self.rows, other.rows[chosen]]),
+            np.concatenate([self.y, other.y[chosen]]),
+            np.concatenate([self.noise, other.noise[chosen]]),
+        )
+
+
 class LearnedForecaster:
     """Trees over facts and text give a prior; a Gaussian process on the run's trials corrects it.
 
@@ -82,6 +99,11 @@ class LearnedForecaster:
         anchors: Mapping[str, float] | None = None,
     ) -> None:
         self._model, self._alone, self._anchors = model, alone, dict(anchors or {})
+        self._lent: dict[tuple[str, str], list[Elsewhere]] = {}
+
+    def lend(self, task: Task, target: Target, elsewhere: Mapping[str, Elsewhere]) -> None:
+        """Take over what was measured on other targets: it corrects the prior as far as targets prove to agree."""
+        self._lent[task.sha256, target.name] = [elsewhere[name] for name in sorted(elsewhere)]
 
     def forecast(
         self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
@@ -104,17 +126,23 @@ class LearnedForecaster:
     def _made(
         self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial], *, covered: bool
     ) -> list[Forecast]:
+        lent = self._borrowed(task, target, covered=covered)
         everyone = [*(t.subject for t in history), *subjects]
         prior = self._expected(task, target, everyone, history) if covered else _broad(len(everyone))
         rows = [features(task, target, s) for s in everyone]
+        rows += [features(task, there.target, t.subject) for there in lent for t in there.trials]
         table = Columns.over(rows).matrix(rows)
         if table.shape[1] == 0:  # nothing tells the subjects apart, but the process wants a column
             table = np.zeros((len(rows), 1))
-        table = np.column_stack([table, _numbers([program_of(s.candidate) for s in everyone])])
-        mean, sd, freedom, note = _speedups(table, prior, history)
+        programs = [*everyone, *(t.subject for there in lent for t in there.trials)]
+        homes = [0.0] * len(everyone) + [float(k) for k, there in enumerate(lent, 1) for _ in there.trials]
+        table = np.column_stack([table, homes, _numbers([program_of(s.candidate) for s in programs])])
+        more = self._beyond(task, lent, table[len(everyone) :], covered=covered)
+        table = table[: len(everyone)]
+        mean, sd, freedom, note = _speedups(table, prior, history, more)
         known, asked = table[: len(history)], table[len(history) :]
         # Trials pin the common level down; without any, candidates are wrong about it together.
-        timed = any(is_valid(t.measurement) and (t.measurement.speedup or 0) > 0 for t in history)
+        timed = any(_timed(t) for t in history)
         shared = 0.0 if timed else math.sqrt(prior.level) * _half_width(freedom) / Z80
         valid = _p_valid(known, asked, [is_valid(t.measurement) for t in history], prior.valid)
         return [
@@ -129,6 +157,29 @@ class LearnedForecaster:
             )
             for m, s, p in zip(mean, sd, valid, strict=True)
         ]
+
+    def _borrowed(self, task: Task, target: Target, *, covered: bool) -> list[Elsewhere]:
+        """Return what was lent for a target, as far as it is of the same kind and has a number."""
+        lent = self._lent.get((task.sha256, target.name), [])
+        kept = [
+            [
+                t
+                for t in there.trials
+                if _timed(t) and (not self._alone and pretrained.covered(there.target, t.subject)) == covered
+            ]
+            for there in lent
+        ]
+        return [replace(there, trials=trials) for there, trials in zip(lent, kept, strict=True) if trials]
+
+    def _beyond(self, task: Task, lent: Sequence[Elsewhere], table: Array, *, covered: bool) -> _Residuals:
+        """Return what trials on other targets say beyond what was expected of them there."""
+        y: list[float] = []
+        for there in lent:
+            subjects = [t.subject for t in there.trials]
+            prior = self._expected(task, there.target, subjects, there.trials) if covered else _broad(len(subjects))
+            y += [math.log2(t.measurement.speedup or 1.0) - m for t, m in zip(there.trials, prior.mean, strict=True)]
+        noise = [noise_variance(t.measurement) for there in lent for t in there.trials]
+        return _Residuals(table, np.array(y), np.array(noise))
 
     def _expected(self, task: Task, target: Target, everyone: Sequence[Subject], history: Sequence[Trial]) -> _Prior:
         """Return what the trees expect."""
@@ -184,47 +235,63 @@ def _numbers(keys: Sequence[str]) -> Array:
     return np.array([float(order[key]) for key in keys])
 
 
-def _speedups(table: Array, prior: _Prior, history: Sequence[Trial]) -> tuple[Array, Array, float, str]:
+def _timed(trial: Trial) -> bool:
+    return is_valid(trial.measurement) and (trial.measurement.speedup or 0) > 0
+
+
+def _speedups(
+    table: Array, prior: _Prior, history: Sequence[Trial], more: _Residuals
+) -> tuple[Array, Array, float, str]:
     """Return mean, spread and degrees of freedom of log2 S for the asked rows, and how they were come by."""
     count = len(history)
-    known, asked = table[:count], table[count:]
-    used = [i for i, t in enumerate(history) if is_valid(t.measurement) and (t.measurement.speedup or 0) > 0]
+    asked = table[count:]
+    used = [i for i, t in enumerate(history) if _timed(t)]
     trees = f"trees fitted to {prior.origin}" if prior.origin else ""
-    if not used:
+    if not used and not len(more.y):
         note = "no trial of this task was measured yet"
         return prior.mean[count:], prior.sd[count:], prior.freedom, f"{trees}; {note}" if trees else f"prior: {note}"
     from forewarp.surrogate import gp  # scipy takes a while to import
 
     y = np.array([math.log2(history[i].measurement.speedup or 1.0) for i in used]) - prior.mean[used]
-    noise = np.array([noise_variance(history[i].measurement) for i in used])
-    learn = len(used) >= _MIN_LEARN
+    own = _Residuals(table[:count][used], y, np.array([noise_variance(history[i].measurement) for i in used]))
+    both = more.and_(own, np.ones(len(used), dtype=bool))
+    learn = len(both.y) >= _MIN_LEARN
     variances = gp.Prior(prior.level, prior.program, prior.choice)
     quick = bool(prior.origin)
-    posterior = gp.fit(known[used], y, noise, learn=learn, prior=variances, quick=quick)
+    posterior = gp.fit(both.rows, both.y, both.noise, learn=learn, prior=variances, quick=quick)
     mean, sd = posterior.predict(asked)
-    scale = _scale(_residuals(known[used], y, noise, variances, quick=quick)) if learn else 1.0
-    programs = len(set(known[used, -1]))
-    note = f"Gaussian process on {len(used)} trials of {programs} program{'s' * (programs != 1)}, spread × {scale:.2f}"
+    scale = _scale(_residuals(own, more, variances, quick=quick)) if len(used) >= _MIN_LEARN else 1.0
     # The less the trials say of a subject, the more its spread is the one that the trees expect.
     doubt = np.clip(sd**2 / (prior.level + prior.program + prior.choice), _SURE, 1.0)
     sd = sd * scale * prior.spread[count:] ** doubt
     freedom = max(_MIN_FREEDOM, float(len(used)))
+    note = _note(own, more, scale)
     return mean + prior.mean[count:], sd, freedom, f"{trees}, corrected by a {note}" if trees else note
 
 
-def _residuals(rows: Array, y: Array, noise: Array, prior: gp.Prior, *, quick: bool) -> Array:
+def _note(own: _Residuals, more: _Residuals, scale: float) -> str:
+    programs = len(set(own.rows[:, -1]))
+    elsewhere = f" and {len(more.y)} on other targets" if len(more.y) else ""
+    return (
+        f"Gaussian process on {len(own.y)} trials of {programs} program{'s' * (programs != 1)}{elsewhere},"
+        f" spread × {scale:.2f}"
+    )
+
+
+def _residuals(own: _Residuals, more: _Residuals, prior: gp.Prior, *, quick: bool) -> Array:
     """Return each trial's standardised residual when predicted from a fit that has not seen it.
 
     Every fold learns its hyperparameters anew: residuals under hyperparameters that saw all trials look too good.
     """
     from forewarp.surrogate import gp
 
-    folds = np.arange(len(y)) % min(_QUICK_FOLDS if quick else _FOLDS, len(y))
-    residuals = np.empty(len(y))
+    folds = np.arange(len(own.y)) % min(_QUICK_FOLDS if quick else _FOLDS, len(own.y))
+    residuals = np.empty(len(own.y))
     for fold in range(int(folds.max()) + 1):
         out = folds == fold
-        mean, sd = gp.fit(rows[~out], y[~out], noise[~out], learn=True, prior=prior, quick=quick).predict(rows[out])
-        residuals[out] = (y[out] - mean) / np.sqrt(sd**2 + noise[out])
+        seen = more.and_(own, ~out)
+        mean, sd = gp.fit(seen.rows, seen.y, seen.noise, learn=True, prior=prior, quick=quick).predict(own.rows[out])
+        residuals[out] = (own.y[out] - mean) / np.sqrt(sd**2 + own.noise[out])
     return residuals
 
 
@@ -266,7 +333,7 @@ def _p_valid(known: Array, asked: Array, valid: Sequence[bool], prior: Array) ->
     usual = float(prior[: len(outcomes)].mean()) if len(outcomes) else PRIOR_VALID
     overall = (_VALID_STRENGTH * usual + outcomes.sum()) / (_VALID_STRENGTH + len(outcomes))
     own = _odds(prior[len(outcomes) :]) + (_odds(np.array(overall)) - _odds(np.array(usual)))
-    squares = (asked[:, None, :-1] - known[None, :, :-1]) ** 2
+    squares = (asked[:, None, :-2] - known[None, :, :-2]) ** 2
     distance = squares.mean(axis=2) if squares.shape[2] else np.zeros(squares.shape[:2])
     weights = np.exp(-2.0 * distance)
     weights *= np.where(asked[:, None, -1] == known[None, :, -1], 1.0, _OTHER_PROGRAM)

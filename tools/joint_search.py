@@ -106,16 +106,19 @@ def _work(job: SearchJob, said: queue.SimpleQueue[Event | _Ended], closed: threa
 
 
 @contextmanager
-def open_joint(request: SearchRequest, targets: Sequence[str]) -> Generator[JointJob]:
+def open_joint(
+    request: SearchRequest, targets: Sequence[str], executors: Executors | None = None
+) -> Generator[JointJob]:
     """Register a run for each target; `request` holds for every one, its budget too.
 
-    Nothing happens before the events are read. Raises `UsageError` where two names mean one device.
+    `executors` are the devices to use, where the caller has some; closing the events ends them all the same. Nothing
+    happens before the events are read. Raises `UsageError` where two names mean one device.
     """
     places = _several(request.place, targets)
     group = f"{GROUP}{secrets.token_hex(3)}"
     prepared = [prepare(request.model_copy(update={"place": place})) for place in places]
     with ExitStack() as stack:
-        executors = stack.enter_context(Executors())
+        executors = executors or stack.enter_context(Executors())
         opened = [stack.enter_context(sessions.open_session(p, request.task, executors)) for p in places]
         names = [o.executor.target.name for o in opened]
         if len(set(names)) < len(names):
@@ -125,14 +128,18 @@ def open_joint(request: SearchRequest, targets: Sequence[str]) -> Generator[Join
             )
         islands = Islands(opened[0].archive)
         jobs: list[SearchJob] = []
-        for made, session in zip(prepared, opened, strict=True):
-            own = replace(made.settings, group=group, place=name_of(made.request.place), visitors=len(names) - 1)
+        for number, (made, session) in enumerate(zip(prepared, opened, strict=True)):
+            # Islands that draw alike would have nothing to tell each other.
+            own = replace(made.settings, seed=made.settings.seed + number, group=group, visitors=len(names) - 1)
+            own = replace(own, place=name_of(made.request.place))
             jobs.append(begin(replace(made, settings=own), session, islands))
         yield JointJob(group, opened[0].archive, jobs, executors)
 
 
 @contextmanager
-def resume_joint(request: ResumeRequest, targets: Sequence[str] = ()) -> Generator[JointJob]:
+def resume_joint(
+    request: ResumeRequest, targets: Sequence[str] = (), executors: Executors | None = None
+) -> Generator[JointJob]:
     """Take up those runs of a search for several targets that are not finished.
 
     `targets` says where they go on; left out, where they began. Raises as `resume_search` does.
@@ -144,7 +151,7 @@ def resume_joint(request: ResumeRequest, targets: Sequence[str] = ()) -> Generat
         open_rows = [r for r in rows if r.status != "finished"]
         if not open_rows:
             raise UsageError(f"search {group} is finished", hint="start a new one instead")
-        executors = stack.enter_context(Executors())
+        executors = executors or stack.enter_context(Executors())
         islands = Islands(archive)
         for row in rows:
             if row.status == "finished":

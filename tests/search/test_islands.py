@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +15,8 @@ from support.cards import NARROW, WIDE, Card
 from forewarp.archive.rows import CandidateRow
 from forewarp.archive.store import Archive
 from forewarp.core.errors import WorkerError
-from forewarp.core.protocols import Subject
-from forewarp.core.values import Budget, Build, Candidate, Measurement, Task
+from forewarp.core.protocols import Elsewhere, Subject
+from forewarp.core.values import Budget, Build, Candidate, Measurement, Target, Task
 from forewarp.search import compromise
 from forewarp.search.ends import Stopped
 from forewarp.search.events import Decided, Measured
@@ -220,3 +220,35 @@ def test_a_visit_is_decided_as_one_and_timed_in_full(archive: Archive) -> None:
         for row in rows(archive, search):
             if row.candidate.sha256 in visits and row.decision and is_visit(row.decision) and row.measurement:
                 assert not row.measurement.stopped_early
+
+
+class Asking(synthetic.KnowingForecaster):
+    """Takes down what it is lent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lent: list[dict[str, list[str]]] = []
+
+    def lend(self, task: Task, target: Target, elsewhere: Mapping[str, Elsewhere]) -> None:
+        self.lent.append(
+            {name: [t.subject.candidate.sha256 for t in there.trials] for name, there in elsewhere.items()}
+        )
+
+
+def test_a_forecaster_that_borrows_gets_what_the_others_measured_in_earlier_rounds(archive: Archive) -> None:
+    islands, asking = Islands(archive), [Asking(), Asking()]
+    searches = [
+        Search.start(
+            *(archive, synthetic.task(), Card(target), TunablesProposer(), forecaster, SETTINGS),
+            island=islands.open(target.name),
+        )
+        for target, forecaster in zip((WIDE, NARROW), asking, strict=True)
+    ]
+    run(searches)
+    for forecaster, other, name in zip(asking, reversed(searches), (NARROW.name, WIDE.name), strict=True):
+        assert forecaster.lent[0] == {}
+        sizes = [len(lent.get(name, [])) for lent in forecaster.lent]
+        assert sizes == sorted(sizes)
+        measured = {r.candidate.sha256 for r in rows(archive, other) if r.measurement}
+        assert set(forecaster.lent[-1][name]) <= measured
+        assert sizes[-1] > 0

@@ -1,15 +1,18 @@
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from contracts.forecaster_contract import TARGET, TASK, ForecasterContract, failed, measured, source, subject
 
 from forewarp.core import bins
-from forewarp.core.protocols import Forecaster, Subject, Trial
+from forewarp.core.protocols import Borrowing, Elsewhere, Forecaster, Subject, Trial
 from forewarp.core.values import Build, Candidate, Evidence, Measurement
 from forewarp.surrogate import metrics
+from forewarp.surrogate.calibration import Recalibrated
+from forewarp.surrogate.cascade import CascadeForecaster, Tier
 from forewarp.surrogate.learned import PRIOR_VALID, LearnedForecaster, is_valid, noise_variance
 
 
@@ -146,3 +149,52 @@ def test_ranks_candidates_on_a_landscape():
 def test_importing_it_does_not_import_scikit_learn():
     code = "import sys, forewarp.surrogate.learned; sys.exit(any(m in sys.modules for m in ('sklearn', 'scipy')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+OTHER = replace(TARGET, name="another device")
+
+
+def curve(block: int, factor: float = 1.0) -> float:
+    return factor * 2.0 ** (1.5 - 0.4 * abs(math.log2(block) - 7))
+
+
+def elsewhere(*blocks: int, factor: float = 1.0) -> dict[str, Elsewhere]:
+    return {OTHER.name: Elsewhere(OTHER, [Trial(subject(b), measured(curve(b, factor))) for b in blocks])}
+
+
+def test_what_was_measured_on_another_target_is_learned_from() -> None:
+    own = [Trial(subject(b), measured(curve(b, 0.5))) for b in (16, 512, 64)]
+    asked = [subject(b) for b in (128, 1024, 8)]
+    alone, borrowing = LearnedForecaster(), LearnedForecaster()
+    borrowing.lend(TASK, TARGET, elsewhere(8, 16, 32, 64, 128, 256, 512, 1024))
+    errors = [
+        [abs(math.log2(f.median / curve(b, 0.5))) for f, b in zip(made, (128, 1024, 8), strict=True)]
+        for made in (f.forecast(TASK, TARGET, asked, own) for f in (alone, borrowing))
+    ]
+    assert sum(errors[1]) < 0.6 * sum(errors[0])
+    assert "8 on other targets" in borrowing.forecast(TASK, TARGET, asked, own)[0].rationale
+
+
+def test_a_loan_holds_for_its_task_and_target_until_the_next_one() -> None:
+    forecaster, asked = LearnedForecaster(), [subject(128)]
+    before = forecaster.forecast(TASK, TARGET, asked, [])[0]
+    forecaster.lend(TASK, TARGET, elsewhere(64, 128, 256))
+    assert forecaster.forecast(TASK, TARGET, asked, [])[0].median != before.median
+    assert replace(forecaster.forecast(TASK, OTHER, asked, [])[0], cost=before.cost) == before
+    forecaster.lend(TASK, TARGET, {})
+    assert replace(forecaster.forecast(TASK, TARGET, asked, [])[0], cost=before.cost) == before
+
+
+def test_failures_elsewhere_teach_no_speed() -> None:
+    forecaster, asked = LearnedForecaster(), [subject(128)]
+    before = forecaster.forecast(TASK, TARGET, asked, [])[0]
+    forecaster.lend(TASK, TARGET, {OTHER.name: Elsewhere(OTHER, [Trial(subject(64), failed())])})
+    assert replace(forecaster.forecast(TASK, TARGET, asked, [])[0], cost=before.cost) == before
+
+
+def test_recalibration_and_cascade_pass_a_loan_on() -> None:
+    inner = LearnedForecaster()
+    forecaster = Recalibrated(CascadeForecaster([Tier("learned", inner)]))
+    assert isinstance(forecaster, Borrowing)
+    forecaster.lend(TASK, TARGET, elsewhere(32, 64, 128, 256))
+    assert "on other targets" in inner.forecast(TASK, TARGET, [subject(128)], [])[0].rationale

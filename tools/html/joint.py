@@ -41,23 +41,27 @@ def page(document: JointResult, pages: Mapping[str, str]) -> str:
 
 _LEAD = (
     "Each speed-up is over the reference on the same device, with its 95 % interval; only such ratios are averaged. "
-    "A star marks the winner of a device. What is beside a median in brackets was the forecast before it was measured."
+    "A star marks the winner of a device. A forecast is the median speed-up that was foreseen for that device."
 )
 
 
 def _kernels(document: JointResult) -> str:
+    if not document.kernels:
+        return ""
     devices = [r.device.name for r in document.runs]
-    head = ["kernel", "tunables", *(h for d in devices for h in (d, f"forecast, {d}", "of its winner"))]
+    common = set.intersection(*(set(k.kernel.tunables.items()) for k in document.kernels))
+    head = ["kernel", *(h for d in devices for h in (d, f"forecast, {d}", "of its winner"))]
     rows: list[list[Cell | str]] = []
     for k in document.kernels:
-        row: list[Cell | str] = [k.kernel.short, shown(k.kernel.tunables)]
+        row: list[Cell | str] = [k.kernel.short]
         for t in k.targets:
             cell = became(t.outcome) if t.speedup is None else speedup(t.speedup)
             star = " *" if t.device in k.won else ""
             share = Cell("" if t.of_best is None else f"{t.of_best:.0%}", "n")
             row += [Cell(cell.text + star, cell.kind), number(t.forecast.ratio if t.forecast else None), share]
-        rows.append([*row, speedup(k.mean), number(k.worst)])
-    return table([*head, "geometric mean", "least"], rows, sort=True)
+        differ = shown({name: v for name, v in k.kernel.tunables.items() if (name, v) not in common})
+        rows.append([*row, speedup(k.mean), number(k.worst), differ])
+    return table([*head, "geometric mean", "least", "tunables that differ"], rows, sort=True)
 
 
 def _chart(document: JointResult) -> str:
