@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from forewarp.core.errors import UsageError
+
+GENERATED = frozenset(["__pycache__", "build", "dist", "node_modules", "site-packages", "target", "venv", "wandb"])
+"""Folders that hold nothing that somebody wrote."""
 
 _TUNABLE = re.compile(r"([A-Za-z_]\w*)=(.*)")
 
@@ -126,8 +129,3 @@ def shown(folder: Path, path: Path) -> str:
     """Return a path as seen from the working folder."""
     root = folder.resolve()
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
-
-
-def merged(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    """Return tunables with the other's values over the one's."""
-    return {**one, **other}

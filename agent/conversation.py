@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncGenerator, Sequence
 from copy import copy
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from forewarp.agent.turn import ModelTurn
     from forewarp.tools.session import LanguageModel
 
-WORDS = 600
 NO_MODEL = """No language model is set, so this cannot be answered. Without one there is still
 `/forecast`, `/measure`, `/search`, `/runs`, `/report` and `/export`; `/help` lists all.
 
@@ -49,14 +49,14 @@ model of your own, `/model openai:NAME --base-url http://127.0.0.1:8000/v1`."""
 
 
 class Conversation:
-    """Turns, one after the other. All methods are for one event loop's thread, except `emit`."""
+    """Turns, one after the other. All methods are for one event loop's thread, except `emit` and `spend`."""
 
     def __init__(self, settings: Settings, *, transcript: Transcript | None = None, past: Past | None = None) -> None:
         """`past` is a conversation to go on with; `transcript` is where it is recorded, nowhere if left out."""
         self.settings = settings
         self.board, self.busy = Board(), False
         self._transcript = transcript
-        self._spent = Spent()
+        self._spent, self._booking = Spent(), threading.Lock()
         self._kit = Kit(self)
         self.tools = ByHand(self._kit, self)
         self._history: list[ModelMessage] = []
@@ -158,16 +158,17 @@ class Conversation:
     def spend(
         self, *, measurements: int = 0, device_s: float = 0.0, tokens: int = 0, dollars: float | None = 0.0
     ) -> None:
-        """Book what a tool spent, and say so."""
-        s = self._spent
-        self._spent = replace(
-            s,
-            measurements=s.measurements + measurements,
-            device_s=s.device_s + device_s,
-            input_tokens=s.input_tokens + tokens,
-            dollars=None if s.dollars is None or dollars is None else s.dollars + dollars,
-        )
-        self.emit(self._spent)
+        """Book what a tool spent, and say so; may be called from any thread."""
+        with self._booking:
+            s = self._spent
+            now = self._spent = replace(
+                s,
+                measurements=s.measurements + measurements,
+                device_s=s.device_s + device_s,
+                input_tokens=s.input_tokens + tokens,
+                dollars=None if s.dollars is None or dollars is None else s.dollars + dollars,
+            )
+        self.emit(now)
 
     async def ask(self, question: ApprovalAsked) -> ApprovalGiven:
         """Wait for the user's word; an interrupted turn is a no."""
@@ -196,28 +197,19 @@ class Conversation:
 
     async def compact(self) -> None:
         """Have the model sum up the conversation, and go on from that."""
-        from pydantic_ai import Agent
-        from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, UserPromptPart
         from pydantic_ai.usage import RunUsage
 
-        from forewarp.agent.memory import Shortened
-        from forewarp.prompts.render import render
+        from forewarp.agent.turn import sum_up
 
         history = self._remembered()
         if not history:
             raise UsageError("there is nothing to sum up yet")
         asked = self._language_model()
-        agent = Agent(asked.model, capabilities=[Shortened()])
-        result = await agent.run(render("agent_compact.j2", words=WORDS), message_history=history)
-        self._pay(asked, result.usage, RunUsage())
-        self._spent = replace(self._spent, context_tokens=result.usage.output_tokens)
-        summary = result.output
-        self._remember(
-            [
-                ModelRequest(parts=[UserPromptPart(f"What happened so far, as you summed it up:\n\n{summary}")]),
-                ModelResponse(parts=[TextPart("I go on from there.")]),
-            ]
-        )
+        summary, messages, usage = await sum_up(asked, history)
+        self._pay(asked, usage, RunUsage())
+        with self._booking:
+            self._spent = replace(self._spent, context_tokens=usage.output_tokens)
+        self._remember(messages)
         self.emit(Compacted(summary))
 
     async def resume(self, conversation: str) -> None:
@@ -327,17 +319,18 @@ class Conversation:
         """Book what a model used since `booked`, its usage when it was booked last, and say so if it is anything."""
         now, then = asked.cost(0.0, usage), asked.cost(0.0, booked)
         read = now.input_tokens - then.input_tokens
-        s = self._spent
-        priced = s.dollars is not None and now.dollars is not None
-        self._spent = replace(
-            s,
-            input_tokens=s.input_tokens + read,
-            output_tokens=s.output_tokens + now.output_tokens - then.output_tokens,
-            dollars=(s.dollars or 0.0) + (now.dollars or 0.0) - (then.dollars or 0.0) if priced else None,
-            context_tokens=read or s.context_tokens,
-        )
-        if self._spent != s:
-            self.emit(self._spent)
+        with self._booking:
+            s = self._spent
+            priced = s.dollars is not None and now.dollars is not None
+            told = self._spent = replace(
+                s,
+                input_tokens=s.input_tokens + read,
+                output_tokens=s.output_tokens + now.output_tokens - then.output_tokens,
+                dollars=(s.dollars or 0.0) + (now.dollars or 0.0) - (then.dollars or 0.0) if priced else None,
+                context_tokens=read or s.context_tokens,
+            )
+        if told != s:
+            self.emit(told)
 
     def _remembered(self) -> list[ModelMessage]:
         """Return what the model remembers; calls that a fault or a kill left without an answer are closed."""
@@ -362,7 +355,7 @@ class Conversation:
             self._transcript.remember(kept, ModelMessagesTypeAdapter.dump_python(self._history[kept:], mode="json"))
 
     def _take(self, past: Past) -> None:
-        self._stored = past.messages
+        self._history, self._stored, self._spent, self._written = [], past.messages, Spent(), set()
         writing: dict[str, str] = {}
         for event in past.events:
             self.board.apply(event)

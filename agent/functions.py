@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
@@ -10,6 +11,7 @@ from typing import Any
 
 from forewarp.agent import answers
 from forewarp.agent.answers import Answer
+from forewarp.agent.arguments import GENERATED
 from forewarp.agent.board import Row
 from forewarp.agent.events import ApprovalAsked
 from forewarp.agent.kit import Kit
@@ -23,7 +25,6 @@ CALL: ContextVar[str] = ContextVar("call", default="")
 
 MAX_READ = 32_000
 MAX_FILES = 200
-SKIPPED = frozenset({"__pycache__", "node_modules", "venv", "build", "dist"})
 
 
 class Functions:
@@ -156,17 +157,9 @@ class Functions:
         """
 
         async def work() -> Answer:
-            folder = self._host.settings.folder.resolve()
             if ".." in Path(pattern).parts or Path(pattern).is_absolute():
                 raise UsageError(f"{pattern} leaves the working folder")
-            found: list[str] = []
-            for path in folder.glob(pattern):
-                inner = path.relative_to(folder)
-                if not path.is_file() or any(p.startswith(".") or p in SKIPPED for p in inner.parts):
-                    continue
-                found.append(str(inner))
-                if len(found) > MAX_FILES:
-                    break
+            found = await asyncio.to_thread(_files, self._host.settings.folder.resolve(), pattern)
             more = len(found) > MAX_FILES
             said = f"{'more than ' if more else ''}{min(len(found), MAX_FILES)} files"
             return {"summary": said, "files": sorted(found[:MAX_FILES])}
@@ -218,6 +211,19 @@ class Functions:
             return {"summary": f"wrote {len(text)} characters to {path}"}
 
         return await _told(work)
+
+
+def _files(folder: Path, pattern: str) -> list[str]:
+    """Return the files that fit, one more than are shown if there are; hidden and generated folders are left out."""
+    found: list[str] = []
+    for path in folder.glob(pattern):
+        inner = path.relative_to(folder)
+        if not path.is_file() or any(p.startswith(".") or p in GENERATED for p in inner.parts):
+            continue
+        found.append(str(inner))
+        if len(found) > MAX_FILES:
+            break
+    return found
 
 
 def _standing(row: Row) -> tuple[bool, float]:

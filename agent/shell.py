@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
 
 from forewarp.agent.settings import Settings
 from forewarp.core.errors import UsageError
@@ -13,7 +16,7 @@ SHOWN = 8000
 
 
 async def run_line(line: str, settings: Settings) -> str:
-    """Run a line in the working folder and return what it printed as Markdown; cancelling kills it.
+    """Run a line in the working folder and return what it printed as Markdown; cancelling kills all that it started.
 
     Raises `UsageError` where lines for the shell are not allowed.
     """
@@ -25,10 +28,13 @@ async def run_line(line: str, settings: Settings) -> str:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
     )
     try:
         said, _ = await process.communicate()
     except asyncio.CancelledError:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
         raise
     return f"{fenced(trim(said.decode(errors='replace'), SHOWN))}\n\nexit status {process.returncode}"

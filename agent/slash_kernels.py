@@ -110,8 +110,7 @@ def _kernels(on: Commanded, found: Arguments, usage: str) -> tuple[str, list[Ker
 
 def _again(row: Row, tunables: Mapping[str, int]) -> Kernel:
     f = row.forecast
-    chosen = arguments.merged(f.tunables, tunables)
-    return Kernel.model_validate({"source": f.source, "language": f.language, "tunables": chosen})
+    return Kernel.model_validate({"source": f.source, "language": f.language, "tunables": {**f.tunables, **tunables}})
 
 
 def _task(settings: Settings, named: Sequence[str]) -> str:

@@ -17,9 +17,13 @@ from forewarp.agent.events import Event, TextDelta, ToolCalled, ToolReturned, Us
 from forewarp.agent.functions import CALL, Functions
 from forewarp.agent.memory import Shortened
 from forewarp.core.errors import ModelError, UsageError
+from forewarp.prompts.render import render
 
 if TYPE_CHECKING:
     from forewarp.tools.session import LanguageModel
+
+WORDS = 600
+"""Most words of a summary of the conversation."""
 
 _PASSING = (
     failures.ModelRateLimitError,
@@ -28,6 +32,13 @@ _PASSING = (
     failures.ModelConnectionError,
     failures.ModelRequestTimeout,
 )
+
+
+def refused(model: LanguageModel, error: Exception) -> ModelError:
+    """Return the error of a model that gave no answer, retryable where it may give one later."""
+    found = ModelError(f"{model.label} gave no answer: {error}", hint="check the model's name, key and URL")
+    found.retryable = isinstance(error, _PASSING)
+    return found
 
 
 class Stopped(Exception):
@@ -134,9 +145,7 @@ class ModelTurn:
         except failures.RunCancelled as e:
             raise Stopped(e.all_messages(), e.usage) from (UsageError(over) if over else None)
         except (failures.AgentRunError, failures.UserError) as e:
-            refused = ModelError(f"{self._model.label} gave no answer: {e}", hint="check the model's name, key and URL")
-            refused.retryable = isinstance(e, _PASSING)
-            raise refused from e
+            raise refused(self._model, e) from e
         finally:
             self._watch.context = None
         raise ModelError(f"{self._model.label} ended without an answer", hint="ask again")
@@ -162,6 +171,23 @@ class ModelTurn:
                 pass
 
 
+async def sum_up(
+    model: LanguageModel, history: Sequence[said.ModelMessage]
+) -> tuple[str, list[said.ModelMessage], RunUsage]:
+    """Have the model sum up a conversation: the summary, what it is to remember in place of it all, and what it took.
+
+    Raises `ModelError` where the provider refuses.
+    """
+    agent = Agent(model.model, capabilities=[Shortened()])
+    try:
+        result = await agent.run(render("agent_compact.j2", words=WORDS), message_history=list(history))
+    except (failures.AgentRunError, failures.UserError) as e:
+        raise refused(model, e) from e
+    told = said.UserPromptPart(f"What happened so far, as you summed it up:\n\n{result.output}")
+    remembered = [said.ModelRequest([told]), said.ModelResponse([said.TextPart("I go on from there.")])]
+    return result.output, remembered, result.usage
+
+
 class _Watch(AbstractCapability[None]):
     """Keeps the run's context, for steering, and tells tools which call they answer."""
 
@@ -180,6 +206,6 @@ class _Watch(AbstractCapability[None]):
 def _arguments(part: said.ToolCallPart) -> dict[str, Any]:
     """Return a call's arguments, also where the model wrote them malformed."""
     try:
-        return part.args_as_dict()
+        return part.args_as_dict(raise_if_invalid=True)
     except (ValueError, AssertionError):
         return {"malformed": str(part.args)[:500]}

@@ -33,7 +33,6 @@ class Table(ScrollView, can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "table--header",
         "table--cursor",
-        "table--strong",
         "table--won",
         "table--lost",
         "table--doubt",
@@ -52,7 +51,6 @@ class Table(ScrollView, can_focus=True):
         &:focus > .table--cursor {
             background: $block-cursor-background; color: $block-cursor-foreground; text-style: bold;
         }
-        & > .table--strong { text-style: bold; }
         & > .table--won { color: $text-success; }
         & > .table--lost { color: $text-error; }
         & > .table--doubt { color: $text-warning; }

@@ -8,7 +8,7 @@ from typing import Literal
 
 from forewarp.agent.board import Row
 
-Tone = Literal["", "strong", "won", "lost", "doubt", "odd", "faint"]
+Tone = Literal["", "won", "lost", "doubt", "odd", "faint"]
 """How a cell is coloured; nothing is said by colour alone."""
 
 SURPRISING = 2.0

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from forewarp.agent.arguments import GENERATED
+
 MOST_FILES = 20_000
 """Files that are looked at; a folder with more is known in part."""
 
 MOST_SHOWN = 50
-_LEFT_OUT = {"__pycache__", "build", "dist", "node_modules", "site-packages", "target", "venv", "wandb"}
 _MENTION = re.compile(r"(?:^|(?<=\s))@([^\s@]*)$")
 _COMMAND = re.compile(r"/([\w-]*)$")
 _ARGUMENT = re.compile(r"/([\w-]+)\s(?:.*\s)?([^\s@]*)$")
@@ -120,7 +121,7 @@ def files(folder: Path, most: int = MOST_FILES) -> list[str]:
                     continue
                 if not entry.is_dir(follow_symlinks=False):
                     found.append(f"{part}{entry.name}")
-                elif entry.name not in _LEFT_OUT:
+                elif entry.name not in GENERATED:
                     below.append(f"{part}{entry.name}/")
         level = below
     return found[:most]

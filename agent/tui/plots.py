@@ -101,8 +101,7 @@ class Plots(Widget):
         """Draw anew after the board changed; nothing is done while the pane is out of sight."""
         if row is not None and row.measured is None:
             return
-        if not self._stale:
-            self._stale = True
+        self._stale = True
         self.call_later(self._settle)
 
     def action_show(self, place: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
-from pydantic_ai.messages import ModelMessage
+from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from support.recorded_pool import Recorded, record
 from support.scripted_model import Call, endless, returns, scripted
@@ -70,6 +70,14 @@ def of(kind: type[Any], events: list[Event]) -> list[Any]:
 
 def results(events: list[Event]) -> list[dict[str, Any]]:
     return [dict(e.result) for e in of(ToolReturned, events)]
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs; one that ended and that nobody asked about has state Z."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 async def test_a_turn_streams_text_calls_results_and_candidates(
@@ -218,7 +226,7 @@ async def test_an_interrupt_ends_a_device_that_is_just_being_opened(
                 await asyncio.sleep(0.01)
             talk.interrupt()
     assert isinstance(events[-1], Interrupted)
-    while Path(f"/proc/{told.read_text().strip()}").exists():
+    while lives(int(told.read_text())):
         await asyncio.sleep(0.01)
 
 
@@ -313,6 +321,25 @@ async def test_lines_for_the_shell_need_leave(settings: Callable[..., Settings],
     assert "exit status 3" in noted.text
 
 
+async def test_an_interrupt_ends_all_that_a_line_for_the_shell_started(
+    settings: Callable[..., Settings], tmp_path: Path
+) -> None:
+    talk = Conversation(settings(folder=tmp_path, shell=True))
+    pid = tmp_path / "pid"
+
+    async def interrupt() -> None:
+        while not pid.exists():
+            await asyncio.sleep(0.01)
+        talk.interrupt()
+
+    waiting = asyncio.create_task(interrupt())
+    last = (await turn(talk, "!sleep 600 & echo $! > new; mv new pid; wait"))[-1]
+    await waiting
+    assert isinstance(last, Interrupted)
+    while lives(int(pid.read_text())):
+        await asyncio.sleep(0.01)
+
+
 async def test_without_a_model_it_says_what_works(settings: Callable[..., Settings]) -> None:
     events = await turn(Conversation(settings()))
     [noted] = of(Noted, events)
@@ -328,6 +355,46 @@ async def test_a_provider_that_refuses_is_an_event(settings: Callable[..., Setti
     last = (await turn(Conversation(settings(FunctionModel(stream_function=refuse)))))[-1]
     assert isinstance(last, Failed)
     assert "503" in last.message
+
+
+async def test_a_provider_that_refuses_to_sum_up_is_no_fault_of_ours(settings: Callable[..., Settings]) -> None:
+    async def refuse(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        raise ModelHTTPError(503, "scripted")
+
+    talk = Conversation(settings(scripted()))
+    await turn(talk)
+    talk.settings = settings(FunctionModel(refuse))
+    last = (await turn(talk, "/compact"))[-1]
+    assert isinstance(last, Failed)
+    assert (last.code, talk.message_count) == ("model", 2)
+
+
+async def test_arguments_that_are_no_json_are_shown_as_they_are(settings: Callable[..., Settings]) -> None:
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
+        if len(messages) == 1:
+            yield {0: DeltaToolCall(name="read_file", json_args='{"path": toy', tool_call_id="1")}
+        else:
+            yield "I see."
+
+    events = await turn(Conversation(settings(FunctionModel(stream_function=stream))))
+    assert [e.arguments for e in of(ToolCalled, events)] == [{"malformed": '{"path": toy'}]
+    assert isinstance(events[-1], Answered)
+
+
+async def test_another_conversation_brings_its_own_memory_and_spending(settings: Callable[..., Settings]) -> None:
+    one = settings(scripted(answer=lambda m: f"{len(m)} messages"))
+    silent = Conversation(one, transcript=Transcript.begin(one.place, one.folder))
+    await turn(silent, "/approve")
+    silent.close()
+    talk = Conversation(one, transcript=Transcript.begin(one.place, one.folder))
+    await turn(talk)
+    assert talk.message_count == 2
+    await turn(talk, f"/resume {silent.id}")
+    assert (talk.message_count, talk.spent) == (0, Spent())
+    last = (await turn(talk, "And now?"))[-1]
+    assert isinstance(last, Answered)
+    assert last.text.strip() == "1 messages"
+    talk.close()
 
 
 async def test_compacting_replaces_what_the_model_remembers(settings: Callable[..., Settings]) -> None:
