@@ -38,7 +38,8 @@ pytest.importorskip("ray", reason="Ray is an extra of forewarp")
 
 from support.small_cluster import SmallCluster, holders, processes, small_cluster
 
-pytestmark = pytest.mark.slow
+# A node, an actor or a head that is lost takes its time where other tests have the cores.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 LIMITS = Limits(compile_s=60, measure_s=60, call_s=1.5, memory=2 << 30, time_s=0.05, looks=(4, 8))
 ACTOR, AGENT, BRIDGE = "ray::Slot", "-m forewarp.gpu_runner.agent", "-m forewarp.cluster.bridge"
