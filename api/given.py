@@ -33,13 +33,15 @@ class Where(TypedDict, total=False):
 
     `pool` is a Parquet file or folder of recorded measurements for device "replay", `archive` the archive's file,
     `python` a Python that has the torch to measure with, `executor` the machines to measure on ("local", "ssh:HOST",
-    "ray", "ray:ADDRESS"), `executors` keeps devices warm between calls.
+    "ray", "ray:ADDRESS"), `card` the card to take where these have several ("h200"), `executors` keeps devices warm
+    between calls.
     """
 
     pool: str | Path | None
     archive: str | Path | None
     python: str | Path | None
     executor: str
+    card: str
     executors: Executors | None
 
 
@@ -91,7 +93,7 @@ def place_of(device: str, where: Where) -> Place:
     """Return where to measure and to keep the record."""
     paths = {name: where.get(name) for name in ("pool", "archive", "python")}
     given = {name: None if p is None else str(p) for name, p in paths.items()}
-    return checked(Place, device=device, executor=where.get("executor", "local"), **given)
+    return checked(Place, device=device, executor=where.get("executor", "local"), card=where.get("card", ""), **given)
 
 
 def task_of(given: AnyTask) -> str | Task:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import PrivateAttr
 
 from forewarp.archive.store import Archive
+from forewarp.tools.joint_report import JointResult
 from forewarp.tools.parts import Interval
 from forewarp.tools.run_report import SearchResult
 
@@ -56,6 +57,34 @@ class Run(SearchResult):
     def _repr_html_(self) -> str:
         head = f"<p><b>{escape(self.summary)}</b></p>"
         return head + (_winner(self.best) if self.best else "")
+
+
+class JointRun(JointResult):
+    """What a search for several targets came to: `summary`, `runs`, `kernels` and `compromise` with its `source`."""
+
+    _archive: Path = PrivateAttr()
+
+    @classmethod
+    def of(cls, result: JointResult, archive: Path) -> JointRun:
+        """Take over a result and remember where its runs are recorded."""
+        run = cls(**dict(result))
+        run._archive = archive.absolute()
+        return run
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write the files that `forewarp optimize --target` leaves, and return their paths; raises `UsageError`."""
+        from forewarp.cli import joint
+
+        with Archive(self._archive) as archive:
+            written = joint.write(joint.document_of(self, "optimize"), archive, Path(folder).expanduser())
+        return [Path(a.path) for a in written.artifacts]
+
+    def __repr__(self) -> str:
+        found = self.compromise.mean if self.compromise else "no kernel on all targets"
+        return f"<forewarp search {self.group_id} of {self.task} on {len(self.runs)} targets, {self.status}: {found}>"
+
+    def _repr_html_(self) -> str:
+        return f"<p><b>{escape(self.summary)}</b></p>"
 
 
 def _winner(best: BestKernel) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack
 
@@ -19,7 +20,7 @@ from forewarp.api.given import (
     search_request,
     task_of,
 )
-from forewarp.api.run import Run
+from forewarp.api.run import JointRun, Run
 from forewarp.api.watching import Watcher, follow
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.core.protocols import Forecaster, Proposer
@@ -120,6 +121,51 @@ def estimate(
         options=options,
     )
     return estimate_search(request, _own(proposer, forecaster, options))
+
+
+def optimize_together(
+    task: AnyTask,
+    targets: Sequence[str],
+    *,
+    budget: int | None = DEFAULT_BUDGET,
+    device: str = "auto",
+    model: str | Sequence[str] | None = None,
+    forecaster: Named = "learned",
+    seeds: Sequence[AnyKernel] = (),
+    seed: int = 0,
+    on_event: Watcher | None = None,
+    **options: Unpack[Options],
+) -> JointRun:
+    """Find the fastest kernel for each of several targets, and the best compromise, in one search.
+
+    `targets` are two or more of TARGET, @EXECUTOR or TARGET@EXECUTOR, such as "h200" or "a100@ssh:box". The budget and
+    all caps hold for each target. The other arguments are those of `optimize`; events of all runs go to `on_event`.
+
+    A target whose machine is lost ends alone: its run has the status "failed", and `forewarp resume GROUP` goes on.
+    Raises as `optimize` does, and the error that ended the last run where none is left.
+    """
+    from forewarp.cli.running import stopping
+    from forewarp.tools.joint_search import open_joint
+
+    request = search_request(
+        task,
+        budget=budget,
+        device=device,
+        model=model,
+        forecaster=forecaster,
+        seeds=seeds,
+        seed=seed,
+        options=options,
+    )
+    with open_joint(request, targets, options.get("executors")) as job:
+        with stopping(job, (signal.SIGINT,)), closing(job.events()) as events:
+            for event in events:
+                try:
+                    if on_event is not None:
+                        on_event(event)
+                except StopIteration:
+                    job.stop()
+        return JointRun.of(job.result(), job.archive.path)
 
 
 def resume(

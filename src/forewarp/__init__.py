@@ -17,10 +17,10 @@ TYPE_CHECKING = False  # as in `typing`, which would take longer to import than 
 
 _FROM = {
     "api.given": ("AnyKernel", "AnyTask", "Options", "Where", "define_task"),
-    "api.run": ("Run",),
+    "api.run": ("JointRun", "Run"),
     "api.verbs": (
         *("estimate", "forecast", "inspect", "load", "measure", "measure_all"),
-        *("optimize", "resume", "validate"),
+        *("optimize", "optimize_together", "resume", "validate"),
     ),
     "core.errors": (
         *("ArchiveError", "CandidateError", "DeviceError", "ForewarpError"),
@@ -35,7 +35,7 @@ _MODULES = {"bins": "forewarp.core.bins", "events": "forewarp.search.events"}
 
 if TYPE_CHECKING:
     from forewarp.api.given import AnyKernel, AnyTask, Options, Where, define_task
-    from forewarp.api.run import Run
+    from forewarp.api.run import JointRun, Run
     from forewarp.api.verbs import (
         estimate,
         forecast,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         measure,
         measure_all,
         optimize,
+        optimize_together,
         resume,
         validate,
     )
@@ -77,6 +78,7 @@ __all__ = [
     "Forecast",
     "Forecaster",
     "ForewarpError",
+    "JointRun",
     "Known",
     "Measurement",
     "ModelError",
@@ -103,6 +105,7 @@ __all__ = [
     "measure",
     "measure_all",
     "optimize",
+    "optimize_together",
     "resume",
     "validate",
 ]

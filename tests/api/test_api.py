@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from support import small_tasks
 from support import synthetic_executor as synthetic
+from support.cards import NARROW, WIDE, Card
 from support.recorded_pool import Recorded, record
 
 import forewarp
@@ -256,3 +257,37 @@ def test_all_that_is_offered_is_there() -> None:
     assert all(getattr(forewarp, name) is not None for name in forewarp.__all__)
     with pytest.raises(AttributeError, match="optimise"):
         _ = forewarp.optimise  # type: ignore[attr-defined]
+
+
+class Cards(forewarp.Executors):
+    """Synthetic cards by the names that places give them."""
+
+    def get(self, place: Place, task: forewarp.Task) -> forewarp.Executor:
+        return Card(WIDE) if place.card == "wide" else Card(NARROW, slope=1.0)
+
+
+def test_one_search_for_several_targets(tmp_path: Path) -> None:
+    seen: list[events.Event] = []
+    with Cards() as cards:
+        found = forewarp.optimize_together(
+            synthetic.task(), ["wide", "narrow"], budget=6, executors=cards, on_event=seen.append
+        )
+    assert isinstance(found, forewarp.JointRun)
+    assert [r.device.name for r in found.runs] == [WIDE.name, NARROW.name]
+    assert {e.run for e in seen} == {r.run_id for r in found.runs}
+    assert found.compromise is not None
+    assert found.compromise.source
+    assert all(p.is_file() for p in found.save(tmp_path / "out"))
+    assert found.group_id in repr(found)
+
+
+def test_a_watcher_ends_a_search_for_several_targets() -> None:
+    def enough(event: events.Event) -> None:
+        if isinstance(event, events.Measured):
+            raise StopIteration
+
+    with Cards() as cards:
+        found = forewarp.optimize_together(
+            synthetic.task(), ["wide", "narrow"], budget=9, executors=cards, on_event=enough
+        )
+    assert found.status == "interrupted"
