@@ -57,6 +57,7 @@ class Conversation:
         self.board, self.busy = Board(), False
         self._transcript = transcript
         self._spent, self._booking = Spent(), threading.Lock()
+        self._told = self._spent
         self._kit = Kit(self)
         self.tools = ByHand(self._kit, self)
         self._history: list[ModelMessage] = []
@@ -147,6 +148,8 @@ class Conversation:
         """End the measuring processes and the record."""
         self._kit.close()
         if self._transcript is not None:
+            if self._spent != self._told:
+                self._transcript.write(self._spent)
             self._transcript.close()
 
     def emit(self, event: Event) -> None:
@@ -231,6 +234,8 @@ class Conversation:
         """Do a turn; whatever happens is an event."""
         began = time.perf_counter()
         self.emit(UserSaid(text))
+        if self._spent != self._told:  # what an interrupted search still booked when its turn was over
+            self.emit(self._spent)
         try:
             if text.startswith("/"):
                 from forewarp.agent.slash import run
@@ -365,11 +370,14 @@ class Conversation:
                 writing[event.call] = str(event.arguments.get("path", ""))
             elif isinstance(event, ToolReturned) and event.call in writing and "error" not in event.result:
                 self._written.add((self.settings.folder.resolve() / writing[event.call]).resolve())
+        self._told = self._spent
 
     def _note(self, event: Event) -> None:
         """Take an event that goes out into the board and the record."""
         self.board.apply(event)
-        if isinstance(event, ToolCalled):
+        if isinstance(event, Spent):
+            self._told = event
+        elif isinstance(event, ToolCalled):
             self._doing[event.call] = event.tool
         elif isinstance(event, ToolReturned):
             self._doing.pop(event.call, None)

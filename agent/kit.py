@@ -16,6 +16,7 @@ from forewarp.tools.parts import Amounts, Kernel
 
 if TYPE_CHECKING:
     from forewarp.tools.forecasted import ForecastResult
+    from forewarp.tools.search import SearchRequest
     from forewarp.tools.session import Executors
 
 T = TypeVar("T")
@@ -124,8 +125,7 @@ class Kit:
 
         Returns the `SearchResult` as data.
         """
-        from forewarp.tools.search import Own, SearchRequest, open_search
-        from forewarp.tools.steps import CandidateMeasured, RunSteps
+        from forewarp.tools.search import SearchRequest
 
         settings = self._host.settings
         budget = min(max(1, budget), MAX_SEARCH)
@@ -140,33 +140,40 @@ class Kit:
         refused = await self._allowed(call, "search", f"search {task} with up to {budget} measurements", "", budget)
         if refused:
             raise UsageError(f"the search was not started: {refused}")
-
-        def work(executors: Executors) -> dict[str, Any]:
-            with open_search(request, Own(executors=executors)) as job:
-                self._stop = job.stop
-                steps, before = RunSteps(job.archive), job.spend()
-                try:
-                    for event in job.events():
-                        step = steps.of(event)
-                        if step is None:
-                            continue
-                        self._host.emit(step)
-                        if isinstance(step, CandidateMeasured):
-                            said = f"run {job.run_id}: {job.spend().measurements} of {budget} measured"
-                            self._host.emit(Progressed(call, said))
-                finally:
-                    self._stop = None
-                    now = job.spend()
-                    self._host.spend(
-                        measurements=now.measurements - before.measurements,
-                        device_s=now.device_s - before.device_s,
-                        tokens=now.tokens - before.tokens,
-                        dollars=now.dollars - before.dollars,
-                    )
-                return job.result().model_dump(mode="json")
-
         async with self._device:
-            return await self._aside(work)
+            return await self._aside(lambda executors: self._searched(call, request, budget, executors))
+
+    def _searched(self, call: str, request: SearchRequest, budget: int, executors: Executors) -> dict[str, Any]:
+        """Do a search in this thread; each measurement is booked as it comes, so that an interrupt loses none."""
+        from forewarp.tools.search import Own, open_search
+        from forewarp.tools.steps import CandidateMeasured, RunSteps
+
+        with open_search(request, Own(executors=executors)) as job:
+            self._stop = job.stop
+            steps, booked = RunSteps(job.archive), job.spend()
+
+            def book() -> int:
+                nonlocal booked
+                before, booked = booked, job.spend()
+                self._host.spend(
+                    measurements=booked.measurements - before.measurements,
+                    device_s=booked.device_s - before.device_s,
+                    tokens=booked.tokens - before.tokens,
+                    dollars=booked.dollars - before.dollars,
+                )
+                return booked.measurements
+
+            try:
+                for event in job.events():
+                    step = steps.of(event)
+                    if step is not None:
+                        self._host.emit(step)
+                    if isinstance(step, CandidateMeasured):
+                        self._host.emit(Progressed(call, f"run {job.run_id}: {book()} of {budget} measured"))
+            finally:
+                self._stop = None
+                book()
+            return job.result().model_dump(mode="json")
 
     async def describe(self, task: str) -> dict[str, Any]:
         """Return a task's `TaskFacts` as data: reference, shapes, tolerance, and seed kernels by language."""

@@ -344,8 +344,9 @@ class Candidates(Widget):
         if not self._all:
             return ""
         tasks = dict.fromkeys(r.forecast.task for r in seen)
+        all_of_them = f"{len(seen)} candidate{'s' * (len(seen) != 1)}"
         parts = [
-            f"{len(seen)} of {len(self._all)} candidates" if len(seen) < len(self._all) else f"{len(seen)} candidates",
+            f"{len(seen)} of {len(self._all)} candidates" if len(seen) < len(self._all) else all_of_them,
             "measured only" if self._only_measured else f"{sum(r.measured is not None for r in seen)} measured",
         ]
         if len(tasks) == 1 and (leader := best.get(next(iter(tasks)))):

@@ -177,6 +177,20 @@ async def test_a_search_fills_the_board_and_is_booked(recorded: Recorded, settin
     assert best.forecast.kernel[:10] == found["best"]["kernel"]
 
 
+async def test_what_a_search_measured_is_booked_as_it_comes(
+    recorded: Recorded, settings: Callable[..., Settings]
+) -> None:
+    one = settings()
+    talk = Conversation(one, transcript=Transcript.begin(one.place, one.folder))
+    async for event in talk.say("/search toy.py 5"):
+        if isinstance(event, Progressed) and "1 of 5 measured" in event.text:
+            talk.interrupt()
+    talk.close()
+    again = Conversation(one, past=read(Path(conversations(one.place)[0].path)))
+    assert again.spent.measurements >= 1
+    assert again.board.measured()
+
+
 async def test_a_stream_is_interrupted_at_once_and_its_text_is_remembered(settings: Callable[..., Settings]) -> None:
     said = asyncio.Event()
     talk = Conversation(settings(endless(said)))
