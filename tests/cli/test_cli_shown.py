@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -209,10 +209,11 @@ def test_help_imports_nothing_heavy_and_is_quick() -> None:
     assert not loaded & {"numpy", "pydantic", "mcp", "torch", "sqlite3", "sklearn", "pydantic_ai", "pyarrow", "textual"}
     seconds: list[float] = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-m", "forewarp.cli.main", "--help"], capture_output=True, check=True)
-        seconds.append(time.perf_counter() - start)
-    # The aim is 0.3 s; a busy machine gets twice that.
+        end = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime)
+    # The aim is 0.3 s of a processor, whatever else runs; one that is busy gets twice that.
     assert min(seconds) < 0.6
 
 

@@ -30,6 +30,7 @@ class SmallCluster:
         from ray.cluster_utils import Cluster
 
         self.port = port or free_port()
+        self._folder = folder
         self._caches = (folder / f"{number}" for number in itertools.count())
         self._cluster: Any = Cluster(
             initialize_head=True,
@@ -63,6 +64,19 @@ class SmallCluster:
     def kill(self, node: Any) -> None:
         """End a node's processes at once, as a lost machine would."""
         self._cluster.remove_node(node, allow_graceful=False)
+
+    def processes(self, text: str) -> dict[int, int]:
+        """Return those of this cluster whose command line holds a text; other tests may run agents of their own."""
+        raylets = {n.all_processes["raylet"][0].process.pid for n in self._cluster.list_all_nodes()}
+        return {pid: parent for pid, parent in processes(text).items() if parent in raylets or self._knows(pid)}
+
+    def _knows(self, pid: int) -> bool:
+        """Tell whether a process has a cache of this cluster, as agents have, or its address, as bridges have."""
+        with contextlib.suppress(OSError):
+            own = Path(f"/proc/{pid}")
+            told = ((own / "environ", str(self._folder)), (own / "cmdline", self.address))
+            return any(word.encode() in file.read_bytes() for file, word in told)
+        return False
 
     def crash(self) -> None:
         """End all processes of all nodes at once, the head's first."""
