@@ -76,7 +76,7 @@ def optimize(
     places = places_of(where.place(), target) if target else [where.place()]
     request = SearchRequest(
         task=task,
-        place=places[0],
+        place=places[0] if len(places) == 1 else where.place(),
         budget=Amounts(
             measurements=caps.budget,
             device_s=caps.max_gpu_seconds,

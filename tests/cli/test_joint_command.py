@@ -147,6 +147,11 @@ def test_a_card_that_this_machine_has_not_is_said_to_be_missing(
     assert "is no h200" in capsys.readouterr().err
 
 
+def test_each_target_may_be_on_machines_of_its_own(optimize: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["optimize", "softmax", "--target", "cpu@ssh:,cpu", "--dry-run"]) == 2
+    assert "twice" not in capsys.readouterr().err
+
+
 def test_a_single_run_takes_no_targets_when_it_goes_on(optimize: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["resume", "r-1", "--target", "h200"]) == 2
     assert "several targets" in capsys.readouterr().err
