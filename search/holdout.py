@@ -139,7 +139,7 @@ def _shape(executor: Executor, near: Near, candidate: Candidate) -> tuple[Holdou
         return replace(blank, status="not_applicable", log=_head(str(e))), 0.0
     except ForewarpError as e:
         return replace(blank, log=_head(str(e))), 0.0
-    return _measured(blank, candidate, m), m.device_s
+    return _measured(blank, candidate, m), m.device_s + m.phases.get("lost", 0.0)
 
 
 def _measured(blank: HoldoutShape, candidate: Candidate, m: Measurement) -> HoldoutShape:

@@ -10,16 +10,17 @@ import contextlib
 import random
 import threading
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from functools import partial
 
 from forewarp.archive.rows import CandidateRow, Purpose, RunRow
 from forewarp.archive.store import Archive
 from forewarp.core.errors import ForewarpError, WorkerError
 from forewarp.core.protocols import Borrowing, Executor, Forecaster, Proposal, Proposer, Recalling, Subject, Trial
 from forewarp.core.values import Build, Decision, Measurement, Signature, Spend
-from forewarp.gpu_runner.pipeline import compile_threads
+from forewarp.gpu_runner.pipeline import compile_threads, twice
 from forewarp.search import budget as budgets
 from forewarp.search import policy, price
 from forewarp.search.ends import Spent, Stopped
@@ -255,7 +256,7 @@ class Rounds:
             return
         for row in rows:
             started = yield from self._begin(row)
-            yield from self._record(started, self._measured(started))
+            yield from self._record(started, self._paid(started, partial(self._measured, started)))
 
     def _measure_at_once(self, waiting: deque[CandidateRow]) -> Generator[Event]:
         running: dict[Future[Measurement], _Started] = {}
@@ -273,7 +274,7 @@ class Rounds:
                 for done in sorted(ended, key=lambda f: running[f].number):
                     started = running.pop(done)
                     try:
-                        yield from self._record(started, done.result())
+                        yield from self._record(started, self._paid(started, done.result))
                     except ForewarpError as e:
                         # What the other devices are about to answer is paid for.
                         over = over if isinstance(over, ForewarpError) else e
@@ -286,7 +287,7 @@ class Rounds:
     def confirm(self, row: CandidateRow) -> Generator[Event]:
         """Measure a candidate once more."""
         started = yield from self._announce(row, "confirm")
-        yield from self._record(started, self._measured(started))
+        yield from self._record(started, self._paid(started, partial(self._measured, started)))
 
     def _begin(self, row: CandidateRow) -> Generator[Event, None, _Started]:
         """Announce a candidate's measurement; raises `Stopped` or `Spent` where it may not begin."""
@@ -334,10 +335,15 @@ class Rounds:
     def _measured(self, started: _Started) -> Measurement:
         """Measure, and once again if the measuring process was lost: a flicker should not end a long run."""
         candidate, build = started.row.candidate, started.build
+        return twice(lambda: self._executor.measure(self._task, candidate, build, beat=started.beat))
+
+    def _paid(self, started: _Started, result: Callable[[], Measurement]) -> Measurement:
+        """Return a result; where there is none, what its attempts took is booked before the error is raised."""
         try:
-            return self._executor.measure(self._task, candidate, build, beat=started.beat)
-        except WorkerError:
-            return self._executor.measure(self._task, candidate, build, beat=started.beat)
+            return result()
+        except WorkerError as e:
+            self._recorder.spend_device(e.lost_s, f"measurement {started.number}, lost attempts, at most")
+            raise
 
     def _beat(self, row: CandidateRow) -> float | None:
         """Return what the candidate must reach to be of use; None where its time is wanted in any case."""

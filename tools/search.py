@@ -185,6 +185,7 @@ def begin(made: Prepared, opened: Session, islands: Islands | None = None) -> Se
         archive=opened.archive.path,
         dollars=made.models.dollars(),
         replay=replay,
+        devices=opened.executor.devices,
     )
     earlier = opened.archive if settings.learn_across_runs else None
     proposer = own.proposer or make_proposer(opened.executor, task, made.models.writers, archive=earlier)
@@ -220,10 +221,12 @@ def estimate_search(request: SearchRequest, own: Own = NOTHING) -> Estimate:
     replay = sessions.open_executor(request.place, task) if request.place.device == "replay" else None
     if replay is None and request.place.pool:
         raise sessions.only_for_replay(request.place)
-    target = replay.target if replay is not None else sessions.target_of(request.place)
+    target, count = (replay.target, 1) if replay is not None else sessions.extent_of(request.place)
     task = _with_seeds(request, own, task, target.kind)
+    settings = _for_devices(settings, request, count)
     archive = sessions.archive_path(request.place)
-    return estimate(task, target, settings, archive=archive, dollars=models.dollars(), replay=replay)
+    dollars = models.dollars()
+    return estimate(task, target, settings, archive=archive, dollars=dollars, replay=replay, devices=count)
 
 
 def settings_of(request: SearchRequest, own: Own = NOTHING) -> SearchSettings:

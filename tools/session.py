@@ -207,14 +207,20 @@ def open_executor(place: Place, task: Task, begun: Callable[[Executor], None] = 
 
 def target_of(place: Place) -> Target:
     """Return the device that a place means, which is no replay; other machines are asked for theirs."""
+    return extent_of(place)[0]
+
+
+def extent_of(place: Place) -> tuple[Target, int]:
+    """Return the device that a place means, which is no replay, and how many of them measure at once."""
+    device = _device_of(place)
     if place.executor == "local":
-        target = devices.choose(_device_of(place))
+        found = devices.choose(device), len(devices.indices(device)) if device.startswith("cuda") else 1
     else:
         from forewarp.cluster import opening
 
-        target = opening.target_of(place.executor, _device_of(place), place.python)
-    _check_card(place, target)
-    return target
+        found = opening.extent_of(place.executor, device, place.python)
+    _check_card(place, found[0])
+    return found
 
 
 def _device_of(place: Place) -> str:

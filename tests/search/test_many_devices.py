@@ -123,3 +123,42 @@ def test_stopping_finishes_what_runs_and_begins_nothing(archive: Archive) -> Non
     assert len([e for e in seen if isinstance(e, Measured)]) <= DEVICES
     assert {r.state for r in archive.measurements(run=search.run_id)} == {"done"}
     assert archive.run(search.run_id).status == "interrupted"
+
+
+class Lost(synthetic.SyntheticExecutor):
+    """Loses its machine at some measurements, after three seconds each."""
+
+    def __init__(self, *lost: int) -> None:
+        super().__init__()
+        self.lost, self.begun, self.losses = lost, 0, 0
+
+    def measure(
+        self,
+        task: Task,
+        candidate: Candidate,
+        build: Build,
+        against: Subject | None = None,
+        beat: float | None = None,
+    ) -> Measurement:
+        self.begun += 1
+        if self.begun in self.lost:
+            self.losses += 1
+            error = WorkerError("the machine is gone")
+            error.lost_s = 3.0
+            raise error
+        return super().measure(task, candidate, build, against, beat)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_what_a_lost_machine_took_is_booked_with_or_without_a_result(archive: Archive, devices: int) -> None:
+    executors = [Lost(2, *range(4, 99)), *(Lost() for _ in range(devices - 1))]
+    forecaster = synthetic.KnowingForecaster()
+    executor = SeveralExecutor(executors) if devices > 1 else executors[0]
+    search = Search.start(archive, synthetic.task(), executor, TunablesProposer(), forecaster, SETTINGS)
+    with pytest.raises(WorkerError):
+        search.run()
+    rows = archive.measurements(run=search.run_id)
+    held = sum(r.measurement.device_s for r in rows if r.measurement)
+    # The first attempt of a measurement that was made all the same, and both of one that never was.
+    assert executors[0].losses >= 3
+    assert archive.spend(search.run_id).device_s == pytest.approx(held + 3.0 * executors[0].losses)
