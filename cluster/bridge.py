@@ -50,6 +50,7 @@ class Bridge:
             "describe": self._pass,
             "compile": self._pass,
             "measure": self._pass,
+            "validate": self._pass,
         }
 
     async def serve(self) -> None:

@@ -31,6 +31,9 @@ BACK_S: Final = 30.0
 """For nodes to join again after their head was restarted."""
 AGAIN_S: Final = 2.0
 
+_EXCLUSIVE = ("measure", "validate")
+"""What a device does for one caller at a time."""
+
 Answer = tuple[dict[str, Any], tuple[bytes, ...]]
 
 
@@ -116,7 +119,7 @@ class Fleet:
 
     async def ask(self, frame: Frame) -> Answer:
         """Return the answer to a request, or the code "lost"."""
-        if frame.head["verb"] != "measure":
+        if frame.head["verb"] not in _EXCLUSIVE:
             return await self._compile(frame)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._jobs.put_nowait((frame, future))

@@ -46,11 +46,6 @@ def _free(address: str, device: str) -> tuple[str, int]:
     return wanted.card, min(there, left)
 
 
-def target_of(name: str, device: str, python: str | None) -> Target:
-    """Return the device that `open_remote` would measure on; raises as that does."""
-    return extent_of(name, device, python)[0]
-
-
 def extent_of(name: str, device: str, python: str | None) -> tuple[Target, int]:
     """Return the device that `open_remote` would measure on, and how many of them there are.
 

@@ -101,11 +101,6 @@ def validate_task(
     stage("starting the device")
     kept = executors or Executors()
     try:
-        if request.place.executor.partition(":")[0] == "ray":
-            raise UsageError(
-                "a task is validated on one machine, not on a cluster",
-                hint="pass --executor ssh:HOST of one of its nodes, or leave --executor out",
-            )
         executor = kept.get(request.place, task)
         if not isinstance(executor, Validator):
             raise UsageError(

@@ -24,7 +24,7 @@ from support.small_tasks import cpp, small_task
 
 from forewarp.archive.store import Archive
 from forewarp.cluster import over_ray
-from forewarp.cluster.opening import target_of
+from forewarp.cluster.opening import extent_of
 from forewarp.cluster.remote import RemoteExecutor
 from forewarp.core.errors import DeviceError
 from forewarp.core.protocols import Executor, Known, Proposal
@@ -112,10 +112,16 @@ def test_a_kernel_takes_no_actor_with_it(cluster: SmallCluster, shared: RemoteEx
     assert (cluster.processes(ACTOR), cluster.processes(AGENT)) == before
 
 
+def test_a_task_is_validated_on_a_node(shared: RemoteExecutor) -> None:
+    reports = shared.validate(small_task())
+    assert [r.workload for r in reports] == [w.name for w in small_task().workloads["cpu"]]
+    assert all(r.nulls for r in reports)
+
+
 def test_the_device_is_told_without_taking_one(cluster: SmallCluster) -> None:
     cluster_with_gpu = cluster.add(**{"gpu:H200": 1})
     try:
-        assert target_of(f"ray:{cluster.address}", "auto", None) == known_targets()["h200"]
+        assert extent_of(f"ray:{cluster.address}", "auto", None) == (known_targets()["h200"], 1)
     finally:
         cluster.kill(cluster_with_gpu)
 
