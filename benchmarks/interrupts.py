@@ -1,6 +1,7 @@
-"""How soon does the terminal agent stop: a stream of text, a compilation and a measurement on the CPU device.
+"""How soon does the terminal agent stop: a stream of text, a compilation and a measurement.
 
     python benchmarks/interrupts.py --times 5
+    python benchmarks/interrupts.py --device cuda --out interrupts_h200.json
 
 Each is begun as a user begins it, interrupted when it is well under way, and timed twice: until the conversation says
 so, and until none of its processes is left.
@@ -33,6 +34,8 @@ from forewarp.tools.parts import Place
 RESULT = Path(__file__).parent / "results" / "interrupts.json"
 TASK = "softmax"
 GONE_S = 30.0
+KERNELS = {"cpu": ("cpp", ".cpp"), "cuda": ("cuda", ".cu")}
+"""Language and suffix of what is compiled on each device: text to which a comment can be added with //."""
 
 
 async def endless(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
@@ -78,21 +81,25 @@ async def stopped(talk: Conversation, text: str, when: Callable[[Event], bool], 
     return {"told_s": ended - told, "gone_s": time.perf_counter() - told, "left": len(children() - before)}
 
 
-async def measured(folder: Path, times: int) -> dict[str, list[dict[str, float]]]:
+async def measured(folder: Path, times: int, device: str) -> dict[str, list[dict[str, float]]]:
     """Interrupt each kind of work, several times."""
-    seed = describe.task_of(TASK, Place(device="cpu")).seeds["cpp"]
+    language, suffix = KERNELS[device]
+    seed = describe.task_of(TASK, Place(device=device)).seeds[language]
     found: dict[str, list[dict[str, float]]] = {"stream": [], "compilation": [], "measurement": []}
     for number in range(times):
-        place = Place(device="cpu", archive=str(folder / f"{number}.db"))
+        place = Place(device=device, archive=str(folder / f"{number}.db"))
         settings = Settings(place=place, folder=folder, approval="never", model=FunctionModel(stream_function=endless))
-        (folder / "new.cpp").write_text(f"{seed}\n// {time.time_ns()}\n")
-        (folder / "seed.cpp").write_text(seed)
+        (folder / f"new{suffix}").write_text(f"{seed}\n// {time.time_ns()}\n")
+        (folder / f"seed{suffix}").write_text(seed)
         talk = Conversation(settings)
         found["stream"].append(await stopped(talk, "Talk.", lambda e: isinstance(e, TextDelta), 0.5))
-        compiling = stopped(talk, f"/forecast {TASK} new.cpp", lambda e: isinstance(e, Progressed), 0.5)
+        compiling = stopped(talk, f"/forecast {TASK} new{suffix}", lambda e: isinstance(e, Progressed), 0.5)
         found["compilation"].append(await compiling)
         measuring = stopped(
-            talk, f"/measure {TASK} seed.cpp", lambda e: isinstance(e, Progressed) and e.text == "measuring", 1.0
+            talk,
+            f"/measure {TASK} seed{suffix}",
+            lambda e: isinstance(e, Progressed) and e.text == "measuring",
+            1.0,
         )
         found["measurement"].append(await measuring)
         talk.close()
@@ -104,16 +111,25 @@ def main() -> None:
     """Measure, write the file, and print the medians."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=5)
+    parser.add_argument("--device", choices=list(KERNELS), default="cpu")
+    parser.add_argument("--out", type=Path, default=RESULT)
     args = parser.parse_args()
     load = list(Path("/proc/loadavg").read_text().split()[:3])
     with tempfile.TemporaryDirectory() as folder:
-        found = asyncio.run(measured(Path(folder), args.times))
+        found = asyncio.run(measured(Path(folder), args.times, args.device))
     medians: dict[str, Any] = {
         kind: {key: statistics.median(r[key] for r in rounds) for key in rounds[0]} for kind, rounds in found.items()
     }
     worst = {kind: max(r["told_s"] for r in rounds) for kind, rounds in found.items()}
-    document = {"provenance": provenance(), "load": load, "median": medians, "worst_told_s": worst, "rounds": found}
-    RESULT.write_text(json.dumps(document, indent=1) + "\n")
+    document = {
+        "provenance": provenance(),
+        "device": args.device,
+        "load": load,
+        "median": medians,
+        "worst_told_s": worst,
+        "rounds": found,
+    }
+    args.out.write_text(json.dumps(document, indent=1) + "\n")
     for kind, m in medians.items():
         print(
             f"{kind}: told after {m['told_s'] * 1e3:.0f} ms, processes gone after {m['gone_s'] * 1e3:.0f} ms (medians)"
