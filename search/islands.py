@@ -8,6 +8,7 @@ a forecast for its own target whether a migrant is worth a measurement, and the 
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
@@ -19,7 +20,6 @@ from forewarp.core.values import Candidate
 from forewarp.search.ends import Stopped
 from forewarp.search.policy import is_visit
 from forewarp.search.state import standing
-from forewarp.search.summary import best_of
 
 MIGRANTS = 2
 """Most kernels that an island takes in from each other one in a round."""
@@ -116,12 +116,10 @@ class Island:
         made: list[Proposal] = []
         taken = set(seen)
         for target, run in self._islands.others(self._target).items():
-            rows = self._measured(run, number)
-            ranked = [(standing(r.measurement, r.measurement_id or 0), r) for r in rows]
-            led = sorted(((place, r) for place, r in ranked if place is not None), key=lambda p: p[0], reverse=True)
-            new = [r for _, r in led if r.candidate.sha256 not in taken and self._able(r.candidate)][:MIGRANTS]
+            led = self._led(run, number)
+            new = [r for r in led if r.candidate.sha256 not in taken and self._able(r.candidate)][:MIGRANTS]
             taken |= {r.candidate.sha256 for r in new}
-            made += [_proposal(r.candidate, target, r.measurement.speedup if r.measurement else None) for r in new]
+            made += [_proposal(r, target) for r in new]
         return made[:most]
 
     def elsewhere(self, number: int) -> dict[str, Elsewhere]:
@@ -137,7 +135,22 @@ class Island:
                 found[target] = Elsewhere(self._islands.archive.run(run).target, trials)
         return found
 
-    def _measured(self, run: str, number: int) -> list[CandidateRow]:
+    def visitors(self) -> list[Proposal]:
+        """Return what won on each other island once all of them have searched; raises `Stopped`.
+
+        What others measure after that, as visits or confirmations, changes nothing here.
+        """
+        self._islands.end(self._target, self._stop)
+        led = {target: self._led(run) for target, run in self._islands.others(self._target).items()}
+        return [_proposal(rows[0], target) for target, rows in led.items() if rows and self._able(rows[0].candidate)]
+
+    def _led(self, run: str, number: float = math.inf) -> list[CandidateRow]:
+        """Return what can win of a run's own measurements before a round, the best first."""
+        ranked = [(standing(r.measurement, r.measurement_id or 0), r) for r in self._measured(run, number)]
+        able = [(place, r) for place, r in ranked if place is not None]
+        return [r for _, r in sorted(able, key=lambda pair: pair[0], reverse=True)]
+
+    def _measured(self, run: str, number: float) -> list[CandidateRow]:
         """Return what a run by itself decided to measure before a round: the same, however far it is by now."""
         return [
             r
@@ -148,17 +161,8 @@ class Island:
             and not (r.decision and is_visit(r.decision))
         ]
 
-    def visitors(self) -> list[Proposal]:
-        """Return the best kernel of each other island once all of them have searched; raises `Stopped`."""
-        self._islands.end(self._target, self._stop)
-        made: list[Proposal] = []
-        for target, run in self._islands.others(self._target).items():
-            best, _ = best_of(self._islands.archive, run)
-            if best is not None and self._able(best.candidate):
-                made.append(_proposal(best.candidate, target, best.first_speedup))
-        return made
 
-
-def _proposal(candidate: Candidate, target: str, speedup: float | None) -> Proposal:
+def _proposal(row: CandidateRow, target: str) -> Proposal:
+    speedup = row.measurement.speedup if row.measurement else None
     said = f"S = {speedup:.3g} on {target}" if speedup is not None else f"from {target}"
-    return Proposal(candidate, NAME, note=said, operator=NAME)
+    return Proposal(row.candidate, NAME, note=said, operator=NAME)

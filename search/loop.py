@@ -123,20 +123,13 @@ class Search:
         if self._begun:
             raise UsageError(f"this search of run {self.run_id} was begun before", hint="use Search.resume")
         self._begun = True
-        with lease.hold(self._archive, self.run_id):
-            try:
-                yield from self._work()
-            except (KeyboardInterrupt, GeneratorExit):
-                self._end("interrupted", "interrupted")
-                raise
-            except Exception as e:
-                # An archive that cannot be written cannot note this either.
-                with contextlib.suppress(ArchiveError):
-                    yield self._end("failed", str(e))
-                raise
-            finally:
-                if self._island is not None:
-                    self._island.leave()
+        try:
+            with lease.hold(self._archive, self.run_id):
+                yield from self._ended()
+        finally:
+            # Also where another process works on this run: the islands of this one must not wait for it.
+            if self._island is not None:
+                self._island.leave()
 
     def run(self) -> RunSummary:
         """Do all the work without looking at the events, and return the summary."""
@@ -154,6 +147,19 @@ class Search:
     def summary(self) -> RunSummary:
         """Return what the run came to so far."""
         return summarise(self._archive, self.run_id)
+
+    def _ended(self) -> Generator[Event]:
+        """Do the work, and note what ended it before its time."""
+        try:
+            yield from self._work()
+        except (KeyboardInterrupt, GeneratorExit):
+            self._end("interrupted", "interrupted")
+            raise
+        except Exception as e:
+            # An archive that cannot be written cannot note this either.
+            with contextlib.suppress(ArchiveError):
+                yield self._end("failed", str(e))
+            raise
 
     def _work(self) -> Generator[Event]:
         if self._resumed:

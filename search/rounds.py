@@ -128,6 +128,8 @@ class Rounds:
             known = replace(known, trials=self._history())
         rng = random.Random(f"{s.seed}:{number}")
         migrants = self._island.migrants(number, known.seen, s.proposals_per_round // 2) if self._island else []
+        if self._island is not None:
+            self._pause()  # it may have waited long for the others
         held, room = {m.candidate.sha256 for m in migrants}, s.proposals_per_round - len(migrants)
         made = self._proposer.propose(self._task, self._target, known, room, rng)[:room]
         yield from self.enter(number, [*migrants, *(p for p in made if p.candidate.sha256 not in held)])
@@ -342,7 +344,7 @@ class Rounds:
         try:
             return result()
         except WorkerError as e:
-            self._recorder.spend_device(e.lost_s, f"measurement {started.number}, lost attempts, at most")
+            self._archive.add_lost(self._id, e.lost_s, f"measurement {started.number}")
             raise
 
     def _beat(self, row: CandidateRow) -> float | None:

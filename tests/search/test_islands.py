@@ -14,7 +14,7 @@ from support.cards import NARROW, WIDE, Card
 
 from forewarp.archive.rows import CandidateRow
 from forewarp.archive.store import Archive
-from forewarp.core.errors import WorkerError
+from forewarp.core.errors import UsageError, WorkerError
 from forewarp.core.protocols import Elsewhere, Subject
 from forewarp.core.values import Budget, Build, Candidate, Measurement, Target, Task
 from forewarp.search import compromise
@@ -252,3 +252,35 @@ def test_a_forecaster_that_borrows_gets_what_the_others_measured_in_earlier_roun
         measured = {r.candidate.sha256 for r in rows(archive, other) if r.measurement}
         assert set(forecaster.lent[-1][name]) <= measured
         assert sizes[-1] > 0
+
+
+def test_what_visits_is_what_won_by_itself_however_late_it_is_asked_for(archive: Archive) -> None:
+    # On equal cards, the better of the two winners leads on both as soon as it has visited.
+    searches = begin(archive, [Card(WIDE), Card(NARROW)], replace(SETTINGS, seed=20, budget=Budget(measurements=4)))
+    run(searches)
+    ended = {s.summary().target: s for s in searches}
+    visited = {name: _visited(archive, search) for name, search in ended.items()}
+    assert all(visited.values())
+    for name, search in ended.items():
+        islands = Islands(archive)
+        for other in set(ended) - {name}:
+            islands.ended(other, ended[other].run_id)
+        late = islands.open(name)
+        late.enter(search.run_id, threading.Event())
+        own = {v.candidate.sha256 for v in late.visitors()}
+        assert own.isdisjoint(*(visited[other] for other in set(ended) - {name}))
+        assert visited[name] <= own
+
+
+def _visited(archive: Archive, search: Search) -> set[str]:
+    return {r.candidate.sha256 for r in rows(archive, search) if r.decision and is_visit(r.decision)}
+
+
+def test_a_run_that_another_process_works_on_keeps_nobody_waiting(archive: Archive) -> None:
+    free, held = begin(archive, [Card(WIDE), Card(NARROW)])
+    archive.set_status(held.run_id, "running", owner="elsewhere:1:1")
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.submit(free.run), pool.submit(held.run)
+        with pytest.raises(UsageError, match="elsewhere"):
+            second.result()
+        assert first.result().status == "finished"
