@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -128,17 +129,18 @@ class RemoteExecutor:
             "beat": beat,
         }
         lost: list[float] = []
-        frame = self._ask("measure", body, lost=lost)
-        if "needs" in frame.head["ok"]:
-            folders = {Path(b.artefact) for b in (build, *((against.build,) if against else ())) if b.artefact}
-            # All of them: the next free device need not be the one that asked.
-            frame = self._ask("measure", body, [pack(f) for f in sorted(folders)], lost=lost)
-        m = serde.from_data(Measurement, frame.head["ok"]["measurement"])
-        if m.device != self._target.name:
-            raise WorkerError(
-                f"an answer came from {m.device}, not from {self._target.name}: such results do not mix",
-                hint=f"look at the machines of {self._where}; `forewarp doctor` lists them",
-            )
+        with _telling(lost):
+            frame = self._ask("measure", body, lost=lost)
+            if "needs" in frame.head["ok"]:
+                folders = {Path(b.artefact) for b in (build, *((against.build,) if against else ())) if b.artefact}
+                # All of them: the next free device need not be the one that asked.
+                frame = self._ask("measure", body, [pack(f) for f in sorted(folders)], lost=lost)
+            m = serde.from_data(Measurement, frame.head["ok"]["measurement"])
+            if m.device != self._target.name:
+                raise WorkerError(
+                    f"an answer came from {m.device}, not from {self._target.name}: such results do not mix",
+                    hint=f"look at the machines of {self._where}; `forewarp doctor` lists them",
+                )
         own = m.phases.get("total", 0.0) - build.seconds + sum(lost)
         phases = {**m.phases, "waited": max(0.0, time.monotonic() - begun - own)}
         return replace(
@@ -193,9 +195,7 @@ class RemoteExecutor:
             said, hint = "the executor was closed while it worked", "nothing is lost: ask for the same again"
         else:
             said, hint = f"{self._where} was lost {TRIES} times in a row: {why}", self._hint(why)
-        failed = WorkerError(said, hint=hint)
-        failed.lost_s = sum(lost) if verb == "measure" else 0.0
-        raise failed
+        raise WorkerError(said, hint=hint)
 
     def _linked(self) -> Link:
         """Return a living link with the device open, made anew if the last one was lost."""
@@ -252,6 +252,16 @@ class RemoteExecutor:
 
     def _hint(self, why: str) -> str:
         return self._advise(why) or _HINT
+
+
+@contextlib.contextmanager
+def _telling(lost: list[float]) -> Generator[None]:
+    """Tell an error that ends a measurement what its lost attempts took."""
+    try:
+        yield
+    except WorkerError as e:
+        e.lost_s = sum(lost)
+        raise
 
 
 _HINT = "check that the machine is up; `forewarp doctor --executor …` says what can be reached"

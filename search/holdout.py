@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from forewarp.core.errors import CandidateError, ForewarpError
+from forewarp.core.errors import CandidateError, ForewarpError, WorkerError
 from forewarp.core.protocols import Executor
 from forewarp.core.values import (
     DEVICE_ONLY,
@@ -138,7 +138,7 @@ def _shape(executor: Executor, near: Near, candidate: Candidate) -> tuple[Holdou
     except CandidateError as e:
         return replace(blank, status="not_applicable", log=_head(str(e))), 0.0
     except ForewarpError as e:
-        return replace(blank, log=_head(str(e))), 0.0
+        return replace(blank, log=_head(str(e))), e.lost_s if isinstance(e, WorkerError) else 0.0
     return _measured(blank, candidate, m), m.device_s + m.phases.get("lost", 0.0)
 
 

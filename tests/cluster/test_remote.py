@@ -151,6 +151,13 @@ def test_the_answer_of_another_card_is_refused(opens: Opens) -> None:
         executor.measure(task, candidate, executor.compile(task, candidate))
 
 
+def test_an_error_after_a_loss_tells_what_was_lost(opens: Opens) -> None:
+    executor, task, candidate = opens(), synthetic.task(), saying("lose the agent once, be another card")
+    with pytest.raises(WorkerError, match="do not mix") as told:
+        executor.measure(task, candidate, executor.compile(task, candidate))
+    assert told.value.lost_s >= 0.6
+
+
 def test_a_machine_that_comes_back_with_another_card_is_refused(opens: Opens, tmp_path: Path) -> None:
     executor, task, candidate = opens(), synthetic.task(), saying("lose the agent always")
     build = executor.compile(task, candidate)

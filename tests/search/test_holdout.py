@@ -9,7 +9,9 @@ import pytest
 from support import synthetic_executor
 
 from forewarp.core import serde
-from forewarp.core.values import Candidate, Signature, TensorSpec
+from forewarp.core.errors import WorkerError
+from forewarp.core.protocols import Subject
+from forewarp.core.values import Build, Candidate, Measurement, Signature, Task, TensorSpec
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 from forewarp.gpu_runner.formats import candidate as candidates
@@ -132,3 +134,28 @@ def test_a_module_that_says_no_to_a_shape_is_not_wrong_there(executor: LocalExec
     assert [s.status for s in found.shapes] == ["not_applicable", "not_applicable"]
     assert found.generalises == "unknown"
     assert "use it on the given shapes only" in found.said
+
+
+class Gone(LocalExecutor):
+    """Is lost with each measurement, after three seconds."""
+
+    def measure(
+        self,
+        task: Task,
+        candidate: Candidate,
+        build: Build,
+        against: Subject | None = None,
+        beat: float | None = None,
+    ) -> Measurement:
+        lost = WorkerError("the machine is gone")
+        lost.lost_s = 3.0
+        raise lost
+
+
+@pytest.mark.slow
+def test_what_lost_machines_took_is_counted(tmp_path: Path) -> None:
+    executor = Gone(devices.detect_cpu())
+    found = examined(executor, tmp_path, candidates.from_source(PLAN.format(more="", body=ALL), "cpp"))
+    executor.close()
+    assert [s.status for s in found.shapes] == ["not_measured", "not_measured"]
+    assert found.device_s == 6.0
