@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from forewarp.tools.estimate import Estimate
     from forewarp.tools.forecasted import ForecastResult
     from forewarp.tools.inspect_kernel import InspectResult
+    from forewarp.tools.joint_search import JointJob
     from forewarp.tools.measure_kernel import MeasureManyResult
     from forewarp.tools.measured import MeasureResult
     from forewarp.tools.search import Own, SearchJob
@@ -142,9 +143,8 @@ def optimize_together(
     all caps hold for each target. The other arguments are those of `optimize`; events of all runs go to `on_event`.
 
     A target whose machine is lost ends alone: its run has the status "failed", and `forewarp resume GROUP` goes on.
-    Raises as `optimize` does, and the error that ended the last run where none is left.
+    Raises as `optimize` does; where every run failed, the error that ended the first one.
     """
-    from forewarp.cli.running import stopping
     from forewarp.tools.joint_search import open_joint
 
     request = search_request(
@@ -158,13 +158,11 @@ def optimize_together(
         options=options,
     )
     with open_joint(request, targets, options.get("executors")) as job:
-        with stopping(job, (signal.SIGINT,)), closing(job.events()) as events:
-            for event in events:
-                try:
-                    if on_event is not None:
-                        on_event(event)
-                except StopIteration:
-                    job.stop()
+        try:
+            _follow_all(job, on_event)
+        except ForewarpError as e:
+            e.add_note(f"`forewarp show {job.group}` tells what it came to; `forewarp resume {job.group}` goes on")
+            raise
         return JointRun.of(job.result(), job.archive.path)
 
 
@@ -186,6 +184,7 @@ def resume(
     """
     from forewarp.tools.resume import ResumeRequest, resume_search
 
+    _check_one(run)
     known(where, Where)
     names = model if model is None or isinstance(model, str) else list(model)
     request = checked(ResumeRequest, run_id=run, place=place_of(device, where), model=names, base_url=base_url)
@@ -197,6 +196,7 @@ def load(run: str | None = None, *, archive: str | Path | None = None) -> Run:
     """Return what a run came to so far, from the archive: the latest one, or that of this id."""
     from forewarp.tools.run_report import report
 
+    _check_one(run or "")
     with sessions.existing_archive(Place(archive=None if archive is None else str(archive)), run or "") as opened:
         if run is None:
             latest = opened.runs(limit=1)
@@ -323,11 +323,35 @@ def validate(task: AnyTask, *, device: str = "auto", **where: Unpack[Where]) -> 
     return validate_task(request, executors=where.get("executors"))
 
 
+def _check_one(run: str) -> None:
+    """Raise `UsageError` for the name of a search for several targets."""
+    from forewarp.tools.targets import is_group
+
+    if is_group(run):
+        raise UsageError(
+            f"{run} is a search for several targets, not one run",
+            hint=f"on the command line `forewarp show {run}` tells of it and `forewarp resume {run}` goes on",
+        )
+
+
 def _own(proposer: Proposer | None, forecaster: str | Forecaster | None, where: Where) -> Own:
     from forewarp.tools.search import Own
 
     made = None if isinstance(forecaster, str) else forecaster
     return Own(proposer, made, where.get("executors"))
+
+
+def _follow_all(job: JointJob, on_event: Watcher | None) -> None:
+    """Do the work of all runs; `on_event` may raise StopIteration to end them with the best so far."""
+    from forewarp.cli.running import stopping
+
+    with stopping(job, (signal.SIGINT,)), closing(job.events()) as events:
+        for event in events:
+            try:
+                if on_event is not None:
+                    on_event(event)
+            except StopIteration:
+                job.stop()
 
 
 def _done(job: SearchJob, on_event: Watcher | None, progress: bool | None) -> Run:

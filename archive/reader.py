@@ -101,9 +101,7 @@ class Reader(Connection):
         names = sorted({str(r.settings["group"]) for r in found})
         if len(names) == 1:
             return found
-        problem = (
-            f"{' and '.join(names)} begin with {name!r}" if names else f"there is no search {name!r} in {self.path}"
-        )
+        problem = f"several searches begin with {name!r}" if names else f"there is no search {name!r} in {self.path}"
         raise UsageError(problem, hint="`forewarp runs` lists the runs with the searches that they belong to")
 
     def candidates(self, run: str) -> list[CandidateRow]:

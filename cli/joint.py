@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,9 +46,9 @@ def drive(job: JointJob, command: str, *, out: Path | None, output: Output, even
     document = document_of(job.result(), command, failures[0] if failures else None)
     document = write(document, job.archive, out or Path("forewarp-runs") / job.group)
     show(document, output)
-    if isinstance(error, Exception):
-        return exits.of_error(error)
-    if document.status == "interrupted":
+    if failures and not isinstance(failures[0], KeyboardInterrupt):
+        return exits.of_error(failures[0])
+    if document.status in ("interrupted", "running"):  # a thread that did not end in time is still running
         return exits.INTERRUPTED
     return exits.OK if any(k.won for k in document.kernels) else exits.NO_KERNEL
 
@@ -179,15 +179,18 @@ def _work(job: JointJob, output: Output, events: str | None) -> BaseException | 
     tallies = {one.run_id: running.so_far(one) for one in job.jobs}
     try:
         with ExitStack() as stack:
-            lines = [stack.enter_context(stream.streamed(one, events)) for one in job.jobs]
+            # Of a run that was finished before, a kill may have kept the last events from the file.
+            runs = [row.id for row in job.archive.group(job.group)]
+            lines = [stack.enter_context(stream.streamed(job.archive, run, events)) for run in runs]
             stack.enter_context(running.stopping(job))
             see = stack.enter_context(_shown(console, tallies, quiet=quiet, plain=stream.on_terminal(events)))
             try:
-                for event in job.events():
-                    see(event)
-                    for line in lines:
-                        if line is not None:
-                            line.catch_up()
+                with closing(job.events()) as happening:
+                    for event in happening:
+                        see(event)
+                        for line in lines:
+                            if line is not None:
+                                line.catch_up()
             finally:
                 for line in lines:
                     if line is not None:

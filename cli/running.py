@@ -61,7 +61,7 @@ def _work(job: SearchJob, output: Output, events: str | None) -> BaseException |
         _announce(job.estimate, console)
     view = shown_live(console, quiet=quiet, plain=stream.on_terminal(events), tally=tally, spend=job.spend)
     try:
-        with stream.streamed(job, events) as lines:
+        with stream.streamed(job.archive, job.run_id, events) as lines:
             try:
                 with stopping(job), view as see:
                     for event in job.events():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from forewarp.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from forewarp.tools.search import SearchJob
+    from forewarp.archive.store import Archive
 
 STDOUT = "-"
 _BEGINNING = b'{"seq":'
@@ -38,21 +38,21 @@ def check(target: str | None) -> None:
 class EventStream:
     """Writes a run's events as the archive has them: `seq`, `time`, `type` and the event's own fields."""
 
-    def __init__(self, job: SearchJob, target: str) -> None:
+    def __init__(self, archive: Archive, run: str, target: str) -> None:
         """A file continues after the last of the run's events in it; standard output begins with what is new."""
-        self._job, self._target = job, target
+        self._archive, self._run, self._target = archive, run, target
         if target == STDOUT:
             self._file = None
-            self._after = max((row.seq for row in job.recorded()), default=0)
+            self._after = max((row.seq for row in archive.events(run)), default=0)
             return
         path = Path(target).expanduser()
         with _explained(target):
-            self._after = _last_number(path, job.run_id) if path.exists() else 0
+            self._after = _last_number(path, run) if path.exists() else 0
             self._file = path.open("a", encoding="utf-8")
 
     def catch_up(self) -> None:
         """Write every event since the last call, each line flushed; raises `UsageError` if the file takes no more."""
-        for row in self._job.recorded(self._after):
+        for row in self._archive.events(self._run, self._after):
             fields = {"seq": row.seq, "time": row.time, "type": row.type, **row.data}
             line = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
             if self._file is None:
@@ -70,12 +70,12 @@ class EventStream:
 
 
 @contextmanager
-def streamed(job: SearchJob, target: str | None) -> Generator[EventStream | None]:
+def streamed(archive: Archive, run: str, target: str | None) -> Generator[EventStream | None]:
     """Open the stream that was asked for, None where none was."""
     if target is None:
         yield None
         return
-    stream = EventStream(job, target)
+    stream = EventStream(archive, run, target)
     try:
         yield stream
     finally:

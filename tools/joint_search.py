@@ -20,7 +20,7 @@ from forewarp.tools.estimate import Estimate
 from forewarp.tools.joint_report import JointResult, joint_report
 from forewarp.tools.parts import Place
 from forewarp.tools.resume import ResumeRequest, resume_search
-from forewarp.tools.search import Own, SearchJob, SearchRequest, begin, estimate_search, prepare
+from forewarp.tools.search import Own, Ready, SearchJob, SearchRequest, begin, estimate_search, prepare, ready
 from forewarp.tools.session import Executors
 from forewarp.tools.targets import GROUP, name_of, places_of
 
@@ -102,7 +102,9 @@ def _work(job: SearchJob, said: queue.SimpleQueue[Event | _Ended], closed: threa
                     break
     except Exception as e:
         error = e
-    said.put(_Ended(job.run_id, error))
+    finally:
+        # Whatever ended it: who reads the events counts on this one.
+        said.put(_Ended(job.run_id, error))
 
 
 @contextmanager
@@ -126,14 +128,15 @@ def open_joint(
                 f"the targets are {', '.join(names)}: one device in two runs",
                 hint="several machines with one card are one target: --executor ray",
             )
-        islands = Islands(opened[0].archive)
-        jobs: list[SearchJob] = []
+        fitted: list[Ready] = []
         for number, (made, session) in enumerate(zip(prepared, opened, strict=True)):
             # Islands that draw alike would have nothing to tell each other.
             own = replace(made.settings, seed=made.settings.seed + number, group=group, visitors=len(names) - 1)
             own = replace(own, place=name_of(made.request.place))
-            jobs.append(begin(replace(made, settings=own), session, islands))
-        yield JointJob(group, opened[0].archive, jobs, executors)
+            fitted.append(ready(replace(made, settings=own), session))
+        # One after the other in no time: an error or a kill must not leave a search without some of its runs.
+        islands = Islands(opened[0].archive)
+        yield JointJob(group, opened[0].archive, [begin(one, islands) for one in fitted], executors)
 
 
 @contextmanager
@@ -156,10 +159,11 @@ def resume_joint(
         for row in rows:
             if row.status == "finished":
                 islands.ended(row.target.name, row.id)
-        given = places_of(request.place, targets or [str(r.settings["place"]) for r in open_rows])
         own = Own(executors=executors)
+        places = _places(request.place, open_rows, targets)
         resumed = [
-            request.model_copy(update={"run_id": row.id, "place": _place_for(row, given, group)}) for row in open_rows
+            request.model_copy(update={"run_id": row.id, "place": place})
+            for row, place in zip(open_rows, places, strict=True)
         ]
         jobs = [stack.enter_context(resume_search(one, own, islands)) for one in resumed]
         yield JointJob(group, archive, jobs, executors)
@@ -177,12 +181,20 @@ def _several(place: Place, targets: Sequence[str]) -> list[Place]:
     return places
 
 
-def _place_for(row: RunRow, given: Sequence[Place], group: str) -> Place:
+def _places(place: Place, rows: Sequence[RunRow], targets: Sequence[str]) -> list[Place]:
+    """Return where each run goes on: where it began, or at that of the targets which has its card."""
+    if not targets:
+        return [places_of(place, [str(row.settings["place"])])[0] for row in rows]
+    given = places_of(place, targets)
+    return [_place_for(row, given) for row in rows]
+
+
+def _place_for(row: RunRow, given: Sequence[Place]) -> Place:
     named = [p for p in given if p.card and devices.is_called(row.target, p.card)]
     found = named or [p for p in given if not p.card and sessions.target_of(p).name == row.target.name]
     if not found:
         raise UsageError(
-            f"run {row.id} of {group} measures on {row.target.name}, which is not among the targets",
+            f"run {row.id} of {row.settings['group']} measures on {row.target.name}, which is not among the targets",
             hint="say where that is: --target TARGET@EXECUTOR, once for each target",
         )
     return found[0]

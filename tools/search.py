@@ -150,7 +150,7 @@ def open_search(request: SearchRequest, own: Own = NOTHING) -> Generator[SearchJ
     """Register a run; nothing happens before its events are read."""
     prepared = prepare(request, own)
     with sessions.open_session(request.place, request.task, own.executors) as opened:
-        yield begin(prepared, opened)
+        yield begin(ready(prepared, opened))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +171,24 @@ def prepare(request: SearchRequest, own: Own = NOTHING) -> Prepared:
     return Prepared(request, own, settings, models, forecaster)
 
 
-def begin(made: Prepared, opened: Session, islands: Islands | None = None) -> SearchJob:
-    """Register a run in an opened session; `islands` ties it to those of other targets."""
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """All that a run needs in an opened session; nothing is written yet."""
+
+    session: Session
+    task: Task
+    settings: SearchSettings
+    proposer: Proposer
+    forecaster: Forecaster | None
+    expected: Estimate
+
+
+def ready(made: Prepared, opened: Session) -> Ready:
+    """Fit a prepared request to the task and the device of a session; raises `UsageError`."""
     request, own = made.request, made.own
     task = _with_seeds(request, own, opened.task, opened.executor.target.kind)
     settings = _for_devices(made.settings, request, opened.executor.devices)
     replay = opened.executor if request.place.device == "replay" else None
-    # The history is read before this run is in it.
     expected = estimate(
         task,
         opened.executor.target,
@@ -189,9 +200,17 @@ def begin(made: Prepared, opened: Session, islands: Islands | None = None) -> Se
     )
     earlier = opened.archive if settings.learn_across_runs else None
     proposer = own.proposer or make_proposer(opened.executor, task, made.models.writers, archive=earlier)
+    return Ready(opened, task, settings, proposer, made.forecaster, expected)
+
+
+def begin(made: Ready, islands: Islands | None = None) -> SearchJob:
+    """Register a run; `islands` ties it to those of other targets."""
+    opened = made.session
     island = island_of(opened, islands)
-    search = Search.start(opened.archive, task, opened.executor, proposer, made.forecaster, settings, island)
-    return SearchJob(opened.archive, search, expected)
+    search = Search.start(
+        opened.archive, made.task, opened.executor, made.proposer, made.forecaster, made.settings, island
+    )
+    return SearchJob(opened.archive, search, made.expected)
 
 
 def island_of(opened: Session, islands: Islands | None) -> Island | None:

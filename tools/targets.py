@@ -36,4 +36,4 @@ def places_of(place: Place, names: Sequence[str]) -> list[Place]:
 
 def name_of(place: Place) -> str:
     """Return the name that `places_of` reads as this place."""
-    return place.card if place.executor == "local" else f"{place.card}@{place.executor}"
+    return place.card if place.card and place.executor == "local" else f"{place.card}@{place.executor}"

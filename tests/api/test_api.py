@@ -291,3 +291,21 @@ def test_a_watcher_ends_a_search_for_several_targets() -> None:
             synthetic.task(), ["wide", "narrow"], budget=9, executors=cards, on_event=enough
         )
     assert found.status == "interrupted"
+
+
+class Gone(forewarp.Executors):
+    """Cards whose machines are lost before anything is measured."""
+
+    def get(self, place: Place, task: forewarp.Task) -> forewarp.Executor:
+        return Card(WIDE if place.card == "wide" else NARROW, gone_after=0)
+
+
+def test_a_search_for_several_targets_that_failed_says_by_which_name_it_goes_on() -> None:
+    with Gone() as cards, pytest.raises(forewarp.ForewarpError, match="gone") as told:
+        forewarp.optimize_together(synthetic.task(), ["wide", "narrow"], budget=6, executors=cards)
+    (note,) = told.value.__notes__
+    name = note.split("forewarp resume ")[1].split("`")[0]
+    for verb in (forewarp.load, forewarp.resume):
+        with pytest.raises(forewarp.UsageError, match="several targets") as refused:
+            verb(name)
+        assert f"forewarp resume {name}" in refused.value.hint

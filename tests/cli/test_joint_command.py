@@ -7,13 +7,18 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from support.cards import NARROW, WIDE, record_two
+from support.cards import NARROW, WIDE, Card, Cards, record_two
 from support.recorded_pool import Recorded
 
-from forewarp.cli import documents
-from forewarp.cli.joint import overview, slug
+from forewarp.archive.store import Archive, default_path
+from forewarp.cli import documents, exits
+from forewarp.cli.joint import drive, overview, slug
 from forewarp.cli.main import main
+from forewarp.cli.options import Output
 from forewarp.cli.tally import Tally
+from forewarp.tools.joint_search import open_joint
+from forewarp.tools.parts import Amounts
+from forewarp.tools.search import SearchRequest
 
 CARDS = f"{WIDE.name},{NARROW.name}"
 
@@ -95,6 +100,38 @@ def test_events_of_all_runs_go_to_one_file(optimize: list[str], capsys: pytest.C
     assert len({e["run"] for e in told}) == 2
     for run in {e["run"] for e in told}:
         assert [e["seq"] for e in told if e["run"] == run] == list(range(1, 1 + sum(e["run"] == run for e in told)))
+
+
+def test_resuming_adds_the_events_of_finished_runs_too(
+    optimize: list[str], recorded: Recorded, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*optimize, "--quiet", "--events", "events.jsonl"]) == 0
+    whole = [json.loads(line) for line in Path("events.jsonl").read_text().splitlines()]
+    # As a kill leaves it: one run had ended, and neither's last events had reached the file.
+    Path("events.jsonl").write_text("".join(json.dumps(e, separators=(",", ":")) + "\n" for e in whole[:-4]))
+    with Archive(default_path()) as archive:
+        done, cut = (run.id for run in archive.runs())
+        group = str(archive.run(cut).settings["group"])
+        archive.set_status(cut, "interrupted", "killed")
+    assert main(["resume", group, *recorded.flags, "--quiet", "--events", "events.jsonl"]) == 0
+    capsys.readouterr()
+    told = [json.loads(line) for line in Path("events.jsonl").read_text().splitlines()]
+    for run in (done, cut):
+        with Archive(default_path()) as archive:
+            assert [e["seq"] for e in told if e["run"] == run] == [e.seq for e in archive.events(run)]
+
+
+def test_a_target_that_failed_is_told_by_the_exit_code(
+    recorded: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cards = Cards(wide=Card(WIDE), narrow=Card(NARROW, gone_after=2))
+    request = SearchRequest(task=recorded.task, seed_kernels=[recorded.seed], budget=Amounts(measurements=6))
+    with open_joint(request, ["wide", "narrow"], cards) as job:
+        assert drive(job, "optimize", out=tmp_path / "out", output=Output(json=True)) == exits.TRY_LATER
+    found = json.loads(capsys.readouterr().out)
+    assert found["status"] == "failed"
+    assert found["error"]["message"] == "the machine is gone"
+    assert found["runs"][0]["best"] is not None
 
 
 def test_progress_says_on_which_target(optimize: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,10 @@ from support.recorded_pool import Recorded, record
 
 from forewarp.archive.pools import read_pool, write_rows
 from forewarp.core.errors import WorkerError
-from forewarp.core.protocols import Subject
+from forewarp.core.protocols import Executor, Subject
 from forewarp.core.values import Build, Candidate, Measurement, Target, Task
+from forewarp.tools.parts import Place
+from forewarp.tools.session import Executors
 
 WIDE, NARROW = (replace(synthetic.TARGET, name=name) for name in ("wide-1", "narrow-1"))
 
@@ -41,6 +43,17 @@ class Card(synthetic.SyntheticExecutor):
         return replace(
             m, speedup=s, low=low, high=high, verdict="faster" if low > 1 else "slower" if high < 1 else "tie"
         )
+
+
+class Cards(Executors):
+    """Synthetic cards by the names that places give them."""
+
+    def __init__(self, **cards: Card) -> None:
+        super().__init__()
+        self.cards = cards
+
+    def get(self, place: Place, task: Task) -> Executor:
+        return self.cards[place.card]
 
 
 def record_two(folder: Path) -> Recorded:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from support.cards import NARROW, WIDE, Card, record_two
+from support.cards import NARROW, WIDE, Card, Cards, record_two
 from support.recorded_pool import Recorded
 
 from forewarp.archive.store import Archive, default_path
@@ -40,6 +42,12 @@ def test_names_of_targets_say_which_card_on_which_machines() -> None:
     ]
     assert [name_of(p) for p in made] == ["h200@ray:head:1", "a100@ssh:me@box", "@ssh:other"]
     assert places_of(Place(), [name_of(p) for p in made])[1].card == "a100"
+
+
+@pytest.mark.parametrize("name", ["h200", "@local", "h200@ray", "@ssh:box", "a100@ssh:me@box"])
+def test_the_name_of_a_place_means_that_place(name: str) -> None:
+    (place,) = places_of(Place(), [name])
+    assert places_of(Place(), [name_of(place)]) == [place]
 
 
 @pytest.mark.parametrize("names", [["h200,"], ["h200,h200"], ["h200", "h200"], ["@"]])
@@ -134,17 +142,6 @@ def test_an_unknown_search_is_said_to_be_one(recorded: Recorded) -> None:
         joint_report(archive, "g-zzz")
 
 
-class Cards(Executors):
-    """Synthetic cards by the names that places give them."""
-
-    def __init__(self, **cards: Card) -> None:
-        super().__init__()
-        self.cards = cards
-
-    def get(self, place: Place, task: Task) -> Executor:
-        return self.cards[place.card]
-
-
 def live(recorded: Recorded) -> SearchRequest:
     return SearchRequest(task=recorded.task, seed_kernels=[recorded.seed], budget=Amounts(measurements=8))
 
@@ -188,3 +185,40 @@ def test_where_every_machine_is_lost_the_search_fails(recorded: Recorded) -> Non
         with pytest.raises(WorkerError):
             run_through(job)
         assert job.result().status == "failed"
+
+
+def test_a_target_that_cannot_be_searched_leaves_no_run_behind(recorded: Recorded) -> None:
+    gpu = replace(NARROW, kind="cuda")
+    cards = Cards(wide=Card(WIDE), narrow=Card(gpu))
+    with pytest.raises(UsageError), open_joint(live(recorded), ["wide", "narrow"], cards):
+        pass
+    with Archive(default_path()) as archive:
+        assert not archive.runs()
+
+
+class Machines(Executors):
+    """Cards of one make on several machines."""
+
+    def __init__(self, *cards: Card) -> None:
+        super().__init__()
+        self.cards = {f"ssh:{number}": card for number, card in enumerate(cards)}
+
+    def get(self, place: Place, task: Task) -> Executor:
+        return self.cards[place.executor]
+
+
+def test_cards_of_one_make_are_found_again_on_their_machines(recorded: Recorded) -> None:
+    both = [replace(WIDE, name=f"NVIDIA A100 {size}GB") for size in (40, 80)]
+    machines = Machines(*map(Card, both))
+    with open_joint(live(recorded), ["a100@ssh:0", "a100@ssh:1"], machines) as job:
+        events = job.events()
+        next(e for e in events if isinstance(e, Measured))
+        job.stop()
+        for _ in events:
+            pass
+    with resume_joint(ResumeRequest(run_id=job.group), executors=machines) as again:
+        run_through(again)
+        found = again.result()
+    assert found.status == "finished"
+    assert [r.device.name for r in found.runs] == [t.name for t in both]
+    assert [r.budget.spent.measurements for r in found.runs] == [len(c.measured) for c in machines.cards.values()]
