@@ -58,7 +58,7 @@ def runs(
         )
         for r, best in rows
     ]
-    summary = f"{len(lines)} runs in {where}."
+    summary = f"{len(lines)} run{'s' * (len(lines) != 1)} in {where}."
     if not lines:
         summary = f"No runs in {where} yet; start one with `forewarp optimize softmax`."
     if output.json:

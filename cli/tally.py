@@ -164,12 +164,14 @@ class Tally:
                 self.best, self.best_kernel, self._standing = found, event.kernel, standing
         if self.best is not None:
             self.curve.append((self._share_of(self.spend), math.log2(self.best.ratio)))
-        said = wording.speedup(found) if found else event.status
-        return f"{self.meter()}  {event.kernel[:10]}  {said} {event.verdict}  best {wording.speedup(self.best)}"
+        said = event.verdict if event.status == "ok" else event.status
+        if found is not None:
+            said = f"{wording.speedup(found)} {event.verdict}"
+        return f"{self.meter()}  {event.kernel[:10]}  {said}  best {wording.speedup(self.best)}"
 
     def _warned(self, event: events.BudgetWarning) -> str:
         words = CURRENCY_WORDS[event.currency]
-        line = f"{event.share:.0%} of the budget: {event.spent:.4g} of {event.cap:g} {words} are spent"
+        line = f"{event.spent / event.cap:.0%} of the budget: {event.spent:.4g} of {event.cap:g} {words} are spent"
         self.warnings.append(line)
         return line
 

@@ -99,6 +99,7 @@ def test_show_and_resume_speak_of_the_same_run(run: Run, recorded: Recorded) -> 
     assert shown["candidates"] == made["candidates"]
     _, listed, _ = run("runs")
     assert [r["run_id"] for r in listed["runs"]] == [made["run_id"]]
+    assert listed["summary"].startswith("1 run in ")
     exit_code, refused, _ = run("resume", made["run_id"], *recorded.flags)
     assert (exit_code, refused["error"]["code"]) == (2, "usage")
     assert "is finished" in refused["error"]["message"]

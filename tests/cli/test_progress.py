@@ -116,6 +116,17 @@ def test_lines_where_a_panel_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) ->
     assert "╭" not in written(console(terminal=True), story())
 
 
+def test_a_line_says_what_is_spent_and_a_failure_once() -> None:
+    tally = Tally()
+    tally.see(events.RunStarted("r-1", "softmax", "NVIDIA H200", "tunables", "learned", Budget(3)))
+    failed = events.Measured(
+        "r-1", 0, "a" * 64, 1, "candidate", "incorrect", "incorrect", None, None, None, None, Spend(2)
+    )
+    assert tally.see(failed) == "[2/3]  aaaaaaaaaa  incorrect  best –"
+    past_half = events.BudgetWarning("r-1", "measurements", 2, 3, 0.5)
+    assert tally.see(past_half) == "67% of the budget: 2 of 3 measurements are spent"
+
+
 def test_a_terminal_without_colour_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("NO_COLOR", "1")
