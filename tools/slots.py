@@ -38,9 +38,10 @@ class Slot(Executors):
 
         key = ("slot", place.executor, place.device, place.python or "")
         address = place.executor.partition(":")[2]
-        with self._lock:
-            if key not in self._open:
-                if not self._number:
-                    self._found(place, max(1, room(address, place.device)))
-                self._open[key] = open_ray(address, place.device, python=place.python, most=1)
-            return self._open[key]
+
+        def opened() -> Executor:
+            if not self._number:
+                self._found(place, max(1, room(address, place.device)))
+            return open_ray(address, place.device, python=place.python, most=1)
+
+        return self._kept(key, opened)

@@ -26,13 +26,15 @@ from forewarp.archive.store import Archive
 from forewarp.cluster import over_ray
 from forewarp.cluster.opening import extent_of
 from forewarp.cluster.remote import RemoteExecutor
-from forewarp.core.errors import DeviceError
+from forewarp.core.errors import DeviceError, WorkerError
 from forewarp.core.protocols import Executor, Known, Proposal
 from forewarp.core.values import Budget, Candidate, Status, Target, Task
 from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.executors.local import Limits
 from forewarp.search.events import Measured, Measuring
 from forewarp.search.loop import Search, SearchSettings
+from forewarp.tools.parts import Place
+from forewarp.tools.slots import Slot
 
 pytest.importorskip("ray", reason="Ray is an extra of forewarp")
 
@@ -124,6 +126,24 @@ def test_the_device_is_told_without_taking_one(cluster: SmallCluster) -> None:
         assert extent_of(f"ray:{cluster.address}", "auto", None) == (known_targets()["h200"], 1)
     finally:
         cluster.kill(cluster_with_gpu)
+
+
+def test_a_measuring_process_gives_its_device_back(cluster: SmallCluster) -> None:
+    node, known = cluster.add(), dict[str, int]()
+    before = set(cluster.processes(BRIDGE))
+    try:
+        with Slot(0, lambda place, devices: known.update({place.executor: devices})) as slot:
+            place = Place(executor=f"ray:{cluster.address}", device="cpu", python=sys.executable)
+            executor = slot.get(place, small_task())
+            assert slot.get(place, small_task()) is executor
+            assert executor.devices == 1
+            assert known[place.executor] >= 1
+            assert set(cluster.processes(BRIDGE)) > before
+        with pytest.raises(WorkerError, match="closed"):
+            executor.compile(small_task(), cpp())
+        assert set(cluster.processes(BRIDGE)) == before
+    finally:
+        cluster.kill(node)
 
 
 def test_stdout_holds_nothing_but_the_answer(cluster: SmallCluster) -> None:
