@@ -179,10 +179,11 @@ class Posterior:
 def fit(rows: Array, y: Array, noise: Array, *, learn: bool, prior: Prior = BROAD, quick: bool = False) -> Posterior:
     """Condition on trials: features, target and program, log2 speed-ups less what was expected, and noise variances.
 
+    Target 0 is the one that will be asked about; trials of others tell of it as far as targets agree.
     With `learn` the hyperparameters go to the mode of their posterior; otherwise they stay at their priors' medians.
     `quick` looks for the mode from the medians only, which is enough where the prior's variances are known.
     """
-    kernel = _prior_kernel(rows.shape[1] - 2, prior, several=len(set(rows[:, -2])) > 1)
+    kernel = _prior_kernel(rows.shape[1] - 2, prior, several=bool(rows[:, -2].any()))
     with _one_thread():
         if learn:
             chosen = np.linspace(0, len(y) - 1, min(len(y), _MAX_FIT)).astype(int)

@@ -141,9 +141,11 @@ class LearnedForecaster:
         table = table[: len(everyone)]
         mean, sd, freedom, note = _speedups(table, prior, history, more)
         known, asked = table[: len(history)], table[len(history) :]
-        # Trials pin the common level down; without any, candidates are wrong about it together.
-        timed = any(_timed(t) for t in history)
-        shared = 0.0 if timed else math.sqrt(prior.level) * _half_width(freedom) / Z80
+        # Trials pin the common level down; without any, candidates are wrong about it together, and what other targets
+        # tell narrows that as it narrows the rest.
+        known_here = any(_timed(t) for t in history)
+        narrowed = np.minimum(1.0, sd / prior.sd[len(history) :])
+        shared = (0.0 if known_here else math.sqrt(prior.level)) * narrowed
         valid = _p_valid(known, asked, [is_valid(t.measurement) for t in history], prior.valid)
         return [
             Forecast(
@@ -153,9 +155,9 @@ class LearnedForecaster:
                 note,
                 mean_log2=float(m),
                 sd_log2=float(s) * _half_width(freedom) / Z80,
-                shared_sd_log2=shared,
+                shared_sd_log2=float(common) * _half_width(freedom) / Z80,
             )
-            for m, s, p in zip(mean, sd, valid, strict=True)
+            for m, s, common, p in zip(mean, sd, shared, valid, strict=True)
         ]
 
     def _borrowed(self, task: Task, target: Target, *, covered: bool) -> list[Elsewhere]:

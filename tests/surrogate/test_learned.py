@@ -198,3 +198,19 @@ def test_recalibration_and_cascade_pass_a_loan_on() -> None:
     assert isinstance(forecaster, Borrowing)
     forecaster.lend(TASK, TARGET, elsewhere(32, 64, 128, 256))
     assert "on other targets" in inner.forecast(TASK, TARGET, [subject(128)], [])[0].rationale
+
+
+def test_before_anything_was_measured_here_other_targets_tell_only_part() -> None:
+    blocks = (16, 32, 64, 128, 256, 512)
+    own = [Trial(subject(b), measured(curve(b))) for b in blocks]
+    borrowing, asked = LearnedForecaster(), [subject(128)]
+    here = borrowing.forecast(TASK, TARGET, asked, own)[0]
+    nothing = borrowing.forecast(TASK, TARGET, asked, [])[0]
+    borrowing.lend(TASK, TARGET, elsewhere(*blocks))
+    # A failure here says nothing of the speed.
+    for history in ([], [Trial(subject(16), failed())]):
+        there = borrowing.forecast(TASK, TARGET, asked, history)[0]
+        spreads = [f.sd_log2 or 0.0 for f in (here, there, nothing)]
+        assert 3 * spreads[0] < spreads[1] < spreads[2]
+        assert 0.0 < there.shared_sd_log2 < min(spreads[1], nothing.shared_sd_log2)
+        assert 0.0 < (there.mean_log2 or 0.0) < (here.mean_log2 or 0.0)
