@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import re
 
 from forewarp.core.errors import DeviceError, UsageError
 from forewarp.core.values import Target
@@ -111,17 +112,22 @@ def indices(device: str) -> list[int]:
 
 
 def is_called(target: Target, name: str) -> bool:
-    """Return whether a short name such as "h200", "a100" or "cpu" means this target; letter case plays no part."""
-    squeezed = _squeezed(name)
-    return squeezed == target.kind or (squeezed != "" and squeezed in _squeezed(target.name))
+    """Return whether a short name such as "h200", "rtx4090" or "cpu" means this target; letter case plays no part.
+
+    It is one or more whole words of the target's name: an A10 is no A100, and an H200 no GH200.
+    """
+    wanted, words = "".join(_words(name)), _words(target.name)
+    parts = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
+    return wanted == target.kind or wanted in parts
 
 
-def _squeezed(name: str) -> str:
-    return name.lower().replace(" ", "").replace("-", "")
+def _words(name: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", name.lower())
 
 
 def _match(name: str) -> Target | None:
-    return next((t for key, t in _SPECS.items() if key in _squeezed(name)), None)
+    squeezed = name.lower().replace(" ", "").replace("-", "")
+    return next((t for key, t in _SPECS.items() if key in squeezed), None)
 
 
 def choose(device: str) -> Target:
