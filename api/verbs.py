@@ -139,14 +139,15 @@ def optimize_together(
 ) -> JointRun:
     """Find the fastest kernel for each of several targets, and the best compromise, in one search.
 
-    `targets` are two or more of TARGET, @EXECUTOR or TARGET@EXECUTOR, such as "h200" or "a100@ssh:box". The budget and
-    all caps hold for each target. The other arguments are those of `optimize`; events of all runs go to `on_event`.
+    `targets` are two or more of TARGET, @EXECUTOR or TARGET@EXECUTOR, such as "h200" or "a100@ssh:box"; one text may
+    hold them all, as in "h200,a100". The budget and all caps hold for each target. The other arguments are those of `optimize`; events of all runs go to `on_event`.
 
     A target whose machine is lost ends alone: its run has the status "failed", and `forewarp resume GROUP` goes on.
     Raises as `optimize` does; where every run failed, the error that ended the first one.
     """
     from forewarp.tools.joint_search import open_joint
 
+    _check_named(forecaster)
     request = search_request(
         task,
         budget=budget,
@@ -157,7 +158,8 @@ def optimize_together(
         seed=seed,
         options=options,
     )
-    with open_joint(request, targets, options.get("executors")) as job:
+    names = [targets] if isinstance(targets, str) else targets
+    with open_joint(request, names, options.get("executors")) as job:
         try:
             _follow_all(job, on_event)
         except ForewarpError as e:
@@ -321,6 +323,15 @@ def validate(task: AnyTask, *, device: str = "auto", **where: Unpack[Where]) -> 
     known(where, Where)
     request = checked(ValidateRequest, task=task_of(task), place=place_of(device, where))
     return validate_task(request, executors=where.get("executors"))
+
+
+def _check_named(forecaster: object) -> None:
+    """Raise `UsageError` for an object: the runs' threads would ask it at once, each for a target of its own."""
+    if not isinstance(forecaster, str):
+        raise UsageError(
+            "a search for several targets makes a forecaster per target, so that it takes none of one's own",
+            hint="name one: learned, llm, cascade or none",
+        )
 
 
 def _check_one(run: str) -> None:

@@ -287,9 +287,7 @@ def test_a_watcher_ends_a_search_for_several_targets() -> None:
             raise StopIteration
 
     with Cards() as cards:
-        found = forewarp.optimize_together(
-            synthetic.task(), ["wide", "narrow"], budget=9, executors=cards, on_event=enough
-        )
+        found = forewarp.optimize_together(synthetic.task(), "wide,narrow", budget=9, executors=cards, on_event=enough)
     assert found.status == "interrupted"
 
 
@@ -309,3 +307,9 @@ def test_a_search_for_several_targets_that_failed_says_by_which_name_it_goes_on(
         with pytest.raises(forewarp.UsageError, match="several targets") as refused:
             verb(name)
         assert f"forewarp resume {name}" in refused.value.hint
+
+
+def test_a_forecaster_of_ones_own_is_not_silently_left_out() -> None:
+    own: Any = synthetic.KnowingForecaster()
+    with pytest.raises(forewarp.UsageError, match="forecaster per target"):
+        forewarp.optimize_together(synthetic.task(), ["wide", "narrow"], forecaster=own)
