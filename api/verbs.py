@@ -140,7 +140,8 @@ def optimize_together(
     """Find the fastest kernel for each of several targets, and the best compromise, in one search.
 
     `targets` are two or more of TARGET, @EXECUTOR or TARGET@EXECUTOR, such as "h200" or "a100@ssh:box"; one text may
-    hold them all, as in "h200,a100". The budget and all caps hold for each target. The other arguments are those of `optimize`; events of all runs go to `on_event`.
+    hold them all, as in "h200,a100". The budget and all caps hold for each target. The other arguments are those of
+    `optimize`; events of all runs go to `on_event`.
 
     A target whose machine is lost ends alone: its run has the status "failed", and `forewarp resume GROUP` goes on.
     Raises as `optimize` does; where every run failed, the error that ended the first one.
