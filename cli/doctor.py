@@ -80,7 +80,7 @@ def doctor(*, where: Where = HERE, output: Output = PLAIN) -> int:
 
     table = Table("", "part", "found", box=None)
     for c in checks:
-        detail = c.detail if c.found else f"{c.detail}; without it: {c.costs}"
+        detail = c.detail if c.found else f"{c.detail.removesuffix('.')}; without it: {c.costs}"
         table.add_row("ok" if c.found else "–", c.name, detail, style="" if c.found else "yellow")
     printed = display.stdout()
     printed.print(table)

@@ -33,7 +33,8 @@ def _cluster(address: str) -> Iterator[Check]:
     nodes, free = look(address)
     for node in nodes:
         cards = ", ".join(f"{count} {card}" for card, count in sorted(node.cards.items()))
-        yield Check(name=f"node {node.address}", found=True, detail=f"{cards or 'no GPU'}, {node.cores} cores")
+        said = f"{cards or 'no GPU'}, {_counted(node.cores, 'core')}"
+        yield Check(name=f"node {node.address}", found=True, detail=said)
     total: Counter[str] = Counter()
     for node in nodes:
         total.update(node.cards)
@@ -43,9 +44,14 @@ def _cluster(address: str) -> Iterator[Check]:
         said = f"{left:.0f} of {count} free" if left is not None else f"{count}, free ones not told by card"
         yield Check(name=f"card {card}", found=True, detail=said)
     cores = sum(n.cores for n in nodes)
-    said = f"{len(nodes)} nodes, {sum(total.values())} GPUs, {free.get('CPU', 0.0):.0f} of {cores} cores free"
+    counted = f"{_counted(len(nodes), 'node')}, {_counted(sum(total.values()), 'GPU')}"
+    said = f"{counted}, {free.get('CPU', 0.0):.0f} of {_counted(cores, 'core')} free"
     costs = "nothing can be measured there: no node has a GPU or a core to give"
     yield Check(name=MACHINES, found=bool(total or cores), detail=said, costs=costs)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _machine(place: Place) -> Iterator[Check]:
