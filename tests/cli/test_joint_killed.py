@@ -1,9 +1,10 @@
-"""A process that searches for several targets is killed at any moment, and its search is taken up again."""
+"""A process that searches for several targets is killed or interrupted, and its search is taken up again."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -45,6 +46,15 @@ def chosen(found: dict[str, object]) -> list[object]:
     return [(r["device"]["name"], r["best"]["kernel"]["sha256"], r["budget"]["spent"]["measurements"]) for r in runs]
 
 
+def begun(command: list[str], folder: Path, table: str, count: int) -> subprocess.Popen[bytes]:
+    """Start a search and wait until the archive's table has so many rows."""
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
+    while process.poll() is None and rows_of(table) < count:
+        time.sleep(0.001)
+    return process
+
+
 @pytest.mark.parametrize(
     ("table", "count"),
     [("proposal", 1), ("proposal", 17), *(("measurement", n) for n in (1, 2, 5, 9, 13, 14, 15))],
@@ -56,12 +66,9 @@ def test_it_goes_on_with_exact_totals_and_measures_nothing_twice(
     events = tmp_path / "events.jsonl"
     rest = ["--json", "--out", str(tmp_path / "out"), "--events", str(events)]
     command = [*COMMAND, "optimize", recorded.task, *recorded.flags, *targets, *rest]
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
-        while process.poll() is None and rows_of(table) < count:
-            time.sleep(0.001)
-        process.kill()
-        process.wait()
+    process = begun(command, tmp_path, table, count)
+    process.kill()
+    process.wait()
     with Archive(default_path()) as archive:
         runs = archive.runs()
         assert len(runs) == 2
@@ -80,3 +87,25 @@ def test_it_goes_on_with_exact_totals_and_measures_nothing_twice(
             assert told[run.id] == len(archive.events(run.id))
     assert main(["optimize", recorded.task, *recorded.flags, *targets, "--json", "--out", str(tmp_path / "again")]) == 0
     assert chosen(json.loads(capsys.readouterr().out)) == chosen(found)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_interrupts_end_all_runs(
+    recorded: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str], times: int
+) -> None:
+    out = tmp_path / "out"
+    targets = ["--target", f"{WIDE.name},{NARROW.name}", "--budget", "40", "--patience", "0"]
+    command = [*COMMAND, "optimize", recorded.task, *recorded.flags, *targets, "--quiet", "--out", str(out)]
+    process = begun(command, tmp_path, "measurement", 4)
+    for _ in range(times):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.01)
+    assert process.wait(60) == 130
+    with Archive(default_path()) as archive:
+        runs = archive.runs()
+    assert [run.status for run in runs] == ["interrupted"] * 2
+    if times == 1:  # the second one may come while files are written
+        assert json.loads((out / "result.json").read_text())["status"] == "interrupted"
+    group = str(runs[0].settings["group"])
+    assert main(["resume", group, *recorded.flags, "--json", "--out", str(out)]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == "finished"
