@@ -21,7 +21,6 @@ from forewarp.tools.measured import MeasureResult
 
 POLL_S = 0.1
 GLANCE_S = 0.5
-RESTART_S = 20.0
 WRITE_S = 15.0
 
 Say = Callable[[str], None]
@@ -35,7 +34,6 @@ class Jobs:
         self.home = runs.home(options.place)
         self.spool = Spool(self.home)
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
-        self._spawned: dict[int, float] = {}
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def close(self) -> None:
@@ -78,7 +76,6 @@ class Jobs:
         """End a measurement; false where it had ended by itself. Those that wait go on."""
         cancelled = self.spool.cancel(job.id)
         if self.spool.waiting():
-            self._spawned.clear()
             self._keep_measuring()
         return cancelled
 
@@ -93,18 +90,17 @@ class Jobs:
     def _start(self, number: int) -> None:
         """Start a measuring process unless it is alive."""
         worker = self._workers.get(number)
-        alive = worker is not None and worker.poll() is None
-        if alive and time.monotonic() - self._spawned.get(number, 0.0) < RESTART_S:
+        if worker is not None and worker.poll() is None:
             return
+        # Another server may have started it.
         with self.spool.alone(slot_name(number), wait=False) as free:
             pass
-        if not free or alive:
+        if not free:
             return
         command = [sys.executable, "-m", "forewarp.mcp_server.worker"]
         command += [str(self.home), str(self._options.keep_warm_s), str(number)]
         with (self.spool.folder / "worker.log").open("ab") as log:
             self._workers[number] = _detached(command, self.home, log, log)
-        self._spawned[number] = time.monotonic()
 
     def start_search(self, session: str, task: str, arguments: Sequence[str], reserved: dict[str, float]) -> Job:
         """Start `forewarp optimize` with these arguments in a process of its own."""
