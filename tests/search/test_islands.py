@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from support.cards import NARROW, WIDE, Card
 from forewarp.archive.rows import CandidateRow
 from forewarp.archive.store import Archive
 from forewarp.core.errors import UsageError, WorkerError
-from forewarp.core.protocols import Elsewhere, Subject
+from forewarp.core.protocols import Elsewhere, Known, Proposal, Subject
 from forewarp.core.values import Budget, Build, Candidate, Measurement, Target, Task
 from forewarp.search import compromise
 from forewarp.search.ends import Stopped
@@ -284,3 +285,35 @@ def test_a_run_that_another_process_works_on_keeps_nobody_waiting(archive: Archi
         with pytest.raises(UsageError, match="elsewhere"):
             second.result()
         assert first.result().status == "finished"
+
+
+class Counting(TunablesProposer):
+    """Counts how often it is asked, and takes its time over the second answer."""
+
+    def __init__(self, second_s: float = 0.0) -> None:
+        super().__init__()
+        self.asked, self.second_s = 0, second_s
+
+    def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
+        self.asked += 1
+        if self.asked == 2:
+            threading.Event().wait(self.second_s)
+        return super().propose(task, target, known, count, rng)
+
+
+def test_who_has_no_budget_left_after_waiting_asks_for_nothing_more(archive: Archive) -> None:
+    islands, quick = Islands(archive), Counting()
+    searches = [
+        Search.start(
+            *(archive, synthetic.task(), Card(target), proposer, synthetic.KnowingForecaster()),
+            replace(SETTINGS, budget=budget),
+            island=islands.open(target.name),
+        )
+        for target, proposer, budget in (
+            (WIDE, quick, Budget(wall_s=0.5)),
+            (NARROW, Counting(second_s=0.7), Budget(measurements=6)),
+        )
+    ]
+    run(searches)
+    assert quick.asked <= 2
+    assert "wall time" in searches[0].summary().reason
