@@ -176,6 +176,10 @@ def _work(job: JointJob, output: Output, events: str | None) -> BaseException | 
     """Do the work with a view of it on stderr; returns what ended it before its time."""
     console = display.stderr()
     quiet = output.quiet or (output.json and not console.is_terminal)
+    for one in job.jobs:
+        if one.estimate is not None and not output.quiet:
+            console.print(f"{one.estimate.device.name}:", soft_wrap=True)
+            running.announce(one.estimate, console)
     tallies = {one.run_id: running.so_far(one) for one in job.jobs}
     try:
         with ExitStack() as stack:

@@ -58,7 +58,7 @@ def _work(job: SearchJob, output: Output, events: str | None) -> BaseException |
     quiet = output.quiet or (output.json and not console.is_terminal)
     tally = so_far(job)
     if job.estimate is not None and not output.quiet:
-        _announce(job.estimate, console)
+        announce(job.estimate, console)
     view = shown_live(console, quiet=quiet, plain=stream.on_terminal(events), tally=tally, spend=job.spend)
     try:
         with stream.streamed(job.archive, job.run_id, events) as lines:
@@ -103,7 +103,8 @@ def foresee(found: Estimate, output: Output) -> int:
     return exits.OK
 
 
-def _announce(found: Estimate, console: Console) -> None:
+def announce(found: Estimate, console: Console) -> None:
+    """Say before a run begins what it will probably take."""
     from forewarp.tools.estimate import origin, short
 
     console.print(f"estimate: {short(found)}", soft_wrap=True)
