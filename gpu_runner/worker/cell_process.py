@@ -9,7 +9,6 @@ import socket
 import struct
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
@@ -21,6 +20,7 @@ from forewarp.gpu_runner.worker import protections
 from forewarp.gpu_runner.worker.mailbox import Mailbox
 from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.runners import ModuleRunner, Runner
+from forewarp.gpu_runner.worker.tracebacks import told
 
 NULL, WORKLOAD, RUN, DELIVER, REPORT, WAKE, REST = 1, 2, 3, 4, 5, 6, 7
 OK, FAILED = 1, 2
@@ -215,4 +215,4 @@ def _waker() -> Callable[[], None]:
 
 
 def _report(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error, limit=-6))[-8000:]
+    return told(error, 6)[-8000:]

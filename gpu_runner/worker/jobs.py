@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import platform
-import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from forewarp.core.values import Candidate, Signature, Target, Workload
 from forewarp.gpu_runner.worker import protections
 from forewarp.gpu_runner.worker.channel import Answer, Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.conditions import driver
+from forewarp.gpu_runner.worker.tracebacks import told
 from forewarp.gpu_runner.worker.watched import run_watched
 
 LAUNCHER_IDLE_S = 120.0
@@ -47,7 +47,7 @@ def describe(job: dict[str, Any], answer: Channel) -> None:
         workloads = [serde.from_data(Workload, w) for w in job["workloads"]]
         signatures = [problem.describe_job(job, w) for w in workloads]
     except Exception as e:
-        answer.send({"error": f"{type(e).__name__}: {e}", "log": traceback.format_exc(limit=-4)})
+        answer.send({"error": f"{type(e).__name__}: {e}", "log": told(e, 4)})
         return
     answer.send({"signatures": serde.to_data(signatures)})
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import platform
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -23,6 +22,7 @@ from forewarp.gpu_runner.worker.channel import Answer
 from forewarp.gpu_runner.worker.check import Mismatch
 from forewarp.gpu_runner.worker.stage import Stage
 from forewarp.gpu_runner.worker.timing import DeviceHung, Schedule, Timed, each_workload
+from forewarp.gpu_runner.worker.tracebacks import told
 
 T = TypeVar("T")
 
@@ -113,10 +113,10 @@ class Judge:
             return self._result("anchor_wrong", str(e))
         except torch.OutOfMemoryError as e:
             return self._result("out_of_memory", str(e))
-        except DeviceHung:
-            return self._result("timeout", traceback.format_exc(limit=-6))
-        except Exception:
-            return self._result("runtime_error", traceback.format_exc(limit=-6))
+        except DeviceHung as e:
+            return self._result("timeout", told(e, 6))
+        except Exception as e:
+            return self._result("runtime_error", told(e, 6))
         finally:
             if self.bench is not None:
                 self.bench.close()

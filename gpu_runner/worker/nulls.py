@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -18,6 +17,7 @@ from forewarp.gpu_runner.worker.channel import Channel
 from forewarp.gpu_runner.worker.check import POISON_BYTE, Expected, same_bytes
 from forewarp.gpu_runner.worker.problem import Problem, copies, tensors_of
 from forewarp.gpu_runner.worker.stage import WithWritten, expect, fresh_seed
+from forewarp.gpu_runner.worker.tracebacks import told
 
 MOSTLY = 0.5
 """Share of elements above which it is worth a note that they never change."""
@@ -49,7 +49,7 @@ def validate(job: dict[str, Any], answer: Channel) -> None:
     try:
         reports = [Examination(job, w, s).report() for w, s in zip(workloads, signatures, strict=True)]
     except Exception as e:
-        answer.send({"error": f"{type(e).__name__}: {e}", "log": traceback.format_exc(limit=-4)})
+        answer.send({"error": f"{type(e).__name__}: {e}", "log": told(e, 4)})
         return
     answer.send({"workloads": reports})
 

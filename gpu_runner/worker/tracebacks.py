@@ -1,0 +1,14 @@
+"""Tracebacks as results keep them: the last calls, without where this machine keeps forewarp."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from pathlib import Path
+
+_OWN = f"{Path(__file__).parents[2]}{os.sep}"
+
+
+def told(error: BaseException, calls: int) -> str:
+    """Return an error with its last `calls` calls; forewarp's own files are named from `forewarp/` on."""
+    return "".join(traceback.format_exception(error, limit=-calls)).replace(_OWN, "forewarp/")

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import forewarp
+from forewarp.core import serde
+from forewarp.core.values import Target
+from forewarp.gpu_runner.worker.tracebacks import told
+
+
+def failing() -> Exception:
+    try:
+        serde.from_data(Target, {})
+    except Exception as e:
+        return e
+    raise AssertionError
+
+
+def test_own_files_are_named_without_the_folder_that_holds_forewarp() -> None:
+    text = told(failing(), 6)
+    assert str(Path(forewarp.__file__).parent) not in text
+    assert 'File "forewarp/core/serde.py"' in text
+    assert f'File "{__file__}"' in text
+
+
+def test_only_the_last_calls_are_told() -> None:
+    assert "test_tracebacks.py" not in told(failing(), 1)
