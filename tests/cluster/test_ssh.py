@@ -13,8 +13,6 @@ from forewarp.cli.main import main
 from forewarp.cluster.over_ssh import advice, destination, open_ssh
 from forewarp.core.errors import DeviceError, UsageError
 from forewarp.gpu_runner.agent import bootstrap
-from forewarp.tools.parts import Place
-from forewarp.tools.validate_task import ValidateRequest, validate_task
 
 
 def test_a_host_that_is_not_there_is_no_device(ssh: Path) -> None:
@@ -88,13 +86,6 @@ def test_a_task_is_validated_there(ssh: Path, tmp_path: Path, capsys: pytest.Cap
     assert "no_such_thing" in json.loads(capsys.readouterr().out)["error"]["message"]
 
 
-def test_a_cluster_validates_no_task(tmp_path: Path) -> None:
-    request = ValidateRequest(task=small_task(), place=Place(executor="ray:head:6379"))
-    with pytest.raises(UsageError, match="not on a cluster"):
-        validate_task(request)
-
-
-@pytest.mark.slow
 def test_doctor_says_what_is_there(ssh: Path, capsys: pytest.CaptureFixture[str]) -> None:
     there = ("--executor", "ssh:box", "--device", "cpu", "--python", sys.executable)
     assert main(["doctor", *there, "--json"]) == 0
