@@ -10,7 +10,7 @@ from forewarp.agent.events import ToolCalled, ToolReturned
 from forewarp.agent.kit import Kit
 from forewarp.agent.talk import Host
 from forewarp.core.errors import ForewarpError
-from forewarp.tools.parts import Kernel
+from forewarp.tools.parts import Kernel, shown
 
 
 class ByHand:
@@ -25,7 +25,8 @@ class ByHand:
 
     async def forecast(self, call: str, *, task: str, kernels: Sequence[Kernel]) -> Mapping[str, Any]:
         """Forecast one kernel, or rank several; returns the `ForecastResult` as data."""
-        arguments = {"task": task, "kernels": [k.path or "text" for k in kernels]}
+        named = [" ".join(filter(None, (k.path or "text", shown(k.tunables)))) for k in kernels]
+        arguments = {"task": task, "kernels": named}
         return await self._told(
             call, "forecast_kernel", arguments, self._kit.forecast(call, task=task, kernels=kernels)
         )

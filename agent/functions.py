@@ -161,7 +161,8 @@ class Functions:
                 raise UsageError(f"{pattern} leaves the working folder")
             found = await asyncio.to_thread(_files, self._host.settings.folder.resolve(), pattern)
             more = len(found) > MAX_FILES
-            said = f"{'more than ' if more else ''}{min(len(found), MAX_FILES)} files"
+            count = min(len(found), MAX_FILES)
+            said = f"{'more than ' if more else ''}{count} file{'s' * (count != 1)}"
             return {"summary": said, "files": sorted(found[:MAX_FILES])}
 
         return await _told(work)

@@ -140,7 +140,8 @@ def _explore(
     picks: dict[int, Decision] = {}
     for proposal, distance in _spread(options, situation.measured, count).items():
         facts = _numbers(by_id[proposal], situation, settings) | {"explore": 1.0, "distance": distance}
-        picks[proposal] = Decision("measure", "explore: far from what was measured", facts["score"], facts)
+        why = "far from what was measured" if situation.measured or picks else "nothing was measured yet"
+        picks[proposal] = Decision("measure", f"explore: {why}", facts["score"], facts)
     return picks
 
 

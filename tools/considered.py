@@ -56,7 +56,7 @@ def consider(
     insisted = insist.strip()
     if found.recommendation == "skip" and not insisted:
         return Considered(
-            summary=f"Held back, not measured: {found.reason}. To measure it all the same, say why in `insist`.",
+            summary=f"Held back, not measured: {found.reason}. To measure it all the same, say why (insist).",
             decision="held back",
             forecast=found,
         )

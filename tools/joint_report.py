@@ -131,5 +131,13 @@ def _summary(runs: list[SearchResult], compromise: AcrossTargets | None, status:
     one = "One kernel wins everywhere" if len(compromise.won) == len(runs) else "Best compromise"
     return (
         f"{said} {one}: {compromise.kernel.short}, geometric mean {compromise.mean}, {compromise.worst:.3g}× at least;"
-        f" {shares} of the winners' speed-ups."
+        f" {shares} of the winners' speed-ups; {_advice(compromise)}."
     )
+
+
+def _advice(compromise: AcrossTargets) -> str:
+    """Return whether to use the compromise; unlike its mean, a target on which it is slower has to be named."""
+    slower = [t.device for t in compromise.targets if t.speedup is not None and t.speedup.high < 1]
+    if compromise.mean is None or compromise.mean.low <= 1:
+        return "it is not clearly faster than the reference; keep the reference"
+    return f"use it, but on {' and '.join(slower)}, where the reference is faster" if slower else "use it"

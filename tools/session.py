@@ -388,7 +388,7 @@ def _replay(place: Place, task: Task) -> Executor:
     able = [t for t in targets if not place.card or devices.is_called(t, place.card)]
     if not able:
         raise DeviceError(
-            f"the pool {place.pool} has no measurement of {task.name} on a {place.card}",
+            f"the pool {place.pool} has no measurement of {task.name} on any {place.card}",
             hint=f"it has some on {', '.join(sorted(set(names)))}",
         )
     return ReplayExecutor(rows, max(able, key=lambda t: names.count(t.name)))

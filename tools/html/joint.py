@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from forewarp.tools.html.frame import Frame, count_axis, log_axis
 from forewarp.tools.html.headline import REPLAY
-from forewarp.tools.html.markup import SCRIPT, STYLE, Cell, became, counted, number, section, speedup, table
+from forewarp.tools.html.markup import SCRIPT, STYLE, Cell, became, counted, section, speedup, table
 from forewarp.tools.parts import shown
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def page(document: JointResult, pages: Mapping[str, str]) -> str:
 
 _LEAD = (
     "Each speed-up is over the reference on the same device, with its 95 % interval; only such ratios are averaged. "
-    "A star marks the winner of a device. A forecast is the median speed-up that was foreseen for that device."
+    "A star marks the winner of a device. Foreseen is the median of the forecast for that device."
 )
 
 
@@ -50,17 +50,18 @@ def _kernels(document: JointResult) -> str:
         return ""
     devices = [r.device.name for r in document.runs]
     common = set.intersection(*(set(k.kernel.tunables.items()) for k in document.kernels))
-    head = ["kernel", *(h for d in devices for h in (d, f"forecast, {d}", "of its winner"))]
+    head = ["kernel", *(h for d in devices for h in (d, "foreseen"))]
     rows: list[list[Cell | str]] = []
     for k in document.kernels:
         row: list[Cell | str] = [k.kernel.short]
         for t in k.targets:
             cell = became(t.outcome) if t.speedup is None else speedup(t.speedup)
             star = " *" if t.device in k.won else ""
-            share = Cell("" if t.of_best is None else f"{t.of_best:.0%}", "n")
-            row += [Cell(cell.text + star, cell.kind), number(t.forecast.ratio if t.forecast else None), share]
+            foreseen = Cell(f"{t.forecast.ratio:.3g}×" if t.forecast else "", "n")
+            row += [Cell(cell.text + star, cell.kind), foreseen]
         differ = shown({name: v for name, v in k.kernel.tunables.items() if (name, v) not in common})
-        rows.append([*row, speedup(k.mean), number(k.worst), differ])
+        least = Cell("" if k.worst is None else f"{k.worst:.3g}×", "n")
+        rows.append([*row, speedup(k.mean), least, Cell(differ, "t")])
     return table([*head, "geometric mean", "least", "tunables that differ"], rows, sort=True)
 
 
