@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -54,10 +56,12 @@ def meant(app: Only) -> Sequence[str]:
 
 
 async def until_meant(app: Only, pilot: Pilot[None]) -> None:
-    for _ in range(200):
+    end = time.monotonic() + 10.0
+    while time.monotonic() < end:
         await pilot.pause()
         if app.prompt.completing:
             return
+        await asyncio.sleep(0.005)
     raise AssertionError("nothing is proposed")
 
 
