@@ -16,7 +16,6 @@ from forewarp.gpu_runner.agent.link import Link, LinkLost
 from forewarp.gpu_runner.executors.local import Limits
 
 _HINT = "start one with `ray start --head`, and pass --executor ray:HOST:6379; docs/clusters.md says more"
-_TOKEN = Path("~/.ray/auth_token")
 SOON_S, AGAIN_S = 5.0, 60.0
 """How long to wait for a head that does not listen: at first it is a wrong address, later it is being restarted."""
 SILENT_S = 60.0
@@ -88,10 +87,4 @@ def _bridge(address: str, wait_s: float) -> Link:
     command = [sys.executable, "-P", "-m", "forewarp.cluster.bridge", address, str(wait_s)]
     source = str(Path(__file__).parents[2])
     path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
-    return Link(command, environment={**_authentication(), **os.environ, **_SETTINGS, "PYTHONPATH": path})
-
-
-def _authentication() -> dict[str, str]:
-    """Return what makes Ray show its token where there is one: `ray start` makes heads that ask for it."""
-    there = "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ or _TOKEN.expanduser().is_file()
-    return {"RAY_AUTH_MODE": "token"} if there else {}
+    return Link(command, environment={**os.environ, **_SETTINGS, "PYTHONPATH": path})
