@@ -21,6 +21,8 @@ START_S: Final = 180.0
 """For an actor to be placed and its agent to have torch loaded."""
 OTHERS_S: Final = 45.0
 """For further devices to answer once the first one has."""
+GONE_S: Final = 20.0
+"""For another node to take the place of one that was lost when the first devices were opened."""
 JOB_S: Final = 900.0
 """A measurement without an answer for so long has lost its machine; the agent's own limits are far below."""
 IDLE_S: Final = 300.0
@@ -89,6 +91,7 @@ class Fleet:
         self._wanted = nodes.choose(self._request.get("device") or "auto", found)
         count = min(count, self._request.get("most") or count)
         await self._begin([Post(i, times=True) for i in range(count)])
+        await self._second_try()
         timing = [p for p in self._posts if p.opened]
         if not timing:
             why = next((p.problem for p in self._posts if p.problem), "no node has the device")
@@ -135,6 +138,14 @@ class Fleet:
                 first = time.monotonic()
                 until = min(until, first + OTHERS_S)
             await asyncio.sleep(0.05)
+
+    async def _second_try(self) -> None:
+        """Wait for a first device where none answered because its node had just gone: Ray learns of that late."""
+        until = time.monotonic() + GONE_S
+        while time.monotonic() < until and not any(p.opened for p in self._posts):
+            if not any(p.problem.startswith("Actor") for p in self._posts):
+                return
+            await asyncio.sleep(0.1)
 
     async def _keep(self, post: Post) -> None:
         """Keep an actor on this post, and have it work, for good."""
