@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -12,11 +11,10 @@ from typing import TYPE_CHECKING
 from forewarp.cli import artifacts, display, exits, running, stream
 from forewarp.cli.documents import Artifact, JointDocument, JointEstimateDocument
 from forewarp.cli.options import Output
-from forewarp.cli.progress import NARROWEST, REFRESHES_PER_S, sparkline
+from forewarp.cli.progress import drawable, redrawn, sparkline
 from forewarp.cli.tally import Tally
 from forewarp.tools import wording
 from forewarp.tools.bake import SUFFIXES
-from forewarp.tools.parts import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -124,13 +122,13 @@ def show(document: JointDocument, output: Output) -> None:
     )
     for artifact in document.artifacts:
         console.print(f"{artifact.kind:>10}  {artifact.path}", soft_wrap=True)
-    if document.error is not None:
-        hint = f"\n  {document.error.hint}" if document.error.hint else ""
-        print(f"forewarp: {document.error.message}{hint}", file=sys.stderr)
+    running.complain(document.error)
 
 
 def _kernels(document: JointDocument) -> Table:
     from rich.table import Column, Table
+
+    from forewarp.tools.joint_report import differing
 
     devices = [r.device.name for r in document.runs]
     title = "kernels over all targets: speed-up over the reference on the same device [95 %], * wins there"
@@ -141,8 +139,7 @@ def _kernels(document: JointDocument) -> Table:
         title=title,
         title_justify="left",
     )
-    common = set.intersection(*(set(k.kernel.tunables.items()) for k in document.kernels))
-    for k in document.kernels:
+    for k, differ in zip(document.kernels, differing(document.kernels), strict=True):
         cells = [
             f"{wording.speedup(t.speedup) if t.speedup else t.outcome}{' *' if t.device in k.won else ''}"
             for t in k.targets
@@ -153,7 +150,7 @@ def _kernels(document: JointDocument) -> Table:
             *cells,
             wording.speedup(k.mean) if k.mean else "–",
             f"{k.worst:.3g}×" if k.worst is not None else "–",
-            shown({name: v for name, v in k.kernel.tunables.items() if (name, v) not in common}),
+            differ,
             style="green" if best else "",
         )
     return table
@@ -209,7 +206,7 @@ def _shown(
     console: Console, tallies: Mapping[str, Tally], *, quiet: bool, plain: bool
 ) -> Generator[Callable[[Event], None]]:
     """Show the runs while they go: a row each on a terminal, a line per measurement elsewhere."""
-    live = console.is_terminal and not console.is_dumb_terminal and console.width >= NARROWEST and not plain
+    live = drawable(console, plain=plain)
 
     def see(event: Event) -> None:
         tally = tallies[event.run]
@@ -220,15 +217,7 @@ def _shown(
     if quiet or not live:
         yield see
         return
-    from rich.live import Live
-
-    with Live(
-        get_renderable=lambda: overview(tallies),
-        console=console,
-        refresh_per_second=REFRESHES_PER_S,
-        transient=True,
-        redirect_stdout=False,
-    ):
+    with redrawn(console, lambda: overview(tallies)):
         yield see
 
 

@@ -18,6 +18,7 @@ from forewarp.tools.parts import Price
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.live import Live
     from rich.text import Text
 
 __all__ = ["Tally", "panel", "shown_live"]
@@ -50,8 +51,7 @@ def shown_live(
     is too narrow, and anything that is no terminal get lines. `quiet` shows nothing. `spend` reads what is spent.
     """
     tally = tally or Tally()
-    live = console.is_terminal and not console.is_dumb_terminal and console.width >= NARROWEST and not plain
-    if quiet or not live:
+    if quiet or not drawable(console, plain=plain):
 
         def log(event: events.Event) -> None:
             line = tally.see(event)
@@ -60,8 +60,6 @@ def shown_live(
 
         yield log
         return
-    from rich.live import Live
-
     asked = 0.0
 
     def see(event: events.Event) -> None:
@@ -70,15 +68,27 @@ def shown_live(
         if spend is not None and time.monotonic() - asked > _SPEND_EVERY_S:
             tally.spend, asked = spend(), time.monotonic()
 
+    with redrawn(console, lambda: panel(tally, console.width)):
+        yield see
+
+
+def drawable(console: Console, *, plain: bool) -> bool:
+    """Return whether a view can be drawn in place; elsewhere, and where `plain` is asked for, there are lines."""
+    return console.is_terminal and not console.is_dumb_terminal and console.width >= NARROWEST and not plain
+
+
+def redrawn(console: Console, view: Callable[[], RenderableType]) -> Live:
+    """Return the context in which a view is drawn again and again, and gone after it."""
+    from rich.live import Live
+
     # Standard output is the caller's: rich would send it to this console.
-    with Live(
-        get_renderable=lambda: panel(tally, console.width),
+    return Live(
+        get_renderable=view,
         console=console,
         refresh_per_second=REFRESHES_PER_S,
         transient=True,
         redirect_stdout=False,
-    ):
-        yield see
+    )
 
 
 def panel(tally: Tally, width: int = 80) -> RenderableType:

@@ -150,9 +150,14 @@ def show(document: SearchDocument, output: Output, figures: RunFigures) -> None:
     from forewarp.cli.run_tables import render
 
     render(document, display.stdout(), figures.reliability, full=output.verbose)
-    if document.error is not None:
-        hint = f"\n  {document.error.hint}" if document.error.hint else ""
-        print(f"forewarp: {document.error.message}{hint}", file=sys.stderr)
+    complain(document.error)
+
+
+def complain(error: Failure | None) -> None:
+    """Say on stderr what ended a run before its time, if anything did."""
+    if error is not None:
+        hint = f"\n  {error.hint}" if error.hint else ""
+        print(f"forewarp: {error.message}{hint}", file=sys.stderr)
 
 
 def _document(result: SearchResult, command: str, error: BaseException | None) -> SearchDocument:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -11,7 +12,7 @@ from forewarp.archive.store import Archive
 from forewarp.core.values import Measurement
 from forewarp.search.compromise import Everywhere, compare
 from forewarp.tools.bake import bake
-from forewarp.tools.parts import SCHEMA_VERSION, Interval, KernelId, Part, median_of, speedup_of
+from forewarp.tools.parts import SCHEMA_VERSION, Interval, KernelId, Part, median_of, shown, speedup_of
 from forewarp.tools.run_report import SearchResult, report
 
 MOST = 12
@@ -56,6 +57,12 @@ class JointResult(Part):
     compromise: AcrossTargets | None = Field(
         description="The highest geometric mean over all targets; null where no kernel was measured on all of them."
     )
+
+
+def differing(kernels: Sequence[AcrossTargets]) -> list[str]:
+    """Return of each kernel, as one short line, the tunables in which not all of them are alike."""
+    common = set.intersection(*(set(k.kernel.tunables.items()) for k in kernels)) if kernels else set[tuple[str, int]]()
+    return [shown({n: v for n, v in k.kernel.tunables.items() if (n, v) not in common}) for k in kernels]
 
 
 def joint_report(archive: Archive, group: str) -> JointResult:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from forewarp.tools.html.frame import Frame, count_axis, log_axis
 from forewarp.tools.html.headline import REPLAY
 from forewarp.tools.html.markup import SCRIPT, STYLE, Cell, became, counted, section, speedup, table
-from forewarp.tools.parts import shown
+from forewarp.tools.joint_report import differing
 
 if TYPE_CHECKING:
     from forewarp.tools.joint_report import AcrossTargets, JointResult
@@ -49,17 +49,15 @@ def _kernels(document: JointResult) -> str:
     if not document.kernels:
         return ""
     devices = [r.device.name for r in document.runs]
-    common = set.intersection(*(set(k.kernel.tunables.items()) for k in document.kernels))
     head = ["kernel", *(h for d in devices for h in (d, "foreseen"))]
     rows: list[list[Cell | str]] = []
-    for k in document.kernels:
+    for k, differ in zip(document.kernels, differing(document.kernels), strict=True):
         row: list[Cell | str] = [k.kernel.short]
         for t in k.targets:
             cell = became(t.outcome) if t.speedup is None else speedup(t.speedup)
             star = " *" if t.device in k.won else ""
             foreseen = Cell(f"{t.forecast.ratio:.3g}×" if t.forecast else "", "n")
             row += [Cell(cell.text + star, cell.kind), foreseen]
-        differ = shown({name: v for name, v in k.kernel.tunables.items() if (name, v) not in common})
         least = Cell("" if k.worst is None else f"{k.worst:.3g}×", "n")
         rows.append([*row, speedup(k.mean), least, Cell(differ, "t")])
     return table([*head, "geometric mean", "least", "tunables that differ"], rows, sort=True)
