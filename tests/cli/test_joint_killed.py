@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import sqlite3
 import subprocess
 import sys
-import time
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 
 import pytest
+from support import dying
 from support.cards import NARROW, WIDE, record_two
 from support.recorded_pool import Recorded
 
@@ -23,21 +20,12 @@ from forewarp.cli.main import main
 pytestmark = pytest.mark.slow
 
 BUDGET = 8
-COMMAND = [sys.executable, "-m", "forewarp.cli.main"]
+DYING = Path(dying.__file__)
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     return record_two(tmp_path_factory.mktemp("pool"))
-
-
-def rows_of(table: str) -> int:
-    """Return how many rows the archive's table has; 0 before there is one."""
-    try:
-        with closing(sqlite3.connect(f"file:{default_path()}?mode=ro", uri=True)) as opened:
-            return int(opened.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
-    except sqlite3.OperationalError:
-        return 0
 
 
 def chosen(found: dict[str, object]) -> list[object]:
@@ -46,13 +34,11 @@ def chosen(found: dict[str, object]) -> list[object]:
     return [(r["device"]["name"], r["best"]["kernel"]["sha256"], r["budget"]["spent"]["measurements"]) for r in runs]
 
 
-def begun(command: list[str], folder: Path, table: str, count: int) -> subprocess.Popen[bytes]:
-    """Start a search and wait until the archive's table has so many rows."""
+def ended(arguments: list[str], folder: Path, table: str, count: int, *signals: str) -> int:
+    """Run a command whose process gets signals once the archive's table has so many rows; return how it ended."""
+    command = [sys.executable, str(DYING), table, str(count), ",".join(signals), *arguments]
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
-    while process.poll() is None and rows_of(table) < count:
-        time.sleep(0.001)
-    return process
+        return subprocess.run(command, stdout=log, stderr=log, check=False, timeout=120).returncode
 
 
 @pytest.mark.parametrize(
@@ -65,10 +51,8 @@ def test_it_goes_on_with_exact_totals_and_measures_nothing_twice(
     targets = ["--target", f"{WIDE.name},{NARROW.name}", "--budget", str(BUDGET), "--seed", "3"]
     events = tmp_path / "events.jsonl"
     rest = ["--json", "--out", str(tmp_path / "out"), "--events", str(events)]
-    command = [*COMMAND, "optimize", recorded.task, *recorded.flags, *targets, *rest]
-    process = begun(command, tmp_path, table, count)
-    process.kill()
-    process.wait()
+    command = ["optimize", recorded.task, *recorded.flags, *targets, *rest]
+    assert ended(command, tmp_path, table, count, "SIGKILL") == -signal.SIGKILL
     with Archive(default_path()) as archive:
         runs = archive.runs()
         assert len(runs) == 2
@@ -95,12 +79,8 @@ def test_interrupts_end_all_runs(
 ) -> None:
     out = tmp_path / "out"
     targets = ["--target", f"{WIDE.name},{NARROW.name}", "--budget", "40", "--patience", "0"]
-    command = [*COMMAND, "optimize", recorded.task, *recorded.flags, *targets, "--quiet", "--out", str(out)]
-    process = begun(command, tmp_path, "measurement", 4)
-    for _ in range(times):
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.01)
-    assert process.wait(60) == 130
+    command = ["optimize", recorded.task, *recorded.flags, *targets, "--quiet", "--out", str(out)]
+    assert ended(command, tmp_path, "measurement", 4, *["SIGINT"] * times) == 130
     with Archive(default_path()) as archive:
         runs = archive.runs()
     assert [run.status for run in runs] == ["interrupted"] * 2
