@@ -57,11 +57,11 @@ def searched(found: Answer) -> Answer:
 
 def line(row: Row) -> Answer:
     """Return a candidate in few words."""
-    f, m = row.forecast, row.measured
+    f, e, m = row.forecast, row.expected, row.measured
     said: Answer = {"number": row.number, "kernel": f.kernel[:10], "task": f.task, "language": f.language}
     said |= {"tunables": f.tunables, "note": f.note, "advice": f.advice}
-    if f.median is not None:
-        said["forecast"] = spread(f.median, f.low, f.high)
+    if e.median is not None:
+        said["forecast"] = spread(e.median, e.low, e.high)
     if m is not None:
         said["measured"] = m.status if m.speedup is None else spread(m.speedup, m.low, m.high)
         said["verdict"] = m.verdict

@@ -13,18 +13,15 @@ from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 class Row:
     """One candidate of one task. `number` is its place in the order of appearance, from 1.
 
-    `forecast` is the latest one, `before` the one that stood when it was first measured: a later one knows the outcome.
+    `forecast` is what was said of it last. `expected` is what to expect of it: of the forecasts before it was first
+    measured, as later ones know the outcome, the one that knew most. A search begins without what was measured before
+    it, so that what it says of a candidate may be worse than what the user was told by then.
     """
 
     number: int
     forecast: CandidateForecast
+    expected: CandidateForecast
     measured: CandidateMeasured | None = None
-    before: CandidateForecast | None = None
-
-    @property
-    def expected(self) -> CandidateForecast:
-        """What was expected of it before it was measured."""
-        return self.before or self.forecast
 
     @property
     def won(self) -> bool:
@@ -53,16 +50,19 @@ class Board:
                 key = (event.task, event.kernel)
                 row = self._rows.get(key)
                 if row is None:
-                    row = self._rows[key] = Row(len(self._rows) + 1, event)
+                    row = self._rows[key] = Row(len(self._rows) + 1, event, event)
                 else:
                     row.forecast = event
+                    if row.measured is None and event.outweighs(row.expected):
+                        row.expected = event
                 return row
             case CandidateMeasured():
                 key = (event.task, event.kernel)
                 row = self._rows.get(key)
                 if row is not None:
-                    row.measured = event
-                    row.before = row.before or row.forecast
+                    if row.expected.device != row.forecast.device:
+                        row.expected = row.forecast
+                    row.measured = event.against(row.expected)
                     self._measured.pop(key, None)
                     self._measured[key] = row
                 return row

@@ -229,7 +229,7 @@ def _files(folder: Path, pattern: str) -> list[str]:
 
 def _standing(row: Row) -> tuple[bool, float]:
     m = row.measured
-    return m is not None, (m.speedup if m is not None else row.forecast.median) or 0.0
+    return m is not None, (m.speedup if m is not None else row.expected.median) or 0.0
 
 
 async def _told(work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:

@@ -44,10 +44,10 @@ async def best(on: Commanded, given: Sequence[str]) -> None:
     """`/best`: the fastest correct candidate with its text."""
     at_most(given, 1, "/best [TASK]")
     row = _best(on.board, given[0] if given else "")
-    f = row.forecast
+    f, e = row.forecast, row.expected
     text = await asyncio.to_thread(baked, row)
     language = "cpp" if f.language in ("cpp", "cuda") else "python"
-    expected = spread(f.median, f.low, f.high)
+    expected = spread(e.median, e.low, e.high)
     on.emit(
         Noted(
             f"**{row.number}** {_named(row)}, {f.task} on {f.device}: {_measured(row)}; forecast {expected}.\n\n"
@@ -142,10 +142,10 @@ def _best(board: Board, task: str) -> Row:
 
 
 def _line(row: Row) -> str:
-    f, m = row.forecast, row.measured
-    correct = "–" if f.p_valid is None else f"{f.p_valid:.0%}"
+    f, e, m = row.forecast, row.expected, row.measured
+    correct = "–" if e.p_valid is None else f"{e.p_valid:.0%}"
     surprise = "–" if m is None or m.surprise is None else f"{m.surprise:+.1f} σ"
-    cells = (row.number, _named(row), f.task, spread(f.median, f.low, f.high), correct, f.advice or "–")
+    cells = (row.number, _named(row), f.task, spread(e.median, e.low, e.high), correct, f.advice or "–")
     return f"| {' | '.join(map(str, cells))} | {_measured(row)} | {surprise} |"
 
 

@@ -23,7 +23,7 @@ _Z80 = 1.2816
 
 @dataclass(frozen=True, slots=True)
 class CandidateForecast:
-    """A candidate was forecast, or turned down before; a later one of the same kernel and task replaces it.
+    """A candidate was forecast, or turned down before; a later one of the same kernel and task says more of it.
 
     Attributes:
         kernel: Identity (sha256); `parent` is that of the candidate it was made from, "" where there is none.
@@ -33,6 +33,9 @@ class CandidateForecast:
         p_valid: Probability that it is correct; `p_better` that it also beats the best so far.
         confidence: Probability of the likeliest of the eight ranges.
         advice: measure, skip, accept, or reject where it did not compile.
+        trials: Measurements of the task on the device that the forecast knew; a run's forecasts know its own only.
+            None in records of before this was told.
+        by_model: Whether a language model's answer is in it.
     """
 
     kernel: str
@@ -54,6 +57,18 @@ class CandidateForecast:
     confidence: float | None = None
     advice: str = ""
     reason: str = ""
+    trials: int | None = None
+    by_model: bool = False
+
+    def outweighs(self, other: CandidateForecast) -> bool:
+        """Whether this, the later one, is the better answer to what a kernel will do: it knew as much or more.
+
+        A language model's answer counts for more than any number of trials: it was paid for, and read the code.
+        """
+        if self.device != other.device or other.median is None:
+            return True
+        known, before = (self.by_model, self.trials or 0), (other.by_model, other.trials or 0)
+        return self.median is not None and known >= before
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +92,10 @@ class CandidateMeasured:
     device_s: float
     surprise: float | None = None
     flags: tuple[str, ...] = ()
+
+    def against(self, forecast: CandidateForecast) -> CandidateMeasured:
+        """Return this with the surprise that it is to somebody who expected this forecast."""
+        return replace(self, surprise=_sigmas(forecast, self.speedup))
 
 
 Step = CandidateForecast | CandidateMeasured
@@ -102,6 +121,7 @@ def forecast_steps(
             advice="reject" if one.forecast is None else one.recommendation or "",
             reason=one.reason or more,
             p_better=one.p_better,
+            trials=found.trials,
         )
 
     if not found.ranking:
@@ -132,12 +152,15 @@ def surprise(forecast: CandidateForecast | None, measured: Interval | None) -> f
     None where there was no forecast, or nothing to hold against it. A wrong kernel has no speed-up: `p_valid` is held
     against its verdict instead.
     """
-    f = forecast
-    if f is None or measured is None or f.median is None or f.low is None or f.high is None:
+    return None if forecast is None or measured is None else _sigmas(forecast, measured.ratio)
+
+
+def _sigmas(f: CandidateForecast, ratio: float | None) -> float | None:
+    if ratio is None or f.median is None or f.low is None or f.high is None:
         return None
-    if not 0 < f.low < f.high or measured.ratio <= 0:
+    if not 0 < f.low < f.high or ratio <= 0:
         return None
-    return math.log2(measured.ratio / f.median) / (math.log2(f.high / f.low) / (2 * _Z80))
+    return math.log2(ratio / f.median) / (math.log2(f.high / f.low) / (2 * _Z80))
 
 
 class RunSteps:
@@ -148,6 +171,7 @@ class RunSteps:
         self._run: events.RunStarted | None = None
         self._proposed: dict[str, events.Proposed] = {}
         self._forecast: dict[str, CandidateForecast] = {}
+        self._trials = 0
 
     def of(self, event: events.Event) -> Step | None:
         """Return what an event says of a candidate; None where it says nothing."""
@@ -189,11 +213,13 @@ class RunSteps:
                 note=proposed.note,
                 advice=advice,
                 reason=reason,
+                trials=self._trials,
             )
         self._forecast[kernel] = step
         return step
 
     def _measured(self, told: events.Measured) -> CandidateMeasured | None:
+        self._trials += 1
         m, run = self._archive.measurement(told.measurement, whole=False).measurement, self._run
         if m is None or run is None:
             return None
@@ -225,6 +251,7 @@ def _forecast_step(
     advice: str = "",
     reason: str = "",
     p_better: float | None = None,
+    trials: int = 0,
 ) -> CandidateForecast:
     p = prediction
     return CandidateForecast(
@@ -247,6 +274,8 @@ def _forecast_step(
         confidence=p.confidence if p else None,
         advice=advice,
         reason=reason,
+        trials=trials,
+        by_model=p is not None and any(a.forecaster.startswith("llm:") for a in p.tiers or (p,)),
     )
 
 

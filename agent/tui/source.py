@@ -14,6 +14,7 @@ from textual.widgets import Static
 from forewarp.agent.board import Row
 from forewarp.agent.tui import code
 from forewarp.agent.tui.columns import SURPRISING, share, sigmas, tone, verdict, within
+from forewarp.tools.steps import CandidateForecast
 
 Shown = Literal["text", "parent", "best"]
 
@@ -125,7 +126,7 @@ class Source(Widget):
         leads = best is not None and best.number == row.number
         lines = [
             Content.assemble((f"{'★ ' * leads}#{row.number}", "bold"), " ", (" · ".join(names), "dim")),
-            Content.assemble(("forecast ", "dim"), *self._forecast(row)),
+            *self._forecasts(row.expected, f),
         ]
         if m is not None:
             lines.append(Content.assemble(("measured ", "dim"), *self._measured(row)))
@@ -135,8 +136,16 @@ class Source(Widget):
             lines.append(Content.styled(f.reason, "dim"))
         return Content("\n").join(lines)
 
-    def _forecast(self, row: Row) -> list[str | tuple[str, str]]:
-        f = row.expected
+    def _forecasts(self, expected: CandidateForecast, latest: CandidateForecast) -> list[Content]:
+        """Return what is expected and, where the latest forecast is another one, that as well, told apart."""
+        if latest.median is None or _numbers(latest) == _numbers(expected):
+            return [Content.assemble(("forecast ", "dim"), *self._forecast(expected))]
+        return [
+            Content.assemble((title, "dim"), *self._forecast(f), (_basis(f), "dim"))
+            for title, f in (("forecast ", expected), ("latest   ", latest))
+        ]
+
+    def _forecast(self, f: CandidateForecast) -> list[str | tuple[str, str]]:
         if f.median is None:
             return [f.advice or "none"]
         chances = {"P(ok)": f.p_valid, "P(better)": f.p_better, "conf": f.confidence}
@@ -156,3 +165,11 @@ class Source(Widget):
         if m.provenance == "replay":
             parts.append((" · replay", "dim"))
         return parts
+
+
+def _numbers(f: CandidateForecast) -> tuple[float | None, ...]:
+    return f.median, f.low, f.high, f.p_valid
+
+
+def _basis(f: CandidateForecast) -> str:
+    return f" · {f.origin}" if f.trials is None else f" · {f.origin}, trials known: {f.trials}"

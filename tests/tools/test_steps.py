@@ -6,8 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 from support.recorded_pool import Recorded, record
+from support.synthetic_executor import KnowingForecaster
 
+from forewarp.core.protocols import Forecaster
+from forewarp.surrogate.cascade import CascadeForecaster, Tier
+from forewarp.surrogate.llm import LlmForecaster
 from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
 from forewarp.tools.measure_kernel import MeasureRequest, measure_kernel
 from forewarp.tools.parts import Amounts, Interval, Kernel, Place
@@ -74,6 +80,44 @@ def test_a_run_tells_of_a_measurement_what_measuring_by_hand_tells(recorded: Rec
         again = measure_kernel(MeasureRequest(task=recorded.task, place=place(recorded, tmp_path / "b"), kernel=kernel))
         by_hand = measure_step(again, None)
         assert by_hand == replace(of_run, measurement=by_hand.measurement, surprise=None)
+
+
+def test_a_forecast_says_how_many_measurements_it_knew(recorded: Recorded, tmp_path: Path) -> None:
+    assert [s.trials for s in forecast_of(recorded, tmp_path, recorded.seed)] == [0]
+    here = place(recorded, tmp_path)
+    with open_search(SearchRequest(task=recorded.task, place=here, budget=Amounts(measurements=4))) as job:
+        steps = RunSteps(job.archive)
+        told = [step for event in job.events() if (step := steps.of(event)) is not None]
+    measured = 0
+    for step in told:
+        if isinstance(step, CandidateMeasured):
+            measured += 1
+        elif not step.advice:
+            assert step.trials == measured
+    assert [s.trials for s in forecast_of(recorded, tmp_path, recorded.seed)] == [measured]
+    assert {s.device for s in told if isinstance(s, CandidateForecast)} == {
+        s.device for s in forecast_of(recorded, tmp_path, recorded.seed)
+    }
+
+
+@pytest.mark.parametrize("in_a_cascade", [False, True])
+def test_a_forecast_says_whether_a_models_answer_is_in_it(
+    recorded: Recorded, tmp_path: Path, in_a_cascade: bool
+) -> None:
+    def reply(_: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        said = {"candidate": "c1", "rationale": "", "median": 1.2, "p": [0.125] * 8, "p_valid": 0.9}
+        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {"analysis": "", "forecasts": [said]})])
+
+    model, knowing = LlmForecaster(FunctionModel(reply)), KnowingForecaster(0.6)
+    asked = CascadeForecaster([Tier("learned", knowing), Tier("llm", model)]) if in_a_cascade else model
+    assert told_by(asked, recorded, tmp_path).by_model
+    assert not told_by(CascadeForecaster([Tier("learned", knowing)]), recorded, tmp_path).by_model
+
+
+def told_by(forecaster: Forecaster, recorded: Recorded, folder: Path) -> CandidateForecast:
+    request = ForecastRequest(task=recorded.task, place=place(recorded, folder), kernel=Kernel(path=recorded.seed))
+    [step] = forecast_steps(forecast_kernel(request, forecaster=forecaster), [""], "user")
+    return step
 
 
 def test_surprise_is_in_standard_deviations_of_the_forecast(recorded: Recorded, tmp_path: Path) -> None:

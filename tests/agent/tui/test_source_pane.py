@@ -70,6 +70,24 @@ async def test_keys_go_between_text_and_differences() -> None:
         assert app.pane.text == row(made, 1).forecast.source
 
 
+async def test_a_latest_forecast_that_is_not_the_one_shown_is_told_apart() -> None:
+    app, made = Pane(), Board()
+    made.apply(replace(forecast(1, median=2.0), origin="user", trials=6))
+    made.apply(replace(forecast(1, median=1.0), origin="r-7f3a2c", trials=0))
+    async with app.run_test(size=(130, 24)) as pilot:
+        app.show(made, 1)
+        await pilot.pause()
+        lines = [strip.text.strip() for strip in app.screen._compositor.render_strips()]
+        assert lines[1].startswith("forecast 2.00× [")
+        assert lines[1].endswith("· user, trials known: 6")
+        assert lines[2].startswith("latest   1.00× [")
+        assert lines[2].endswith("· r-7f3a2c, trials known: 0")
+        app.show(two(), 1)
+        await pilot.pause()
+        lines = [strip.text.strip() for strip in app.screen._compositor.render_strips()]
+        assert "latest" not in " ".join(lines)
+
+
 async def test_nothing_chosen_is_said() -> None:
     app = Pane()
     async with app.run_test(size=(80, 10)) as pilot:
