@@ -12,21 +12,31 @@ from forewarp.tools.parts import shown
 if TYPE_CHECKING:
     from forewarp.tools.run_lineage import Lineage, Node
 
-STEP, ROW, LEFT, TOP, LABEL = 124, 21, 14, 16, 190
+STEP, ROW, LEFT, TOP = 24, 21, 14, 16
+BESIDE = 11
+"""Pixels from a candidate's dot to its label."""
+
+LETTER = 6.5
+"""Pixels that a letter of a label takes on average, at most."""
 
 Places = Mapping[str, tuple[int, int]]
 
 
 def tree(found: Lineage) -> str:
-    """Return the tree; "" where nothing was measured."""
+    """Return the tree, a row for each candidate; "" where nothing was measured.
+
+    A line leaves its parent downwards and turns right at the child's row. In between stand descendants only, further to
+    the right, so that no line crosses a label.
+    """
     if not found.nodes:
         return ""
     places = _places(found)
-    width = LEFT + STEP * max(depth for depth, _ in places.values()) + LABEL
-    height = 2 * TOP + ROW * max(row for _, row in places.values())
-    nodes = {n.kernel.sha256: n for n in found.nodes}
-    drawn = [_edges(n, nodes, places) for n in found.nodes] + [_node(n, places) for n in found.nodes]
-    title = f"Lineage of {counted(len(found.nodes), 'candidate')}, from parents on the left to children on the right"
+    ends = [_at(places[n.kernel.sha256])[0] + BESIDE + LETTER * sum(map(len, _label(n))) for n in found.nodes]
+    width, height = round(max(ends)) + LEFT, 2 * TOP + ROW * (len(found.nodes) - 1)
+    # The winner's line lies over those that leave the same parents.
+    edges = sorted((drawn for n in found.nodes if (drawn := _edge(n, places))), key=lambda e: "won" in e)
+    drawn = [*edges, *(_node(n, places) for n in found.nodes)]
+    title = f"Lineage of {counted(len(found.nodes), 'candidate')}, children below their parents and to the right"
     svg = (
         f'<svg class="free" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
         f'aria-label="{escape(title)}">{"".join(drawn)}</svg>'
@@ -43,64 +53,57 @@ def lead(found: Lineage) -> str:
     elif winning and len(found.nodes) > 1:
         said += " The winner was made from no other candidate."
     if any(n.mate for n in found.nodes):
-        said += " Dashed lines lead from the second parent of a cross."
+        said += " “With” names the second parent of a cross."
     return said
 
 
 def _places(found: Lineage) -> dict[str, tuple[int, int]]:
-    """Return (generation, row) of each candidate: a leaf takes the next row, a parent that of its first child."""
+    """Return (generation, row) of each candidate: below its parent and what came of the siblings before it."""
     children: dict[str, list[str]] = {}
-    for n in found.nodes:
+    # The winner's line comes first, so that it stays on top.
+    for n in sorted(found.nodes, key=lambda n: not n.winning):
         children.setdefault(n.parent, []).append(n.kernel.sha256)
-    winning = {n.kernel.sha256 for n in found.nodes if n.winning}
     places: dict[str, tuple[int, int]] = {}
-    row = 0
     # Depth first without recursion: a chain of repairs may be longer than Python's stack.
-    left = [(kernel, 0, True) for kernel in reversed(_ordered(children.get("", []), winning))]
+    left = [(kernel, 0) for kernel in reversed(children.get("", []))]
     while left:
-        kernel, depth, first = left.pop()
-        row += not first
-        places[kernel] = (depth, row)
-        below = _ordered(children.get(kernel, []), winning)
-        left += [(child, depth + 1, k == 0) for k, child in reversed(list(enumerate(below)))]
-        if left and left[-1][1] == 0:
-            left[-1] = (*left[-1][:2], False)
+        kernel, depth = left.pop()
+        places[kernel] = (depth, len(places))
+        left += [(child, depth + 1) for child in reversed(children.get(kernel, []))]
     return places
-
-
-def _ordered(kernels: list[str], winning: set[str]) -> list[str]:
-    return sorted(kernels, key=lambda k: k not in winning)
 
 
 def _at(place: tuple[int, int]) -> tuple[int, int]:
     return LEFT + STEP * place[0], TOP + ROW * place[1]
 
 
-def _edges(n: Node, nodes: Mapping[str, Node], places: Places) -> str:
-    x, y = _at(places[n.kernel.sha256])
-    drawn = ""
-    if n.parent:
-        a, b = _at(places[n.parent])
-        won = " won" if n.winning and nodes[n.parent].winning else ""
-        drawn = f'<path class="edge{won}" d="M{a} {b}C{a + 30} {b} {x - 62} {y} {x} {y}"/>'
-    if n.mate:
-        a, b = _at(places[n.mate])
-        drawn += f'<path class="mate" d="M{a} {b}Q{(a + x) // 2 + 14} {(b + y) // 2} {x} {y}"/>'
-    return drawn
+def _edge(n: Node, places: Places) -> str:
+    if not n.parent:
+        return ""
+    (x, y), (above_x, above_y) = _at(places[n.kernel.sha256]), _at(places[n.parent])
+    return f'<path class="edge{" won" if n.winning else ""}" d="M{above_x} {above_y}V{y - 6}q0 6 6 6H{x}"/>'
+
+
+def _label(n: Node) -> tuple[str, str]:
+    """Return what came out, and in fewer colours which candidate it is and what it was crossed with."""
+    hidden = sum(n.hidden.values())
+    said = f"{n.speedup.ratio:.3g}×" if n.speedup else "" if _open(n) else n.fate.replace("_", " ")
+    mate, more = f" with {n.mate[:4]}" if n.mate else "", f" +{hidden}" if hidden else ""
+    return said, f" {n.kernel.short[:4]}{mate}{more}"
+
+
+def _open(n: Node) -> bool:
+    return n.fate in ("unmeasured", "unfinished")
 
 
 def _node(n: Node, places: Places) -> str:
     x, y = _at(places[n.kernel.sha256])
-    kind = kind_of(n.fate)
+    kind, shape = kind_of(n.fate), "hollow" if _open(n) else "dot"
     ring = f'<circle class="hollow best" cx="{x}" cy="{y}" r="7.5"/>' if n.leads else ""
-    shape = "hollow" if n.fate in ("unmeasured", "unfinished") else "dot"
-    hidden = sum(n.hidden.values())
-    said = f"{n.speedup.ratio:.3g}×" if n.speedup else "" if shape == "hollow" else n.fate.replace("_", " ")
-    more = f" +{hidden}" if hidden else ""
+    said, named = map(escape, _label(n))
     return (
         f'{ring}<circle class="{shape} {kind}" cx="{x}" cy="{y}" r="4.5"><title>{escape(_told(n))}</title></circle>'
-        f'<text class="name" x="{x + 11}" y="{y + 4}">{escape(said)}'
-        f'<tspan class="soft"> {n.kernel.short[:4]}{more}</tspan></text>'
+        f'<text x="{x + BESIDE}" y="{y + 4}">{said}<tspan class="soft">{named}</tspan></text>'
     )
 
 
@@ -109,6 +112,8 @@ def _told(n: Node) -> str:
     lines = [f"{n.kernel.short}, {how}, round {n.round}"]
     if n.kernel.tunables:
         lines.append(shown(n.kernel.tunables))
+    if n.mate:
+        lines.append(f"crossed with {n.mate[:10]}")
     if n.forecast:
         lines.append(f"forecast {n.forecast}")
     lines.append(f"{n.speedup or ''} {meaning(n.fate)}".strip())

@@ -53,8 +53,8 @@ svg text{fill:var(--ink)}svg .soft{fill:var(--soft);font-size:inherit}.grid{stro
 .fail{--c:var(--fail)}.none{--c:var(--none)}.best{--c:var(--best)}.ink{--c:var(--ink)}
 td.faster,td.slower,td.even,td.doubt,td.odd,td.fail,td.none,span.key{color:var(--c)}
 .dot{fill:var(--c)}.hollow{fill:var(--paper);stroke:var(--c);stroke-width:1.5}.mark{stroke:var(--c)}
-.name{paint-order:stroke;stroke:var(--paper);stroke-width:3px}.edge{stroke:var(--rule);fill:none;stroke-width:1.3}.edge.won{stroke:var(--best);stroke-width:2.6}
-.mate{stroke:var(--soft);stroke-dasharray:3 3;stroke-opacity:.5;fill:none}.band{fill:var(--band)}
+.edge{stroke:var(--rule);fill:none;stroke-width:1.3}.edge.won{stroke:var(--best);stroke-width:2.6}
+.band{fill:var(--band)}
 .step{fill:none;stroke:var(--best);stroke-width:2}.bar{fill:var(--c)}.track{fill:var(--panel);stroke:var(--rule)}
 pre{background:var(--panel);padding:.7rem;overflow:auto;font:12px/1.45 ui-monospace,monospace;margin:.4rem 0;
 max-height:30rem}
