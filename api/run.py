@@ -4,33 +4,39 @@ from __future__ import annotations
 
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from pydantic import PrivateAttr
 
 from forewarp.archive.store import Archive
 from forewarp.tools.joint_report import JointResult
-from forewarp.tools.parts import Interval
+from forewarp.tools.parts import Interval, Part
 from forewarp.tools.run_report import SearchResult
 
 if TYPE_CHECKING:
     from forewarp.tools.run_report import BestKernel
 
+Result = TypeVar("Result", bound=Part)
 
-class Run(SearchResult):
-    """What a run came to: `summary`, `best` with its `source`, `counts`, `budget`, `candidates` and more.
 
-    It is a copy of what the archive said: `forewarp.load(run.run_id)` reads a run anew.
-    """
+class _Recorded(Part, Generic[Result]):
+    """A result that knows the archive which it comes from."""
 
     _archive: Path = PrivateAttr()
 
     @classmethod
-    def of(cls, result: SearchResult, archive: Path) -> Run:
-        """Take over a result and remember where its run is recorded."""
-        run = cls(**dict(result))
-        run._archive = archive.absolute()
-        return run
+    def of(cls, result: Result, archive: Path) -> Self:
+        """Take over a result and remember where its runs are recorded."""
+        made = cls(**dict(result))
+        made._archive = archive.absolute()
+        return made
+
+
+class Run(_Recorded[SearchResult], SearchResult):
+    """What a run came to: `summary`, `best` with its `source`, `counts`, `budget`, `candidates` and more.
+
+    It is a copy of what the archive said: `forewarp.load(run.run_id)` reads a run anew.
+    """
 
     def save(self, folder: str | Path) -> dict[str, Path]:
         """Write the run's files, those that `forewarp optimize` leaves, and return them by kind.
@@ -59,17 +65,11 @@ class Run(SearchResult):
         return head + (_winner(self.best) if self.best else "")
 
 
-class JointRun(JointResult):
-    """What a search for several targets came to: `summary`, `runs`, `kernels` and `compromise` with its `source`."""
+class JointRun(_Recorded[JointResult], JointResult):
+    """What a search for several targets came to: `summary`, `runs`, `kernels` and `compromise` with its `source`.
 
-    _archive: Path = PrivateAttr()
-
-    @classmethod
-    def of(cls, result: JointResult, archive: Path) -> JointRun:
-        """Take over a result and remember where its runs are recorded."""
-        run = cls(**dict(result))
-        run._archive = archive.absolute()
-        return run
+    It is a copy of what the archive said: `forewarp.load_together(joint.group_id)` reads it anew.
+    """
 
     def save(self, folder: str | Path) -> list[Path]:
         """Write the files that `forewarp optimize --target` leaves, and return their paths; raises `UsageError`."""

@@ -104,6 +104,12 @@ class Reader(Connection):
         problem = f"several searches begin with {name!r}" if names else f"there is no search {name!r} in {self.path}"
         raise UsageError(problem, hint="`forewarp runs` lists the runs with the searches that they belong to")
 
+    def latest_group(self) -> str | None:
+        """Return the name of the latest search for several targets; None where there was none."""
+        group = "json_extract(settings, '$.group')"
+        found = self._rows(f"SELECT {group} FROM run WHERE {group} <> '' ORDER BY created DESC, rowid DESC LIMIT 1", ())
+        return str(found[0][0]) if found else None
+
     def candidates(self, run: str) -> list[CandidateRow]:
         """Return every proposal of the run in order, joined with forecast, decision and measurement."""
         return [_candidate_row(r) for r in self._rows(_CANDIDATES, (run,))]

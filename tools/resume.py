@@ -40,7 +40,7 @@ def resume_search(request: ResumeRequest, own: Own = NOTHING, islands: Islands |
     if settings.get("group") and islands is None:
         raise UsageError(
             f"run {row.id} belongs to {settings['group']}, a search for several targets",
-            hint=f"take them up together: forewarp resume {settings['group']}",
+            hint=f"take them up together: forewarp resume {settings['group']}, or forewarp.resume_together() in Python",
         )
     proposes, forecasts = str(settings.get("proposer", "")), str(settings.get("forecaster") or "none")
     _check_own(row.id, "proposer", proposes, own.proposer)

@@ -61,10 +61,13 @@ class SearchRequest(Part):
         default=None, ge=0, description="Measurements spread over the space before forecasts decide; null: 3."
     )
     proposals: int | None = Field(
-        default=None, ge=1, description="New candidates per round; null: 8, or 12 where a model writes them."
+        default=None, ge=1, le=1000, description="New candidates per round; null: 8, or 12 where a model writes them."
     )
     measure_per_round: int | None = Field(
-        default=None, ge=1, description="Measurements per round; null: 1, or 3 where a model writes candidates."
+        default=None,
+        ge=1,
+        le=1000,
+        description="Measurements per round; null: 1, or 3 where a model writes candidates.",
     )
     patience: int | None = Field(
         default=None, ge=0, description="Rounds without a promising candidate after which the run ends; null: 6."

@@ -16,12 +16,14 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # as in `typing`, which would take longer to import than all of this
 
 _FROM = {
-    "api.given": ("AnyKernel", "AnyTask", "Options", "Where", "define_task"),
+    "api.given": ("AnyKernel", "AnyTask", "define_task"),
+    "api.options": ("Options", "Where"),
     "api.run": ("JointRun", "Run"),
-    "api.verbs": (
-        *("estimate", "forecast", "inspect", "load", "measure", "measure_all"),
-        *("optimize", "optimize_together", "resume", "validate"),
+    "api.searches": (
+        *("estimate", "load", "load_together", "optimize", "optimize_together"),
+        *("resume", "resume_together"),
     ),
+    "api.verbs": ("forecast", "inspect", "measure", "measure_all", "validate"),
     "core.errors": (
         *("ArchiveError", "CandidateError", "DeviceError", "ForewarpError"),
         *("ModelError", "TaskError", "UsageError", "WorkerError"),
@@ -34,20 +36,19 @@ _HOMES = {name: f"forewarp.{home}" for home, names in _FROM.items() for name in 
 _MODULES = {"bins": "forewarp.core.bins", "events": "forewarp.search.events"}
 
 if TYPE_CHECKING:
-    from forewarp.api.given import AnyKernel, AnyTask, Options, Where, define_task
+    from forewarp.api.given import AnyKernel, AnyTask, define_task
+    from forewarp.api.options import Options, Where
     from forewarp.api.run import JointRun, Run
-    from forewarp.api.verbs import (
+    from forewarp.api.searches import (
         estimate,
-        forecast,
-        inspect,
         load,
-        measure,
-        measure_all,
+        load_together,
         optimize,
         optimize_together,
         resume,
-        validate,
+        resume_together,
     )
+    from forewarp.api.verbs import forecast, inspect, measure, measure_all, validate
     from forewarp.core import bins
     from forewarp.core.errors import (
         ArchiveError,
@@ -102,11 +103,13 @@ __all__ = [
     "forecast",
     "inspect",
     "load",
+    "load_together",
     "measure",
     "measure_all",
     "optimize",
     "optimize_together",
     "resume",
+    "resume_together",
     "validate",
 ]
 

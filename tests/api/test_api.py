@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect as stdlib_inspect
 import json
 import signal
 import subprocess
@@ -13,17 +12,15 @@ from typing import Any
 import pytest
 from support import small_tasks
 from support import synthetic_executor as synthetic
-from support.cards import NARROW, WIDE, Card
 from support.recorded_pool import Recorded, record
 
 import forewarp
 from forewarp import events
-from forewarp.api import given, verbs, watching
+from forewarp.api import watching
 from forewarp.cli.tally import Tally
 from forewarp.core.protocols import Executor
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.tools.parts import Kernel, Place
-from forewarp.tools.search import SearchRequest
 from forewarp.tools.session import Executors
 
 
@@ -154,32 +151,6 @@ def test_a_run_that_fails_says_how_to_go_on() -> None:
     assert f"forewarp.resume({forewarp.load().run_id!r})" in "".join(e.value.__notes__)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "says"),
-    [
-        ({"max_use": 2.0}, TypeError, "did you mean 'max_usd'"),
-        ({"nonsense": 2}, TypeError, "'nonsense'"),
-        ({"audit": 3}, forewarp.UsageError, "audit: Input should be less than or equal to 1"),
-        ({"max_usd": 2.0}, forewarp.UsageError, "no language model"),
-        ({"budget": None}, forewarp.UsageError, "no cap"),
-        ({"forecaster": "oracle"}, forewarp.UsageError, "forecaster"),
-        ({"model": "nobody:x"}, forewarp.ModelError, "nobody"),
-    ],
-)
-def test_bad_arguments_say_what_is_wrong(options: dict[str, Any], error: type[Exception], says: str) -> None:
-    with pytest.raises(error, match=says):
-        forewarp.optimize(synthetic.task(), **options)
-
-
-def test_every_part_of_a_request_can_be_said() -> None:
-    named = set(stdlib_inspect.signature(verbs.optimize).parameters) | set(given.Options.__annotations__)
-    renamed = {"place": "device", "seed_kernels": "seeds"}
-    assert {renamed.get(f, f) for f in SearchRequest.model_fields} <= named
-    assert {"device", *Place.model_fields} <= named
-    both = (set(stdlib_inspect.signature(f).parameters) for f in (verbs.optimize, verbs.estimate))
-    assert set.symmetric_difference(*both) == {"on_event", "progress"}
-
-
 def test_an_estimate_begins_nothing(tmp_path: Path) -> None:
     found = forewarp.estimate("softmax", device="cpu", budget=7)
     assert found.limit.measurements == 7
@@ -257,59 +228,3 @@ def test_all_that_is_offered_is_there() -> None:
     assert all(getattr(forewarp, name) is not None for name in forewarp.__all__)
     with pytest.raises(AttributeError, match="optimise"):
         _ = forewarp.optimise  # type: ignore[attr-defined]
-
-
-class Cards(forewarp.Executors):
-    """Synthetic cards by the names that places give them."""
-
-    def get(self, place: Place, task: forewarp.Task) -> forewarp.Executor:
-        return Card(WIDE) if place.card == "wide" else Card(NARROW, slope=1.0)
-
-
-def test_one_search_for_several_targets(tmp_path: Path) -> None:
-    seen: list[events.Event] = []
-    with Cards() as cards:
-        found = forewarp.optimize_together(
-            synthetic.task(), ["wide", "narrow"], budget=6, executors=cards, on_event=seen.append
-        )
-    assert isinstance(found, forewarp.JointRun)
-    assert [r.device.name for r in found.runs] == [WIDE.name, NARROW.name]
-    assert {e.run for e in seen} == {r.run_id for r in found.runs}
-    assert found.compromise is not None
-    assert found.compromise.source
-    assert all(p.is_file() for p in found.save(tmp_path / "out"))
-    assert found.group_id in repr(found)
-
-
-def test_a_watcher_ends_a_search_for_several_targets() -> None:
-    def enough(event: events.Event) -> None:
-        if isinstance(event, events.Measured):
-            raise StopIteration
-
-    with Cards() as cards:
-        found = forewarp.optimize_together(synthetic.task(), "wide,narrow", budget=9, executors=cards, on_event=enough)
-    assert found.status == "interrupted"
-
-
-class Gone(forewarp.Executors):
-    """Cards whose machines are lost before anything is measured."""
-
-    def get(self, place: Place, task: forewarp.Task) -> forewarp.Executor:
-        return Card(WIDE if place.card == "wide" else NARROW, gone_after=0)
-
-
-def test_a_search_for_several_targets_that_failed_says_by_which_name_it_goes_on() -> None:
-    with Gone() as cards, pytest.raises(forewarp.ForewarpError, match="gone") as told:
-        forewarp.optimize_together(synthetic.task(), ["wide", "narrow"], budget=6, executors=cards)
-    (note,) = told.value.__notes__
-    name = note.split("forewarp resume ")[1].split("`")[0]
-    for verb in (forewarp.load, forewarp.resume):
-        with pytest.raises(forewarp.UsageError, match="several targets") as refused:
-            verb(name)
-        assert f"forewarp resume {name}" in refused.value.hint
-
-
-def test_a_forecaster_of_ones_own_is_not_silently_left_out() -> None:
-    own: Any = synthetic.KnowingForecaster()
-    with pytest.raises(forewarp.UsageError, match="forecaster per target"):
-        forewarp.optimize_together(synthetic.task(), ["wide", "narrow"], forecaster=own)

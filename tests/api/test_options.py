@@ -1,0 +1,182 @@
+"""Arguments that no verb takes, and values that make no sense, are refused before anything begins."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, is_typeddict
+
+import pytest
+from support import synthetic_executor as synthetic
+
+import forewarp
+from forewarp.archive.store import Archive, default_path
+from forewarp.tools.parts import Place
+from forewarp.tools.search import SearchRequest
+
+SEARCHES: list[Callable[..., Any]] = [forewarp.optimize, forewarp.estimate, forewarp.optimize_together]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"max_usd": 2.0}, forewarp.UsageError, "no language model"),
+        ({"budget": None}, forewarp.UsageError, "no cap"),
+        ({"forecaster": "oracle"}, forewarp.UsageError, "forecaster is 'oracle'"),
+        ({"model": "nobody:x"}, forewarp.ModelError, "nobody"),
+        ({"device": "gpu"}, forewarp.UsageError, "device 'gpu' is unknown"),
+        ({"device": "cpu", "executor": "elsewhere"}, forewarp.UsageError, "executor 'elsewhere' is unknown"),
+        ({"budget": 0}, forewarp.UsageError, "budget is 0\nit should be greater than or equal to 1"),
+        ({"budget": -3}, forewarp.UsageError, "budget is -3"),
+        ({"seed": "x"}, forewarp.UsageError, "seed is 'x'"),
+    ],
+)
+@pytest.mark.parametrize("verb", [forewarp.optimize, forewarp.estimate])
+def test_bad_arguments_say_what_is_wrong(
+    verb: Callable[..., Any], options: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        verb(synthetic.task(), **options)
+    assert not default_path().exists() or not Archive(default_path()).runs()
+
+
+OUT_OF_RANGE: list[tuple[str, Any, str]] = [
+    ("max_gpu_seconds", -1, "it should be greater than 0"),
+    ("max_gpu_seconds", math.nan, "finite"),
+    ("max_usd", 0, "it should be greater than 0"),
+    ("max_tokens", 1.5, "valid integer"),
+    ("deadline", 0, "it should be greater than 0"),
+    ("deadline", math.inf, "finite"),
+    ("audit", 3, "it should be less than or equal to 1"),
+    ("explore", -1, "greater than or equal to 0"),
+    ("proposals", 0, "greater than or equal to 1"),
+    ("proposals", 10_000, "less than or equal to 1000"),
+    ("measure_per_round", 10_000, "less than or equal to 1000"),
+    ("patience", -1, "greater than or equal to 0"),
+    ("language", "rust", "'cpp', 'triton'"),
+    ("confirm", "perhaps", "boolean"),
+    ("holdout", None, "boolean"),
+    ("learn_across_runs", 7, "boolean"),
+    ("base_url", 3, "string"),
+    ("forecast_model", 3, "string"),
+]
+PLACES: list[tuple[str, Any, str]] = [
+    ("pool", 3, "string"),
+    ("archive", 3, "string"),
+    ("python", 3, "string"),
+    ("executor", None, "string"),
+    ("card", 3, "string"),
+    ("executors", 3, "forewarp.Executors"),
+]
+
+
+def test_the_cases_are_all_options() -> None:
+    assert {name for name, _, _ in OUT_OF_RANGE + PLACES} == set(forewarp.Options.__annotations__)
+    assert {name for name, _, _ in PLACES} == set(forewarp.Where.__annotations__)
+
+
+@pytest.mark.parametrize(("name", "value", "says"), OUT_OF_RANGE + PLACES)
+def test_a_value_that_makes_no_sense_is_refused_by_its_name(name: str, value: Any, says: str) -> None:
+    given: dict[str, Any] = {name: value}
+    asked: list[Callable[[], object]] = [
+        lambda: forewarp.Options(**given),
+        lambda: forewarp.optimize(synthetic.task(), **given),
+        lambda: forewarp.estimate(synthetic.task(), **given),
+        lambda: forewarp.optimize_together(synthetic.task(), "a,b", **given),
+    ]
+    if name in forewarp.Where.__annotations__:
+        asked += [
+            lambda: forewarp.Where(**given),
+            lambda: forewarp.measure(synthetic.task(), synthetic.SOURCE, **given),
+            lambda: forewarp.measure_all(synthetic.task(), [synthetic.SOURCE], **given),
+            lambda: forewarp.forecast(synthetic.task(), synthetic.SOURCE, **given),
+            lambda: forewarp.validate(synthetic.task(), **given),
+            lambda: forewarp.resume("20260101-abc", **given),
+            lambda: forewarp.resume_together("g-abc", **given),
+        ]
+    for ask in asked:
+        with pytest.raises(forewarp.UsageError) as told:
+            ask()
+        assert told.value.message == f"{name} is {value!r}"
+        assert says in told.value.hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "meant"),
+    [
+        (forewarp.Options, "max_gpu_second", "did you mean 'max_gpu_seconds'?"),
+        (forewarp.Options, "max_use", "did you mean 'max_usd'?"),
+        (forewarp.Options, "archiv", "did you mean 'archive'?"),
+        (forewarp.Options, "nonsense", "help(forewarp.Options) lists them"),
+        (forewarp.Where, "executer", "did you mean 'executor'?"),
+        (forewarp.Where, "max_usd", "help(forewarp.Where) lists them"),
+    ],
+)
+def test_options_that_do_not_exist_are_refused_when_they_are_made(kind: type[Any], given: str, meant: str) -> None:
+    with pytest.raises(TypeError) as told:
+        kind(**{given: 1})
+    assert str(told.value) == f"{kind.__name__}() got an unexpected keyword argument {given!r}; {meant}"
+
+
+@pytest.mark.parametrize(
+    ("verb", "given", "meant"),
+    [
+        (forewarp.optimize, "max_gpu_second", "did you mean 'max_gpu_seconds'?"),
+        (forewarp.optimize, "budgt", "did you mean 'budget'?"),
+        (forewarp.optimize, "nonsense", "help(forewarp.optimize) lists them"),
+        (forewarp.estimate, "sed", "did you mean 'seed'?"),
+        (forewarp.optimize_together, "target", "did you mean 'targets'?"),
+        (forewarp.optimize_together, "proposer", "help(forewarp.optimize_together) lists them"),
+        (forewarp.measure, "tunable", "did you mean 'tunables'?"),
+        (forewarp.measure_all, "againt", "did you mean 'against'?"),
+        (forewarp.forecast, "executr", "did you mean 'executor'?"),
+        (forewarp.validate, "devices", "did you mean 'device'?"),
+        (forewarp.resume, "on_events", "did you mean 'on_event'?"),
+        (forewarp.resume_together, "proposer", "help(forewarp.resume_together) lists them"),
+    ],
+)
+def test_arguments_that_a_verb_does_not_take_are_refused(verb: Callable[..., Any], given: str, meant: str) -> None:
+    first: tuple[Any, ...] = {
+        "resume": ("20260101-abc",),
+        "resume_together": ("g-abc",),
+        "optimize_together": (synthetic.task(), "a,b"),
+        "measure": (synthetic.task(), synthetic.SOURCE),
+        "measure_all": (synthetic.task(), [synthetic.SOURCE]),
+    }.get(verb.__name__, (synthetic.task(),))
+    with pytest.raises(TypeError) as told:
+        verb(*first, **{given: 1})
+    assert str(told.value) == f"{verb.__name__}() got an unexpected keyword argument {given!r}; {meant}"
+
+
+def test_options_stay_typed_dictionaries() -> None:
+    class Mine(forewarp.Options, total=False):
+        note: str
+
+    made = forewarp.Options(max_gpu_seconds=60, archive=Path("a.db"))
+    assert made == {"max_gpu_seconds": 60, "archive": Path("a.db")}
+    assert type(made) is dict
+    assert forewarp.Options({"audit": 0.1}) == {"audit": 0.1}
+    assert all(is_typeddict(kind) for kind in (forewarp.Where, forewarp.Options, Mine))
+    assert Mine(note="n", audit=0.1) == {"note": "n", "audit": 0.1}
+    assert set(Mine.__annotations__) == {*forewarp.Options.__annotations__, "note"}
+    assert forewarp.estimate("softmax", device="cpu", **made).task == "softmax"
+
+
+def test_every_part_of_a_request_can_be_said() -> None:
+    named = set(inspect.signature(forewarp.optimize).parameters) | set(forewarp.Options.__annotations__)
+    renamed = {"place": "device", "seed_kernels": "seeds"}
+    assert {renamed.get(f, f) for f in SearchRequest.model_fields} <= named
+    assert {"device", *Place.model_fields} <= named
+
+
+def test_the_verbs_that_search_take_the_same_arguments() -> None:
+    optimize, estimate, together = (inspect.signature(verb).parameters for verb in SEARCHES)
+    assert set(optimize) - set(estimate) == {"on_event", "progress"}
+    # No view, and neither a proposer nor a forecaster of one's own, which several threads would ask at once.
+    assert set(optimize) - set(together) == {"proposer", "progress"}
+    assert set(together) - set(optimize) == {"targets"}
+    for other in (estimate, together):
+        assert all(other[n] == p for n, p in optimize.items() if n in other and (other, n) != (together, "forecaster"))
+    assert together["forecaster"].default == optimize["forecaster"].default
