@@ -10,8 +10,8 @@ from support.recorded_pool import Recorded, record
 
 from forewarp.archive.pools import read_pool, write_rows
 from forewarp.core.errors import WorkerError
-from forewarp.core.protocols import Executor, Subject
-from forewarp.core.values import Build, Candidate, Measurement, Target, Task
+from forewarp.core.protocols import Executor
+from forewarp.core.values import Measurement, Target, Task
 from forewarp.tools.parts import Place
 from forewarp.tools.session import Executors
 
@@ -25,20 +25,14 @@ class Card(synthetic.SyntheticExecutor):
         super().__init__(target)
         self.slope, self.gone_after = slope, gone_after
 
-    def measure(
-        self,
-        task: Task,
-        candidate: Candidate,
-        build: Build,
-        against: Subject | None = None,
-        beat: float | None = None,
-    ) -> Measurement:
+    def answer(self, asked: synthetic.Asked) -> Measurement:
         if self.gone_after is not None and len(self.measured) >= self.gone_after:
             raise WorkerError("the machine is gone")
-        m = super().measure(task, candidate, build, against)
+        # Timed in full: the plain device would hold the speed-up without the slope against what is to be beaten.
+        m = super().answer(replace(asked, beat=None))
         if m.speedup is None or m.low is None or m.high is None:
             return m
-        factor = 2.0 ** (-self.slope * (candidate.tunables["TILE"].bit_length() - 8))
+        factor = 2.0 ** (-self.slope * (asked.candidate.tunables["TILE"].bit_length() - 8))
         s, low, high = (v * factor for v in (m.speedup, m.low, m.high))
         return replace(
             m, speedup=s, low=low, high=high, verdict="faster" if low > 1 else "slower" if high < 1 else "tie"

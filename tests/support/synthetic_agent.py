@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support import synthetic_executor as synthetic
 
-from forewarp.core.protocols import Executor, Subject
+from forewarp.core.protocols import Executor
 from forewarp.core.values import Build, Candidate, Measurement, Task
 from forewarp.gpu_runner.agent.agent import Agent
 from forewarp.gpu_runner.agent.wire import READY, Wire
@@ -43,26 +43,20 @@ class ActingExecutor(synthetic.SyntheticExecutor):
         (folder / "code").write_text(candidate.source)
         return replace(build, artefact=str(folder))
 
-    def measure(
-        self,
-        task: Task,
-        candidate: Candidate,
-        build: Build,
-        against: Subject | None = None,
-        beat: float | None = None,
-    ) -> Measurement:
+    def answer(self, asked: synthetic.Asked) -> Measurement:
+        source, build = asked.candidate.source, asked.build
         count = note("measured")
-        if "lose the agent once" in candidate.source and count == 1:
+        if "lose the agent once" in source and count == 1:
             time.sleep(0.6)
             os._exit(7)
-        if "lose the agent always" in candidate.source:
+        if "lose the agent always" in source:
             os._exit(7)
-        if "take long" in candidate.source:
+        if "take long" in source:
             time.sleep(30)
         if build.artefact:
-            assert (Path(build.artefact) / "code").read_text() == candidate.source
-        measured = super().measure(task, candidate, build, against, beat)
-        return replace(measured, device="another card") if "another card" in candidate.source else measured
+            assert (Path(build.artefact) / "code").read_text() == source
+        measured = super().answer(asked)
+        return replace(measured, device="another card") if "another card" in source else measured
 
 
 def opener(_: dict[str, Any]) -> Executor:

@@ -8,7 +8,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from forewarp.core import bins
 from forewarp.core.protocols import Subject, Trial
@@ -65,10 +65,22 @@ def log2_speedup(candidate: Candidate) -> float:
     return 2.0 - sum(w * d * d for w, d in zip((0.25, 0.35, 0.3), off, strict=True))
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What `measure` was called with."""
+
+    task: Task
+    candidate: Candidate
+    build: Build
+    against: Subject | None
+    beat: float | None
+
+
 class SyntheticExecutor:
     """Counts what it is asked for; fails in every way that a kernel can, as the source's text demands.
 
-    `WIDTH` 8 with `TILE` 512 does not compile, `UNROLL` 16 with `WIDTH` 8 is incorrect, `UNUSED` changes no code.
+    `WIDTH` 8 with `TILE` 512 does not compile, `UNROLL` 16 with `WIDTH` 8 is incorrect, `UNUSED` changes no code. One
+    that waits, is lost or finds something else overrides `answer`.
     """
 
     def __init__(self, target: Target = TARGET, noise: float = 0.02) -> None:
@@ -112,10 +124,15 @@ class SyntheticExecutor:
         against: Subject | None = None,
         beat: float | None = None,
     ) -> Measurement:
+        return self.answer(Asked(task, candidate, build, against, beat))
+
+    def answer(self, asked: Asked) -> Measurement:
+        """Measure; `measured` does not hold this one yet."""
+        candidate, build = asked.candidate, asked.build
         with self._lock:
             self.measured.append(candidate)
         t = candidate.tunables
-        anchor = against.candidate.sha256 if against else "reference"
+        anchor = asked.against.candidate.sha256 if asked.against else "reference"
         if build.status != "ok":
             return Measurement(build.status, "failed", self._target.name, "T0", anchor, log=build.log)
         if "crash" in candidate.source:
@@ -128,7 +145,7 @@ class SyntheticExecutor:
         verdict = "faster" if low > 1 else "slower" if high < 1 else "tie"
         timing = WorkloadTiming("small", s, low, high, 1.0 / s, 1.0, 0.1, (math.log(s),), (1.0 / s,), (1.0,))
         m = Measurement("ok", verdict, self._target.name, "T0", anchor, s, low, high, (timing,), device_s=0.5)
-        return replace(m, stopped_early=True, device_s=0.2) if beat is not None and high < beat else m
+        return replace(m, stopped_early=True, device_s=0.2) if asked.beat is not None and high < asked.beat else m
 
     def close(self) -> None:
         self.closed += 1

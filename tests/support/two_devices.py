@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support import synthetic_executor as synthetic
 
-from forewarp.core.protocols import Executor, Subject
-from forewarp.core.values import Build, Candidate, Measurement, Task
+from forewarp.core.protocols import Executor
+from forewarp.core.values import Measurement
 from forewarp.gpu_runner.agent.agent import Agent
 from forewarp.gpu_runner.agent.wire import READY, Wire
 from forewarp.gpu_runner.executors.several import SeveralExecutor
@@ -31,20 +31,13 @@ class Device(synthetic.SyntheticExecutor):
         super().__init__()
         self._folder, self._number = folder, number
 
-    def measure(
-        self,
-        task: Task,
-        candidate: Candidate,
-        build: Build,
-        against: Subject | None = None,
-        beat: float | None = None,
-    ) -> Measurement:
-        name = called(candidate.source)
+    def answer(self, asked: synthetic.Asked) -> Measurement:
+        name = called(asked.candidate.source)
         with (self._folder / "begun").open("a") as file:
             file.write(f"{self._number} {name}\n")
         while self._folder.is_dir() and not (self._folder / name).exists():
             time.sleep(0.02)
-        return super().measure(task, candidate, build, against, beat)
+        return super().answer(asked)
 
 
 def called(source: str) -> str:
