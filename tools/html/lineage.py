@@ -16,7 +16,7 @@ STEP, ROW, LEFT, TOP = 24, 21, 14, 16
 BESIDE = 11
 """Pixels from a candidate's dot to its label."""
 
-LETTER = 6.5
+LETTER = 7.0
 """Pixels that a letter of a label takes on average, at most."""
 
 Places = Mapping[str, tuple[int, int]]
