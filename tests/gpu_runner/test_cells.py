@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.runners import Runner
 
 Make = Callable[..., Cell]
+PATIENCE_S = 60.0
 
 
 class Scripted:
@@ -41,7 +43,7 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
         how = Confinement(folder="", folder_bytes=1 << 20) if confined else None
         cell = Cell(load, memory=1 << 30, confinement=how, spins=request.param, own_processes=confined)
         cells.append(cell)
-        cell.call(load_order(3, b"hello" * 3), 10)
+        cell.call(load_order(3, b"hello" * 3), PATIENCE_S)
         return cell
 
     yield start
@@ -51,56 +53,64 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
 
 def test_commands_are_answered_and_timed(make: Make) -> None:
     cell = make(lambda slot: time.sleep(0.01 * slot))
-    assert cell.call(NOTHING, 5) < 0.5
-    assert 0.02 <= cell.call(run_order(2), 5) < 0.5
-    assert cell.call(FETCH, 5) < 0.5
+    began = time.perf_counter()
+    told = [cell.call(order, PATIENCE_S) for order in (NOTHING, run_order(2), FETCH)]
+    assert told[1] >= 0.02
+    assert 0 < sum(told) < time.perf_counter() - began
 
 
 def test_a_cell_that_has_slept_wakes_up(make: Make) -> None:
     cell = make(lambda slot: None)
     time.sleep(0.1)
-    assert cell.call(NOTHING, 5) < 0.5
+    cell.call(NOTHING, PATIENCE_S)
 
 
 def test_an_error_is_told_and_the_cell_goes_on(make: Make) -> None:
     cell = make(lambda slot: 1 / slot)
     with pytest.raises(CellFailed, match="ZeroDivisionError") as e:
-        cell.call(run_order(0), 5)
+        cell.call(run_order(0), PATIENCE_S)
     assert e.value.status == "runtime_error"
-    cell.call(run_order(1), 5)
+    cell.call(run_order(1), PATIENCE_S)
 
 
 def test_a_hang_ends_at_its_time(make: Make) -> None:
-    cell = make(lambda slot: time.sleep(60))
+    cell = make(lambda slot: time.sleep(PATIENCE_S))
     start = time.monotonic()
     with pytest.raises(CellFailed) as e:
         cell.call(run_order(0), 0.2)
     assert e.value.status == "timeout"
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < PATIENCE_S / 2
 
 
 def test_a_death_is_noticed_although_a_child_holds_the_channel(make: Make) -> None:
     def leave(slot: int) -> None:
         if os.fork():
             os._exit(7)
-        time.sleep(30)
+        time.sleep(PATIENCE_S)
 
     with pytest.raises(CellFailed, match="exit status 7") as e:
-        make(leave).call(run_order(0), 10)
+        make(leave).call(run_order(0), PATIENCE_S)
     assert e.value.status == "crashed"
+
+
+def state_of(pid: int) -> str:
+    """Return the letter that the kernel has for what a process does: T once it is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_a_stopped_cell_uses_no_processor_time_and_goes_on(make: Make) -> None:
     cell = make(lambda slot: None)
     cell.settle()
     cell.pause()
-    time.sleep(0.05)
+    deadline = time.monotonic() + PATIENCE_S
+    while state_of(cell.pid) != "T" and time.monotonic() < deadline:
+        time.sleep(0.01)
     before = cell.processor_s()
     assert before > 0
     time.sleep(0.05)
     assert cell.processor_s() == before
     cell.resume()
-    cell.call(NOTHING, 5)
+    cell.call(NOTHING, PATIENCE_S)
 
 
 def test_output_is_bounded_with_beginning_and_end(make: Make, capfd: pytest.CaptureFixture[str]) -> None:
@@ -111,7 +121,7 @@ def test_output_is_bounded_with_beginning_and_end(make: Make, capfd: pytest.Capt
         print("end")
 
     cell = make(chatter)
-    cell.call(run_order(0), 20)
+    cell.call(run_order(0), PATIENCE_S)
     cell.close()
     written = capfd.readouterr().err
     assert written.startswith("begin\n")
@@ -131,7 +141,7 @@ def test_a_candidate_finds_no_descriptor_but_its_own(make: Make) -> None:
         raise ValueError(kept)
 
     with pytest.raises(CellFailed) as e:
-        make(look).call(run_order(0), 5)
+        make(look).call(run_order(0), PATIENCE_S)
     os.close(secret)
     kept = e.value.log.rpartition("ValueError: ")[2]
     assert "/dev/null" not in kept

@@ -11,6 +11,12 @@ from forewarp.gpu_runner.worker.check import Expected
 from forewarp.gpu_runner.worker.perturb import PERTURBATIONS, applied, cases, minds_range
 from forewarp.gpu_runner.worker.problem import load_module
 
+
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    torch.manual_seed(0)
+
+
 BY_NAME = {p.name: p for p in PERTURBATIONS}
 ALL = ["inputs × 3", "inputs × 0.01", "signs flipped", "zeros", "small integers", "mostly zeros"]
 

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -14,29 +16,50 @@ from forewarp.core.values import Build, Candidate, DeviceKind, Measurement, Task
 from forewarp.gpu_runner.pipeline import AHEAD, measure_all
 
 TASK = synthetic.task()
+PATIENCE_S = 60.0
 
 
 def kernels(count: int) -> list[Candidate]:
     return [synthetic.seed(synthetic.SOURCE + f"// {k}\n") for k in range(count)]
 
 
-class Slow(synthetic.SyntheticExecutor):
-    """Compiling takes `compile_s`, measuring `measure_s`; knows the most compiles and measurements at once."""
+class Watched(synthetic.SyntheticExecutor):
+    """Knows the most compiles and measurements at once; either waits until so many as are said are under way.
 
-    def __init__(self, compile_s: float = 0.0, measure_s: float = 0.0, kind: DeviceKind = "cuda") -> None:
+    The measurement whose number is `meets` waits for a compile as well. Each takes `lasts_s` at least.
+    """
+
+    def __init__(
+        self, compiles: int = 1, measures: int = 1, kind: DeviceKind = "cuda", meets: int = 0, lasts_s: float = 0.0
+    ) -> None:
         super().__init__(replace(synthetic.TARGET, kind=kind))
-        self.both = 0
-        self.compile_s, self.measure_s = compile_s, measure_s
-        self.compiling = self.measuring = self.most_compiling = self.most_measuring = 0
+        self.meets, self.lasts_s = meets, lasts_s
+        self.together = {"compile": threading.Barrier(compiles), "measure": threading.Barrier(measures)}
+        self.changed = threading.Condition()
+        self.now, self.most = Counter[str](), Counter[str]()
+        self.both = False
         self.anchors: list[Subject | None] = []
 
+    @contextmanager
+    def under_way(self, what: str) -> Generator[None]:
+        with self.changed:
+            self.now[what] += 1
+            self.most[what] = max(self.most[what], self.now[what])
+            self.both |= self.now.total() > self.now[what]
+            self.changed.notify_all()
+            if what == "measure" and len(self.measured) + 1 == self.meets:
+                assert self.changed.wait_for(lambda: self.now["compile"], PATIENCE_S)
+        try:
+            self.together[what].wait(PATIENCE_S)
+            time.sleep(self.lasts_s)
+            yield
+        finally:
+            with self.changed:
+                self.now[what] -= 1
+
     def compile(self, task: Task, candidate: Candidate) -> Build:
-        self.compiling += 1
-        self.most_compiling = max(self.most_compiling, self.compiling)
-        self.both += bool(self.measuring)
-        time.sleep(self.compile_s)
-        self.compiling -= 1
-        return super().compile(task, candidate)
+        with self.under_way("compile"):
+            return super().compile(task, candidate)
 
     def measure(
         self,
@@ -46,43 +69,37 @@ class Slow(synthetic.SyntheticExecutor):
         against: Subject | None = None,
         beat: float | None = None,
     ) -> Measurement:
-        self.measuring += 1
-        self.most_measuring = max(self.most_measuring, self.measuring)
-        self.anchors.append(against)
-        time.sleep(self.measure_s)
-        self.measuring -= 1
-        return super().measure(task, candidate, build, against, beat)
+        with self.under_way("measure"):
+            self.anchors.append(against)
+            return super().measure(task, candidate, build, against, beat)
 
 
 def test_compiles_run_ahead_while_one_is_measured() -> None:
-    executor = Slow(compile_s=0.1, measure_s=0.05)
-    begin = time.perf_counter()
+    # The ninth compile is asked for before the second measurement, and waits for three more.
+    executor = Watched(compiles=4, meets=2)
     found = list(measure_all(executor, TASK, kernels(12), threads=4))
-    seconds = time.perf_counter() - begin
     assert len(found) == 12
     assert all(m.status == "ok" for _, _, m in found)
     assert [c for c, _, _ in found] == executor.measured
-    assert executor.most_measuring == 1
+    assert executor.most == {"compile": 4, "measure": 1}
     assert executor.both
-    assert 1 < executor.most_compiling <= 4
-    assert seconds < 12 * 0.15 * 0.7  # one after the other it takes 1.8 s
 
 
 def test_nothing_compiles_while_a_processor_is_measured() -> None:
-    executor = Slow(compile_s=0.01, measure_s=0.02, kind="cpu")
-    assert len(list(measure_all(executor, TASK, kernels(9), threads=2))) == 9
-    assert executor.most_compiling == 2
+    executor = Watched(compiles=2, kind="cpu", lasts_s=0.01)
+    assert len(list(measure_all(executor, TASK, kernels(8), threads=2))) == 8
+    assert executor.most == {"compile": 2, "measure": 1}
     assert not executor.both
 
 
 def test_several_devices_measure_at_once() -> None:
-    executor = Slow(measure_s=0.05)
+    executor = Watched(measures=3)
     assert len(list(measure_all(executor, TASK, kernels(9), threads=2, devices=3))) == 9
-    assert executor.most_measuring == 3
+    assert executor.most["measure"] == 3
 
 
 def test_failures_are_yielded_and_stop_nothing() -> None:
-    class Picky(Slow):
+    class Picky(Watched):
         def compile(self, task: Task, candidate: Candidate) -> Build:
             if "malformed" in candidate.source:
                 raise CandidateError("no launch plan", hint="see docs/candidates.md")
@@ -106,7 +123,7 @@ def test_an_endless_stream_is_taken_as_it_is_needed() -> None:
             taken += 1
             yield kernel
 
-    found = measure_all(Slow(), TASK, stream(), threads=2)
+    found = measure_all(Watched(), TASK, stream(), threads=2)
     for _ in range(3):
         next(found)
     assert taken <= 3 + 2 * AHEAD
@@ -115,7 +132,7 @@ def test_an_endless_stream_is_taken_as_it_is_needed() -> None:
 
 
 def test_a_lost_process_is_replaced_once() -> None:
-    class Loses(Slow):
+    class Loses(Watched):
         left = 1
 
         def measure(
@@ -144,7 +161,7 @@ def test_a_lost_process_is_replaced_once() -> None:
 
 
 def test_every_candidate_meets_the_same_anchor() -> None:
-    executor = Slow()
+    executor = Watched()
     anchor = Subject(synthetic.seed(UNROLL=2), Build("ok", 0.0))
     assert len(list(measure_all(executor, TASK, kernels(3), threads=2, against=anchor))) == 3
     assert executor.anchors == [anchor] * 3
