@@ -50,7 +50,7 @@ class Waits(synthetic.SyntheticExecutor):
         against: Subject | None = None,
         beat: float | None = None,
     ) -> Measurement:
-        self.together.wait(timeout=10)
+        self.together.wait(timeout=60)
         return super().measure(task, candidate, build, against, beat)
 
 
@@ -65,7 +65,7 @@ def test_each_device_measures_one_at_a_time() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=20)
+        thread.join(timeout=60)
     assert [len(p.measured) for p in parts] == [2, 2, 2]
 
 

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -193,14 +194,15 @@ def test_answers_stay_in_order_beside_errors_and_malformed_replies():
 
 def test_concurrency_is_bounded():
     running = most = 0
+    together = asyncio.Barrier(3)
 
     async def reply(messages: Any, info: Any) -> ModelResponse:
         nonlocal running, most
-        import asyncio
-
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.01)
+        async with asyncio.timeout(60):
+            await together.wait()
+        await asyncio.sleep(0.01)  # a fourth one would have the time to begin
         running -= 1
         return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {"n": 1})])
 
@@ -234,9 +236,7 @@ def test_the_terminal_shows_no_banner_of_the_library(monkeypatch: pytest.MonkeyP
 
 def test_a_slow_provider_is_a_retryable_error():
     async def reply(messages: Any, info: Any) -> ModelResponse:
-        import asyncio
-
-        await asyncio.sleep(5)
+        await asyncio.sleep(60)
         raise AssertionError
 
     (error,) = replace(resolve(FunctionModel(reply)), timeout_s=0.05).ask("s", ["p"], Reply)
