@@ -27,9 +27,6 @@ class Where(TypedDict, total=False):
     `python` a Python that has the torch to measure with, `executor` the machines to measure on ("local", "ssh:HOST",
     "ray", "ray:ADDRESS"), `card` the card to take where these have several ("h200"), `executors` keeps devices warm
     between calls.
-
-    Making one raises what the verbs raise: `TypeError` for a name that is none of these, `UsageError` for a value that
-    makes no sense.
     """
 
     pool: str | Path | None
@@ -45,8 +42,7 @@ class Options(Where, total=False):
 
     Caps besides the budget: `max_gpu_seconds`, `max_usd`, `max_tokens`, `deadline` in seconds. Models: `base_url` of an
     OpenAI-compatible server, `forecast_model`, `language` to keep to. Policy: `confirm`, `holdout`, `audit`, `explore`,
-    `proposals`, `measure_per_round`, `patience`, `learn_across_runs`. The rest is that of `Where`, and making one
-    raises the same.
+    `proposals`, `measure_per_round`, `patience`, `learn_across_runs`. The rest is that of `Where`.
     """
 
     max_gpu_seconds: float | None
@@ -76,16 +72,15 @@ class _Caps(Part):
     deadline: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
 
-def known(given: Mapping[str, object], kind: type[Where], verb: Callable[..., object] | None = None) -> None:
+def known(given: Mapping[str, object], kind: type[Where], verb: Callable[..., object]) -> None:
     """Raise `TypeError` for an argument that neither `kind` nor the verb has, with the one that may have been meant."""
     unknown = next((name for name in given if name not in kind.__annotations__), None)
     if unknown is None:
         return
-    named = verb or kind
-    names = [*kind.__annotations__, *(inspect.signature(verb).parameters if verb else ())]
+    names = [*kind.__annotations__, *inspect.signature(verb).parameters]
     near = difflib.get_close_matches(unknown, names, 1, cutoff=0.75)  # proposer is not proposals
-    instead = f"did you mean {near[0]!r}?" if near else f"help(forewarp.{named.__name__}) lists them"
-    raise TypeError(f"{named.__name__}() got an unexpected keyword argument {unknown!r}; {instead}")
+    instead = f"did you mean {near[0]!r}?" if near else f"help(forewarp.{verb.__name__}) lists them"
+    raise TypeError(f"{verb.__name__}() got an unexpected keyword argument {unknown!r}; {instead}")
 
 
 def checked(kind: type[Request], **fields: Any) -> Request:
@@ -126,30 +121,3 @@ def amounts_of(budget: int | None, options: Options) -> Amounts:
 def rest_of(options: Options) -> dict[str, Any]:
     """Return the models and the policy, which requests call as callers do."""
     return {name: value for name, value in options.items() if name in SearchRequest.model_fields}
-
-
-def _check_when_made(kind: type[Where]) -> None:
-    """Have `kind(...)` raise what the verbs would raise of it; a `TypedDict` takes whatever it is given.
-
-    It stays one for everything else: to type checkers, to `typing.is_typeddict`, and as a base of others.
-    """
-    typed: Any = type(kind)
-    alike = typed(kind.__name__, (), {"__annotations__": dict(kind.__annotations__)}, total=False)
-
-    class Checking(typed):
-        def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], total: bool = True) -> type:
-            return typed(name, tuple(alike if b is kind else b for b in bases), namespace, total=total)
-
-        def __call__(self, *args: Any, **given: Any) -> dict[str, Any]:
-            made: Any = dict(*args, **given)
-            known(made, kind)
-            place_of("auto", made)
-            amounts_of(None, made)
-            checked(SearchRequest, task="", **rest_of(made))
-            return made
-
-    kind.__class__ = Checking
-
-
-_check_when_made(Where)
-_check_when_made(Options)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from forewarp.cli.options import HERE, NO_MODEL, PLAIN, Model, Output, Positive, Where
+from forewarp.cli.options import HERE, NO_MODEL, PLAIN, Model, Output, Where, positive
 
 if TYPE_CHECKING:
     from forewarp.agent.settings import Settings
@@ -32,9 +32,9 @@ def chat(
     resume: str | None = None,
     replay: Path | None = None,
     budget: Annotated[int | None, Parameter(validator=NotNegative)] = None,
-    max_gpu_seconds: Annotated[float | None, Parameter(validator=Positive)] = None,
-    max_usd: Annotated[float | None, Parameter(validator=Positive)] = None,
-    max_tokens: Annotated[int | None, Parameter(validator=Positive)] = None,
+    max_gpu_seconds: Annotated[float | None, Parameter(validator=positive)] = None,
+    max_usd: Annotated[float | None, Parameter(validator=positive)] = None,
+    max_tokens: Annotated[int | None, Parameter(validator=positive)] = None,
     approve: Approval | None = None,
     shell: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     no_mouse: Annotated[bool, Parameter(negative="", show_default=False)] = False,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from forewarp.cli.options import PLAIN, Output, Positive
+from forewarp.cli.options import PLAIN, Output, positive
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,8 +62,8 @@ def import_(
     out: Out,
     overwrite: Overwrite = False,
     device: str = "",
-    noise: Annotated[float | None, Parameter(validator=Positive)] = None,
-    limit: Annotated[int | None, Parameter(validator=Positive)] = None,
+    noise: Annotated[float | None, Parameter(validator=positive)] = None,
+    limit: Annotated[int | None, Parameter(validator=positive)] = None,
     baseline: Path | None = None,
     references: Path | None = None,
     kernel: Path | None = None,

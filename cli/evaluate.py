@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from forewarp.cli.options import PLAIN, Output, Positive
+from forewarp.cli.options import PLAIN, Output, positive
 
 if TYPE_CHECKING:
     from forewarp.cli.documents import EvaluateDocument
@@ -25,7 +25,7 @@ def evaluate(
     train: Path | None = None,
     history: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
     anchors: Annotated[bool, Parameter(negative="")] = False,
-    margin: Annotated[float, Parameter(validator=Positive)] = 5.0,
+    margin: Annotated[float, Parameter(validator=positive)] = 5.0,
     resamples: Annotated[int, Parameter(validator=Number(gte=2))] = 1000,
     seed: int = 0,
     out: Path | None = None,

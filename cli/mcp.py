@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from forewarp.cli.options import HERE, Positive, Where
+from forewarp.cli.options import HERE, Where, positive
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -36,16 +36,16 @@ class Limits:
         max_searches: Most runs at a time.
     """
 
-    max_measurements: Annotated[int | None, Parameter(validator=Positive)] = None
-    max_gpu_seconds: Annotated[float | None, Parameter(validator=Positive)] = None
-    max_usd: Annotated[float | None, Parameter(validator=Positive)] = None
-    max_tokens: Annotated[int | None, Parameter(validator=Positive)] = None
-    session_measurements: Annotated[int | None, Parameter(validator=Positive)] = None
-    session_gpu_seconds: Annotated[float | None, Parameter(validator=Positive)] = None
-    session_usd: Annotated[float | None, Parameter(validator=Positive)] = None
-    session_tokens: Annotated[int | None, Parameter(validator=Positive)] = None
-    window: Annotated[float, Parameter(validator=Positive)] = 24.0
-    max_searches: Annotated[int, Parameter(validator=Positive)] = 2
+    max_measurements: Annotated[int | None, Parameter(validator=positive)] = None
+    max_gpu_seconds: Annotated[float | None, Parameter(validator=positive)] = None
+    max_usd: Annotated[float | None, Parameter(validator=positive)] = None
+    max_tokens: Annotated[int | None, Parameter(validator=positive)] = None
+    session_measurements: Annotated[int | None, Parameter(validator=positive)] = None
+    session_gpu_seconds: Annotated[float | None, Parameter(validator=positive)] = None
+    session_usd: Annotated[float | None, Parameter(validator=positive)] = None
+    session_tokens: Annotated[int | None, Parameter(validator=positive)] = None
+    window: Annotated[float, Parameter(validator=positive)] = 24.0
+    max_searches: Annotated[int, Parameter(validator=positive)] = 2
 
 
 OPEN = Limits()
@@ -62,7 +62,7 @@ def mcp(
     base_url: str | None = None,
     http: str | None = None,
     host_name: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
-    keep_warm: Annotated[float, Parameter(validator=Positive)] = 120.0,
+    keep_warm: Annotated[float, Parameter(validator=positive)] = 120.0,
     print_: Annotated[bool, Parameter(name="--print", negative="", show_default=False)] = False,
     where: Where = HERE,
 ) -> int:

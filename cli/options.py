@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,8 +13,13 @@ from cyclopts.validators import Number
 if TYPE_CHECKING:
     from forewarp.tools.parts import Place
 
-Positive = Number(gt=0)
 Language = Literal["cpp", "triton", "cuda", "python"]
+
+
+def positive(_: object, value: float | None) -> None:
+    """Refuse what is no amount; a number is not a cap if it is infinite."""
+    if value is not None and not 0 < value < math.inf:
+        raise ValueError("It must be above 0 and finite.")
 
 
 @Parameter(name="*")
@@ -114,10 +120,10 @@ class Caps:
     """
 
     budget: Annotated[int, Parameter(validator=_something)] = 24
-    max_gpu_seconds: Annotated[float | None, Parameter(validator=Positive)] = None
-    max_usd: Annotated[float | None, Parameter(validator=Positive)] = None
-    max_tokens: Annotated[int | None, Parameter(validator=Positive)] = None
-    deadline: Annotated[float | None, Parameter(validator=Positive)] = None
+    max_gpu_seconds: Annotated[float | None, Parameter(validator=positive)] = None
+    max_usd: Annotated[float | None, Parameter(validator=positive)] = None
+    max_tokens: Annotated[int | None, Parameter(validator=positive)] = None
+    deadline: Annotated[float | None, Parameter(validator=positive)] = None
 
 
 @Parameter(name="*", group="Policy")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from forewarp.cli.options import PLAIN, Output, Positive
+from forewarp.cli.options import PLAIN, Output, positive
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def runs(
     *,
-    limit: Annotated[int, Parameter(validator=Positive)] = 20,
+    limit: Annotated[int, Parameter(validator=positive)] = 20,
     archive: Path | None = None,
     output: Output = PLAIN,
 ) -> int:

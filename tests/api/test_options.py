@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, is_typeddict
+from typing import Any
 
 import pytest
 from support import synthetic_executor as synthetic
@@ -81,14 +80,12 @@ def test_the_cases_are_all_options() -> None:
 def test_a_value_that_makes_no_sense_is_refused_by_its_name(name: str, value: Any, says: str) -> None:
     given: dict[str, Any] = {name: value}
     asked: list[Callable[[], object]] = [
-        lambda: forewarp.Options(**given),
         lambda: forewarp.optimize(synthetic.task(), **given),
         lambda: forewarp.estimate(synthetic.task(), **given),
         lambda: forewarp.optimize_together(synthetic.task(), "a,b", **given),
     ]
     if name in forewarp.Where.__annotations__:
         asked += [
-            lambda: forewarp.Where(**given),
             lambda: forewarp.measure(synthetic.task(), synthetic.SOURCE, **given),
             lambda: forewarp.measure_all(synthetic.task(), [synthetic.SOURCE], **given),
             lambda: forewarp.forecast(synthetic.task(), synthetic.SOURCE, **given),
@@ -101,23 +98,6 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_name(name: str, value: An
             ask()
         assert told.value.message == f"{name} is {value!r}"
         assert says in told.value.hint
-
-
-@pytest.mark.parametrize(
-    ("kind", "given", "meant"),
-    [
-        (forewarp.Options, "max_gpu_second", "did you mean 'max_gpu_seconds'?"),
-        (forewarp.Options, "max_use", "did you mean 'max_usd'?"),
-        (forewarp.Options, "archiv", "did you mean 'archive'?"),
-        (forewarp.Options, "nonsense", "help(forewarp.Options) lists them"),
-        (forewarp.Where, "executer", "did you mean 'executor'?"),
-        (forewarp.Where, "max_usd", "help(forewarp.Where) lists them"),
-    ],
-)
-def test_options_that_do_not_exist_are_refused_when_they_are_made(kind: type[Any], given: str, meant: str) -> None:
-    with pytest.raises(TypeError) as told:
-        kind(**{given: 1})
-    assert str(told.value) == f"{kind.__name__}() got an unexpected keyword argument {given!r}; {meant}"
 
 
 @pytest.mark.parametrize(
@@ -148,20 +128,6 @@ def test_arguments_that_a_verb_does_not_take_are_refused(verb: Callable[..., Any
     with pytest.raises(TypeError) as told:
         verb(*first, **{given: 1})
     assert str(told.value) == f"{verb.__name__}() got an unexpected keyword argument {given!r}; {meant}"
-
-
-def test_options_stay_typed_dictionaries() -> None:
-    class Mine(forewarp.Options, total=False):
-        note: str
-
-    made = forewarp.Options(max_gpu_seconds=60, archive=Path("a.db"))
-    assert made == {"max_gpu_seconds": 60, "archive": Path("a.db")}
-    assert type(made) is dict
-    assert forewarp.Options({"audit": 0.1}) == {"audit": 0.1}
-    assert all(is_typeddict(kind) for kind in (forewarp.Where, forewarp.Options, Mine))
-    assert Mine(note="n", audit=0.1) == {"note": "n", "audit": 0.1}
-    assert set(Mine.__annotations__) == {*forewarp.Options.__annotations__, "note"}
-    assert forewarp.estimate("softmax", device="cpu", **made).task == "softmax"
 
 
 def test_every_part_of_a_request_can_be_said() -> None:

@@ -250,6 +250,16 @@ def test_a_cap_on_what_nobody_spends_is_refused(run: Run, recorded: Recorded, fl
     assert "--model" in found["error"]["hint"]
 
 
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("--deadline", "inf"), ("--max-gpu-seconds", "nan"), ("--max-usd", "0"), ("--max-tokens", "-1")],
+)
+def test_a_cap_is_a_finite_amount(run: Run, recorded: Recorded, flag: str, value: str) -> None:
+    exit_code, found, _ = run(*optimize(recorded, flag, value))
+    assert (exit_code, found["error"]["code"]) == (2, "usage")
+    assert f"for {flag}. It must be above 0 and finite." in found["error"]["message"]
+
+
 def test_a_traceback_is_shown_only_on_request(run: Run) -> None:
     _, _, err = run("show", "r-none", "-v")
     assert "Traceback" in err
