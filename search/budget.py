@@ -46,8 +46,8 @@ def measurements_left(budget: Budget, spend: Spend) -> int | None:
     return None if budget.measurements is None else max(0, budget.measurements - spend.measurements)
 
 
-def in_words(currency: str, budget: Budget) -> str:
-    """Return why the run ended, for people."""
+def in_words(currency: str, budget: Budget, spend: Spend) -> str:
+    """Return why the run ended, for people, and what it kept back for its end and did not use."""
     cap = getattr(budget, currency)
     units = {
         "measurements": f"{cap} measurements",
@@ -56,4 +56,6 @@ def in_words(currency: str, budget: Budget) -> str:
         "tokens": f"{cap} tokens",
         "wall_s": f"{cap:g} s of wall time" if cap is not None else "",
     }
-    return f"the budget of {units[currency]} is spent"
+    said = f"the budget of {units[currency]} is spent"
+    left = measurements_left(budget, spend) if currency == "measurements" else 0
+    return f"{said}, except {left} kept back for the end and not used" if left else said

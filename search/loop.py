@@ -15,14 +15,16 @@ from forewarp.core import serde
 from forewarp.core.errors import ArchiveError, UsageError
 from forewarp.core.protocols import Executor, Forecaster, Proposer
 from forewarp.core.values import Task
+from forewarp.search import budget as budgets
 from forewarp.search import lease
-from forewarp.search.ends import Stopped
+from forewarp.search.ends import Spent, Stopped
 from forewarp.search.events import Event, RunFinished, RunResumed, RunStarted
 from forewarp.search.finals import Finals
 from forewarp.search.islands import Island
 from forewarp.search.recorder import Recorder
 from forewarp.search.rounds import Rounds
 from forewarp.search.settings import SearchSettings
+from forewarp.search.state import Finish
 from forewarp.search.summary import RunSummary, best_of, summarise
 
 __all__ = ["Search", "SearchSettings"]
@@ -166,14 +168,19 @@ class Search:
             self._rounds.load()
         yield from self._recorder.begin(self._first_event())
         try:
-            exhausted = yield from self._rounds.until_spent()
+            ended = yield from self._rounds.until_spent()
             if self._island is not None:
                 yield from self._finals.receive(self._island.visitors())
             yield from self._finals.confirm()
         except Stopped:
             yield self._end("interrupted", "stopped on request")
         else:
-            yield self._end("finished", exhausted)
+            yield self._end("finished", self._why(ended))
+
+    def _why(self, ended: Finish | Spent) -> str:
+        if isinstance(ended, Finish):
+            return ended.reason
+        return budgets.in_words(ended.currency, self.settings.budget, self._recorder.spend())
 
     def _first_event(self) -> Event:
         if self._resumed:

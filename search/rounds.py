@@ -100,8 +100,8 @@ class Rounds:
             said = {r.candidate.sha256: r.forecast for r in self._state.rows.values() if r.forecast is not None}
             self._forecaster.recall(self._task, self._target, said)
 
-    def until_spent(self) -> Generator[Event, None, str]:
-        """Do what is pending until there is no budget or nothing left to do; returns the reason. Raises `Stopped`."""
+    def until_spent(self) -> Generator[Event, None, Finish | Spent]:
+        """Do what is pending until there is no budget or nothing left to do; returns which. Raises `Stopped`."""
         try:
             while True:
                 match pending(self._state, self._settings, self._floor()):
@@ -115,10 +115,10 @@ class Rounds:
                         yield from self._decide(proposals)
                     case Measure():
                         yield from self.measure([r for r in self._state.chosen if r.measurement is None])
-                    case Finish(reason):
-                        return reason
+                    case Finish() as finish:
+                        return finish
         except Spent as e:
-            return budgets.in_words(e.currency, self._settings.budget)
+            return e
 
     def _propose(self, number: int) -> Generator[Event]:
         self._pause()
@@ -370,7 +370,16 @@ class Rounds:
         return self._recorder.spend()
 
     def _searching(self) -> budgets.Budget:
-        return budgets.searching(self._settings.budget, confirm=self.confirms, visitors=self.keeps)
+        """Return what may be spent on searching.
+
+        Where all of that is measured and nothing worked, there is nothing to confirm: what was kept back for it is
+        searched with as well. A run that is tied to others keeps it, since what won there may still work here.
+        """
+        budget, done = self._settings.budget, len(self._state.trials)
+        kept = budgets.searching(budget, confirm=self.confirms, visitors=self.keeps)
+        if self._island is None and self._state.best is None and done >= (kept.measurements or 0):
+            return budgets.searching(budget, confirm=False, visitors=self.keeps)
+        return kept
 
     def _pause(self) -> None:
         """Raise `Stopped` or `Spent` if the run must not begin anything new."""

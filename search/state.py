@@ -184,11 +184,12 @@ class State:
         return self.round - self._passed
 
     def open(self, reconsider: int) -> list[CandidateRow]:
-        """Return the round's candidates that passed the gate, and the best of those skipped earlier, in order."""
+        """Return the round's candidates that passed the gate, and the best of those skipped earlier, in order.
+
+        Without forecasts a candidate is only skipped for want of budget, so that none of those is left out.
+        """
         fresh = [r for r in self.fresh if r.outcome == "passed" and r.measurement_id is None]
-        if not self.forecasting:
-            return fresh
-        skipped = [self.rows[p] for _, p in self._skipped[:reconsider]]
+        skipped = [self.rows[p] for _, p in self._skipped[: reconsider if self.forecasting else None]]
         return sorted([*fresh, *skipped], key=lambda r: r.proposal)
 
 

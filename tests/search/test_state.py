@@ -200,7 +200,7 @@ def test_what_was_announced_and_has_no_result_is_owed() -> None:
     assert story.next() == Measure(made[0], "candidate", owed=True)
 
 
-def test_without_a_forecaster_nobody_is_asked_and_skips_are_final() -> None:
+def test_without_a_forecaster_nobody_is_asked_and_what_there_was_no_budget_for_comes_again() -> None:
     story = Story(forecasting=False)
     made = story.propose(0)
     story.gate(*made)
@@ -209,6 +209,12 @@ def test_without_a_forecaster_nobody_is_asked_and_skips_are_final() -> None:
     story.measure(made[0], 1.5)
     assert story.next() == Propose(1)
     story.propose(1, 0)
+    assert story.next() == Decide(tuple(made[1:]))
+    story.decide(1, made[1:], [])
+    for proposal in made[1:]:
+        story.measure(proposal, 1.2)
+    assert story.next() == Propose(2)
+    story.propose(2, 0)
     assert story.next() == Finish("there are no more candidates")
 
 
