@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,6 +35,7 @@ class Jobs:
         self.home = runs.home(options.place)
         self.spool = Spool(self.home)
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._starting = threading.Lock()
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def close(self) -> None:
@@ -89,18 +91,19 @@ class Jobs:
 
     def _start(self, number: int) -> None:
         """Start a measuring process unless it is alive."""
-        worker = self._workers.get(number)
-        if worker is not None and worker.poll() is None:
-            return
-        # Another server may have started it.
-        with self.spool.alone(slot_name(number), wait=False) as free:
-            pass
-        if not free:
-            return
-        command = [sys.executable, "-m", "forewarp.mcp_server.worker"]
-        command += [str(self.home), str(self._options.keep_warm_s), str(number)]
-        with (self.spool.folder / "worker.log").open("ab") as log:
-            self._workers[number] = _detached(command, self.home, log, log)
+        with self._starting:  # several calls may wait at once
+            worker = self._workers.get(number)
+            if worker is not None and worker.poll() is None:
+                return
+            # Another server may have started it.
+            with self.spool.alone(slot_name(number), within_s=0) as free:
+                pass
+            if not free:
+                return
+            command = [sys.executable, "-m", "forewarp.mcp_server.worker"]
+            command += [str(self.home), str(self._options.keep_warm_s), str(number)]
+            with (self.spool.folder / "worker.log").open("ab") as log:
+                self._workers[number] = _detached(command, self.home, log, log)
 
     def start_search(self, session: str, task: str, arguments: Sequence[str], reserved: dict[str, float]) -> Job:
         """Start `forewarp optimize` with these arguments in a process of its own."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import math
 import os
 import secrets
 import shutil
+import threading
 import time
 from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -28,6 +30,7 @@ KEEP_S = 30 * 86_400.0
 """How long a job's folder is kept; what was measured stays in the archive."""
 _PREFIX: dict[Kind, str] = {"measure": "m", "search": "s", "forecast": "f"}
 _CANCELLED = "cancelled"
+_CLAIM = "claim"
 _DEVICES = "devices.json"
 LIVE = ("queued", "running")
 GONE_S = 5.0
@@ -72,7 +75,7 @@ class Spool:
     def write(self, job_id: str, name: str, text: str) -> None:
         """Write a file of a job so that a reader sees all of it or nothing."""
         path = self.at(job_id) / name
-        draft = path.with_name(f".{name}.{os.getpid()}")
+        draft = path.with_name(f".{name}.{os.getpid()}.{threading.get_ident()}")
         draft.write_text(text)
         draft.replace(path)
 
@@ -117,7 +120,7 @@ class Spool:
     def claim(self, job_id: str, owner: str) -> bool:
         """Take a job; false if somebody else has it."""
         try:
-            handle = os.open(self.at(job_id) / "claim", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            handle = os.open(self.at(job_id) / _CLAIM, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             return False
         with os.fdopen(handle, "w") as stream:
@@ -126,22 +129,26 @@ class Spool:
 
     def worker(self, job_id: str) -> int | None:
         """Return the living process that works on a job."""
-        pid, _, began = (self.read(job_id, "claim") or "").partition(":")
-        return int(pid) if began and processes.began(int(pid)) == began else None
+        return _living(self.read(job_id, _CLAIM) or "")
 
     def state(self, job_id: str) -> State:
         """Return how far a job is that the measuring process does."""
-        folder = self.at(job_id)
+        # A process may write its last word and end between two looks; only without a word in the second one is it lost.
+        return self._state(job_id) or self._state(job_id) or "lost"
+
+    def _state(self, job_id: str) -> State | None:
+        """Return how far a job is; None where who took it is gone, and it did not say what came of it before."""
         if (result := self.document(job_id, "result.json")) is not None:
             return "failed" if "error" in result else "finished"
-        if (folder / _CANCELLED).exists():
+        if (self.at(job_id) / _CANCELLED).exists():
             return "cancelled"
-        if not (folder / "claim").exists():
+        claim = self.read(job_id, _CLAIM)
+        if claim is None:
             return "queued"
-        if self.worker(job_id) is not None or not self.read(job_id, "claim"):
-            return "running"
-        # It may have ended between the first look and this one.
-        return "finished" if (folder / "result.json").exists() else "lost"
+        if claim == _CANCELLED:
+            return "cancelled"
+        # Who takes it makes the file first and writes itself into it then.
+        return "running" if not claim or _living(claim) is not None else None
 
     def held_s(self, job_id: str) -> float | None:
         """Return for how long a measurement that did not end by itself held the device; None if it never did."""
@@ -153,7 +160,7 @@ class Spool:
 
     def waiting(self) -> list[Job]:
         """Return the measurements that nobody has taken, in their order."""
-        return [j for j in self.jobs() if j.kind == "measure" and not (self.at(j.id) / "claim").exists()]
+        return [j for j in self.jobs() if j.kind == "measure" and not (self.at(j.id) / _CLAIM).exists()]
 
     def ahead(self, job: Job) -> int:
         """Return how many measurements have to end before one that waits begins."""
@@ -171,8 +178,7 @@ class Spool:
     def devices(self, job: Job) -> int:
         """Return on how many devices measurements like this one may be done at once; 1 where that is not known."""
         known = self.document("", _DEVICES) or {}
-        pid, _, began = str(known.get("by", "")).partition(":")
-        if not began or processes.began(int(pid)) != began:
+        if _living(str(known.get("by", ""))) is None:
             return 1
         return int(known["places"].get(_name(job.request.get("place", {})), 1))
 
@@ -181,8 +187,16 @@ class Spool:
         if self.claim(job_id, _CANCELLED):
             self.write(job_id, _CANCELLED, "")
             return True
+        deadline = time.monotonic() + GONE_S
+        while not self.read(job_id, _CLAIM) and time.monotonic() < deadline:
+            time.sleep(0.01)  # who took it has yet to write itself down
         pid = self.worker(job_id)
-        if pid is None or self.read(job_id, "result.json") is not None:
+        if pid is None:
+            return False
+        # It is stopped before it is asked what came of it: else it might take the next job before it is killed.
+        processes.pause(pid)
+        if self.read(job_id, "result.json") is not None:
+            processes.go_on(pid)
             return False
         self.write(job_id, _CANCELLED, "")
         processes.kill_tree(pid)
@@ -193,15 +207,20 @@ class Spool:
         return True
 
     @contextlib.contextmanager
-    def alone(self, name: str, *, wait: bool = True) -> Generator[bool]:
-        """Hold one of the spool's locks against other processes; yields false where it is held and not waited for."""
+    def alone(self, name: str, *, within_s: float = math.inf) -> Generator[bool]:
+        """Hold one of the spool's locks against other processes; yields false where that cannot be within this time."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        deadline = time.monotonic() + within_s
         with (self.folder / f"{name}.lock").open("w") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError:
-                yield False
-                return
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | (0 if math.isinf(within_s) else fcntl.LOCK_NB))
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= deadline:
+                        yield False
+                        return
+                    time.sleep(0.01)
             yield True
 
     def prune(self) -> None:
@@ -210,6 +229,12 @@ class Spool:
         for job in self.jobs():
             if job.created < before and self.state(job.id) not in LIVE:
                 shutil.rmtree(self.at(job.id), ignore_errors=True)
+
+
+def _living(owner: str) -> int | None:
+    """Return the process that is meant by "NUMBER:BEGAN" if it is alive."""
+    pid, _, began = owner.partition(":")
+    return int(pid) if began and processes.began(int(pid)) == began else None
 
 
 def slot_name(number: int) -> str:

@@ -22,16 +22,18 @@ from forewarp.tools.session import Executors
 from forewarp.tools.slots import Slot
 
 POLL_S = 0.05
+GLANCE_S = 1.0
+"""A server that looks whether this slot is taken holds its lock for a moment; who is this slot, for long."""
 
 
 def main(home: Path, keep_warm_s: float, number: int) -> int:
-    """Work until nothing was to do for a while; returns at once where another process is this slot already."""
+    """Work until nothing was to do for a while; returns soon where another process is this slot already."""
     spool = Spool(home)
 
     def found(place: Place, devices: int) -> None:
         spool.has(place.model_dump(), devices)
 
-    with spool.alone(slot_name(number), wait=False) as ours:
+    with spool.alone(slot_name(number), within_s=GLANCE_S) as ours:
         if not ours:
             return 0
         me = f"{os.getpid()}:{processes.began(os.getpid())}"

@@ -27,6 +27,8 @@ def _own_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOREWARP_ARCHIVE", str(tmp_path / "archive.db"))
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
+    for name in ("NO_PROXY", "no_proxy"):  # what a test serves here is not reached through the machine's proxy
+        monkeypatch.setenv(name, "127.0.0.1,localhost")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -49,15 +49,28 @@ def kill_tree(pid: int) -> None:
     A process that ends itself this way is not: it could not go on.
     """
     if pid != os.getpid():
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGSTOP)
+        pause(pid)
     kill_below(pid)
     _kill(pid)
 
 
+def pause(pid: int) -> None:
+    """Stop a process until it is killed, or `go_on` is called."""
+    _signal(pid, signal.SIGSTOP)
+
+
+def go_on(pid: int) -> None:
+    """Let a process go on that was stopped."""
+    _signal(pid, signal.SIGCONT)
+
+
 def _kill(pid: int) -> None:
+    _signal(pid, signal.SIGKILL)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
 
 
 def _fields(pid: int) -> list[str]:

@@ -7,7 +7,7 @@ import re
 import httpx2
 import pytest
 from mcp import Client
-from support.served_mcp import Mode, Served, call
+from support.served_mcp import WAIT_S, Mode, Served, call
 
 from forewarp.core.errors import UsageError
 from forewarp.mcp_server import http
@@ -25,7 +25,9 @@ async def test_serves_both_eras_and_each_client_its_session(served: Served) -> N
                 assert len((await client.list_tools()).tools) == 6
                 found = await call(client, "describe", about="tasks")
                 assert "softmax" in found["tasks"]
-        strange = httpx2.post(url, json=CALL, headers={"host": "evil.example", "accept": "application/json"})
+        strange = httpx2.post(
+            url, json=CALL, headers={"host": "evil.example", "accept": "application/json"}, timeout=WAIT_S
+        )
         assert strange.status_code in (400, 403, 421)
 
 

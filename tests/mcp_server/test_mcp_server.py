@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-import time
 from pathlib import Path
 
 import pytest
 from mcp import MCPError
 from mcp.types import INVALID_PARAMS
-from support.served_mcp import Mode, Served, call, refused
+from support.served_mcp import Mode, Served, call, ended, happens, refused
 
 from forewarp.archive.store import Archive, default_path
 from forewarp.mcp_server import texts
@@ -76,11 +76,12 @@ async def test_forecasts_measures_and_shows_what_it_kept(served: Served, mode: M
         assert [(r["position"], r["path"]) for r in ranked["ranking"]] == [(2, "toy.cpp"), (1, "broken.cpp")]
         source = (served.workspace / "toy.cpp").read_text()
         arguments = {"task": "toy.py", "source": source}
-        result = await client.call_tool("measure_kernel", arguments, progress_callback=hear)
-        measured = result.structured_content
+        with Spool(default_path().parent).alone("worker"):
+            calling = asyncio.ensure_future(client.call_tool("measure_kernel", arguments, progress_callback=hear))
+            await happens(lambda: said)
+        measured = (await calling).structured_content
         assert measured is not None
         assert (measured["status"], measured["source"], measured["trusted"]) == ("ok", "replay", True)
-        assert said
         again = await call(client, "search_status", run_id=measured["run_id"])
         assert again["speedup"] == measured["speedup"]
         kernel = await client.read_resource(measured["links"]["kernel"])
@@ -131,23 +132,21 @@ async def test_work_outlives_the_server_that_started_it(served: Served) -> None:
             queued = await call(client, "measure_kernel", task="toy.py", path="toy.cpp", wait_s=0)
             began = await call(client, "search", task="toy.py", budget=100, forecaster="none")
     async with served.in_memory() as client:
-        done = await call(client, "search_status", run_id=queued["run_id"], wait_s=30)
+        done = await ended(client, queued)
         assert (done["status"], done["verdict"]) == ("ok", "tie")
-        state, deadline = began, time.monotonic() + 60
-        while state["poll_after_s"] is not None and time.monotonic() < deadline:
-            state = await call(client, "search_status", run_id=began["run_id"], wait_s=20)
+        state = await ended(client, began)
         assert (state["status"], state["poll_after_s"]) == ("finished", None)
         assert state["counts"]["proposed"] >= 90
         assert size(state) <= LIMIT_BYTES
-        run = f"forewarp://runs/{began['run_id']}"
+        run = f"forewarp://runs/{state['run_id']}"
         best = (await client.read_resource(f"{run}/best")).contents[0].text  # type: ignore[union-attr]
         assert best.startswith("/*forewarp")
         page = (await client.read_resource(f"{run}/report")).contents[0].text  # type: ignore[union-attr]
         assert "<html" in page
         assert (Path(state["folder"]) / "result.json").exists()
-        over = await call(client, "search_cancel", run_id=began["run_id"])
+        over = await call(client, "search_cancel", run_id=state["run_id"])
         assert over["summary"].startswith("It was over before")
-        detailed = await call(client, "search_status", run_id=began["run_id"], detail="detailed")
+        detailed = await call(client, "search_status", run_id=state["run_id"], detail="detailed")
         assert len(detailed["candidates"]) == 20
         assert all(c["measured"] and c["tunables"] for c in detailed["candidates"])
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from mcp import Client
 from support import two_devices
-from support.served_mcp import Served, call, refused
+from support.served_mcp import WAIT_S, Served, call, ended, happens, refused
 
 from forewarp.archive.store import Archive, default_path
 from forewarp.mcp_server.options import Caps
@@ -38,11 +38,8 @@ class Machine:
         return found
 
     async def until_begun(self, *names: str) -> dict[str, int]:
-        for _ in range(SECONDS * 20):
-            if set(names) <= set(self.begun()):
-                return self.begun()
-            await asyncio.sleep(0.05)
-        raise AssertionError(f"only {self.begun()} began")
+        await happens(lambda: set(names) <= set(self.begun()))
+        return self.begun()
 
     def end(self, *names: str) -> None:
         for name in names:
@@ -69,8 +66,8 @@ async def begin(client: Client, name: str) -> dict[str, Any]:
     return await call(client, "measure_kernel", task="toy.py", source=kernel, language="cpp", wait_s=0)
 
 
-async def status(client: Client, started: dict[str, Any], wait_s: float = 0) -> dict[str, Any]:
-    return await call(client, "search_status", run_id=started["run_id"], wait_s=wait_s)
+async def status(client: Client, started: dict[str, Any]) -> dict[str, Any]:
+    return await call(client, "search_status", run_id=started["run_id"])
 
 
 def spool() -> Spool:
@@ -96,8 +93,7 @@ async def test_as_many_at_once_as_there_are_devices(served: Served, machine: Mac
         assert (await status(two, d))["ahead"] == 1
 
         machine.end("a", "c", "d")
-        ended = [await status(two, x, SECONDS) for x in (a, c, d)]
-        assert [x["status"] for x in ended] == ["ok"] * 3
+        assert [(await ended(two, x))["status"] for x in (a, c, d)] == ["ok"] * 3
     with Archive(default_path()) as archive:
         rows = archive.measurements()
     states = {two_devices.called(r.candidate.source): r.state for r in rows}
@@ -125,8 +121,8 @@ async def test_calls_at_once_do_not_exceed_the_budget(served: Served, machine: M
 
 
 async def test_device_time_that_runs_out_ends_only_its_own(served: Served, machine: Machine) -> None:
-    # The first one sets two minutes aside, and leaves two seconds to the second.
-    async with served.in_memory(place=PLACE, server=Caps(gpu_seconds=122.0)) as client:
+    # The first one sets two minutes aside, and leaves five seconds to the second: by then it has surely begun.
+    async with served.in_memory(place=PLACE, server=Caps(gpu_seconds=125.0)) as client:
         a = await begin(client, "a")
         await machine.until_begun("a")
         b = await begin(client, "b")
@@ -134,12 +130,7 @@ async def test_device_time_that_runs_out_ends_only_its_own(served: Served, machi
         assert "no more was left of the budget" in said
         assert machine.begun() == {"a": 0, "b": 1}
         assert (await status(client, a))["status"] == "running"
-        for _ in range(SECONDS * 20):
-            with spool().alone("worker-1", wait=False) as free:
-                if free:
-                    break
-            await asyncio.sleep(0.05)
-        else:
-            raise AssertionError("the process that was to end is there yet, and holds its device")
+        with spool().alone("worker-1", within_s=WAIT_S) as free:
+            assert free, "the process that was to end is there yet, and holds its device"
         machine.end("a")
-        assert (await status(client, a, SECONDS))["status"] == "ok"
+        assert (await ended(client, a))["status"] == "ok"

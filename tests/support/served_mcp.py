@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,32 +25,67 @@ from forewarp.tools.parts import Place
 
 Mode = Literal["auto", "legacy"]
 KEEP_WARM_S = 2.0
+WAIT_S = 60.0
+"""For what takes a moment here, and on a busy machine much longer."""
 SOURCES = str(Path(forewarp.__file__).parents[1])
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+@contextmanager
+def free_port() -> Generator[int]:
+    """Yield a port that nobody else is given meanwhile, and that a server can listen on.
+
+    It stays bound here without listening, which only those can share who set SO_REUSEADDR, as servers do.
+    """
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        yield kept.getsockname()[1]
 
 
 @contextmanager
 def listening(port: int, *arguments: str, **environment: str) -> Generator[str]:
     """Run Python with these arguments, which must serve on the port and print nothing; yields the URL."""
     command, environment = [sys.executable, *arguments], os.environ | {"PYTHONPATH": SOURCES} | environment
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    # A pipe that nobody reads would stop a server that has much to say.
+    with (
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as said,
+        subprocess.Popen(command, env=environment, stdout=out, stderr=said) as process,
+    ):
         try:
-            deadline = time.monotonic() + 60
-            while time.monotonic() < deadline and process.poll() is None:
-                with socket.socket() as probe:
-                    if probe.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                time.sleep(0.1)
+            until(lambda: process.poll() is not None or _answers(port))
+            said.seek(0)
+            assert process.poll() is None, said.read().decode()
             yield f"http://127.0.0.1:{port}/mcp"
         finally:
             process.terminate()
-            out, _ = process.communicate(timeout=20)
-    assert out == b""
+            try:
+                process.wait(WAIT_S)
+            finally:
+                process.kill()
+        out.seek(0)
+        assert out.read() == b""
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def until(true: Callable[[], object], why: str = "it did not happen") -> None:
+    """Wait for something that another process does."""
+    deadline = time.monotonic() + WAIT_S
+    while not true():
+        assert time.monotonic() < deadline, why
+        time.sleep(0.02)
+
+
+async def happens(true: Callable[[], object], why: str = "it did not happen") -> None:
+    """Wait for something that goes on beside the test, in this loop or elsewhere."""
+    deadline = time.monotonic() + WAIT_S
+    while not true():
+        assert time.monotonic() < deadline, why
+        await asyncio.sleep(0.02)
 
 
 @dataclass(frozen=True)
@@ -79,9 +116,10 @@ class Served:
 
     @contextmanager
     def over_http(self, token: str = "", *flags: str) -> Generator[str]:
-        port = free_port()
-        with listening(port, *self.arguments, *flags, f"--http=127.0.0.1:{port}", FOREWARP_MCP_TOKEN=token) as url:
-            yield url
+        with free_port() as port:
+            arguments = [*self.arguments, *flags, f"--http=127.0.0.1:{port}"]
+            with listening(port, *arguments, FOREWARP_MCP_TOKEN=token) as url:
+                yield url
 
     @asynccontextmanager
     async def as_process(self, mode: Mode = "auto", *flags: str) -> AsyncGenerator[Client]:
@@ -107,6 +145,24 @@ async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     assert next(iter(found)) == "summary"
     assert result.content[0].text.startswith(found["summary"])  # type: ignore[union-attr]
     return found
+
+
+async def ended(client: Client, answer: dict[str, Any]) -> dict[str, Any]:
+    """Ask for work until it is over; returns the last answer."""
+    deadline = time.monotonic() + WAIT_S
+    while answer["poll_after_s"] is not None:
+        assert time.monotonic() < deadline, answer
+        answer = await call(client, "search_status", run_id=answer["run_id"], wait_s=20)
+    return answer
+
+
+async def begun(client: Client, answer: dict[str, Any]) -> dict[str, Any]:
+    """Ask for a run until it has begun: loading takes long on a busy machine; returns the first answer of the run."""
+    deadline = time.monotonic() + WAIT_S
+    while answer["status"] == "starting":
+        assert time.monotonic() < deadline, answer
+        answer = await call(client, "search_status", run_id=answer["run_id"], wait_s=20)
+    return answer
 
 
 async def refused(client: Client, tool: str, **arguments: Any) -> str:
