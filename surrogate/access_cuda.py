@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -28,6 +27,7 @@ from forewarp.surrogate.addresses import (
     plain,
     scalar,
 )
+from forewarp.surrogate.c_text import balanced, choices, enclosed, split, statements
 
 _BYTES = {
     **dict.fromkeys(("float4", "uint4", "int4", "double2", "ulonglong2", "longlong2"), 16),
@@ -77,73 +77,12 @@ def read(text: str, plan: Plan, names: dict[str, int], found: Found) -> None:
     text = _PYTHONS.sub(r"\1_", text)
     known: dict[str, Value] = {n: scalar(v) for n, v in names.items()}
     known |= {n: scalar(int(v)) for n, v in _DEFINED.findall(text)}
-    functions = {m.group(1): (m.group(2), _block(text, m.end())) for m in _FUNCTION.finditer(text)}
+    functions = {m.group(1): (m.group(2), enclosed(text, m.end())) for m in _FUNCTION.finditer(text)}
     buffers = {*plan.inputs, *plan.outputs, *plan.params, *(s.name for s in plan.scratch)}
     for launch in plan.launches:
         if launch.kernel in functions:
             parameters, body = functions[launch.kernel]
             _Reader(known, found, text).enter(parameters, body, launch, names, buffers)
-
-
-def _block(text: str, start: int) -> str:
-    depth = 1
-    for place in range(start, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[place], 0)
-        if depth == 0:
-            return text[start:place]
-    return text[start:]
-
-
-def _statements(body: str) -> Iterator[str]:
-    """Yield simple statements in order; of a loop its first clause, its condition, then its body."""
-    depth, start = 0, 0
-    for place, letter in enumerate(body):
-        if letter in "([":
-            depth += 1
-        elif letter in ")]":
-            depth -= 1
-        elif letter in ";{}" and depth <= 1:
-            yield body[start:place]
-            start = place + 1
-            if letter in "{}":
-                depth = 0
-    yield body[start:]
-
-
-def _split(text: str, mark: str = ",") -> list[str]:
-    parts, depth, start = [""], 0, 0
-    for place, letter in enumerate(text):
-        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(letter, 0)
-        if letter == mark and depth == 0:
-            parts[-1] = text[start:place]
-            parts.append("")
-            start = place + 1
-    parts[-1] = text[start:]
-    return parts
-
-
-def _choices(text: str) -> str:
-    """Turn `c ? a : b` at the top level into Python's form."""
-    test, mark, rest = _cut(text, "?")
-    if not mark:
-        return text
-    yes, mark, no = _cut(rest, ":")
-    return f"(({_choices(yes)}) if ({test}) else ({_choices(no)}))" if mark else text
-
-
-def _cut(text: str, mark: str) -> tuple[str, str, str]:
-    parts = _split(text, mark)
-    return (parts[0], mark, mark.join(parts[1:])) if len(parts) > 1 else (text, "", "")
-
-
-def _balanced(text: str, start: int) -> int:
-    """Return the place after the bracket that closes the one before `start`."""
-    depth = 1
-    for place in range(start, len(text)):
-        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(text[place], 0)
-        if depth == 0:
-            return place + 1
-    return len(text)
 
 
 class _Reader(Evaluator):
@@ -153,7 +92,7 @@ class _Reader(Evaluator):
         self._storing = False
         self._bytes = dict(_BYTES)
         for found_ in _CONSTANT.findall(text):
-            for part in _split(found_):
+            for part in split(found_):
                 name, _, value = part.partition("=")
                 if name.strip() not in self.names:
                     self.names[name.strip()] = self._worked(value)
@@ -174,7 +113,7 @@ class _Reader(Evaluator):
             self.names |= {f"threadIdx_{axis}": held[axis], f"blockDim_{axis}": scalar(block[place])}
             self.names |= {f"blockIdx_{axis}": scalar(int(place < len(launch.grid))), f"gridDim_{axis}": scalar(1024)}
         self.names |= {"warpSize": scalar(32)}
-        for written, given in zip(_split(parameters), launch.args, strict=False):
+        for written, given in zip(split(parameters), launch.args, strict=False):
             name = re.search(rf"({_WORD})\s*$", written.strip())
             if name is None:
                 continue
@@ -185,7 +124,7 @@ class _Reader(Evaluator):
                 self.names[name.group(1)] = scalar(names[value])
             else:
                 self.names[name.group(1)] = scalar(int(value) if value.isdigit() else number(value, dict(names)))
-        for count, statement in enumerate(_statements(body)):
+        for count, statement in enumerate(statements(body)):
             if count > _MOST_STATEMENTS:
                 break
             self._statement(statement.strip())
@@ -202,7 +141,7 @@ class _Reader(Evaluator):
             if s.startswith("for"):
                 s = s[match.end() :]
                 break
-            end = _balanced(s, match.end())
+            end = balanced(s, match.end())
             self._worked(s[match.end() : end - 1])
             s = s[end:].strip()
         s = re.sub(r"^(?:else|do|return)\b", "", s).strip()
@@ -222,13 +161,13 @@ class _Reader(Evaluator):
     def _simple(self, s: str) -> None:
         shared = "__shared__" in s
         s = _QUALIFIED.sub(" ", s).strip()
-        declared = _DECLARED.match(_split(s)[0])
+        declared = _DECLARED.match(split(s)[0])
         if declared and declared.group(1).split()[0] not in _KEYWORDS and not declared.group(1)[0].isdigit():
             type_ = declared.group(1)
-            for place, part in enumerate(_split(s)):
+            for place, part in enumerate(split(s)):
                 self._declare(part if place == 0 else f"{type_} {part.strip()}", shared=shared)
             return
-        for part in _split(s):
+        for part in split(s):
             if assigned := _ASSIGNED.match(part.strip()):
                 name, how, value = assigned.groups()
                 worked = self._worked(value)
@@ -300,7 +239,7 @@ class _Reader(Evaluator):
             end = re.match(rf"\s*&?(?:{_WORD}(?:\.\w+)*)?", text[match.end() :])
             stop = match.end() + (end.end() if end else 0)
             if stop < len(text) and text[stop] in "([":
-                stop = _balanced(text, stop + 1)
+                stop = balanced(text, stop + 1)
             inner = text[match.end() : stop]
             text = f"{text[: match.start()]}_cast{self._size(match.group(1))}({inner}){text[stop:]}"
         text = _BUILTIN.sub(r"\1_\2", _SUFFIX.sub(r"\1", _REAL.sub("1", text)))
@@ -312,7 +251,7 @@ class _Reader(Evaluator):
         text = re.sub(r"!(?!=)", "~", text)
         text = re.sub(r"(?<!/)/(?!/)", "//", text)
         text = re.sub(r"<[^<>()]*>\s*(?=\()", "", text)
-        return _nested_choices(text)
+        return choices(text)
 
     def subscript(self, node: ast.Subscript) -> Value:
         """Return what lies at an index, or the address of it."""
@@ -379,23 +318,6 @@ def _dereferenced(text: str) -> str:
         word = re.match(rf" *(?:{_WORD})?", text[start:])
         stop = start + (word.end() if word else 0)
         while stop < len(text) and text[stop] in "([":
-            stop = _balanced(text, stop + 1)
+            stop = balanced(text, stop + 1)
         text = f"{text[:place]}_at({text[start:stop]}){text[stop:]}"
     return text
-
-
-def _nested_choices(text: str) -> str:
-    """Turn every `c ? a : b`, in brackets or not, into Python's form."""
-    if "?" not in text:
-        return text
-    out, place = "", 0
-    while place < len(text):
-        if text[place] in "([":
-            end = _balanced(text, place + 1)
-            inner = ",".join(_nested_choices(p) for p in _split(text[place + 1 : end - 1]))
-            out += text[place] + inner + text[end - 1]
-            place = end
-        else:
-            out += text[place]
-            place += 1
-    return _choices(out)

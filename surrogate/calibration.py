@@ -1,17 +1,8 @@
 """Recalibration of forecasts from what was measured after them, shrunk so that few outcomes change little.
 
-A forecast's cumulative probability F at each bin edge becomes
-
-    z = Φ⁻¹(F) / s,   s = exp(spread) · (sd / 0.3)^tilt,   F′ = (1 − tails)·Φ(z) + tails·Φ(z / 4)
-
-with sd the forecast's own spread in octaves: one factor for all spreads, one for forecasts that are sharper or wider
-than usual, and a wide component for surprises. It is a recalibration of the probability integral transform (Kuleshov,
-Fenner, Ermon 2018) with R(½) = ½, so that medians, and with them the order of candidates, stay exactly as they are.
-`p_valid` goes through a rising line on the logit scale (Platt 1999).
-
-The five parameters are the mode of a posterior whose priors (normal for `tails`, Cauchy for the others) sit at the
-calibration that the fit starts from: a small correction takes much evidence, a large one, once it is clear, is hardly
-held back. Outcomes of one task resemble each other, so n of them count as n / (1 + (n − 1)·correlation).
+The five parameters of `correction` are the mode of a posterior whose priors (normal for `tails`, Cauchy for the others)
+sit at the calibration that the fit starts from: a small correction takes much evidence, a large one, once it is clear,
+is hardly held back. Outcomes of one task resemble each other, so n of them count as n / (1 + (n − 1)·correlation).
 `docs/calibration.md` says what else was compared.
 """
 
@@ -28,14 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from forewarp.core import bins, serde
 from forewarp.core.protocols import Borrowing, Elsewhere, Forecaster, Recalling, Subject, Trial
 from forewarp.core.values import Z80, Cost, Forecast, Measurement, Target, Task
+from forewarp.surrogate.correction import Array, corrected, half_width, line, normal_scores, scale, spread_of
 from forewarp.surrogate.drift import Drift
-
-Array = NDArray[np.float64]
 
 MIN_OUTCOMES = 12
 """With fewer outcomes than this, a fit stays where it starts."""
@@ -44,11 +33,7 @@ CORRELATION = 0.3
 """How alike outcomes of one task are, for a fit over several tasks."""
 
 _SHIPPED = Path(__file__).parent / "calibrations.json"
-_USUAL_SD = 0.3
-_WIDE = 4.0
 _TINY = 1e-6
-_FAR = 37.0
-_RESOLVED = 1e-4
 _PRIOR = np.array([0.15, 0.08, 0.04])
 _FIRST_TAILS = 0.02
 _SEARCH = {"maxiter": 40, "ftol": 1e-7, "eps": 1e-6}
@@ -104,13 +89,13 @@ class Calibration:
         """Return the corrected forecast; its median, name, rationale and cost stay."""
         if self.is_identity:
             return forecast
-        sd = _spread_of(forecast)
-        p = _corrected(_scores_of(forecast)[None, :], np.array([sd]), (self.spread, self.tilt, self.tails))[0]
-        factor = _scale(np.array([sd]), self.spread, self.tilt)[0] * _half_width(self.tails) / Z80
+        sd = spread_of(forecast)
+        p = corrected(normal_scores(forecast)[None, :], np.array([sd]), (self.spread, self.tilt, self.tails))[0]
+        factor = scale(np.array([sd]), self.spread, self.tilt)[0] * half_width(self.tails) / Z80
         return replace(
             forecast,
             probabilities=bins.normalise([float(v) for v in p]),
-            p_valid=_line(forecast.p_valid, self.valid_shift, self.valid_slope),
+            p_valid=line(forecast.p_valid, self.valid_shift, self.valid_slope),
             # Corrected bins spread their mass evenly again, which would move the median within its bin.
             mean_log2=math.log2(forecast.median),
             sd_log2=None if forecast.sd_log2 is None else forecast.sd_log2 * float(factor),
@@ -302,63 +287,6 @@ def _inside(value: float) -> float:
     return min(1 - 1e-12, max(1e-12, value))
 
 
-def _scores_of(forecast: Forecast) -> Array:
-    """Return Φ⁻¹(F) at the seven inner edges.
-
-    Where F is too near 0 or 1 to tell how far an edge is, the distance from the median in standard deviations is taken:
-    mass that a wider forecast sends over an edge must land beside it, not in the outermost bin.
-    """
-    from scipy.special import ndtri  # slow to import, and not needed by whoever only reads a calibration
-
-    cdf = np.cumsum(np.array(forecast.probabilities))[:-1]
-    edges = (np.array(bins.LOG2_BOUNDS[1:-1]) - math.log2(forecast.median)) / _spread_of(forecast)
-    limit = -float(ndtri(_RESOLVED))
-    scores = ndtri(np.clip(cdf, _RESOLVED, 1 - _RESOLVED))
-    below, above = np.flatnonzero(cdf < _RESOLVED), np.flatnonzero(cdf > 1 - _RESOLVED)
-    if below.size:
-        scores[below] = edges[below] + min(0.0, -limit - edges[below[-1]])
-    if above.size:
-        scores[above] = edges[above] + max(0.0, limit - edges[above[0]])
-    return np.clip(scores, -_FAR, _FAR)
-
-
-def _spread_of(forecast: Forecast) -> float:
-    """Return the standard deviation in octaves that the forecast's 80 % interval stands for."""
-    low, high = forecast.interval
-    return max(0.01, (math.log2(high) - math.log2(low)) / (2 * Z80))
-
-
-def _scale(sd: Array, spread: float, tilt: float) -> Array:
-    return np.exp(spread + tilt * np.log(sd / _USUAL_SD))
-
-
-def _corrected(scores: Array, sd: Array, parameters: Sequence[float]) -> Array:
-    """Return bin probabilities, a row of eight for each row of seven normal scores."""
-    from scipy.special import ndtr
-
-    spread, tilt, tails = parameters
-    z = scores / _scale(sd, spread, tilt)[:, None]
-    inner = (1 - tails) * ndtr(z) + tails * ndtr(z / _WIDE)
-    ends = np.zeros((len(inner), 1))
-    return np.diff(np.concatenate([ends, inner, ends + 1.0], axis=1), axis=1)
-
-
-def _half_width(tails: float) -> float:
-    """Return the half-width of the central 80 % of the standard mixture, by bisection."""
-    low, high = Z80, Z80 * _WIDE
-    for _ in range(40):
-        middle = (low + high) / 2
-        inside = (1 - tails) * math.erf(middle / math.sqrt(2)) + tails * math.erf(middle / _WIDE / math.sqrt(2))
-        low, high = (middle, high) if inside < 0.8 else (low, middle)
-    return low
-
-
-def _line(p: float, shift: float, slope: float) -> float:
-    if not 0 < p < 1:
-        return p
-    return 1 / (1 + math.exp(-(shift + math.exp(slope) * math.log(p / (1 - p)))))
-
-
 def _weights(outcomes: Sequence[Outcome], correlation: float) -> Array:
     counts = Counter(o.task for o in outcomes)
     return np.array([1 / (1 + (counts[o.task] - 1) * correlation) for o in outcomes])
@@ -367,13 +295,13 @@ def _weights(outcomes: Sequence[Outcome], correlation: float) -> Array:
 def _fit_distribution(
     timed: Sequence[Outcome], start: Calibration, correlation: float, looseness: float
 ) -> tuple[float, float, float]:
-    scores = np.stack([_scores_of(o.forecast) for o in timed])
-    sd = np.array([_spread_of(o.forecast) for o in timed])
+    scores = np.stack([normal_scores(o.forecast) for o in timed])
+    sd = np.array([spread_of(o.forecast) for o in timed])
     rows, measured = np.arange(len(timed)), np.array([bins.bin_of(o.speedup or 1.0) for o in timed])
     weights = _weights(timed, correlation)
 
     def surprise(x: Array) -> float:
-        return -float(weights @ np.log(np.maximum(_corrected(scores, sd, (x[0], x[1], x[2]))[rows, measured], 1e-30)))
+        return -float(weights @ np.log(np.maximum(corrected(scores, sd, (x[0], x[1], x[2]))[rows, measured], 1e-30)))
 
     centre = np.array([start.spread, start.tilt, start.tails])
     # The priors' long tails make for several modes. Without tails, a sharp forecast that missed by far gives no slope.
