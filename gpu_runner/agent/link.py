@@ -18,6 +18,8 @@ _LINES = 400
 """Most lines that a login may print before the agent speaks."""
 _SAID = 4000
 """Characters kept of what the command wrote to standard error."""
+_LAST_WORDS_S = 5.0
+"""How long what has ended may take to be waited for, and to be read to its end; other work can keep us from both."""
 NO_AGENT = "no measuring process had started"
 """How a message begins about a command that neither ended nor came to an agent."""
 
@@ -77,6 +79,7 @@ class Link:
     def submit(self, verb: str, body: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> Future[Frame]:
         """Send a request; the future raises `LinkLost` where the connection ends before the answer."""
         future: Future[Frame] = Future()
+        future.set_running_or_notify_cancel()  # who gives up waiting for it must not keep others from their answers
         with self._lock:
             if self._lost:
                 raise LinkLost(self._lost)
@@ -124,11 +127,11 @@ class Link:
             elif not line:
                 break
             else:
-                self._said += line
+                self._say(line)
         raise LinkLost(self._words())
 
     def _give_up(self, after_s: float) -> None:
-        self._said += f"{NO_AGENT} after {after_s:.0f} s\n".encode()
+        self._say(f"{NO_AGENT} after {after_s:.0f} s\n".encode())
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -136,8 +139,8 @@ class Link:
     def _words(self) -> str:
         """Return what the command wrote, once it has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(1.0)
-        self._listener.join(1.0)
+            self._process.wait(_LAST_WORDS_S)
+        self._listener.join(_LAST_WORDS_S)
         text = self._said.decode(errors="replace").strip()
         status = self._process.poll()
         return text[-_SAID:] or (f"it ended with status {status}" if status is not None else "it said nothing")
@@ -146,7 +149,11 @@ class Link:
         errors = cast("BinaryIO", self._process.stderr)
         with errors:
             for line in errors:
-                self._said = (self._said + line)[-_SAID:]
+                self._say(line)
+
+    def _say(self, line: bytes) -> None:
+        with self._lock:  # both streams are read at once
+            self._said = (self._said + line)[-_SAID:]
 
     def _receive(self) -> None:
         try:
