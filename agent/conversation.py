@@ -175,6 +175,8 @@ class Conversation:
 
     async def ask(self, question: ApprovalAsked) -> ApprovalGiven:
         """Wait for the user's word; an interrupted turn is a no."""
+        if self._interrupted:  # nobody would answer: the questions of the turn were cancelled before this one came
+            return ApprovalGiven(question.call, "no", "interrupted")
         future = self._questions[question.call] = asyncio.get_running_loop().create_future()
         self.emit(question)
         try:

@@ -86,7 +86,7 @@ class Kit:
         kernel = self._inside(kernel)
         request = MeasureRequest(task=self._task(task), kernel=kernel, place=self._host.settings.place)
         expected, begun = list[CandidateForecast](), list[str]()
-        loop = asyncio.get_running_loop()
+        loop, left = asyncio.get_running_loop(), asyncio.Event()
 
         def forecast(found: ForecastResult) -> None:
             expected.extend(forecast_steps(found, [_text(kernel)], origin, parent=self._parent(found)))
@@ -94,7 +94,13 @@ class Kit:
 
         def allow(found: ForecastResult) -> str:
             name = kernel.path or f"kernel {found.kernel.short}"
-            return _waiting(loop, self._allowed(call, "measure_kernel", f"measure {name} for {task}", found.reason, 1))
+            return _waiting(loop, asked(f"measure {name} for {task}", found.reason))
+
+        async def asked(command: str, reason: str) -> str:
+            # The thread goes on for a while after the wait for it has ended; a question of its would wait for ever.
+            if left.is_set():
+                return "it was interrupted"
+            return await self._allowed(call, "measure_kernel", command, reason, 1)
 
         def stage(name: str) -> None:
             begun.append(name)
@@ -110,6 +116,7 @@ class Kit:
                     )
                 )
             except BaseException:
+                left.set()
                 if "measuring" in begun:
                     self._host.spend(measurements=1)  # announced in the archive, and the device was held
                 raise

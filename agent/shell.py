@@ -22,17 +22,22 @@ async def run_line(line: str, settings: Settings) -> str:
     """
     if not settings.shell:
         raise UsageError("lines for the shell are not allowed here", hint="start forewarp with --shell to allow them")
-    process = await asyncio.create_subprocess_shell(
-        line,
-        cwd=settings.folder,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_shell(
+            line,
+            cwd=settings.folder,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
     )
     try:
+        process = await asyncio.shield(starting)
         said, _ = await process.communicate()
     except asyncio.CancelledError:
+        # It may run before it is known here.
+        process = await starting
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,7 +36,9 @@ from forewarp.agent.events import (
     UserSaid,
 )
 from forewarp.agent.settings import Settings
+from forewarp.agent.shell import run_line
 from forewarp.agent.transcript import Transcript, conversations, latest, read
+from forewarp.tools import considered
 from forewarp.tools.parts import Amounts, Place
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 
@@ -244,6 +249,32 @@ async def test_an_interrupt_ends_a_device_that_is_just_being_opened(
         await asyncio.sleep(0.01)
 
 
+async def test_an_interrupted_forecast_leaves_no_question_that_nobody_answers(
+    recorded: Recorded, settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over, ended = threading.Event(), threading.Event()
+
+    def late(request: Any, *, allow: Callable[[Any], str], **given: Any) -> None:
+        """A forecast that comes to its end after the turn has."""
+        over.wait()
+        try:
+            allow(SimpleNamespace(reason="it is new"))
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(considered, "consider", late)
+    talk = Conversation(settings(approval="each"))
+    events: list[Event] = []
+    async for event in talk.say("/measure toy.py toy.cpp"):
+        events.append(event)
+        if isinstance(event, ToolCalled):
+            asyncio.get_running_loop().call_soon(talk.interrupt)
+    assert isinstance(events[-1], Interrupted)
+    over.set()
+    while not ended.is_set():
+        await asyncio.sleep(0.01)
+
+
 async def test_steering_reaches_the_model_before_its_next_step(
     recorded: Recorded, settings: Callable[..., Settings]
 ) -> None:
@@ -350,6 +381,24 @@ async def test_an_interrupt_ends_all_that_a_line_for_the_shell_started(
     last = (await turn(talk, "!sleep 600 & echo $! > new; mv new pid; wait"))[-1]
     await waiting
     assert isinstance(last, Interrupted)
+    while lives(int(pid.read_text())):
+        await asyncio.sleep(0.01)
+
+
+async def test_a_line_for_the_shell_is_ended_that_is_just_being_started(
+    settings: Callable[..., Settings], tmp_path: Path
+) -> None:
+    pid = tmp_path / "pid"
+    line = asyncio.create_task(
+        run_line("sleep 600 & echo $! > new; mv new pid; wait", settings(folder=tmp_path, shell=True))
+    )
+    while not pid.exists():
+        await asyncio.sleep(0)
+        # The shell gets far while this loop does one turn, in which a process that it started is not known yet.
+        time.sleep(0.1)
+    line.cancel()
+    await asyncio.wait([line])
+    assert line.cancelled()
     while lives(int(pid.read_text())):
         await asyncio.sleep(0.01)
 

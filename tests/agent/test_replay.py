@@ -56,7 +56,7 @@ async def test_an_interrupt_ends_the_turn_that_is_played() -> None:
     while not seen:
         await asyncio.sleep(0)
     replay.interrupt()
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, 60)
     assert seen == [UserSaid("go"), Interrupted("the replay")]
 
 
