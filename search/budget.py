@@ -31,14 +31,22 @@ def warnings(budget: Budget, spend: Spend) -> Iterator[Shortage]:
             yield Shortage(currency, spent, cap, passed[-1])
 
 
-def searching(budget: Budget, *, confirm: bool, visitors: int = 0) -> Budget:
+def searching(budget: Budget, spend: Spend, *, each_s: float, confirm: bool, visitors: int = 0) -> Budget:
     """Return the budget without what is kept back for the confirmation and for other targets' winners.
 
-    A budget of one measurement has nothing to keep back: its only candidate is not confirmed.
+    `each_s` is what measuring one of them takes of the device. It takes no more wall time than a measurement has taken
+    so far, with all that belongs to it. A budget of one measurement has nothing to keep back: its only candidate is not
+    confirmed.
     """
-    if budget.measurements is None:
-        return budget
-    return replace(budget, measurements=max(min(1, budget.measurements), budget.measurements - confirm - visitors))
+    kept = confirm + visitors
+    each_wall_s = min(each_s, spend.wall_s / max(1, spend.measurements))
+    most = budget.measurements
+    return replace(
+        budget,
+        measurements=None if most is None else max(min(1, most), most - kept),
+        device_s=None if budget.device_s is None else budget.device_s - kept * each_s,
+        wall_s=None if budget.wall_s is None else budget.wall_s - kept * each_wall_s,
+    )
 
 
 def measurements_left(budget: Budget, spend: Spend) -> int | None:

