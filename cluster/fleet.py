@@ -21,8 +21,6 @@ START_S: Final = 180.0
 """For an actor to be placed and its agent to have torch loaded."""
 OTHERS_S: Final = 45.0
 """For further devices to answer once the first one has."""
-GONE_S: Final = 20.0
-"""For another node to take the place of one that was lost when the first devices were opened."""
 JOB_S: Final = 900.0
 """A measurement without an answer for so long has lost its machine; the agent's own limits are far below."""
 IDLE_S: Final = 300.0
@@ -141,7 +139,7 @@ class Fleet:
 
     async def _second_try(self) -> None:
         """Wait for a first device where none answered because its node had just gone: Ray learns of that late."""
-        until = time.monotonic() + GONE_S
+        until = time.monotonic() + START_S
         while time.monotonic() < until and not any(p.opened for p in self._posts):
             if not any(p.problem.startswith("Actor") for p in self._posts):
                 return
