@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -14,17 +15,18 @@ import threading
 import time
 import venv
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy
 import pytest
+from support.ports import free_port
 from support.small_tasks import cpp, small_task
 
 from forewarp.archive.store import Archive
 from forewarp.cluster import over_ssh
 from forewarp.cluster.over_ssh import open_ssh
 from forewarp.core.errors import DeviceError
-from forewarp.core.values import Candidate
 from forewarp.tools.measure_kernel import MeasureRequest, measure_kernel
 from forewarp.tools.parts import Kernel, Place
 
@@ -40,14 +42,11 @@ PYTHON = sys.executable
 class Server:
     """One sshd on a port of the loopback, and what a client needs to log in there."""
 
-    def __init__(self, folder: Path, *settings: str) -> None:
-        self.folder, self.settings = folder, settings
+    def __init__(self, folder: Path, port: int, *settings: str) -> None:
+        self.folder, self.port, self.settings = folder, port, settings
         folder.mkdir()
         for name in ("host", "other-host", "user", "wrong"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
         self.admit()
         self.know("host")
         self.start()
@@ -66,8 +65,9 @@ class Server:
             Path("/run/sshd").mkdir(exist_ok=True)  # where the server locks itself in before a login
         command = [SSHD or "", "-D", "-f", str(self.folder / "sshd_config"), "-E", str(self.folder / "log")]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        for _ in range(200):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+        until = time.monotonic() + 60
+        while self._process.poll() is None and time.monotonic() < until:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 10):
                 return
             time.sleep(0.05)
         raise AssertionError((self.folder / "log").read_text())
@@ -94,6 +94,16 @@ class Server:
         """How many connections were let in so far."""
         return (self.folder / "log").read_text().count("Accepted publickey")
 
+    def measures(self) -> bool:
+        """Tell whether a measurement holds the device of the machine over there."""
+        for lock in (self.folder / "far" / "locks").glob("*"):
+            with lock.open() as handle:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return True
+        return False
+
     def admit(self, options: str = "") -> None:
         """Let the user's key in, under these options."""
         (self.folder / "admitted").write_text(f"{options} {(self.folder / 'user.pub').read_text()}".lstrip())
@@ -110,7 +120,7 @@ def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     made: list[Server] = []
 
     def started(*settings: str) -> Server:
-        server = Server(tmp_path / f"server-{len(made)}", *settings)
+        server = Server(tmp_path / f"server-{len(made)}", ports.enter_context(free_port()), *settings)
         made.append(server)
         at = f"HostName 127.0.0.1\nPort {server.port}"
         (tmp_path / "config").write_text(
@@ -128,7 +138,8 @@ def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     (folder / "ssh").write_text(f'#!/bin/sh\nexec {SSH} -F {tmp_path}/config "$@"\n')
     (folder / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    with tempfile.TemporaryDirectory() as sockets:  # a folder of pytest has too long a name for a socket
+    # Other temporary folders may have too long a name for a socket.
+    with tempfile.TemporaryDirectory(dir="/tmp") as sockets, contextlib.ExitStack() as ports:
         yield started
         for server in made:
             server.stop()
@@ -192,11 +203,12 @@ def test_a_host_without_python_or_torch_says_what_to_pass(starts: Callable[..., 
 
 
 def test_a_login_that_never_gets_anywhere_ends(starts: Callable[..., Server], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(over_ssh, "START_S", 2.0)
-    starts().admit('command="echo Which project?; sleep 600"')
+    # A login takes far less; what then asks ends with the connection.
+    monkeypatch.setattr(over_ssh, "START_S", 10.0)
+    starts().admit('command="echo Which project?; cat > /dev/null"')
     found = refused("box")
     assert "Which project?" in found.message
-    assert "no measuring process had started after 2 s" in found.message
+    assert "no measuring process had started after 10 s" in found.message
 
 
 @pytest.mark.parametrize("shape", ["{user}@127.0.0.1:{port}", "shared"])
@@ -211,47 +223,72 @@ def test_ports_users_and_shared_connections(starts: Callable[..., Server], shape
     assert (server.folder / "far" / "agents").is_dir()
 
 
-def measured(archive: Path, while_measuring: Callable[[], None], candidate: Candidate) -> None:
-    """Measure over ssh while something happens, and look at what is recorded of it."""
-    happens = threading.Timer(0.7, while_measuring)
+@dataclass(frozen=True)
+class Measured:
+    """A kernel is measured on `box`, and something happens in the middle of it: its first call ends only after that."""
 
-    def stage(name: str) -> None:
-        if name == "measuring":
-            happens.start()
+    folder: Path
+    archive: Path
 
-    place = Place(executor="ssh:box", device="cpu", python=PYTHON, archive=str(archive))
-    kernel = Kernel(source=candidate.source, language="cpp", tunables=dict(candidate.tunables))
-    result = measure_kernel(MeasureRequest(task=small_task(), kernel=kernel, place=place), stage=stage)
-    happens.join()
-    assert result.status == "ok", result.log
-    with Archive(archive) as opened:
-        rows = opened.measurements()
-    assert [row.state for row in rows] == ["done"]
+    @property
+    def _go(self) -> Path:
+        return self.folder / "go"
+
+    def while_something_happens(self, server: Server, happening: Callable[[], None]) -> None:
+        """Measure, and look at what is recorded of it."""
+
+        def happen() -> None:
+            until = time.monotonic() + 60
+            while not server.measures():
+                assert time.monotonic() < until, "no measurement began"
+                time.sleep(0.01)
+            happening()
+            self._go.touch()
+
+        during = threading.Thread(target=happen)
+
+        def stage(name: str) -> None:
+            if name == "measuring":
+                during.start()
+
+        place = Place(executor="ssh:box", device="cpu", python=PYTHON, archive=str(self.archive))
+        waiting = cpp(before=f'while (access("{self._go}", F_OK)) usleep(1000);')
+        kernel = Kernel(source=waiting.source, language="cpp", tunables=dict(waiting.tunables))
+        result = measure_kernel(MeasureRequest(task=small_task(), kernel=kernel, place=place), stage=stage)
+        during.join()
+        assert result.status == "ok", result.log
+        with Archive(self.archive) as opened:
+            rows = opened.measurements()
+        assert [row.state for row in rows] == ["done"]
 
 
-SLOW = cpp(before="usleep(2000);")
-"""Its measurement takes seconds, so that something can happen in the middle of it."""
+@pytest.fixture
+def measured(tmp_path: Path) -> Iterator[Measured]:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)  # a kernel may run as another user
+        yield Measured(Path(folder), tmp_path / "archive")
 
 
 def test_a_connection_that_is_killed_in_a_measurement_is_made_anew(
-    starts: Callable[..., Server], tmp_path: Path
+    starts: Callable[..., Server], measured: Measured
 ) -> None:
     server = starts()
-    measured(tmp_path / "archive", lambda: server.hurt(signal.SIGKILL), SLOW)
+    measured.while_something_happens(server, lambda: server.hurt(signal.SIGKILL))
     assert server.logins() == 2
 
 
 def test_a_connection_that_goes_silent_in_a_measurement_is_made_anew(
-    starts: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    starts: Callable[..., Server], measured: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    soon = ("-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=1", "-o", "ServerAliveCountMax=1")
+    # Soon, but not so soon that a server that has to wait for a core counts as silent.
+    soon = ("-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=2", "-o", "ServerAliveCountMax=3")
     monkeypatch.setattr(over_ssh, "OPTIONS", soon)
     server = starts()
-    measured(tmp_path / "archive", lambda: server.hurt(signal.SIGSTOP), SLOW)
+    measured.while_something_happens(server, lambda: server.hurt(signal.SIGSTOP))
     assert server.logins() == 2
 
 
-def test_a_machine_that_is_away_for_a_while_is_waited_for(starts: Callable[..., Server], tmp_path: Path) -> None:
+def test_a_machine_that_is_away_for_a_while_is_waited_for(starts: Callable[..., Server], measured: Measured) -> None:
     server = starts()
 
     def restart() -> None:
@@ -259,5 +296,5 @@ def test_a_machine_that_is_away_for_a_while_is_waited_for(starts: Callable[..., 
         time.sleep(9)  # longer than all pauses between attempts, had nobody any patience
         server.start()
 
-    measured(tmp_path / "archive", restart, SLOW)
+    measured.while_something_happens(server, restart)
     assert server.logins() == 2

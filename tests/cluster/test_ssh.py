@@ -27,11 +27,12 @@ def test_a_python_that_is_not_there_is_no_device(ssh: Path) -> None:
 
 def test_a_device_that_is_not_there_is_told_by_the_machine(ssh: Path) -> None:
     with pytest.raises(DeviceError, match="no CUDA device"):
-        open_ssh("box", "cuda", python=sys.executable)
+        open_ssh("box", "cuda:99", python=sys.executable)
 
 
 def test_the_code_that_travels_is_complete_and_always_the_same(tmp_path: Path) -> None:
     import io
+    import os
     import subprocess
     import zipfile
 
@@ -43,7 +44,7 @@ def test_the_code_that_travels_is_complete_and_always_the_same(tmp_path: Path) -
     code = "import forewarp.gpu_runner.agent.agent, forewarp.gpu_runner.worker.jobs as j; print(j.__file__)"
     done = subprocess.run(
         [sys.executable, "-P", "-c", code],
-        env={"PYTHONPATH": str(tmp_path)},
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
         check=True,

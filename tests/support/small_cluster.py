@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import socket
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+from support.ports import free_port
+
 STORE = 80 << 20
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
+JOIN_S = 120.0
+"""For a node to join: a second or two, and more where other work has the cores."""
 
 
 class SmallCluster:
@@ -26,29 +23,32 @@ class SmallCluster:
     another to hold the device.
     """
 
-    def __init__(self, folder: Path, port: int | None = None) -> None:
+    def __init__(self, folder: Path, port: int) -> None:
         from ray.cluster_utils import Cluster
 
-        self.port = port or free_port()
+        self.port = port
         self._folder = folder
         self._caches = (folder / f"{number}" for number in itertools.count())
         self._cluster: Any = Cluster(
             initialize_head=True,
             head_node_args={
                 **self._sizes(0),
+                "wait": False,
                 "gcs_server_port": self.port,
                 "_system_config": {
                     # Workers are started for actors, not in reserve.
                     "prestart_worker_first_driver": False,
                     "enable_worker_prestart": False,
-                    # A silent node is dead after five seconds, not after half a minute.
+                    # A silent node is dead after a dozen seconds, not after half a minute. One that only has to wait
+                    # for a core must not be.
                     "health_check_initial_delay_ms": 1000,
                     "health_check_period_ms": 1000,
-                    "health_check_timeout_ms": 1000,
+                    "health_check_timeout_ms": 3000,
                     "health_check_failure_threshold": 3,
                 },
             },
         )
+        self._cluster._wait_for_node(self._cluster.head_node, JOIN_S)
 
     @property
     def address(self) -> str:
@@ -56,10 +56,13 @@ class SmallCluster:
 
     def add(self, **resources: float) -> Any:
         own = {"FOREWARP_CACHE": str(next(self._caches))}
-        return self._cluster.add_node(**self._sizes(1), resources=resources or None, env_vars=own)
+        node = self._cluster.add_node(wait=False, **self._sizes(1), resources=resources or None, env_vars=own)
+        self._cluster._wait_for_node(node, JOIN_S)
+        return node
 
     def _sizes(self, cores: int) -> dict[str, Any]:
-        return {"num_cpus": cores, "object_store_memory": STORE, "include_dashboard": False}
+        any_port = {"dashboard_agent_listen_port": 0}  # the head would take one that another cluster may have
+        return {"num_cpus": cores, "object_store_memory": STORE, "include_dashboard": False, **any_port}
 
     def kill(self, node: Any) -> None:
         """End a node's processes at once, as a lost machine would."""
@@ -89,8 +92,11 @@ class SmallCluster:
 
 @contextlib.contextmanager
 def small_cluster(nodes: int, port: int | None = None) -> Generator[SmallCluster]:
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        cluster = SmallCluster(Path(folder), port)
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        contextlib.nullcontext(port) if port else free_port() as at,
+    ):
+        cluster = SmallCluster(Path(folder), at)
         try:
             for _ in range(nodes):
                 cluster.add()

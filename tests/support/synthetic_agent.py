@@ -52,7 +52,7 @@ class ActingExecutor(synthetic.SyntheticExecutor):
         if "lose the agent always" in source:
             os._exit(7)
         if "take long" in source:
-            time.sleep(30)
+            time.sleep(600)
         if build.artefact:
             assert (Path(build.artefact) / "code").read_text() == source
         measured = super().answer(asked)
