@@ -61,6 +61,7 @@ class Approvals(Vertical, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._asked: deque[ApprovalAsked] = deque()
+        self._typing = False
 
     def compose(self) -> ComposeResult:
         """Yield the question, what would be written, and the line for a reason."""
@@ -111,10 +112,15 @@ class Approvals(Vertical, can_focus=True):
         """Scroll what would be written."""
         self.query_one("#approval-text").scroll_relative(y=lines, animate=False)
 
+    def on_focus(self) -> None:
+        """Take answers again."""
+        self._typing = False
+
     def on_key(self, event: events.Key) -> None:
-        """Hand on what is typed to the prompt."""
-        if event.is_printable and event.character and event.key not in "yan":
+        """Hand on what is typed to the prompt; after its first letter, what would be an answer is typed, too."""
+        if event.is_printable and event.character and (self._typing or event.key not in "yan"):
             event.stop()
+            self._typing = True
             self.post_message(self.Typed(event.character))
 
     @on(Input.Submitted)

@@ -145,7 +145,7 @@ class Prompt(Vertical):
         self._word: Word | None = None
         self._meant: list[Meant] = []
         self._files: list[str] | None = None
-        self._chosen = False
+        self._scanning = self._chosen = False
 
     def compose(self) -> ComposeResult:
         """Yield the completions and the lines."""
@@ -270,7 +270,9 @@ class Prompt(Vertical):
         elif found.kind == "theme":
             self._show([Meant(n) for n in ranked(found.query, [*look.SHORT, *self.app.available_themes])])
         elif self._files is None:
-            self._scan()
+            if not self._scanning:  # a second list would come when the user has chosen from the first one
+                self._scanning = True
+                self._scan()
         else:
             self._show(meant_files(found, self._files))
 
@@ -280,7 +282,7 @@ class Prompt(Vertical):
         self.app.call_from_thread(self._scanned, found)
 
     def _scanned(self, found: list[str]) -> None:
-        self._files = found
+        self._files, self._scanning = found, False
         if self._word is not None:
             self._complete()
 

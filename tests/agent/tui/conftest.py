@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.terminal import Patient, until
 from textual.app import App
+from textual.pilot import Pilot
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 _SCROLLBAR = " ▁▂▃▄▅▆▇█▉▊▋▌▍▎▏▕"
@@ -20,18 +23,28 @@ def screen_text(app: App[Any]) -> str:
 
 
 @pytest.fixture
-def snapshot(request: pytest.FixtureRequest) -> Callable[[App[Any], str], None]:
-    """A function that compares the screen of an app with the one recorded under a name."""
+def snapshot(request: pytest.FixtureRequest) -> Callable[[Pilot[Any], str], Awaitable[None]]:
+    """A function that compares the screen of an app, once it is drawn, with the one recorded under a name."""
 
-    def compare(app: App[Any], name: str) -> None:
-        path, shown = SNAPSHOTS / f"{name}.txt", screen_text(app)
+    async def compare(pilot: Pilot[Any], name: str) -> None:
+        path = SNAPSHOTS / f"{name}.txt"
         if request.config.getoption("--update-snapshots"):
+            await pilot.pause(1.0)
             path.parent.mkdir(exist_ok=True)
-            path.write_text(shown)
+            path.write_text(screen_text(pilot.app), encoding="utf-8")
         assert path.exists(), f"{path.name} is missing: run with --update-snapshots and look at it"
-        assert shown == path.read_text()
+        recorded = path.read_text(encoding="utf-8")
+        with contextlib.suppress(AssertionError):
+            await until(pilot, lambda: screen_text(pilot.app) == recorded)
+        assert screen_text(pilot.app) == recorded
 
     return compare
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pilot, "_wait_for_screen", Patient.wait_for_screen)
+    monkeypatch.setattr(Pilot, "press", Patient.press)
 
 
 @pytest.fixture(autouse=True)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from support.boards import board, forecast, measured, row
+from support.terminal import until
 from textual.app import App, ComposeResult
+from textual.pilot import Pilot
 from textual.widgets import ContentSwitcher, Static
 
 from forewarp.agent.board import Board
 from forewarp.agent.tui import columns
 from forewarp.agent.tui.candidates import Candidates, Table
 
-Snapshot = Callable[[App[Any], str], None]
+Snapshot = Callable[[Pilot[Any], str], Awaitable[None]]
 
 
 class Pane(App[None]):
@@ -49,10 +51,10 @@ async def test_it_looks_as_recorded_wide_and_narrow(snapshot: Snapshot) -> None:
     app = Pane(board(12, ("softmax", "layernorm")))
     async with app.run_test(size=(140, 16)) as pilot:
         await pilot.pause()
-        snapshot(app, "candidates_wide")
+        await snapshot(pilot, "candidates_wide")
         await pilot.resize_terminal(44, 16)
         await pilot.pause()
-        snapshot(app, "candidates_narrow")
+        await snapshot(pilot, "candidates_narrow")
 
 
 async def test_keys_sort_reverse_and_filter() -> None:
@@ -71,8 +73,8 @@ async def test_keys_sort_reverse_and_filter() -> None:
 async def test_a_click_on_a_head_sorts_and_what_has_no_value_stands_last() -> None:
     app = Pane(board(20))
     async with app.run_test(size=(140, 30)) as pilot:
-        await pilot.pause()
         table = app.query_one(Table)
+        await until(pilot, lambda: "measured" in table.render_line(0).text)
         heads = table.render_line(0).text
         for falling in (True, False):
             await pilot.click(Table, offset=(heads.index("measured") + 2, 0))
@@ -99,10 +101,13 @@ async def test_a_measurement_changes_its_row_and_the_cursor_stays() -> None:
         changed = made.apply(measured(row(made, 4).forecast, 4, ratio=9.0))
         assert changed is not None
         app.pane.refresh_row(changed)
-        await pilot.pause()
+        await until(
+            pilot,
+            lambda: any(
+                "9.00× [" in s.text and s.text.startswith("★    4") for s in app.screen._compositor.render_strips()
+            ),
+        )
         assert app.pane.selected is under
-        line = next(s.text for s in app.screen._compositor.render_strips() if "9.00× [" in s.text)
-        assert line.startswith("★    4")
 
 
 async def test_new_rows_are_followed_from_the_last_row_only() -> None:
@@ -124,9 +129,7 @@ async def test_new_rows_are_followed_from_the_last_row_only() -> None:
             added = made.apply(forecast(number))
             assert added is not None
             app.pane.refresh_row(added)
-        await pilot.pause()
-        lines = [s.text for s in app.screen._compositor.render_strips()]
-        assert lines[-1].split()[0] == "43"
+        await until(pilot, lambda: app.screen._compositor.render_strips()[-1].text.split()[0] == "43")
 
 
 class Switched(App[None]):
@@ -144,8 +147,7 @@ async def test_rows_that_came_out_of_sight_are_in_sight_once_shown() -> None:
         app.query_one(Candidates).load(board(40))
         await pilot.pause()
         app.query_one(ContentSwitcher).current = "candidates"
-        await pilot.pause(0.1)
-        assert "40" in app.screen._compositor.render_strips()[-1].text.split()[:2]
+        await until(pilot, lambda: "40" in app.screen._compositor.render_strips()[-1].text.split()[:2])
 
 
 async def test_control_characters_do_not_reach_the_terminal() -> None:
@@ -154,8 +156,7 @@ async def test_control_characters_do_not_reach_the_terminal() -> None:
     made.apply(forecast(2, "fine"))
     app = Pane(made)
     async with app.run_test(size=(140, 8)) as pilot:
-        await pilot.pause()
-        assert "evil?]0;tit…" in app.query_one(Table).render_line(1).text
+        await until(pilot, lambda: "evil?]0;tit…" in app.query_one(Table).render_line(1).text)
 
 
 @pytest.mark.parametrize("width", range(8, 160, 7))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 from support.boards import board, forecast, measured, row
+from support.terminal import until
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from forewarp.agent.board import Board
 from forewarp.agent.tui.plots import Drawn, Plots
 
-Snapshot = Callable[[App[Any], str], None]
+Snapshot = Callable[[Pilot[Any], str], Awaitable[None]]
 
 
 class Pane(App[None]):
@@ -28,10 +29,8 @@ class Pane(App[None]):
         self.pane.focus()
 
 
-async def drawn(pilot: Pilot[None]) -> None:
-    await pilot.pause()
-    await pilot.app.workers.wait_for_complete()
-    await pilot.pause()
+async def drawn(pilot: Pilot[None], text: str) -> None:
+    await until(pilot, lambda: text in pilot.app.query_one(Plots).text)
 
 
 async def test_it_looks_as_recorded(snapshot: Snapshot) -> None:
@@ -40,8 +39,7 @@ async def test_it_looks_as_recorded(snapshot: Snapshot) -> None:
         app.pane.load(board(40))
         for key, name in (("1", "plot_progress"), ("right", "plot_against"), ("3", "plot_reliability")):
             await pilot.press(key)
-            await drawn(pilot)
-            snapshot(app, name)
+            await snapshot(pilot, name)
 
 
 async def test_a_drawing_is_as_wide_as_the_pane() -> None:
@@ -50,8 +48,8 @@ async def test_a_drawing_is_as_wide_as_the_pane() -> None:
         app.pane.load(board(20))
         for width in (60, 120):
             await pilot.resize_terminal(width, 20)
-            await drawn(pilot)
-            assert width - 6 <= max(map(len, app.pane.text.splitlines())) <= width
+            fits = range(width - 6, width + 1)
+            await until(pilot, lambda fits=fits: max(map(len, app.pane.text.splitlines()), default=0) in fits)
 
 
 async def test_a_click_on_a_title_shows_its_drawing() -> None:
@@ -59,8 +57,7 @@ async def test_a_click_on_a_title_shows_its_drawing() -> None:
     async with app.run_test(size=(90, 20)) as pilot:
         app.pane.load(board(20))
         await pilot.click("#plots-titles", offset=(22, 0))
-        await drawn(pilot)
-        assert "within their 80 % intervals" in app.pane.text
+        await drawn(pilot, "within their 80 % intervals")
 
 
 async def test_few_measured_forecasts_say_what_is_missing() -> None:
@@ -68,8 +65,7 @@ async def test_few_measured_forecasts_say_what_is_missing() -> None:
     async with app.run_test(size=(90, 20)) as pilot:
         app.pane.load(board(6))
         await pilot.press("3")
-        await drawn(pilot)
-        assert app.pane.text.startswith("7 more measured forecasts make a diagram of this conversation")
+        await drawn(pilot, "7 more measured forecasts make a diagram of this conversation")
         assert "the archive has none for NVIDIA H200 yet" in app.pane.text
 
 

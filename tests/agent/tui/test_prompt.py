@@ -1,16 +1,17 @@
 from __future__ import annotations
 
-import asyncio
-import time
+import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from support.terminal import WAIT_S, until
 from textual import events
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
+from forewarp.agent.tui import prompt as prompt_module
 from forewarp.agent.tui.completion import MOST_FILES, Word, files, meant_files, ranked, word
 from forewarp.agent.tui.history import MOST, History
 from forewarp.agent.tui.prompt import Prompt
@@ -56,20 +57,13 @@ def meant(app: Only) -> Sequence[str]:
 
 
 async def until_meant(app: Only, pilot: Pilot[None]) -> None:
-    end = time.monotonic() + 10.0
-    while time.monotonic() < end:
-        await pilot.pause()
-        if app.prompt.completing:
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("nothing is proposed")
+    await until(pilot, lambda: app.prompt.completing, "nothing is proposed")
 
 
 async def test_enter_sends_and_other_keys_begin_a_line(tmp_path: Path) -> None:
     async with typing(tmp_path) as (app, pilot):
         await pilot.press("enter", "a", "ctrl+j", "b", "shift+enter", "c", "enter")
-        await pilot.pause()
-        assert app.sent == ["a\nb\nc"]
+        await until(pilot, lambda: app.sent == ["a\nb\nc"])
         assert app.prompt.text == ""
 
 
@@ -78,11 +72,9 @@ async def test_a_long_paste_is_short_to_look_at_and_whole_to_send(tmp_path: Path
     async with typing(tmp_path) as (app, pilot):
         await pilot.press(*"see ")
         app.prompt.typing.post_message(events.Paste(pasted))
-        await pilot.pause()
-        assert app.prompt.typing.text == "see [pasted 1: 500 lines]"
+        await until(pilot, lambda: app.prompt.typing.text == "see [pasted 1: 500 lines]")
         await pilot.press("!", "enter")
-        await pilot.pause()
-        assert app.sent == ["see " + pasted.replace("\r\n", "\n") + "!"]
+        await until(pilot, lambda: app.sent == ["see " + pasted.replace("\r\n", "\n") + "!"])
         await pilot.press("up")
         assert app.prompt.typing.text == "[pasted 1: 500 lines]"
         assert app.prompt.text == app.sent[0]
@@ -91,8 +83,7 @@ async def test_a_long_paste_is_short_to_look_at_and_whole_to_send(tmp_path: Path
 async def test_a_short_paste_is_text(tmp_path: Path) -> None:
     async with typing(tmp_path) as (app, pilot):
         app.prompt.typing.post_message(events.Paste("a\nb"))
-        await pilot.pause()
-        assert app.prompt.typing.text == "a\nb"
+        await until(pilot, lambda: app.prompt.typing.text == "a\nb")
         assert app.sent == []
 
 
@@ -126,8 +117,7 @@ async def test_enter_takes_a_command_and_sends_one_that_needs_nothing_more(tmp_p
         assert app.sent == []
         assert app.prompt.text == "/forecast "
         await pilot.press("ctrl+u", *"/ru", "enter")
-        await pilot.pause()
-        assert app.sent == ["/runs "]
+        await until(pilot, lambda: app.sent == ["/runs "])
 
 
 async def test_a_chosen_completion_is_taken_by_enter(tmp_path: Path) -> None:
@@ -141,14 +131,36 @@ async def test_a_chosen_completion_is_taken_by_enter(tmp_path: Path) -> None:
         assert app.sent == []
 
 
+async def test_files_are_looked_for_once_so_that_no_late_list_undoes_a_choice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a1.cu").write_text("")
+    (tmp_path / "a2.cu").write_text("")
+    typed, looks = threading.Event(), list[Path]()
+
+    def slow(folder: Path) -> list[str]:
+        looks.append(folder)
+        typed.wait(WAIT_S)
+        return files(folder)
+
+    monkeypatch.setattr(prompt_module, "files", slow)
+    async with typing(tmp_path) as (app, pilot):
+        await pilot.press(*"@a")
+        await until(pilot, lambda: looks)
+        typed.set()
+        await until_meant(app, pilot)
+        assert looks == [tmp_path]
+        await pilot.press("down", "enter")
+        assert app.prompt.text == "@a2.cu "
+
+
 async def test_a_mention_that_is_no_file_is_sent_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "triton_jit.py").write_text("")
     async with typing(tmp_path) as (app, pilot):
         await pilot.press(*"use @triton")
         await until_meant(app, pilot)
         await pilot.press("enter")
-        await pilot.pause()
-        assert app.sent == ["use @triton"]
+        await until(pilot, lambda: app.sent == ["use @triton"])
 
 
 async def test_files_are_proposed_for_a_mention_and_for_commands_that_take_them(tmp_path: Path) -> None:
@@ -170,12 +182,10 @@ async def test_files_are_proposed_for_a_mention_and_for_commands_that_take_them(
 async def test_keys_that_are_not_for_editing_are_told(tmp_path: Path) -> None:
     async with typing(tmp_path) as (app, pilot):
         await pilot.press("pageup", "pagedown", "end", "ctrl+end", "home", "ctrl+d", "ctrl+u")
-        await pilot.pause()
-        assert app.told == ["pageup", "pagedown", "end", "ctrl+end", "home", "leave"]
+        await until(pilot, lambda: app.told == ["pageup", "pagedown", "end", "ctrl+end", "home", "leave"])
         app.prompt.typing.holding = True
         await pilot.press("a", "end", "ctrl+d", "ctrl+u")
-        await pilot.pause()
-        assert app.told[6:] == ["recall"]
+        await until(pilot, lambda: app.told[6:] == ["recall"])
         assert app.prompt.text == "a"
 
 

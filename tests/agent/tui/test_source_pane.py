@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from support.boards import SOURCE, board, forecast, measured, row, sha
+from support.terminal import until
 from textual.app import App, ComposeResult
+from textual.pilot import Pilot
 
 from forewarp.agent.board import Board
 from forewarp.agent.tui import code
 from forewarp.agent.tui.source import Source
 
-Snapshot = Callable[[App[Any], str], None]
+Snapshot = Callable[[Pilot[Any], str], Awaitable[None]]
 
 
 class Pane(App[None]):
@@ -46,10 +48,10 @@ async def test_it_looks_as_recorded(snapshot: Snapshot) -> None:
     async with app.run_test(size=(100, 18)) as pilot:
         app.show(two(), 2)
         await pilot.pause()
-        snapshot(app, "source_text")
+        await snapshot(pilot, "source_text")
         await pilot.press("d")
         await pilot.pause()
-        snapshot(app, "source_diff")
+        await snapshot(pilot, "source_diff")
 
 
 async def test_keys_go_between_text_and_differences() -> None:
@@ -95,7 +97,7 @@ async def test_nothing_chosen_is_said() -> None:
         app.pane.show(None)
         await pilot.press("d")
         assert app.pane.text == ""
-        assert "No candidate is chosen" in app.screen._compositor.render_strips()[0].text
+        await until(pilot, lambda: "No candidate is chosen" in app.screen._compositor.render_strips()[0].text)
 
 
 def test_other_tunables_are_a_difference() -> None:
