@@ -183,7 +183,7 @@ tl.store(y, 0.0)
     assert check.status == "failed"
     assert "program (0, 0, 0) was still running" in check.message
     assert f"line {line_of(candidate, 'i += 1')}" in check.message or "line" in check.message
-    assert check.seconds < 15
+    assert check.seconds < 60  # 2 s are asked for; without an end it would be the two minutes of a test
 
 
 @pytest.mark.slow
