@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from support import conformance_server, official_tools
 from support.official_tools import Applicability, Check, Node
-from support.served_mcp import SOURCES, Served, free_port, listening
+from support.ports import free_port
+from support.served_mcp import SOURCES, Served, listening
 
 CALL = ("--method", "tools/call", "--tool-name")
 KERNEL = json.dumps({"task": "toy.py", "path": "toy.cpp"})

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mcp import Client, StdioServerParameters
+from support.ports import free_port
 from support.recorded_pool import Recorded
 
 import forewarp
@@ -28,18 +29,6 @@ KEEP_WARM_S = 2.0
 WAIT_S = 60.0
 """For what takes a moment here, and on a busy machine much longer."""
 SOURCES = str(Path(forewarp.__file__).parents[1])
-
-
-@contextmanager
-def free_port() -> Generator[int]:
-    """Yield a port that nobody else is given meanwhile, and that a server can listen on.
-
-    It stays bound here without listening, which only those can share who set SO_REUSEADDR, as servers do.
-    """
-    with socket.socket() as kept:
-        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        kept.bind(("127.0.0.1", 0))
-        yield kept.getsockname()[1]
 
 
 @contextmanager
