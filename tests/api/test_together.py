@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from support.cards import NARROW, WIDE, Card
 
 import forewarp
 from forewarp import events
+from forewarp.core.values import Measurement
 from forewarp.tools.parts import Place
 
 BUDGET = 6
@@ -36,14 +38,46 @@ class Gone(forewarp.Executors):
         return Card(target, gone_after=0 if place.card in self.lost else None)
 
 
+class Held(forewarp.Executors):
+    """The same, of which each makes its second measurement once the end of the search was asked for, with `press`.
+
+    Who watches a search may hear of the first one when all others are made.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = threading.Event()
+        self.ending = False
+
+    def get(self, place: Place, task: forewarp.Task) -> forewarp.Executor:
+        return HeldCard(WIDE, self.asked) if place.card == "wide" else HeldCard(NARROW, self.asked, slope=1.0)
+
+    def enough(self, event: events.Event) -> None:
+        if self.ending:
+            self.asked.set()
+        if isinstance(event, events.Measured):
+            self.ending = True
+            raise StopIteration
+
+    def press(self, event: events.Event) -> None:
+        if isinstance(event, events.Measured) and not self.asked.is_set():
+            signal.raise_signal(signal.SIGINT)
+            self.asked.set()
+
+
+class HeldCard(Card):
+    def __init__(self, target: forewarp.Target, asked: threading.Event, slope: float = 0.0) -> None:
+        super().__init__(target, slope)
+        self.asked = asked
+
+    def answer(self, asked: synthetic.Asked) -> Measurement:
+        assert not self.measured or self.asked.wait(60)
+        return super().answer(asked)
+
+
 def search(executors: forewarp.Executors, **more: Any) -> forewarp.JointRun:
     chosen: dict[str, Any] = {"budget": BUDGET, "holdout": False, "executors": executors} | more
     return forewarp.optimize_together(synthetic.task(), ["wide", "narrow"], **chosen)
-
-
-def enough(event: events.Event) -> None:
-    if isinstance(event, events.Measured):
-        raise StopIteration
 
 
 def spent(found: forewarp.JointRun) -> list[int | None]:
@@ -76,8 +110,8 @@ def test_it_is_loaded_and_saved_without_its_devices(tmp_path: Path) -> None:
 
 def test_ended_early_it_is_taken_up_under_the_same_budget() -> None:
     seen: list[events.Event] = []
-    with Cards() as cards:
-        ended = search(cards, on_event=enough)
+    with Held() as cards:
+        ended = search(cards, on_event=cards.enough)
         assert ended.status == "interrupted"
         assert forewarp.load_together(ended.group_id) == ended
         taken = forewarp.resume_together(ended.group_id, executors=cards, on_event=seen.append)
@@ -91,20 +125,13 @@ def test_ended_early_it_is_taken_up_under_the_same_budget() -> None:
 
 
 def test_ctrl_c_returns_what_there_is() -> None:
-    before, pressed = signal.getsignal(signal.SIGINT), list[events.Event]()
-
-    def press(event: events.Event) -> None:
-        if isinstance(event, events.Measured) and not pressed:
-            pressed.append(event)
-            signal.raise_signal(signal.SIGINT)
-
-    with Cards() as cards:
-        found = search(cards, on_event=press)
-        assert found.status == "interrupted"
-        again: list[events.Event] = []
-        pressed.clear()
+    before, again = signal.getsignal(signal.SIGINT), list[events.Event]()
+    with Held() as cards:
+        found = search(cards, on_event=cards.press)
+    assert found.status == "interrupted"
+    with Held() as cards:
         found = forewarp.resume_together(
-            found.group_id, executors=cards, on_event=lambda e: (again.append(e), press(e))
+            found.group_id, executors=cards, on_event=lambda e: (again.append(e), cards.press(e))
         )
     assert (found.status, bool(again)) == ("interrupted", True)
     assert signal.getsignal(signal.SIGINT) is before
@@ -137,8 +164,8 @@ def test_one_that_failed_says_by_which_name_it_goes_on() -> None:
 
 
 def test_each_verb_names_the_one_that_is_meant() -> None:
-    with Cards() as cards:
-        found = search(cards, on_event=enough)
+    with Held() as cards:
+        found = search(cards, on_event=cards.enough)
     for verb, meant in ((forewarp.load, "load_together"), (forewarp.resume, "resume_together")):
         with pytest.raises(forewarp.UsageError, match="for one run") as refused:
             verb(found.group_id)

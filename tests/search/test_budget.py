@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.clock import timed
 from support.synthetic_executor import KnowingForecaster, SyntheticExecutor, task
 
 from forewarp.archive.store import Archive
@@ -89,11 +90,11 @@ def test_no_warning_is_said_again_after_a_kill(tmp_path: Path) -> None:
     assert {("measurements", 0.5), ("measurements", 0.8), ("device_s", 0.5)} <= set(warned)
 
 
-@pytest.mark.parametrize("budget", [Budget(wall_s=0.1), Budget(device_s=1.0), Budget(measurements=3)])
-def test_a_hard_stop_keeps_everything(tmp_path: Path, budget: Budget) -> None:
+@pytest.mark.parametrize("budget", [Budget(wall_s=1.0), Budget(device_s=1.0), Budget(measurements=3)])
+def test_a_hard_stop_keeps_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: Budget) -> None:
     with Archive(tmp_path / "a.db") as archive:
         settings = SearchSettings(budget=budget)
-        search = Search.start(archive, task(), SyntheticExecutor(), TunablesProposer(), KnowingForecaster(), settings)
+        search = Search.start(archive, task(), timed(monkeypatch), TunablesProposer(), KnowingForecaster(), settings)
         told = list(search.events())
         summary = search.summary()
         done = [m for m in archive.measurements(run=search.run_id) if m.state == "done"]

@@ -25,12 +25,16 @@ SETTINGS = SearchSettings(budget=Budget(measurements=13), measure_per_round=5, c
 
 
 class Busy:
-    """Counts how many measure at once; fails those of a number, on both tries."""
+    """Counts how many measure at once; fails those of a number, on both tries.
 
-    def __init__(self, lost: int = -1) -> None:
+    The first `together` wait for one another, so that as many are sure to measure at once.
+    """
+
+    def __init__(self, lost: int = -1, together: int = 1) -> None:
         self.lock = threading.Lock()
         self.now = self.most = self.begun = 0
-        self.lost = lost
+        self.lost, self.together = lost, together
+        self.all = threading.Barrier(together)
         self.bad = ""
 
     def device(self) -> synthetic.SyntheticExecutor:
@@ -55,8 +59,11 @@ class _Device(synthetic.SyntheticExecutor):
             busy.begun += 1
             busy.now += 1
             busy.most = max(busy.most, busy.now)
+            waits = busy.begun <= busy.together
             if busy.begun == busy.lost:
                 busy.bad = candidate.sha256
+        if waits:
+            busy.all.wait(60)
         # Every third one takes longer, so that they do not end in the order in which they began.
         time.sleep(0.02 if int(candidate.sha256, 16) % 3 else 0.06)
         with busy.lock:
@@ -79,7 +86,7 @@ def begin(archive: Archive, busy: Busy, settings: SearchSettings = SETTINGS) -> 
 
 
 def test_all_devices_work_and_the_budget_is_kept_exactly(archive: Archive) -> None:
-    busy = Busy()
+    busy = Busy(together=DEVICES)
     search = begin(archive, busy)
     search.run()
     rows = archive.measurements(run=search.run_id)
@@ -126,11 +133,15 @@ def test_stopping_finishes_what_runs_and_begins_nothing(archive: Archive) -> Non
 
 
 class Lost(synthetic.SyntheticExecutor):
-    """Loses its machine at some measurements, after three seconds each."""
+    """Loses its machine at some measurements, after three seconds each; one that loses none waits until `over` is set.
 
-    def __init__(self, *lost: int) -> None:
+    `over` is set at the third loss: by then one measurement was lost twice. If another device were free until then, it
+    might be given all second attempts.
+    """
+
+    def __init__(self, over: threading.Event, *lost: int) -> None:
         super().__init__()
-        self.lost, self.begun, self.losses = lost, 0, 0
+        self.over, self.lost, self.begun, self.losses = over, lost, 0, 0
 
     def measure(
         self,
@@ -141,8 +152,12 @@ class Lost(synthetic.SyntheticExecutor):
         beat: float | None = None,
     ) -> Measurement:
         self.begun += 1
+        if not self.lost:
+            assert self.over.wait(60)
         if self.begun in self.lost:
             self.losses += 1
+            if self.losses == 3:
+                self.over.set()
             error = WorkerError("the machine is gone")
             error.lost_s = 3.0
             raise error
@@ -151,7 +166,8 @@ class Lost(synthetic.SyntheticExecutor):
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_what_a_lost_machine_took_is_booked_with_or_without_a_result(archive: Archive, devices: int) -> None:
-    executors = [Lost(2, *range(4, 99)), *(Lost() for _ in range(devices - 1))]
+    over = threading.Event()
+    executors = [Lost(over, 2, *range(4, 99)), *(Lost(over) for _ in range(devices - 1))]
     forecaster = synthetic.KnowingForecaster()
     executor = SeveralExecutor(executors) if devices > 1 else executors[0]
     search = Search.start(archive, synthetic.task(), executor, TunablesProposer(), forecaster, SETTINGS)

@@ -306,16 +306,14 @@ def test_what_cannot_be_resumed(tmp_path: Path) -> None:
 
 
 CHILD = """
-import sys, time
-from pathlib import Path
+import signal, sys
 sys.path[:0] = sys.argv[2:]
 import test_search_resume as t
-class Slow(t.SyntheticExecutor):
+class Endless(t.SyntheticExecutor):
     def measure(self, *args, **more):
-        time.sleep(0.05)
-        return super().measure(*args, **more)
+        signal.pause()
 with t.Archive(sys.argv[1]) as archive:
-    search = t.start(archive, Slow())
+    search = t.start(archive, Endless())
     print(search.run_id, flush=True)
     for event in search.events():
         print(type(event).__name__, flush=True)
@@ -332,14 +330,15 @@ def test_a_process_that_is_killed_for_real(tmp_path: Path) -> None:
         env=os.environ.copy(),
     )
     with child, Archive(tmp_path / "a.db") as archive:
-        assert child.stdout is not None
-        run = child.stdout.readline().strip()
-        while child.stdout.readline().strip() != "Measuring":
-            pass
-        with pytest.raises(UsageError, match=f"process {child.pid}"):
-            Search.resume(archive, run, SyntheticExecutor(), PaidProposer(), KnowingForecaster())
-        child.send_signal(signal.SIGKILL)
-        child.wait()
+        try:
+            assert child.stdout is not None
+            run = child.stdout.readline().strip()
+            assert "Measuring" in iter(lambda: child.stdout.readline().strip(), "")  # type: ignore[union-attr]
+            with pytest.raises(UsageError, match=f"process {child.pid}"):
+                Search.resume(archive, run, SyntheticExecutor(), PaidProposer(), KnowingForecaster())
+        finally:
+            child.kill()
+        assert child.wait() == -signal.SIGKILL
         assert archive.run(run).status == "running"
         Search.resume(archive, run, SyntheticExecutor(), PaidProposer(), KnowingForecaster()).run()
         assert outcome(archive, run) == expected

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import replace
+import threading
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
 
 import pytest
 from support.cards import NARROW, WIDE, Card, Cards, record_two
@@ -10,12 +12,12 @@ from forewarp.archive.store import Archive, default_path
 from forewarp.core.errors import DeviceError, UsageError, WorkerError
 from forewarp.core.protocols import Executor
 from forewarp.core.values import Task
-from forewarp.search.events import Measured, RunFinished
+from forewarp.search.events import Event, Measured, RunFinished
 from forewarp.tools.joint_report import joint_report
 from forewarp.tools.joint_search import JointJob, estimate_joint, open_joint, resume_joint
 from forewarp.tools.parts import Amounts, Place
 from forewarp.tools.resume import ResumeRequest, resume_search
-from forewarp.tools.search import SearchRequest
+from forewarp.tools.search import SearchJob, SearchRequest
 from forewarp.tools.session import Executors
 from forewarp.tools.targets import name_of, places_of
 
@@ -86,7 +88,8 @@ def test_one_target_is_no_search_for_several(recorded: Recorded) -> None:
 def test_two_names_of_one_device_are_refused_before_anything_begins(recorded: Recorded) -> None:
     with pytest.raises(UsageError, match="one device"), open_joint(request(recorded), ["wide-1", "WIDE1"]):
         pass
-    assert not default_path().exists() or not Archive(default_path()).runs()
+    with Archive(default_path()) as archive:
+        assert not archive.runs()
 
 
 def test_a_card_that_was_not_recorded_is_told_with_those_that_were(recorded: Recorded) -> None:
@@ -100,9 +103,34 @@ def test_each_target_is_estimated(recorded: Recorded) -> None:
     assert [e.device.name for e in found] == CARDS
 
 
+@dataclass(frozen=True)
+class Held(SearchJob):
+    """A run that goes no further than its third measurement before it is asked to end.
+
+    The threads of a search do not wait for who reads its events, and may be at the end of it before the first is read.
+    """
+
+    asked: threading.Event = field(default_factory=threading.Event)
+
+    def events(self) -> Generator[Event]:
+        for event in super().events():
+            yield event
+            if isinstance(event, Measured) and event.spend.measurements == 3:
+                assert self.asked.wait(60)
+
+    def stop(self) -> None:
+        super().stop()
+        self.asked.set()
+
+
+def held(job: JointJob) -> JointJob:
+    job.jobs = [Held(one.archive, one.search, one.estimate) for one in job.jobs]
+    return job
+
+
 def test_a_stopped_search_is_taken_up_with_its_spend(recorded: Recorded) -> None:
     with open_joint(request(recorded), CARDS) as job:
-        for event in job.events():
+        for event in held(job).events():
             if isinstance(event, Measured) and event.spend.measurements == 3:
                 job.stop()
         first = job.result()
@@ -121,7 +149,7 @@ def test_a_stopped_search_is_taken_up_with_its_spend(recorded: Recorded) -> None
 
 def test_a_search_that_is_closed_at_once_is_interrupted(recorded: Recorded) -> None:
     with open_joint(request(recorded), CARDS) as job:
-        events = job.events()
+        events = held(job).events()
         next(e for e in events if isinstance(e, Measured))
         events.close()
         assert job.result().status == "interrupted"
@@ -211,7 +239,7 @@ def test_cards_of_one_make_are_found_again_on_their_machines(recorded: Recorded)
     both = [replace(WIDE, name=f"NVIDIA A100 {size}GB") for size in (40, 80)]
     machines = Machines(*map(Card, both))
     with open_joint(live(recorded), ["a100@ssh:0", "a100@ssh:1"], machines) as job:
-        events = job.events()
+        events = held(job).events()
         next(e for e in events if isinstance(e, Measured))
         job.stop()
         for _ in events:
