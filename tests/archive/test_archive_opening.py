@@ -76,6 +76,7 @@ READ_ONLY = """
 import os, sys
 from forewarp.archive.store import Archive
 from forewarp.core.errors import ArchiveError
+Archive(":memory:").close()  # whoever root becomes may not read what is imported late
 if os.geteuid() == 0:
     os.setuid(65534)  # root may write anywhere
 try:

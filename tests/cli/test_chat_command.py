@@ -10,7 +10,6 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -240,16 +239,12 @@ def test_a_provider_that_is_overloaded_may_be_asked_again(
 def test_an_interrupt_prints_what_there_is(
     talk: Callable[..., Conversation], capsys: pytest.CaptureFixture[str], shape: headless.Format
 ) -> None:
-    said = asyncio.Event()
+    class Said(asyncio.Event):
+        def set(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
 
-    def interrupt() -> None:
-        while not said.is_set():
-            pass
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt).start()
     before = signal.getsignal(signal.SIGINT)
-    assert headless.run(talk(endless(said)), ["Think."], shape, Output()) == 130
+    assert headless.run(talk(endless(Said())), ["Think."], shape, Output()) == 130
     assert signal.getsignal(signal.SIGINT) is before
     out, err = capsys.readouterr()
     assert "I think that" in out

@@ -9,14 +9,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import small_tasks
+from support import dying, small_tasks
+from support.small_cluster import processes
 
 import forewarp
+from forewarp.archive.store import Archive, default_path
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 
@@ -39,10 +41,12 @@ def kernel(folder: Path, **parts: str) -> str:
     return str(path)
 
 
-def start(folder: Path, arguments: Sequence[str]) -> subprocess.Popen[str]:
+def start(folder: Path, arguments: Sequence[str], *dies: str) -> subprocess.Popen[str]:
+    """Start a command; `dies` are table, count and signals of one that sends itself some."""
     source = str(Path(forewarp.__file__).parents[1])
+    program = [str(Path(dying.__file__)), *dies] if dies else ["-m", "forewarp.cli.main"]
     return subprocess.Popen(
-        [sys.executable, "-m", "forewarp.cli.main", *arguments, "--device", "cpu", "--json"],
+        [sys.executable, *program, *arguments, "--device", "cpu", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -52,7 +56,10 @@ def start(folder: Path, arguments: Sequence[str]) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, dict[str, Any], str]:
-    out, err = process.communicate(timeout=100)
+    try:
+        out, err = process.communicate(timeout=100)
+    finally:
+        process.kill()
     assert out.count("\n") == 1, out + err
     return process.returncode, json.loads(out), err
 
@@ -106,27 +113,11 @@ def test_bad_kernels_are_answers(tmp_path: Path, task: str, parts: dict[str, str
     assert (exit_code, found["status"], found["speedup"], found["error"]) == (3, status, None, None)
 
 
-def wait_for_a_measurement(process: subprocess.Popen[str]) -> str:
-    assert process.stderr is not None
-    seen = ""
-    while not seen.rstrip().endswith("]") or "best" not in seen.splitlines()[-1]:
-        line = process.stderr.readline()
-        assert line, seen
-        seen += line
-    return seen
-
-
-def run_id(seen: str) -> str:
-    return seen.split("run ", 1)[1].split(":", 1)[0]
-
-
 @pytest.mark.slow
 def test_ctrl_c_prints_the_best_so_far(tmp_path: Path, task: str) -> None:
     arguments = ["optimize", task, "--seed-kernel", kernel(tmp_path), "--forecaster", "none", "--budget", "3"]
-    process = start(tmp_path, arguments)
-    wait_for_a_measurement(process)
-    process.send_signal(signal.SIGINT)
-    exit_code, found, err = finish(process)
+    # By the time the second one begins the first has a result.
+    exit_code, found, err = finish(start(tmp_path, arguments, "measurement", "2", "SIGINT"))
     assert (exit_code, found["status"]) == (130, "interrupted")
     assert found["best"] is not None
     assert "stopping with the best so far" in err
@@ -135,23 +126,37 @@ def test_ctrl_c_prints_the_best_so_far(tmp_path: Path, task: str) -> None:
 @pytest.mark.slow
 def test_ctrl_c_during_a_single_measurement_is_a_document_too(tmp_path: Path, task: str) -> None:
     process = start(tmp_path, ["measure", task, kernel(tmp_path, before=SPINS)])
-    time.sleep(5.0)
+    # It goes on for ten seconds, which one call may take.
+    until(lambda: process.poll() is not None or begun())
     process.send_signal(signal.SIGINT)
     exit_code, found, err = finish(process)
     assert (exit_code, found["status"], found["error"]["code"]) == (130, "interrupted", "interrupted")
     assert "Traceback" not in err
 
 
+def begun() -> bool:
+    if not default_path().exists():
+        return False
+    with Archive(default_path()) as archive:
+        return bool(archive.measurements())
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 @pytest.mark.slow
 def test_a_killed_run_is_resumed_and_leaves_no_process(tmp_path: Path, task: str) -> None:
     arguments = ["optimize", task, "--seed-kernel", kernel(tmp_path), "--forecaster", "none", "--budget", "3"]
-    process = start(tmp_path, arguments)
-    run = run_id(wait_for_a_measurement(process))
-    process.kill()
-    process.communicate()
-    exit_code, found, _ = finish(start(tmp_path, ["resume", run]))
-    assert (exit_code, found["status"], found["run_id"]) == (0, "finished", run)
+    killed = start(tmp_path, arguments, "measurement", "2", "SIGKILL")
+    killed.communicate(timeout=100)
+    assert killed.returncode == -signal.SIGKILL
+    with Archive(default_path()) as archive:
+        (run,) = archive.runs()
+    exit_code, found, _ = finish(start(tmp_path, ["resume", run.id]))
+    assert (exit_code, found["status"], found["run_id"]) == (0, "finished", run.id)
     assert found["budget"]["spent"]["measurements"] == 3
-    time.sleep(1.0)
-    left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    assert str(tmp_path) not in left
+    until(lambda: not processes(str(tmp_path)))

@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from support.clock import Clock
 from support.recorded_pool import Recorded, record
 
 from forewarp.archive.store import Archive, default_path
 from forewarp.cli import exits, plots, progress, running
+from forewarp.cli import tally as tallies
 from forewarp.cli.main import VERBS, main
 from forewarp.cli.options import Output
 from forewarp.core.errors import WorkerError
@@ -117,15 +119,18 @@ def test_the_live_panel_says_what_goes_on(recorded: Recorded) -> None:
     assert f"{tally.best.ratio:.3g}×" in shown
 
 
-def test_the_guess_of_the_time_left_follows_the_tightest_cap() -> None:
-    tally = progress.Tally()
+def test_the_guess_of_the_time_left_follows_the_tightest_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(tallies, "time", clock)
+    tally = progress.Tally(began=0.0)
     tally.see(events.RunStarted("r-1", "t", "d", "p", "f", Amounts(measurements=10, tokens=100).budget()))
     assert tally.seconds_left() is None
     nothing = (None, None, None, None)
     spend = Spend(2, tokens=80)
     tally.see(events.Measured("r-1", 0, "k", 1, "candidate", "crashed", "failed", *nothing, spend))
     assert tally.share() == pytest.approx(0.8)
-    assert tally.seconds_left() == pytest.approx(tally.elapsed() / 4, abs=0.1)
+    clock.now = 8.0
+    assert tally.seconds_left() == pytest.approx(2.0)
 
 
 def test_plots_need_two_points(recorded: Recorded) -> None:

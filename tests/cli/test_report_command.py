@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -74,8 +74,9 @@ def drawn(archive: Archive, run: str) -> str:
 
 
 @pytest.fixture
-def archive() -> Archive:
-    return Archive(default_path())
+def archive() -> Iterator[Archive]:
+    with Archive(default_path()) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("kind", ["all", "no forecaster", "nothing correct"])

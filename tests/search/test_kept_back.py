@@ -108,7 +108,7 @@ def test_several_devices_keep_it_back_until_all_they_measure_is_there(
     archive: Archive, right: tuple[int, ...], confirmed: int
 ) -> None:
     devices = [Wrong(*right), Wrong(*right)]
-    devices[1].asked = devices[0].asked  # they count together
+    devices[1].asked, devices[1]._lock = devices[0].asked, devices[0]._lock  # they count together
     chosen = replace(settings(4), measure_per_round=4)
     found = begin(archive, SeveralExecutor(devices), chosen, KnowingForecaster()).run()
     assert found.spend.measurements == 4

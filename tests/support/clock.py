@@ -1,4 +1,4 @@
-"""A clock for a run's wall time that only its device moves: how quick the machine is changes nothing."""
+"""A clock that only a test or its device moves: how quick the machine is changes nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from forewarp.search import recorder
 
 
 class Clock:
-    """Stands for `time` where a run books its wall time."""
+    """Stands for `time` in a module that asks it for nothing else."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -33,7 +33,8 @@ class Watched(sqlite3.Connection):
                 signals, Watched.signals = Watched.signals, ()
                 for number in signals:
                     os.kill(os.getpid(), number)
-                    time.sleep(0.01)
+                    # The main thread may be another one, and handles the signal when it has its turn.
+                    time.sleep(0.5)
         return done
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,9 @@ def of(archive: Archive, run: str) -> tuple[SearchResult, RunFigures]:
 
 
 @pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    return Archive(tmp_path / "a.db")
+def archive(tmp_path: Path) -> Iterator[Archive]:
+    with Archive(tmp_path / "a.db") as opened:
+        yield opened
 
 
 def search(archive: Archive, measurements: int = 9) -> Search:
