@@ -35,6 +35,10 @@ def _own_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     patch = pytest.MonkeyPatch()
     patch.setenv("FOREWARP_CACHE", str(tmp_path_factory.mktemp("cache")))
+    for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES"):
+        patch.delenv(name, raising=False)  # how wide and colourful output is that nobody looks at
+    for name in ("FOREWARP_PRICES", "FOREWARP_MCP_TOKEN", "TRITON_INTERPRET"):
+        patch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="session")
