@@ -167,6 +167,7 @@ def _write(path: Path, text: str) -> None:
         # Such files hold keys.
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as handle:
+            os.fchmod(handle.fileno(), mode)  # whatever the umask leaves out
             handle.write(text)
             handle.flush()
             os.fsync(handle.fileno())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 
@@ -34,7 +35,11 @@ def test_json_configurations_keep_what_they_hold(
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({key: {"other": {"command": "x"}}, "theme": "dark"}))
     file.chmod(0o640)
-    assert main(["mcp", "install", client, "--device", "cpu", "--max-measurements", "50"]) == 0
+    before = os.umask(0o077)
+    try:
+        assert main(["mcp", "install", client, "--device", "cpu", "--max-measurements", "50"]) == 0
+    finally:
+        os.umask(before)
     assert str(file) in capsys.readouterr().out
     held = json.loads(file.read_text())
     assert (held["theme"], held[key]["other"]) == ("dark", {"command": "x"})

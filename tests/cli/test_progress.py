@@ -47,7 +47,8 @@ def story() -> list[events.Event]:
 
 
 def drawn(tally: Tally, width: int) -> str:
-    console = Console(width=width, file=io.StringIO(), force_terminal=True, color_system=None)
+    # With a height, too, or it would have the size that is usual where the terminal is said to be a dumb one.
+    console = Console(width=width, height=40, file=io.StringIO(), force_terminal=True, color_system=None)
     console.print(progress.panel(tally, width))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
