@@ -1,10 +1,10 @@
-"""How soon does the terminal agent stop: a stream of text, a compilation and a measurement.
+"""How soon does the terminal agent stop a stream, a compilation and a measurement, and an MCP server a measurement.
 
     python benchmarks/interrupts.py --times 5
     python benchmarks/interrupts.py --device cuda --out interrupts_h200.json
 
-Each is begun as a user begins it, interrupted when it is well under way, and timed twice: until the conversation says
-so, and until none of its processes is left.
+Each is begun as a user or a client begins it, interrupted when it is well under way, and timed twice: until the
+conversation says so or the call is answered, and until none of its processes is left.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+from mcp import Client
 from provenance import provenance
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -28,7 +29,10 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from forewarp.agent.conversation import Conversation
 from forewarp.agent.events import Event, Interrupted, Progressed, TextDelta
 from forewarp.agent.settings import Settings
-from forewarp.tools import describe
+from forewarp.mcp_server.options import Options
+from forewarp.mcp_server.server import build_server
+from forewarp.mcp_server.spool import Spool
+from forewarp.tools import describe, processes
 from forewarp.tools.parts import Place
 
 RESULT = Path(__file__).parent / "results" / "interrupts.json"
@@ -81,11 +85,37 @@ async def stopped(talk: Conversation, text: str, when: Callable[[Event], bool], 
     return {"told_s": ended - told, "gone_s": time.perf_counter() - told, "left": len(children() - before)}
 
 
+async def cancelled(home: Path, device: str, kernel: Path) -> dict[str, float]:
+    """Measure by a tool call, cancel it by another one, and return the seconds that its end took."""
+    options = Options(
+        place=Place(device=device, archive=str(home / "archive.db")), workspace=kernel.parent, keep_warm_s=2.0
+    )
+    spool = Spool(home)
+    async with Client(build_server(options)) as client:
+        begun = await client.call_tool("measure_kernel", {"task": TASK, "path": kernel.name, "wait_s": 0})
+        assert begun.structured_content, begun
+        job = begun.structured_content["run_id"]
+        while spool.read(job, "stage") != "measuring":
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(1.0)
+        worker = spool.worker(job)
+        assert worker is not None, "the measurement ended before it was cancelled"
+        held = [worker, *processes.below(worker)]
+        told = time.perf_counter()
+        await client.call_tool("search_cancel", {"run_id": job})
+        ended = time.perf_counter()
+        while (left := [p for p in held if processes.began(p)]) and time.perf_counter() - told < GONE_S:
+            await asyncio.sleep(0.02)
+    return {"told_s": ended - told, "gone_s": time.perf_counter() - told, "left": len(left)}
+
+
 async def measured(folder: Path, times: int, device: str) -> dict[str, list[dict[str, float]]]:
     """Interrupt each kind of work, several times."""
     language, suffix = KERNELS[device]
     seed = describe.task_of(TASK, Place(device=device)).seeds[language]
-    found: dict[str, list[dict[str, float]]] = {"stream": [], "compilation": [], "measurement": []}
+    found: dict[str, list[dict[str, float]]] = {
+        kind: [] for kind in ("stream", "compilation", "measurement", "MCP measurement")
+    }
     for number in range(times):
         place = Place(device=device, archive=str(folder / f"{number}.db"))
         settings = Settings(place=place, folder=folder, approval="never", model=FunctionModel(stream_function=endless))
@@ -103,6 +133,7 @@ async def measured(folder: Path, times: int, device: str) -> dict[str, list[dict
         )
         found["measurement"].append(await measuring)
         talk.close()
+        found["MCP measurement"].append(await cancelled(folder / f"mcp-{number}", device, folder / f"seed{suffix}"))
         print(f"{number + 1} of {times}", {k: v[-1] for k, v in found.items()}, flush=True)
     return found
 
