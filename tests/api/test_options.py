@@ -38,7 +38,8 @@ def test_bad_arguments_say_what_is_wrong(
 ) -> None:
     with pytest.raises(error, match=says):
         verb(synthetic.task(), **options)
-    assert not default_path().exists() or not Archive(default_path()).runs()
+    with Archive(default_path()) as archive:
+        assert not archive.runs()
 
 
 OUT_OF_RANGE: list[tuple[str, Any, str]] = [
