@@ -67,8 +67,9 @@ class WorkloadResult(Part):
 class DeviceState(Part):
     """The device beside the measurement; null where it is not known.
 
-    `slowed_by` is empty where nothing slowed the GPU's clock. `round_trip_us` is what asking a sandboxed process takes;
-    it is taken off its times.
+    `slowed_by` is empty where nothing slowed the GPU's clock. `other_processors` is how many processors were busy with
+    something else while a CPU was measured: that slows one side and not the other, so intervals hold where it is near
+    0. `round_trip_us` is what asking a sandboxed process takes; it is taken off its times.
     """
 
     temperature_c: float | None = None
@@ -78,6 +79,7 @@ class DeviceState(Part):
     memory_mhz: float | None = None
     slowed_by: list[str] | None = None
     other_processes: int | None = None
+    other_processors: float | None = None
     round_trip_us: float | None = None
 
 
@@ -180,6 +182,7 @@ def device_state(m: Measurement) -> DeviceState | None:
         memory_mhz=_times(1e-6, c.get("memory_hz")),
         slowed_by=slowed_by,
         other_processes=None if others is None else int(others),
+        other_processors=c.get("other_processors"),
         round_trip_us=_times(1e6, c.get("round_trip_s")),
     )
 

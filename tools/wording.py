@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from forewarp.tools.parts import Amounts, Interval, Price
     from forewarp.tools.run_report import SearchResult
 
+NOTICED = 0.15
+"""Processors that something else keeps busy, from which on it is said: they are counted in hundredths of a second."""
+
 
 def speedup(value: Interval | None) -> str:
     """Return a speed-up with its interval."""
@@ -87,6 +90,8 @@ def device_line(device: DeviceState | None, workloads: Sequence[WorkloadResult] 
         parts.append(f"slowed by {', '.join(device.slowed_by)}" if device.slowed_by else "not slowed")
     if device.other_processes:
         parts.append(f"{device.other_processes} other process{'es' * (device.other_processes > 1)}")
+    if device.other_processors is not None and device.other_processors >= NOTICED:
+        parts.append(f"{device.other_processors:.1f} processors busy with something else, which may favour one side")
     if device.round_trip_us is not None:
         parts.append(f"round trip to its process {device.round_trip_us:.0f} µs, taken off")
     return ", ".join(parts)

@@ -27,6 +27,7 @@ from forewarp.gpu_runner.worker.cells import (
     may_spin,
     run_order,
 )
+from forewarp.gpu_runner.worker.conditions import Conditions, Processors
 from forewarp.gpu_runner.worker.guards import layout_guards
 from forewarp.gpu_runner.worker.modules import load_candidate
 from forewarp.gpu_runner.worker.problem import Problem
@@ -103,6 +104,7 @@ class CellBench:
         self.protections = [*self.candidate.protections, "inputs, expected values and clock in another process"]
         self.flush = l2_flush() if self._cuda else None
         self._probe = _Probe() if self._cuda else None
+        self._state = self._probe.state if self._probe is not None else Processors().read
         if self._cuda:
             self.conditions = ("warm",)
 
@@ -350,8 +352,8 @@ class CellBench:
         return self._flags
 
     def state(self) -> dict[str, float]:
-        """Return the device's clocks and temperature, as far as known, and what a call of nothing takes."""
-        return (self._probe.state() if self._probe is not None else {}) | {"round_trip_s": self.round_trip_s}
+        """Return the state of the device, as far as known, and what a call of nothing takes."""
+        return self._state() | {"round_trip_s": self.round_trip_s}
 
     def deliver(self, stage: Stage) -> None:
         """Ask the candidate's cell for its result, unless that was part of the call."""
@@ -375,7 +377,6 @@ class _Probe:
     """Reads the GPU's SM clock and state from the judge's own context."""
 
     def __init__(self) -> None:
-        from forewarp.gpu_runner.worker.conditions import Conditions
         from forewarp.gpu_runner.worker.hold import Hold
 
         self._hold = Hold()

@@ -1,10 +1,14 @@
-"""The state of the GPU beside a measurement: clocks, temperature, power, throttling, other users. Read, never set."""
+"""The state of the device beside a measurement: clocks, temperature, power, other users. Read, never set."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import time
+from pathlib import Path
 from typing import Any
+
+from forewarp.gpu_runner.worker import watch
 
 # NVML's bits of `nvmlDeviceGetCurrentClocksEventReasons` (nvml.h); idle and user-set clocks are no throttling.
 _THROTTLE = {
@@ -61,6 +65,31 @@ class Conditions:
         return sum(p.pid != os.getpid() for p in running)
 
 
+class Processors:
+    """Reads how much of the processors that this process may use others take: they slow one arm and not the other."""
+
+    def read(self) -> dict[str, float]:
+        """Return seconds so far: `others_s` of processors, hypervisor included, and `clock_s`; {} if /proc is hidden.
+
+        To within a hundredth of a second. `summary` makes `other_processors` of two readings.
+        """
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            ours = sum(p.processor_s for p in watch.family([os.getpid()]))
+            return {"others_s": _used_s(os.sched_getaffinity(0)) - ours, "clock_s": time.perf_counter()}
+        return {}
+
+
+def _used_s(processors: set[int]) -> float:
+    """Return the seconds for which these processors were not idle since the machine started."""
+    names, ticks = {f"cpu{n}" for n in processors}, 0
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, *fields = line.split()
+        if name in names:
+            user, nice, system, _, _, irq, softirq, steal = map(int, fields[:8])
+            ticks += user + nice + system + irq + softirq + steal
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def driver() -> str:
     """Return the version of NVIDIA's driver, "" where NVML or its Python binding does not say."""
     with contextlib.suppress(Exception):  # as above: any failure means "not known"
@@ -77,10 +106,16 @@ def throttling(bits: float) -> list[str]:
 
 
 def summary(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """Merge two readings: the later one, `temperature_c_before`, every throttle reason and the most other users."""
+    """Merge two readings: the later one, `temperature_c_before`, every throttle reason and the most other users.
+
+    `other_processors` is how many processors others kept busy in between, on average.
+    """
     if not after:
         return {}
     merged = dict(after)
+    others_s, clock_s = merged.pop("others_s", None), merged.pop("clock_s", 0.0)
+    if others_s is not None and "others_s" in before and clock_s > before["clock_s"]:
+        merged["other_processors"] = max(0.0, (others_s - before["others_s"]) / (clock_s - before["clock_s"]))
     if "temperature_c" in before:
         merged["temperature_c_before"] = before["temperature_c"]
     if "throttle_bits" in after:

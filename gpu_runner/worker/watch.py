@@ -19,19 +19,23 @@ _SUDDEN = 50
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One line of /proc: `tasks` counts threads, `resident` bytes."""
+    """One line of /proc: `tasks` counts threads, `resident` bytes.
+
+    `processor_s` is what it has used, with those of its children that have ended.
+    """
 
     pid: int
     parent: int
     tasks: int
     resident: int
     zombie: bool
+    processor_s: float = 0.0
 
 
 def processes() -> dict[int, Process]:
     """Return all processes that this one can see."""
     found: dict[int, Process] = {}
-    page = os.sysconf("SC_PAGE_SIZE")
+    page, tick = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -39,7 +43,8 @@ def processes() -> dict[int, Process]:
             # The name of a program may itself hold brackets.
             fields = Path(f"/proc/{name}/stat").read_text(errors="replace").rpartition(")")[2].split()
             pid = int(name)
-            found[pid] = Process(pid, int(fields[1]), int(fields[17]), int(fields[21]) * page, fields[0] == "Z")
+            used_s = sum(map(int, fields[11:15])) / tick
+            found[pid] = Process(pid, int(fields[1]), int(fields[17]), int(fields[21]) * page, fields[0] == "Z", used_s)
     return found
 
 

@@ -108,7 +108,8 @@ def test_a_stopped_cell_uses_no_processor_time_and_goes_on(make: Make) -> None:
     before = cell.processor_s()
     assert before > 0
     time.sleep(0.05)
-    assert cell.processor_s() == before
+    # The kernel may write down the last microseconds late.
+    assert cell.processor_s() < before + 1e-3
     cell.resume()
     cell.call(NOTHING, PATIENCE_S)
 

@@ -7,10 +7,7 @@ for all of it holds that neither side may be preferred.
 from __future__ import annotations
 
 import math
-import os
-import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from support.small_tasks import cpp, small_task
@@ -19,26 +16,10 @@ from forewarp.core.protocols import Subject
 from forewarp.core.values import Measurement
 from forewarp.gpu_runner.devices import detect_cpu
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
-from forewarp.gpu_runner.worker import watch
 
 RUNS, ALLOWED, ATTEMPTS, MOST_RUNS = 20, 2, 2, 40
 DISTURBED = 0.15
-"""Share of one processor that others may take meanwhile; the kernel counts in hundredths of a second."""
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-
-
-def used_by_all_s() -> float:
-    """Return the processor time that everybody has used since the machine started, other machines on it included."""
-    user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
-    return (user + nice + system + irq + softirq + steal) * _TICK_S
-
-
-def used_by_us_s() -> float:
-    """Return what of it this process and its children have used, those of theirs that have ended included."""
-    me = os.getpid()
-    ours = [p.pid for p in watch.processes().values() if me in (p.pid, p.parent)]
-    fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in ours]
-    return sum(int(f) for each in fields for f in each[11:15]) * _TICK_S
+"""Processors that others may keep busy meanwhile; they are counted in hundredths of a second."""
 
 
 def told_apart(results: Sequence[Measurement]) -> int:
@@ -58,10 +39,8 @@ def test_equal_kernels_are_not_told_apart() -> None:
         for _ in range(ATTEMPTS):
             undisturbed, most = [], len(everything) + MOST_RUNS
             while len(undisturbed) < RUNS and len(everything) < most:
-                begun, others = time.perf_counter(), used_by_all_s() - used_by_us_s()
                 everything.append(executor.measure(task, kernel, build, Subject(kernel, build)))
-                taken_s = used_by_all_s() - used_by_us_s() - others
-                if taken_s < DISTURBED * (time.perf_counter() - begun):
+                if everything[-1].conditions["other_processors"] < DISTURBED:
                     undisturbed.append(everything[-1])
             if told_apart(undisturbed) <= ALLOWED:
                 break
