@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import torch
 
-from forewarp.gpu_runner.worker import protections
+from forewarp.gpu_runner.worker import cores, protections
 from forewarp.gpu_runner.worker.mailbox import Mailbox
 from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.runners import ModuleRunner, Runner
@@ -169,12 +169,12 @@ def serve(channel: socket.socket, line: _Blocking | _Spinning, born: Inside) -> 
     """Do what the judge asks for until it goes away."""
     runner: Runner | None = None
     report = Mailbox(born.mailbox).report
-    wake = _awake
+    spread = wake = cores.spreading()
     while (command := line.receive()) is not None:
         try:
             if command.kind == WORKLOAD:
                 runner = born.loader(command.slot, command.message)
-                wake = _waker()
+                wake = _waker() or spread
             elif command.kind == WAKE:
                 wake()
             elif command.kind == REST:
@@ -194,17 +194,13 @@ def serve(channel: socket.socket, line: _Blocking | _Spinning, born: Inside) -> 
         line.answer(command, OK)
 
 
-def _awake() -> None:
-    """Do nothing: this process has no device to bring to its side."""
-
-
-def _waker() -> Callable[[], None]:
-    """Return a function that has the GPU do a little for this process.
+def _waker() -> Callable[[], None] | None:
+    """Return a function that has the GPU do a little for this process; None where it uses none.
 
     The first work of a process after another's costs tens of microseconds: its context has to be switched in.
     """
     if not torch.cuda.is_initialized():
-        return _awake
+        return None
     scratch, synchronize = torch.zeros(1, device="cuda"), torch.cuda.synchronize
 
     def wake() -> None:

@@ -68,7 +68,8 @@ class Order:
 
 NOTHING, FETCH, TELL, STIR, SLEEP = Order(NULL), Order(DELIVER), Order(REPORT), Order(WAKE), Order(REST)
 """Do nothing (a bare round trip); put the last result where the judge looks; report one's own time for it; have the
-device do a little, so that it is on this cell's side; let go of the core until the next command."""
+device do a little, so that it is on this cell's side, or, without a device, give each thread a processor; let go of the
+core until the next command."""
 
 
 def load_order(workload: int, message: bytes = b"") -> Order:
