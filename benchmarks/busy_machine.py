@@ -1,6 +1,7 @@
 """How often the CPU device tells a kernel from itself: on a quiet machine, and beside one busy process.
 
     python benchmarks/busy_machine.py --pairs 40
+    python benchmarks/busy_machine.py --table benchmarks/results/busy_machine.json
 
 Quiet and busy measurements take turns in pairs, in an order that alternates. Intervals are Wilson's, 95 %.
 """
@@ -8,6 +9,8 @@ Quiet and busy measurements take turns in pairs, in an order that alternates. In
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import os
 import signal
 import statistics
@@ -20,7 +23,7 @@ from provenance import write
 from scipy import stats
 
 from forewarp.core.protocols import Subject
-from forewarp.core.values import Measurement
+from forewarp.core.values import Task
 from forewarp.gpu_runner.devices import detect_cpu
 from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.gpu_runner.formats import task as tasks
@@ -31,57 +34,69 @@ QUIET = 0.15
 """Processors that others may keep busy in a measurement that is counted as quiet."""
 
 
-def told_apart(results: list[Measurement]) -> dict[str, Any]:
-    """Return how many of the measurements say "faster" or "slower" of equal kernels."""
-    wrong = sum(m.verdict in ("faster", "slower") for m in results)
-    interval = stats.binomtest(wrong, len(results)).proportion_ci(method="wilson")
-    return {
-        "measurements": len(results),
-        "told_apart": wrong,
-        "share": wrong / len(results),
-        "low": interval.low,
-        "high": interval.high,
-        "other_processors": statistics.median(m.conditions["other_processors"] for m in results),
-    }
+def summed_up(runs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return for each kind how many measurements told equal kernels apart, and mean and spread of their speed-ups."""
+    table: dict[str, dict[str, Any]] = {}
+    for kind in ("quiet", "busy"):
+        # What else ran on the machine is no fault of the quiet ones.
+        counted = [r for r in runs if r["kind"] == kind and (kind == "busy" or r["other_processors"] < QUIET)]
+        wrong = sum(r["verdict"] in ("faster", "slower") for r in counted)
+        interval = stats.binomtest(wrong, len(counted)).proportion_ci(method="wilson")
+        logs = [math.log(r["speedup"]) for r in counted]
+        table[kind] = {
+            "measurements": len(counted),
+            "told_apart": wrong,
+            "low": interval.low,
+            "high": interval.high,
+            "mean": math.exp(statistics.fmean(logs)),
+            "sd": statistics.stdev(logs),
+            "other_processors": statistics.median(r["other_processors"] for r in counted),
+        }
+    return table
 
 
-def main() -> None:
-    """Measure, write the file, and print the two shares."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=40)
-    parser.add_argument("--task", default="softmax")
-    parser.add_argument("--out", type=Path, default=RESULT)
-    args = parser.parse_args()
-    task = tasks.load(args.task)
+def measured(task: Task, pairs: int) -> list[dict[str, Any]]:
+    """Measure a kernel against itself, in pairs."""
     kernel = next(seed for seed in task.seeds if seed.language == "cpp")
-    found: dict[str, list[Measurement]] = {"quiet": [], "busy": []}
+    runs: list[dict[str, Any]] = []
     executor = LocalExecutor(detect_cpu())
     burner = subprocess.Popen([sys.executable, "-c", BUSY])
     try:
         build = executor.compile(task, kernel)
-        for pair in range(args.pairs):
+        for pair in range(pairs):
             for kind in ("quiet", "busy") if pair % 2 else ("busy", "quiet"):
                 os.kill(burner.pid, signal.SIGCONT if kind == "busy" else signal.SIGSTOP)
-                found[kind].append(executor.measure(task, kernel, build, Subject(kernel, build)))
-            print(f"{pair + 1} of {args.pairs}", {k: told_apart(v)["told_apart"] for k, v in found.items()}, flush=True)
+                m = executor.measure(task, kernel, build, Subject(kernel, build))
+                runs.append(
+                    {"kind": kind, "verdict": m.verdict, "speedup": m.speedup, "low": m.low, "high": m.high}
+                    | {"other_processors": m.conditions["other_processors"]}
+                )
+            print(f"{pair + 1} of {pairs}", file=sys.stderr, flush=True)
     finally:
         burner.kill()
         executor.close()
-    # What else ran on the machine is no fault of the quiet ones.
-    counted = {
-        "quiet": [m for m in found["quiet"] if m.conditions["other_processors"] < QUIET],
-        "busy": found["busy"],
-    }
-    table = {kind: told_apart(results) for kind, results in counted.items()}
-    runs = [
-        {"kind": kind, "verdict": m.verdict, "speedup": m.speedup, "low": m.low, "high": m.high}
-        | {"other_processors": m.conditions["other_processors"]}
-        for kind, results in found.items()
-        for m in results
-    ]
-    write(args.out, {"task": args.task, "table": table, "runs": runs})
-    for kind, row in table.items():
-        print(f"{kind}: {row['told_apart']} of {row['measurements']} ({row['low']:.0%} to {row['high']:.0%})")
+    return runs
+
+
+def main() -> None:
+    """Measure and write the file, or read one, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--task", default="softmax")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--table", type=Path, help="print what a result file says, and measure nothing")
+    args = parser.parse_args()
+    if args.table:
+        runs = json.loads(args.table.read_text())["runs"]
+    else:
+        runs = measured(tasks.load(args.task), args.pairs)
+        write(args.out, {"task": args.task, "runs": runs})
+    for kind, row in summed_up(runs).items():
+        print(
+            f"{kind}: told apart {row['told_apart']} of {row['measurements']} ({row['low']:.0%} to {row['high']:.0%}),"
+            f" mean {row['mean']:.3f}, standard deviation {row['sd']:.1%},"
+            f" {row['other_processors']:.2f} processors busy with something else"
+        )
 
 
 if __name__ == "__main__":
