@@ -19,6 +19,7 @@ from forewarp.agent.memory import refuse_left_out
 from forewarp.agent.talk import Host
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.tools.parts import Kernel
+from forewarp.tools.wording import counted
 
 CALL: ContextVar[str] = ContextVar("call", default="")
 """The id of the tool call that is being carried out."""
@@ -161,8 +162,7 @@ class Functions:
                 raise UsageError(f"{pattern} leaves the working folder")
             found = await asyncio.to_thread(_files, self._host.settings.folder.resolve(), pattern)
             more = len(found) > MAX_FILES
-            count = min(len(found), MAX_FILES)
-            said = f"{'more than ' if more else ''}{count} file{'s' * (count != 1)}"
+            said = f"{'more than ' if more else ''}{counted(min(len(found), MAX_FILES), 'file')}"
             return {"summary": said, "files": sorted(found[:MAX_FILES])}
 
         return await _told(work)

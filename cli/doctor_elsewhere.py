@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from forewarp.cli.documents import Check
 from forewarp.core.errors import DeviceError, UsageError, WorkerError
+from forewarp.tools.wording import counted
 
 if TYPE_CHECKING:
     from forewarp.tools.parts import Place
@@ -33,7 +34,7 @@ def _cluster(address: str) -> Iterator[Check]:
     nodes, free = look(address)
     for node in nodes:
         cards = ", ".join(f"{count} {card}" for card, count in sorted(node.cards.items()))
-        said = f"{cards or 'no GPU'}, {_counted(node.cores, 'core')}"
+        said = f"{cards or 'no GPU'}, {counted(node.cores, 'core')}"
         yield Check(name=f"node {node.address}", found=True, detail=said)
     total: Counter[str] = Counter()
     for node in nodes:
@@ -44,14 +45,10 @@ def _cluster(address: str) -> Iterator[Check]:
         said = f"{left:.0f} of {count} free" if left is not None else f"{count}, free ones not told by card"
         yield Check(name=f"card {card}", found=True, detail=said)
     cores = sum(n.cores for n in nodes)
-    counted = f"{_counted(len(nodes), 'node')}, {_counted(sum(total.values()), 'GPU')}"
-    said = f"{counted}, {free.get('CPU', 0.0):.0f} of {_counted(cores, 'core')} free"
+    there = f"{counted(len(nodes), 'node')}, {counted(sum(total.values()), 'GPU')}"
+    said = f"{there}, {free.get('CPU', 0.0):.0f} of {counted(cores, 'core')} free"
     costs = "nothing can be measured there: no node has a GPU or a core to give"
     yield Check(name=MACHINES, found=bool(total or cores), detail=said, costs=costs)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _machine(place: Place) -> Iterator[Check]:

@@ -28,6 +28,11 @@ def spread(ratio: float | None, low: float | None, high: float | None) -> str:
     return f"{ratio:.3g}×" if low is None or high is None else str(Interval(ratio=ratio, low=low, high=high))
 
 
+def counted(count: int, what: str) -> str:
+    """Return "1 kernel", "2 kernels"."""
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 def micros(value: Micros) -> str:
     """Return a time with its interval."""
     if value.low is None or value.high is None:

@@ -7,7 +7,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from forewarp.tools import wording
-from forewarp.tools.html.markup import Cell, became, counted, number, speedup, table
+from forewarp.tools.html.markup import Cell, became, number, speedup, table
+from forewarp.tools.wording import counted
 
 if TYPE_CHECKING:
     from forewarp.tools.run_decisions import DecisionLine, ProposerLine

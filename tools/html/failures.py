@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from forewarp.tools.html.markup import counted
+from forewarp.tools.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,9 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from forewarp.tools import wording
-from forewarp.tools.html.markup import Cell, became, counted, kind_of, speedup, table
+from forewarp.tools.html.markup import Cell, became, kind_of, speedup, table
 from forewarp.tools.parts import shown
+from forewarp.tools.wording import counted
 
 if TYPE_CHECKING:
     from forewarp.tools.near_shapes import NearShapes

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from forewarp.tools.html.frame import Frame, count_axis, log_axis
 from forewarp.tools.html.headline import REPLAY
-from forewarp.tools.html.markup import SCRIPT, STYLE, Cell, became, counted, section, speedup, table
+from forewarp.tools.html.markup import SCRIPT, STYLE, Cell, became, section, speedup, table
 from forewarp.tools.joint_report import differing
+from forewarp.tools.wording import counted
 
 if TYPE_CHECKING:
     from forewarp.tools.joint_report import AcrossTargets, JointResult

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING
 
-from forewarp.tools.html.markup import counted, kind_of, legend, meaning
+from forewarp.tools.html.markup import kind_of, legend, meaning
 from forewarp.tools.parts import shown
+from forewarp.tools.wording import counted
 
 if TYPE_CHECKING:
     from forewarp.tools.run_lineage import Lineage, Node

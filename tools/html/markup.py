@@ -163,8 +163,3 @@ def speedup(value: Interval | None) -> Cell:
 def became(fate: str) -> Cell:
     """Return a cell that says in colour what became of a candidate."""
     return Cell(fate.replace("_", " "), kind_of(fate))
-
-
-def counted(count: int, what: str) -> str:
-    """Return "1 kernel", "2 kernels"."""
-    return f"{count:,} {what}{'s' * (count != 1)}"

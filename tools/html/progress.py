@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from forewarp.core.values import UNTRUSTED
 from forewarp.tools.html.frame import Axis, Frame, count_axis, log_axis, short
-from forewarp.tools.html.markup import counted, kind_of, legend, meaning
+from forewarp.tools.html.markup import kind_of, legend, meaning
+from forewarp.tools.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
