@@ -221,7 +221,8 @@ class Rounds:
 
     def _decide(self, proposals: Sequence[int]) -> Generator[Event]:
         number, rows = self.current, [self._state.rows[p] for p in proposals]
-        spend, budget = self._spend(), self._searching()
+        spend = self._spend()
+        budget = self._searching(spend)
         prices = price.relative([r.candidate for r in rows], self._state.trials, budget, spend)
         options = [
             policy.Option(r.proposal, r.candidate, r.forecast, not policy.is_known(r.decision), cost)
@@ -369,7 +370,7 @@ class Rounds:
     def _spend(self) -> Spend:
         return self._recorder.spend()
 
-    def _searching(self) -> budgets.Budget:
+    def _searching(self, spend: Spend) -> budgets.Budget:
         """Return what may be spent on searching.
 
         Where all of that is measured and nothing worked, there is nothing to confirm: what was kept back for it is
@@ -378,7 +379,7 @@ class Rounds:
         best, done = self._state.best, len(self._state.trials)
         # Only what leads is sure to have been measured in full.
         each_s = best.measurement.device_s if best and best.measurement else 0.0
-        without = partial(budgets.searching, self._settings.budget, self._spend(), each_s=each_s, visitors=self.keeps)
+        without = partial(budgets.searching, self._settings.budget, spend, each_s=each_s, visitors=self.keeps)
         kept = without(confirm=self.confirms)
         if self._island is None and best is None and done >= (kept.measurements or 0):
             return without(confirm=False)
@@ -390,6 +391,7 @@ class Rounds:
             raise Stopped
         with self._archive.transaction():
             self._recorder.tick()
-        spent = self._searching().exhausted(self._spend())
+        spend = self._spend()
+        spent = self._searching(spend).exhausted(spend)
         if spent is not None:
             raise Spent(spent)
