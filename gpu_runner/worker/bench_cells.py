@@ -27,7 +27,7 @@ from forewarp.gpu_runner.worker.cells import (
     may_spin,
     run_order,
 )
-from forewarp.gpu_runner.worker.conditions import Conditions, Processors
+from forewarp.gpu_runner.worker.conditions import Conditions, processors
 from forewarp.gpu_runner.worker.guards import layout_guards
 from forewarp.gpu_runner.worker.modules import load_candidate
 from forewarp.gpu_runner.worker.problem import Problem
@@ -104,7 +104,7 @@ class CellBench:
         self.protections = [*self.candidate.protections, "inputs, expected values and clock in another process"]
         self.flush = l2_flush() if self._cuda else None
         self._probe = _Probe() if self._cuda else None
-        self._state = self._probe.state if self._probe is not None else Processors().read
+        self._state = self._probe.state if self._probe is not None else processors
         if self._cuda:
             self.conditions = ("warm",)
 

@@ -65,23 +65,21 @@ class Conditions:
         return sum(p.pid != os.getpid() for p in running)
 
 
-class Processors:
-    """Reads how much of the processors that this process may use others take: they slow one arm and not the other."""
+def processors() -> dict[str, float]:
+    """Return what others have used so far of the processors that this process may use: that slows one arm only.
 
-    def read(self) -> dict[str, float]:
-        """Return seconds so far: `others_s` of processors, hypervisor included, and `clock_s`; {} if /proc is hidden.
-
-        To within a hundredth of a second. `summary` makes `other_processors` of two readings.
-        """
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            ours = sum(p.processor_s for p in watch.family([os.getpid()]))
-            return {"others_s": _used_s(os.sched_getaffinity(0)) - ours, "clock_s": time.perf_counter()}
-        return {}
+    Seconds, to within a hundredth: `others_s` of processors, hypervisor included, and `clock_s`; {} if /proc is hidden.
+    `summary` makes `other_processors` of two readings.
+    """
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        ours = sum(p.processor_s for p in watch.family([os.getpid()]))
+        return {"others_s": _used_s(os.sched_getaffinity(0)) - ours, "clock_s": time.perf_counter()}
+    return {}
 
 
-def _used_s(processors: set[int]) -> float:
+def _used_s(numbers: set[int]) -> float:
     """Return the seconds for which these processors were not idle since the machine started."""
-    names, ticks = {f"cpu{n}" for n in processors}, 0
+    names, ticks = {f"cpu{n}" for n in numbers}, 0
     for line in Path("/proc/stat").read_text().splitlines():
         name, *fields = line.split()
         if name in names:

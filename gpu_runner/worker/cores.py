@@ -32,31 +32,32 @@ def spreading() -> Callable[[], None]:
     """
     allowed = sorted(os.sched_getaffinity(0))
     first, others = allowed[0], allowed[1:]
-    bound = set[int]()
+    seen = set[str]()
 
     def spread() -> None:
-        threads = _threads()
+        threads: list[str] = []
+        with contextlib.suppress(OSError):
+            threads = sorted(os.listdir("/proc/self/task"), key=int)
         if len(threads) < 2 or not others:
             return
         for place, thread in enumerate(threads):
-            # What a bound thread has started was born with its processor.
-            with contextlib.suppress(OSError):
-                if thread not in bound and os.sched_getaffinity(thread) in (set(allowed), {first}):
-                    os.sched_setaffinity(thread, {others[(place - 1) % len(others)] if place else first})
-            bound.add(thread)
+            if thread in seen:
+                continue
+            seen.add(thread)
+            # One may have ended since, and not every /proc tells its number.
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                number = _number(thread)
+                # What a bound thread has started was born with its processor.
+                if os.sched_getaffinity(number) in (set(allowed), {first}):
+                    os.sched_setaffinity(number, {others[(place - 1) % len(others)] if place else first})
 
     return spread
 
 
-def _threads() -> list[int]:
-    """Return this process's threads, the first one first; none where /proc does not tell."""
-    found: list[int] = []
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for name in sorted(os.listdir("/proc/self/task"), key=int):
-            status = Path(f"/proc/self/task/{name}/status").read_text(errors="replace")
-            # In a process namespace of its own a thread has another number than the outer /proc names.
-            found.append(int(status.partition("NSpid:")[2].split("\n")[0].split()[-1]))
-    return found
+def _number(thread: str) -> int:
+    """Return what a thread is called here: in a process namespace of its own that is not what an outer /proc says."""
+    status = Path(f"/proc/self/task/{thread}/status").read_text(errors="replace")
+    return int(status.partition("NSpid:")[2].split("\n")[0].split()[-1])
 
 
 def _siblings(core: int) -> frozenset[int]:

@@ -29,7 +29,7 @@ class Process:
     tasks: int
     resident: int
     zombie: bool
-    processor_s: float = 0.0
+    processor_s: float
 
 
 def processes() -> dict[int, Process]:

@@ -18,13 +18,13 @@ while time.process_time() < {BURNT_S}: pass
 """
 READS = f"""
 import time
-from forewarp.gpu_runner.worker.conditions import Processors
-read, first = Processors().read, Processors().read()
+from forewarp.gpu_runner.worker.conditions import processors
+first = processors()
 print("ready", flush=True)
 begun = time.process_time()
 while time.process_time() < begun + {BURNT_S}: pass
 input()
-last = read()
+last = processors()
 print(last["others_s"] - first["others_s"], last["clock_s"] - first["clock_s"])
 """
 
