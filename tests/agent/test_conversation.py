@@ -252,10 +252,11 @@ async def test_an_interrupt_ends_a_device_that_is_just_being_opened(
 async def test_an_interrupted_forecast_leaves_no_question_that_nobody_answers(
     recorded: Recorded, settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    over, ended = threading.Event(), threading.Event()
+    loop, over, ended = asyncio.get_running_loop(), threading.Event(), threading.Event()
 
     def late(request: Any, *, allow: Callable[[Any], str], **given: Any) -> None:
-        """A forecast that comes to its end after the turn has."""
+        """A forecast that comes to its end after the turn has, which ends once this thread is at work."""
+        loop.call_soon_threadsafe(talk.interrupt)
         over.wait()
         try:
             allow(SimpleNamespace(reason="it is new"))
@@ -264,11 +265,7 @@ async def test_an_interrupted_forecast_leaves_no_question_that_nobody_answers(
 
     monkeypatch.setattr(considered, "consider", late)
     talk = Conversation(settings(approval="each"))
-    events: list[Event] = []
-    async for event in talk.say("/measure toy.py toy.cpp"):
-        events.append(event)
-        if isinstance(event, ToolCalled):
-            asyncio.get_running_loop().call_soon(talk.interrupt)
+    events = await turn(talk, "/measure toy.py toy.cpp")
     assert isinstance(events[-1], Interrupted)
     over.set()
     while not ended.is_set():
