@@ -20,11 +20,24 @@ def alone_on(folder: Path, target: Target, visible: str, machine: str = "") -> G
 
     `visible` is the device's name among those of its kind, `machine` the one it is in, this one if left out: machines
     that share a home directory share the folder, and one of them that falls silent must not stop the others.
+
+    GPUs of a machine are held side by side, the CPU device only while none of them is: it is the processors that feed
+    them.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    device = f"{machine or _this_machine()} {target.kind} {target.name} {visible}"
-    with (folder / hashlib.sha256(device.encode()).hexdigest()[:16]).open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    where = machine or _this_machine()
+    with contextlib.ExitStack() as held:
+        held.enter_context(_locked(folder, f"{where} {target.kind} {target.name} {visible}"))
+        # Nobody overtakes: GPUs that take turns would keep the CPU device out for ever.
+        with _locked(folder, f"{where} next"):
+            held.enter_context(_locked(folder, f"{where} processors", shared=target.kind != "cpu"))
+        yield
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, name: str, *, shared: bool = False) -> Generator[None]:
+    with (folder / hashlib.sha256(name.encode()).hexdigest()[:16]).open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
 
 

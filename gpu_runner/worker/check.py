@@ -30,12 +30,15 @@ where errors partly cancel, the largest one can pass for an fp32 one."""
 SUM_SHARE = 2.0
 """Where k numbers are summed, errors may have a root mean square of this times √k units of fp32 rounding: twice what a
 single accumulator gives."""
+ALIKE_SHARE = 0.5
+"""Where k equal numbers are summed, roundings add up: errors may be this times k units. One accumulator errs by k/3."""
 STRAYS = 1e-6
 """Share of an output's elements that may be off by up to `STRAY_REACH` times what is allowed. Of 30 million honest
 rounding errors, the largest is one that nobody meets among the million of a test."""
 STRAY_REACH = 2.0
 POISON_BYTE = 0xFF
 """A float of 0xFF bytes is a NaN, an integer of them is -1 or the largest: an element left unwritten never passes."""
+_ALIKE_SEEN = 1 << 14
 _STEP = {"cuda": 1 << 22, "cpu": 1 << 18}
 """Elements per step: at most some 200 MB of fp64 in between on a GPU, and what fits a cache on a CPU."""
 
@@ -239,13 +242,14 @@ class _Floats:
         rms, own_rms = math.sqrt(squares / count), math.sqrt(own_squares / count)
         scale, tiny = max(rms, least), torch.finfo(reference.dtype).tiny
         unit = torch.finfo(torch.float64 if reference.dtype == torch.float64 else torch.float32).eps / 2
-        share = max(RMS_SHARE * limits.atol, SUM_SHARE * unit * math.sqrt(_terms(sizes, wide.numel())))
+        alike = ALIKE_SHARE * unit * _alike(wide)
+        share = max(RMS_SHARE * limits.atol, SUM_SHARE * unit * math.sqrt(_terms(sizes, wide.numel())), alike)
         # Over a few elements, the mean of the squares says little.
         rms_limit = max(share * scale, REFERENCE_SHARE * own_rms) * (1.0 + 3.0 / math.sqrt(count))
         # The smallest normal number: an honest kernel may flush what is smaller to zero.
-        absolute = limits.atol * scale + tiny
+        absolute, relative = limits.atol * scale + tiny, max(limits.rtol, 2.0 * alike)
         return cls(
-            index, kind, wide, reference.clone(), limits.rtol, absolute, rms, max(rms_limit, tiny), finite=odds == 0
+            index, kind, wide, reference.clone(), relative, absolute, rms, max(rms_limit, tiny), finite=odds == 0
         )
 
     def worst(self, output: torch.Tensor) -> torch.Tensor:
@@ -296,7 +300,8 @@ class _Floats:
         rms = math.sqrt(sum(float(error.square().sum()) for error, _ in self._errors(output)) / output.numel())
         raise Mismatch(
             f"output {self.index}: no element is far off, but the root mean square of the errors, {rms:.3g}, is "
-            f"{rms / self.rms_limit:.3g} times what is allowed, as if less precise numbers had been used"
+            f"{rms / self.rms_limit:.3g} times what is allowed, as if less precise numbers had been used, or very many "
+            "been summed up one by one"
         )
 
     def _errors(self, output: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -341,6 +346,20 @@ def _terms(sizes: Sequence[int], results: int) -> float:
     """Return how many numbers a result may be the sum of: all inputs shared out, or the inner length of a product."""
     first, second = [*sorted(sizes, reverse=True), 0, 0][:2]
     return max(1.0, sum(sizes) / max(1, results), math.sqrt(first * second / max(1, results)))
+
+
+def _alike(exact: torch.Tensor) -> int:
+    """Return how often the value of a typical element occurs, zero aside; seen in the first elements.
+
+    A softmax of equal numbers is the usual case: each of its results has the sum of as many equal terms in it.
+    """
+    seen = exact[:_ALIKE_SEEN].float()
+    values, counts = torch.unique(seen[seen != 0], return_counts=True)
+    if not len(values):
+        return 1
+    counts = counts.sort(descending=True).values
+    reached = counts.cumsum(0) * 2 >= seen.numel()
+    return int(counts[reached].max()) if bool(reached.any()) else 1
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:

@@ -237,6 +237,24 @@ def test_a_single_accumulator_may_sum_half_a_million_terms() -> None:
     assert 0.1 < judge.compare([output]) < 0.7
 
 
+def test_a_softmax_of_mostly_equal_numbers_may_be_summed_one_by_one() -> None:
+    # Equal terms are all rounded to the same side, so that errors add up where those of others cancel.
+    x = torch.randn(16, 8192) * torch.randn(8192) * (torch.rand(16, 8192) < 0.05)
+    judge = Expected([x.double().softmax(-1)], [x.softmax(-1)], None)
+    powers = (x - x.amax(-1, keepdim=True)).exp()
+    total = numpy.cumsum(powers.numpy(), axis=-1, dtype=numpy.float32)[..., -1:].copy()
+    assert 0.1 < judge.compare([powers / torch.from_numpy(total)]) < 0.9
+    with pytest.raises(Mismatch):
+        judge.compare([x.half().float().softmax(-1)])
+
+
+def test_results_that_are_mostly_zero_allow_no_more_than_others() -> None:
+    exact = torch.randn(1 << 14).double().clamp(min=1.0) - 1.0
+    assert (exact == 0).float().mean() > 0.8
+    with pytest.raises(Mismatch):
+        expected(exact).compare([(exact * (1 + 1e-3)).float()])
+
+
 @pytest.mark.parametrize("lower", [tf32, lambda t: t.half().float(), lambda t: t.bfloat16().float()])
 def test_products_of_lower_precision_fail(lower: Callable[[torch.Tensor], torch.Tensor]) -> None:
     torch.manual_seed(0)

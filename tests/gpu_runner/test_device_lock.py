@@ -12,6 +12,7 @@ from forewarp.core.values import Target
 from forewarp.gpu_runner.executors.device_lock import alone_on
 
 GPU = Target("Card", "cuda", "sm_90", 132, source="tests")
+CPU = Target("Processor", "cpu", "x86_64", 2, source="tests")
 
 
 @pytest.mark.parametrize(
@@ -20,8 +21,10 @@ GPU = Target("Card", "cuda", "sm_90", 132, source="tests")
         (GPU, "0", "", True),
         (GPU, "1", "", False),
         (replace(GPU, name="Other"), "0", "", False),
+        (CPU, "", "", True),
         # The one that holds it may have fallen silent, and a home directory on the network would keep its lock.
         (GPU, "0", "another machine", False),
+        (CPU, "", "another machine", False),
     ],
 )
 def test_one_holds_a_device(tmp_path: Path, target: Target, visible: str, machine: str, waits: bool) -> None:
@@ -37,3 +40,26 @@ def test_one_holds_a_device(tmp_path: Path, target: Target, visible: str, machin
         assert held.wait(0.2 if waits else 30) is not waits
     thread.join(30)
     assert held.is_set()
+
+
+def test_gpus_that_take_turns_do_not_keep_out_the_cpu(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def come(target: Target, visible: str) -> threading.Thread:
+        def hold() -> None:
+            with alone_on(tmp_path / "locks", target, visible):
+                order.append(target.kind)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        return thread
+
+    with alone_on(tmp_path / "locks", GPU, "0"):
+        first = come(CPU, "")
+        later = come(GPU, "1")
+        while later.join(0.2) or not later.is_alive():  # until the CPU is in line, GPUs get in beside the first
+            later = come(GPU, "1")
+        order.clear()
+    first.join(30)
+    later.join(30)
+    assert order == ["cpu", "cuda"]
