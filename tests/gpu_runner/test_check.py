@@ -9,6 +9,7 @@ import torch
 from forewarp.core.values import Tolerance
 from forewarp.gpu_runner.worker import check
 from forewarp.gpu_runner.worker.check import Expected, Mismatch
+from forewarp.gpu_runner.worker.perturb import PERTURBATIONS
 
 
 @pytest.fixture(autouse=True)
@@ -237,13 +238,25 @@ def test_a_single_accumulator_may_sum_half_a_million_terms() -> None:
     assert 0.1 < judge.compare([output]) < 0.7
 
 
-def test_a_softmax_of_mostly_equal_numbers_may_be_summed_one_by_one() -> None:
-    # Equal terms are all rounded to the same side, so that errors add up where those of others cancel.
-    x = torch.randn(16, 8192) * torch.randn(8192) * (torch.rand(16, 8192) < 0.05)
-    judge = Expected([x.double().softmax(-1)], [x.softmax(-1)], None)
+def one_by_one_softmax(x: torch.Tensor) -> torch.Tensor:
     powers = (x - x.amax(-1, keepdim=True)).exp()
     total = numpy.cumsum(powers.numpy(), axis=-1, dtype=numpy.float32)[..., -1:].copy()
-    assert 0.1 < judge.compare([powers / torch.from_numpy(total)]) < 0.9
+    return powers / torch.from_numpy(total)
+
+
+@pytest.mark.parametrize("name", ["inputs × 3", "inputs × 0.01", "zeros", "small integers", "mostly zeros"])
+def test_a_softmax_of_8192_numbers_may_be_summed_one_by_one(name: str) -> None:
+    # Where most terms are equal, all are rounded to the same side, and errors add up that cancel elsewhere.
+    (change,) = (p.change for p in PERTURBATIONS if p.name == name)
+    x = change(torch.randn(64, 8192)) * torch.randn(8192)
+    judge = Expected([x.double().softmax(-1)], [x.softmax(-1)], None)
+    assert judge.compare([one_by_one_softmax(x)]) < 0.95
+
+
+def test_a_softmax_of_mostly_equal_numbers_is_held_to_single_precision() -> None:
+    x = torch.randn(16, 8192) * torch.randn(8192) * (torch.rand(16, 8192) < 0.05)
+    judge = Expected([x.double().softmax(-1)], [x.softmax(-1)], None)
+    assert judge.compare([one_by_one_softmax(x)]) > 0.1
     with pytest.raises(Mismatch):
         judge.compare([x.half().float().softmax(-1)])
 
