@@ -38,7 +38,8 @@ rounding errors, the largest is one that nobody meets among the million of a tes
 STRAY_REACH = 2.0
 POISON_BYTE = 0xFF
 """A float of 0xFF bytes is a NaN, an integer of them is -1 or the largest: an element left unwritten never passes."""
-_ALIKE_SEEN = 1 << 14
+_SEEN = 1 << 14
+"""Elements in which equal ones are looked for."""
 _STEP = {"cuda": 1 << 22, "cpu": 1 << 18}
 """Elements per step: at most some 200 MB of fp64 in between on a GPU, and what fits a cache on a CPU."""
 
@@ -71,7 +72,8 @@ class Expected:
     `exact` comes from the oracle, `reference` from the reference in the task's own precision. `scales` are the least
     root mean squares that the absolute tolerance is taken relative to, one per output: for inputs on which an output
     comes out unusually small. `sizes` are the numbers of elements of inputs and weights, from which follows how many
-    numbers an element of an output may be a sum of.
+    numbers an element of an output may be a sum of, `repeats` those of inputs that occur more than once, which may make
+    equal terms.
     """
 
     def __init__(
@@ -81,13 +83,14 @@ class Expected:
         tolerance: Tolerance | None,
         scales: Sequence[float] | None = None,
         sizes: Sequence[int] = (),
+        repeats: float = 0.0,
     ) -> None:
         least = scales or [0.0] * len(exact)
         self.parts: list[_Floats | _Integers] = []
         for index, (e, r) in enumerate(zip(exact, reference, strict=True)):
             kind = _Kind(tuple(r.shape), r.dtype, r.device.type)
             if r.is_floating_point() or r.is_complex():
-                self.parts.append(_Floats.of(index, kind, _flat(e), _flat(r), tolerance, least[index], sizes))
+                self.parts.append(_Floats.of(index, kind, _flat(e), _flat(r), tolerance, least[index], sizes, repeats))
             else:
                 self.parts.append(_Integers(index, kind, _flat(e), _flat(r).clone()))
 
@@ -224,6 +227,7 @@ class _Floats:
         tolerance: Tolerance | None,
         least: float,
         sizes: Sequence[int],
+        repeats: float,
     ) -> _Floats:
         limits = tolerance or DEFAULTS.get(reference.dtype, DEFAULTS[torch.float32])
         # What overflows the task's dtype is infinite in it, however it was computed.
@@ -242,7 +246,7 @@ class _Floats:
         rms, own_rms = math.sqrt(squares / count), math.sqrt(own_squares / count)
         scale, tiny = max(rms, least), torch.finfo(reference.dtype).tiny
         unit = torch.finfo(torch.float64 if reference.dtype == torch.float64 else torch.float32).eps / 2
-        alike = ALIKE_SHARE * unit * _alike(wide)
+        alike = ALIKE_SHARE * unit * max(_alike(wide), repeats / max(1, wide.numel()))
         share = max(RMS_SHARE * limits.atol, SUM_SHARE * unit * math.sqrt(_terms(sizes, wide.numel())), alike)
         # Over a few elements, the mean of the squares says little.
         rms_limit = max(share * scale, REFERENCE_SHARE * own_rms) * (1.0 + 3.0 / math.sqrt(count))
@@ -348,12 +352,22 @@ def _terms(sizes: Sequence[int], results: int) -> float:
     return max(1.0, sum(sizes) / max(1, results), math.sqrt(first * second / max(1, results)))
 
 
+def repeated(values: Sequence[object]) -> float:
+    """Return how many elements of float tensors have an equal one beside them, as far as their first elements tell."""
+    total = 0.0
+    for value in values:
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
+            seen = value.flatten()[:_SEEN].float()
+            total += value.numel() * (1.0 - len(torch.unique(seen)) / len(seen))
+    return total
+
+
 def _alike(exact: torch.Tensor) -> int:
     """Return how often the value of a typical element occurs, zero aside; seen in the first elements.
 
     A softmax of equal numbers is the usual case: each of its results has the sum of as many equal terms in it.
     """
-    seen = exact[:_ALIKE_SEEN].float()
+    seen = exact[:_SEEN].float()
     values, counts = torch.unique(seen[seen != 0], return_counts=True)
     if not len(values):
         return 1

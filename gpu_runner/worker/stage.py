@@ -14,7 +14,7 @@ import torch
 
 from forewarp.core.values import Tolerance
 from forewarp.gpu_runner.worker import perturb as perturbations
-from forewarp.gpu_runner.worker.check import POISON_BYTE, Expected, Mismatch, same_bytes
+from forewarp.gpu_runner.worker.check import POISON_BYTE, Expected, Mismatch, repeated, same_bytes
 from forewarp.gpu_runner.worker.problem import Problem, copies, oracle, outputs_of, tensors_of
 
 FRESH_CASES = 1
@@ -84,7 +84,7 @@ def expect(
     exact, how = oracle(whole, values)
     reference = outputs_of(whole(*(copies(values) if written else values)))
     sizes = [t.numel() for t in (*tensors_of(values), *model.parameters(), *model.buffers())]
-    return Expected(exact, reference, tolerance, scales, sizes), how
+    return Expected(exact, reference, tolerance, scales, sizes, repeated(tensors_of(values))), how
 
 
 class Stage:

@@ -8,7 +8,7 @@ import torch
 
 from forewarp.core.values import Tolerance
 from forewarp.gpu_runner.worker import check
-from forewarp.gpu_runner.worker.check import Expected, Mismatch
+from forewarp.gpu_runner.worker.check import Expected, Mismatch, repeated
 from forewarp.gpu_runner.worker.perturb import PERTURBATIONS
 
 
@@ -259,6 +259,26 @@ def test_a_softmax_of_mostly_equal_numbers_is_held_to_single_precision() -> None
     assert judge.compare([one_by_one_softmax(x)]) > 0.1
     with pytest.raises(Mismatch):
         judge.compare([x.half().float().softmax(-1)])
+
+
+@pytest.mark.parametrize("name", ["zeros", "small integers", "mostly zeros"])
+def test_a_mean_of_equal_terms_may_be_summed_one_by_one(name: str) -> None:
+    # The results are few and differ: that terms are equal shows in the inputs alone.
+    (change,) = (p.change for p in PERTURBATIONS if p.name == name)
+    x = change(torch.randn(32, 8192)).float()
+    terms = torch.nn.functional.softplus(x)
+    exact = torch.nn.functional.softplus(x.double()).mean(-1)
+    judge = Expected([exact], [terms.mean(-1)], None, sizes=[x.numel()], repeats=repeated([x]))
+    total = numpy.cumsum(terms.numpy(), axis=-1, dtype=numpy.float32)[..., -1].copy()
+    assert judge.compare([torch.from_numpy(total) / 8192]) < 0.95
+    with pytest.raises(Mismatch):
+        judge.compare([terms.bfloat16().float().mean(-1) * 1.001])
+
+
+def test_numbers_that_differ_do_not_count_as_repeated() -> None:
+    x = torch.randn(64, 256)
+    assert repeated([x]) < 0.01 * x.numel()
+    assert repeated([x, torch.zeros(64, 256), torch.arange(9), 3]) > 0.99 * x.numel()
 
 
 def test_results_that_are_mostly_zero_allow_no_more_than_others() -> None:
