@@ -368,12 +368,9 @@ def _alike(exact: torch.Tensor) -> int:
     A softmax of equal numbers is the usual case: each of its results has the sum of as many equal terms in it.
     """
     seen = exact[:_SEEN].float()
-    values, counts = torch.unique(seen[seen != 0], return_counts=True)
-    if not len(values):
-        return 1
-    counts = counts.sort(descending=True).values
-    reached = counts.cumsum(0) * 2 >= seen.numel()
-    return int(counts[reached].max()) if bool(reached.any()) else 1
+    counts = torch.unique(seen[seen != 0], return_counts=True)[1].sort(descending=True).values
+    median = int((2 * counts.cumsum(0) < seen.numel()).sum())
+    return int(counts[median]) if median < len(counts) else 1
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
