@@ -213,7 +213,9 @@ class WorkerClient:
         errors = Path(self._folder.name) / "server.log"
         source = Path(__file__).parents[3]
         environment = (
-            allowed(os.environ)
+            # Inductor would keep processes to compile in, which go on working between calls.
+            {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+            | allowed(os.environ)
             | self._environment
             | {
                 "PYTHONPATH": os.pathsep.join(p for p in (str(source), os.environ.get("PYTHONPATH", "")) if p),

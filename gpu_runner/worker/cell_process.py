@@ -71,8 +71,6 @@ def live(born: Inside) -> None:
             os.dup2(born.output, 2)
             os.close(born.output)
             sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False, errors="replace")
-        # Inductor would keep processes to compile in, which go on working between calls.
-        os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
         if born.confinement is not None:
             folder = born.folder
             os.chdir(folder)
