@@ -352,13 +352,13 @@ def _terms(sizes: Sequence[int], results: int) -> float:
     return max(1.0, sum(sizes) / max(1, results), math.sqrt(first * second / max(1, results)))
 
 
-def repeated(values: Sequence[object]) -> float:
+def repeated(tensors: Sequence[torch.Tensor]) -> float:
     """Return how many elements of float tensors have an equal one beside them, as far as their first elements tell."""
     total = 0.0
-    for value in values:
-        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
-            seen = value.flatten()[:_SEEN].float()
-            total += value.numel() * (1.0 - len(torch.unique(seen)) / len(seen))
+    for tensor in tensors:
+        if tensor.is_floating_point() and tensor.numel():
+            seen = tensor.flatten()[:_SEEN].float()
+            total += tensor.numel() * (1.0 - len(torch.unique(seen)) / len(seen))
     return total
 
 

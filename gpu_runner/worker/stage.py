@@ -83,8 +83,9 @@ def expect(
     whole = WithWritten(model, written) if written else model
     exact, how = oracle(whole, values)
     reference = outputs_of(whole(*(copies(values) if written else values)))
-    sizes = [t.numel() for t in (*tensors_of(values), *model.parameters(), *model.buffers())]
-    return Expected(exact, reference, tolerance, scales, sizes, repeated(tensors_of(values))), how
+    inputs = tensors_of(values)
+    sizes = [t.numel() for t in (*inputs, *model.parameters(), *model.buffers())]
+    return Expected(exact, reference, tolerance, scales, sizes, repeated(inputs)), how
 
 
 class Stage:
