@@ -20,6 +20,7 @@ import signal
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,10 @@ from forewarp.core.values import Candidate, Task
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.gpu_runner.formats import task as tasks
+from forewarp.tools.wording import NOTICED
 
 RESULT = Path(__file__).parent / "results" / "busy_machine.json"
 BUSY = "while True: pass"
-QUIET = 0.15
-"""Processors that others may keep busy in a measurement that is counted as quiet."""
 
 
 def summed_up(runs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -43,7 +43,10 @@ def summed_up(runs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     table: dict[str, dict[str, Any]] = {}
     for kind in ("quiet", "busy"):
         # What else ran on the machine is no fault of the quiet ones.
-        counted = [r for r in runs if r["kind"] == kind and (kind == "busy" or (r["other_processors"] or 0.0) < QUIET)]
+        counted = [
+            r for r in runs if r["kind"] == kind and (kind == "busy" or (r["other_processors"] or 0.0) < NOTICED)
+        ]
+        others = [r["other_processors"] for r in counted if r["other_processors"] is not None]
         wrong = sum(r["verdict"] in ("faster", "slower") for r in counted)
         interval = stats.binomtest(wrong, len(counted)).proportion_ci(method="wilson")
         logs = [math.log(r["speedup"]) for r in counted]
@@ -54,7 +57,7 @@ def summed_up(runs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
             "high": interval.high,
             "mean": math.exp(statistics.fmean(logs)),
             "sd": statistics.stdev(logs),
-            "other_processors": statistics.median(r["other_processors"] or 0.0 for r in counted),
+            "other_processors": statistics.median(others) if others else None,
         }
     return table
 
@@ -66,10 +69,9 @@ def chosen(task: Task, device: str) -> Candidate:
     return Candidate(task.reference.replace("class Model(", "class ModelNew("), "python")
 
 
-def measured(task: Task, device: str, busy: int, pairs: int) -> list[dict[str, Any]]:
+def measured(task: Task, device: str, busy: int, pairs: int) -> Iterator[dict[str, Any]]:
     """Measure a kernel against itself, in pairs."""
     kernel = chosen(task, device)
-    runs: list[dict[str, Any]] = []
     executor = LocalExecutor(devices.choose(device))
     burners = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(busy)]
     try:
@@ -79,7 +81,7 @@ def measured(task: Task, device: str, busy: int, pairs: int) -> list[dict[str, A
                 for burner in burners:
                     os.kill(burner.pid, signal.SIGCONT if kind == "busy" else signal.SIGSTOP)
                 m = executor.measure(task, kernel, build, Subject(kernel, build))
-                runs.append(
+                yield (
                     {"kind": kind, "verdict": m.verdict, "speedup": m.speedup, "low": m.low, "high": m.high}
                     | {"other_processors": m.conditions.get("other_processors")}
                 )
@@ -88,7 +90,6 @@ def measured(task: Task, device: str, busy: int, pairs: int) -> list[dict[str, A
         for burner in burners:
             burner.kill()
         executor.close()
-    return runs
 
 
 def main() -> None:
@@ -104,13 +105,16 @@ def main() -> None:
     if args.table:
         runs = json.loads(args.table.read_text())["runs"]
     else:
-        runs = measured(tasks.load(args.task), args.device, args.busy, args.pairs)
-        write(args.out, {"device": args.device, "task": args.task, "busy": args.busy, "runs": runs})
+        runs: list[dict[str, Any]] = []
+        for run in measured(tasks.load(args.task), args.device, args.busy, args.pairs):
+            runs.append(run)
+            write(args.out, {"device": args.device, "task": args.task, "busy": args.busy, "runs": runs})
     for kind, row in summed_up(runs).items():
+        others = row["other_processors"]
         print(
             f"{kind}: told apart {row['told_apart']} of {row['measurements']} ({row['low']:.0%} to {row['high']:.0%}),"
-            f" mean {row['mean']:.3f}, standard deviation {row['sd']:.1%},"
-            f" {row['other_processors']:.2f} processors busy with something else"
+            f" mean {row['mean']:.3f}, standard deviation {row['sd']:.1%}"
+            + ("" if others is None else f", {others:.2f} processors busy with something else")
         )
 
 
