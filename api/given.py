@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 from forewarp.api.options import Options, amounts_of, checked, place_of, rest_of
+from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Forecaster
 from forewarp.core.values import Candidate, Constant, Task, Tolerance
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.tools import session as sessions
-from forewarp.tools.parts import Kernel
+from forewarp.tools.parts import Kernel, Place
 from forewarp.tools.search import SearchRequest
 
 AnyTask: TypeAlias = str | Path | Task
@@ -22,9 +23,14 @@ AnyKernel: TypeAlias = str | Path | Candidate | Kernel
 """The path of a kernel's file; its source text, which is what a text of several lines is; or a candidate."""
 
 
-def task_of(given: AnyTask) -> str | Task:
-    """Return a task as requests take it."""
-    return str(given) if isinstance(given, Path) else given
+def task_of(given: AnyTask, inputs: str | Path | None = None, place: Place | None = None) -> str | Task:
+    """Return a task as requests take it, with the calls of a file of captured inputs if there is one."""
+    named = str(given) if isinstance(given, Path) else given
+    if inputs is None:
+        return named
+    if not isinstance(inputs, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"inputs is {inputs!r}", hint="it should be a path, as a string or a pathlib.Path")
+    return sessions.with_inputs(named, str(inputs), place or Place())
 
 
 def kernel_of(given: AnyKernel, tunables: Mapping[str, int] | None = None) -> Kernel:
@@ -57,7 +63,7 @@ def search_request(
     if len(files) < len(seeds):
         made = tuple(sessions.choose_candidate(kernel_of(s)) for s in seeds)
         wanted, files = replace(sessions.load_task(wanted, place), seeds=made), []
-    return checked(
+    request = checked(
         SearchRequest,
         task=wanted,
         place=place,
@@ -68,6 +74,8 @@ def search_request(
         seed=seed,
         **rest_of(options),
     )
+    # Last, for it may start a process: whatever else is wrong with the request is told before.
+    return request.model_copy(update={"task": task_of(request.task, options.get("inputs"), place)})
 
 
 def define_task(
@@ -79,6 +87,7 @@ def define_task(
     seeds: Sequence[AnyKernel] = (),
     title: str = "",
     perturb: bool = True,
+    allow_tf32: bool = False,
     family: str = "",
 ) -> Task:
     """Make a task of Python source text that defines `class Model`, `get_inputs()` and `get_init_inputs()`.
@@ -91,6 +100,7 @@ def define_task(
         tolerance: Relative and absolute tolerance; by the outputs' dtype if left out.
         seeds: Kernels to start searches from: files, texts or candidates.
         title: What it is, in words.
+        allow_tf32: True where products in TF32 are accepted although the reference computes them in fp32.
         perturb: False where scaled or negated inputs would mean nothing to the reference.
         family: Kind of operation, such as "reduction".
 
@@ -105,5 +115,6 @@ def define_task(
         tolerance=Tolerance(*tolerance) if tolerance else None,
         seeds=tuple(sessions.choose_candidate(kernel_of(s)) for s in seeds),
         perturb=perturb,
+        allow_tf32=allow_tf32,
         family=family,
     )

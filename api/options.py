@@ -41,8 +41,10 @@ class Options(Where, total=False):
     """Rarely needed arguments of `optimize` and `estimate`; they mean what the flags of `forewarp optimize` mean.
 
     Caps besides the budget: `max_gpu_seconds`, `max_usd`, `max_tokens`, `deadline` in seconds. Models: `base_url` of an
-    OpenAI-compatible server, `forecast_model`, `language` to keep to. Policy: `confirm`, `holdout`, `audit`, `explore`,
-    `proposals`, `measure_per_round`, `patience`, `learn_across_runs`. The rest is that of `Where`.
+    OpenAI-compatible server, `forecast_model`, `language` to keep to. `allow_tf32` accepts products in TF32,
+    `inputs` is a file of captured calls, which become the task's shapes. Policy:
+    `confirm`, `holdout`, `audit`, `explore`, `proposals`, `measure_per_round`, `patience`, `learn_across_runs`. The
+    rest is that of `Where`.
     """
 
     max_gpu_seconds: float | None
@@ -52,6 +54,8 @@ class Options(Where, total=False):
     base_url: str | None
     forecast_model: str | None
     language: Language | None
+    allow_tf32: bool
+    inputs: str | Path | None
     confirm: bool
     holdout: bool
     audit: float | None

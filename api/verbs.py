@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from forewarp.tools.inspect_kernel import InspectResult
     from forewarp.tools.measure_kernel import MeasureManyResult
     from forewarp.tools.measured import MeasureResult
+    from forewarp.tools.suite_measuring import SuiteProgress
+    from forewarp.tools.suite_results import SuiteResult
     from forewarp.tools.validate_task import ValidateResult
 
 
@@ -27,6 +29,7 @@ def forecast(
     forecaster: Literal["learned", "llm", "cascade"] | Forecaster | None = None,
     model: str | None = None,
     base_url: str | None = None,
+    inputs: str | Path | None = None,
     device: str = "auto",
     **where: Unpack[Where],
 ) -> ForecastResult:
@@ -34,19 +37,20 @@ def forecast(
 
     Of several kernels `ranking` holds all, the most promising first, and the other fields are about that one. `target`
     is a GPU that need not be here (a100, h100, h200, b200, l40s, rtx4090), instead of `device`. `tunables` are for
-    every kernel. The forecaster is cascade where a model is given, else learned.
+    every kernel. The forecaster is cascade where a model is given, else learned. `inputs` is a file of captured calls,
+    which become the task's shapes (see docs/tasks.md).
     """
     from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
 
     known(where, Where, forecast)
-    chosen = [kernel_of(k, tunables) for k in kernels]
+    chosen, place = [kernel_of(k, tunables) for k in kernels], place_of(device, where)
     request = checked(
         ForecastRequest,
-        task=task_of(task),
+        task=task_of(task, inputs, place),
         kernel=chosen[0] if len(chosen) == 1 else None,
         kernels=chosen if len(chosen) > 1 else [],
         against=None if against is None else kernel_of(against),
-        place=place_of(device, where),
+        place=place,
         target=target,
         forecaster=forecaster if isinstance(forecaster, str) else None,
         model=model,
@@ -62,22 +66,28 @@ def measure(
     *,
     against: AnyKernel | None = None,
     tunables: Mapping[str, int] | None = None,
+    allow_tf32: bool = False,
+    inputs: str | Path | None = None,
     device: str = "auto",
     **where: Unpack[Where],
 ) -> MeasureResult:
     """Check a kernel and time it against the task's reference, or against another kernel.
 
+    `allow_tf32` accepts products in TF32 where the reference computes them in fp32; such results are kept apart.
+    `inputs` is a file of captured calls, which become the task's shapes (see docs/tasks.md).
     A kernel that fails is a result with a status. It is recorded in the archive, where later forecasts learn from it.
     """
     from forewarp.tools.measure_kernel import MeasureRequest, measure_kernel
 
     known(where, Where, measure)
+    place = place_of(device, where)
     request = checked(
         MeasureRequest,
-        task=task_of(task),
+        task=task_of(task, inputs, place),
         kernel=kernel_of(kernel, tunables),
         against=None if against is None else kernel_of(against),
-        place=place_of(device, where),
+        allow_tf32=allow_tf32,
+        place=place,
     )
     return measure_kernel(request, executors=where.get("executors"))
 
@@ -88,6 +98,8 @@ def measure_all(
     *,
     against: AnyKernel | None = None,
     tunables: Mapping[str, int] | None = None,
+    allow_tf32: bool = False,
+    inputs: str | Path | None = None,
     device: str = "auto",
     **where: Unpack[Where],
 ) -> MeasureManyResult:
@@ -95,41 +107,105 @@ def measure_all(
     from forewarp.tools.measure_kernel import MeasureManyRequest, measure_kernels
 
     known(where, Where, measure_all)
+    place = place_of(device, where)
     request = checked(
         MeasureManyRequest,
-        task=task_of(task),
+        task=task_of(task, inputs, place),
         kernels=[kernel_of(k, tunables) for k in kernels],
         against=None if against is None else kernel_of(against),
-        place=place_of(device, where),
+        allow_tf32=allow_tf32,
+        place=place,
     )
     return measure_kernels(request, executors=where.get("executors"))
 
 
+def suite(
+    problems: str | Path,
+    kernels: str | Path | None = None,
+    *,
+    identical: bool = False,
+    only: str | None = None,
+    limit: int | None = None,
+    baselines: Sequence[Literal["eager", "compile"]] = ("eager", "compile"),
+    output: str | Path | None = None,
+    retry_failed: bool = False,
+    on_progress: Callable[[SuiteProgress], None] | None = None,
+    device: str = "auto",
+    **where: Unpack[Where],
+) -> SuiteResult:
+    """Measure a folder of kernels on a folder of problems, and write record and tables to `output`.
+
+    `identical` measures each reference against itself instead of kernels. What the record holds is not measured again,
+    so that a call that was interrupted goes on; `retry_failed` measures again what did not work. `on_progress` gets how
+    far it is after each measurement. `as_csv` and `as_markdown` of `forewarp.tools.suite_tables` make tables of the
+    result.
+    """
+    from forewarp.tools.suite import SuiteRequest, run_suite
+
+    known(where, Where, suite)
+    request = checked(
+        SuiteRequest,
+        problems=str(problems),
+        kernels=None if kernels is None else str(kernels),
+        identical=identical,
+        only=only,
+        limit=limit,
+        baselines=list(baselines),
+        output=None if output is None else str(output),
+        retry_failed=retry_failed,
+        place=place_of(device, where),
+    )
+    return run_suite(request, progress=on_progress or (lambda _: None), executors=where.get("executors"))
+
+
 def inspect(
-    task: AnyTask,
+    task: AnyTask | None,
     *kernels: AnyKernel,
     target: str = "auto",
     check: bool = False,
     tunables: Mapping[str, int] | None = None,
     python: str | Path | None = None,
+    args: str = "",
+    call: str = "",
+    backward: bool | None = None,
 ) -> InspectResult:
     """Say what kernels tell before they run: registers, occupancy, waves, instructions, floors, problems.
 
     `target` is a GPU that need not be here; auto is this machine's, else the H200. `check` also runs the kernels on the
-    CPU at small shapes and compares the outputs.
+    CPU at small shapes and compares the outputs. Without a task (None), kernels are Python files with Triton kernels;
+    `args` gives values by parameter, such as "x=float32[4096,4096], n=4096", and `call` names the function to call.
+    `backward` traces gradients too; left out, those of outputs that a torch.autograd.Function makes.
     """
     from forewarp.tools.inspect_kernel import InspectRequest, inspect_kernels
 
     chosen = [kernel_of(k, tunables) for k in kernels]
     other = None if python is None else str(python)
-    request = checked(InspectRequest, task=task_of(task), kernels=chosen, target=target, check=check, python=other)
+    request = checked(
+        InspectRequest,
+        task=None if task is None else task_of(task),
+        kernels=chosen,
+        target=target,
+        check=check,
+        python=other,
+        args=args,
+        call=call,
+        backward=backward,
+    )
     return inspect_kernels(request)
 
 
-def validate(task: AnyTask, *, device: str = "auto", **where: Unpack[Where]) -> ValidateResult:
+def validate(
+    task: AnyTask,
+    *,
+    allow_tf32: bool = False,
+    inputs: str | Path | None = None,
+    device: str = "auto",
+    **where: Unpack[Where],
+) -> ValidateResult:
     """Try answers on a task that must be turned down, before anything is measured on it."""
     from forewarp.tools.validate_task import ValidateRequest, validate_task
 
     known(where, Where, validate)
-    request = checked(ValidateRequest, task=task_of(task), place=place_of(device, where))
+    place = place_of(device, where)
+    request = checked(ValidateRequest, task=task_of(task, inputs, place), allow_tf32=allow_tf32, place=place)
     return validate_task(request, executors=where.get("executors"))

@@ -244,7 +244,7 @@ def uneven_part(count: int, rng: np.random.Generator) -> dict[str, Any]:
     cells.append(("as row 2, sandboxed: 5 % from session to session", NOISES[TABLE[1]], "T1"))
     out: dict[str, Any] = {}
     for name, noise, tier in cells:
-        sd = SESSION_SPREAD[tier, "cuda"][0] * (tier == "T1")
+        sd = SESSION_SPREAD["call", "cuda"][0] * (tier == "T1")
         turns = {ratio: count * (10 if ratio == 1.0 else 1) for ratio in RATIOS}
         out[name] = {f"{r:g}": simulated(noise, r, n, tier, sd, rng) for r, n in turns.items()}
         print_cells(name, out[name])

@@ -181,9 +181,54 @@ a win.
 """
 
 
+CONFINEMENT = """## Confinement
+
+Code that comes with a task or a kernel runs in processes that cannot read your files, reach the network or outlive the
+run. This holds for every verb: a forecast, which runs no kernel, still runs the task's reference for its shapes.
+
+| code | runs in | confined as |
+|---|---|---|
+| a candidate: module, C++, host code | a cell of its own | candidate |
+| a task: `reference.py`, `get_inputs`, `forward`, GPU MODE's `task.py` and helpers, in `describe`, `validate`, `--check` | a child of its own | task |
+| the same, while a candidate is measured | the judge, from before its first line; and the reference's cell | task; candidate |
+| the same, while a device-only GPU candidate is measured | the launcher, which serves one task only | task |
+| a module that is traced, with its reference | a child of its own | compiler |
+| compilers (C++, NVRTC, nvcc, Triton, `load_inline`), and what they run of the source | a child of its own | compiler |
+
+| protection | candidate | task | compiler | how it is tried once it is in force |
+|---|---|---|---|---|
+| no network | yes | yes | yes | a datagram socket cannot be connected to this machine |
+| read-only files, but for a folder of its own | yes | yes | yes | no file can be made beside that folder, nor in /tmp or /dev/shm |
+| no private files: only Python, its packages, compilers, CUDA and the system's libraries can be read | yes | yes | yes | /etc/passwd, /etc/shadow and the variables of its parent cannot be opened |
+| private temporary files, in memory | yes | yes | – | the folder is a file system of its own |
+| own process namespace, own view of processes | yes, not on CUDA | yes, not on CUDA | yes | /proc shows the process alone |
+| user nobody | yes, not on CUDA | yes, not on CUDA | – | its three user ids |
+| no capabilities | yes | yes | yes | the kernel shows none |
+| no new privileges; system calls filtered | yes | yes | yes | the flag is set; `unshare` is refused |
+| no secrets in the environment | yes | yes | yes | only known variables are left |
+| memory, time and file limits | yes | yes | yes | more memory than the limit is refused |
+| dies with its parent | yes | yes | yes | the kernel shows the signal |
+
+A result lists what held when it was tried on the spot, which takes a millisecond, and no more: `protections` for the
+candidate, with an entry that begins with "task's code confined" for the task. `tests/gpu_runner/test_task_confinement.py`
+lets an attacker's task file loose in each verb, and private files be included by each compiler.
+
+- Where Landlock is missing (Linux before 5.13, gVisor), files are not protected from reading, and from writing only by
+  their permissions; neither protection is listed then.
+- Where Python lies in a folder that only the superuser may enter, a confined process keeps the right to read files, and
+  "no capabilities" is not listed. Landlock bounds what it reads all the same.
+- Without root there is no user nobody, no private /tmp and no process namespace. Names and arguments of your other
+  processes can then be seen, but neither their memory nor their variables.
+- On CUDA, the driver decides: where it does not start under the filter, without capabilities or without your files,
+  these three are left out and not listed. A process without them is tried first, once.
+- A task decides what is right. It can lie about that, and about nothing else.
+"""  # noqa: E501
+
+
 def page(results: Sequence[Mapping[str, Any]]) -> str:
     """Return the text of docs/trust.md."""
-    parts = [INTRODUCTION, _runs(results), "## Cheats\n", _table(results), _open(results), _honest_part(results)]
+    parts = [INTRODUCTION, _runs(results), CONFINEMENT, "## Cheats\n", _table(results), _open(results)]
+    parts.append(_honest_part(results))
     return "\n".join(parts)
 
 

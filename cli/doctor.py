@@ -28,6 +28,7 @@ PROTECTIONS = {
     "user nobody": "a candidate runs as you; the other protections still hold (needs root to be in force)",
     "no capabilities": "a candidate keeps what the superuser may do, as far as the other protections let it",
     "no new privileges": "a candidate may run set-user-id programs",
+    "no private files": "a candidate may read any file that you may read (needs Linux 5.13 with Landlock)",
     "read-only files": "a candidate may change any file that you may change (needs Linux 5.13 with Landlock)",
     "dies with its parent": "a candidate may outlive the run",
     "system calls filtered": "a candidate may use rare system calls that undo other protections (needs seccomp)",
@@ -43,10 +44,11 @@ print("driver", version if isinstance(version, str) else version.decode())
 
 _TRY_PROTECTIONS = """
 import json, sys
-from forewarp.gpu_runner.worker import protections
+from forewarp.gpu_runner.worker import protections, toolchain
+reads = toolchain.readable("cpu")
 with protections.children_in_own_pid_namespace(wanted=True) as contained:
     pass
-how = protections.Confinement(sys.argv[1], memory=8 << 30, keep=(), folder_bytes=1 << 20)
+how = protections.Confinement(sys.argv[1], memory=8 << 30, keep=(), folder_bytes=1 << 20, reads_only=reads)
 found = protections.confine(how)
 print(json.dumps([*found, *(["own process namespace"] if contained else [])]))
 """

@@ -23,6 +23,7 @@ from forewarp.tools.measure_kernel import MeasureManyResult
 from forewarp.tools.measured import MeasureResult
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval
 from forewarp.tools.run_report import Budget, SearchResult, Winner
+from forewarp.tools.suite_results import SuiteResult
 from forewarp.tools.train import TrainPlan, TrainResult
 from forewarp.tools.validate_task import ValidateResult
 
@@ -71,6 +72,12 @@ class MeasureManyDocument(MeasureManyResult, Envelope):  # pyright: ignore[repor
     model_config = ConfigDict(title="forewarp measure --json, several kernels")
 
 
+class SuiteDocument(SuiteResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Of `suite`; `status` is finished, or interrupted where measurements are left."""
+
+    model_config = ConfigDict(title="forewarp suite --json")
+
+
 class InspectDocument(InspectResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
     """Of `inspect`; `status` is ok if every kernel compiles and none was found wrong, else failed."""
 
@@ -109,7 +116,7 @@ class JointEstimateDocument(Envelope):
 
 
 class ValidateDocument(ValidateResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Of `validate`; `status` is the verdict, sound or degenerate."""
+    """Of `validate`; `status` is the verdict: sound, random or degenerate."""
 
     model_config = ConfigDict(title="forewarp validate --json")
 
@@ -255,6 +262,7 @@ DOCUMENTS: dict[str, type[Envelope]] = {
     "error": Envelope,
     "measure": MeasureDocument,
     "measure_many": MeasureManyDocument,
+    "suite": SuiteDocument,
     "inspect": InspectDocument,
     "forecast": ForecastDocument,
     "optimize": SearchDocument,

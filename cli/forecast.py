@@ -25,6 +25,7 @@ def forecast(
     target: str | None = None,
     tunable: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     forecaster: Literal["learned", "llm", "cascade"] | None = None,
+    inputs: Path | None = None,
     model: Model = NO_MODEL,
     where: Where = HERE,
     output: Output = PLAIN,
@@ -40,6 +41,7 @@ def forecast(
         tunable: NAME=VALUE of a declared tunable, for every kernel given; may be given several times.
         forecaster: learned is embedded and free; llm asks --model; cascade asks --model only where that could change
             what to do. Left out: cascade with --model, else learned.
+        inputs: File of captured calls (torch.save), which become the task's shapes, weighted by how often they occur.
         model: The language model, if any.
         where: Device and archive.
         output: How results are shown.
@@ -47,15 +49,17 @@ def forecast(
     from forewarp.cli import display, exits
     from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
     from forewarp.tools.parts import Kernel
+    from forewarp.tools.session import with_inputs
 
+    place = where.place()
     chosen = tunables_of(tunable)
     kernels = [Kernel(path=str(path), tunables=chosen) for path in (candidate, *more)]
     request = ForecastRequest(
-        task=task,
+        task=with_inputs(task, inputs and str(inputs), place),
         kernel=None if more else kernels[0],
         kernels=kernels if more else [],
         against=None if against is None else Kernel(path=str(against)),
-        place=where.place(),
+        place=place,
         target=target,
         forecaster=forecaster,
         model=model.model,

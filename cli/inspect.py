@@ -21,6 +21,9 @@ def inspect(
     target: str = "auto",
     check: Annotated[bool, Parameter(negative="")] = False,
     tunable: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
+    args: str = "",
+    call: str = "",
+    backward: bool | None = None,
     python: Path | None = None,
     output: Output = PLAIN,
 ) -> int:
@@ -28,10 +31,14 @@ def inspect(
 
     Args:
         candidates: Files that hold the kernels.
-        task: Bundled task, task folder or KernelBench file; left out, the task whose folder holds the kernels.
+        task: Bundled task, task folder or KernelBench file; left out, the task whose folder holds the kernels. Files of
+            Triton kernels need none: they are called as they call themselves, else with guessed arguments.
         target: a100, h100, h200, b200, l40s, rtx4090 or cuda; auto is this machine's GPU, else the H200.
         check: Also run each kernel on the CPU at small shapes and compare it with the reference.
         tunable: NAME=VALUE of a declared tunable; may be given several times.
+        args: Without a task, values by parameter, such as "x=float32[4096,4096], n=4096"; others are guessed.
+        call: Without a task, the function of the file to call.
+        backward: Trace gradients too, or not; left out, those of outputs that a torch.autograd.Function makes.
         python: Python that has torch and Triton; the one that runs forewarp if left out.
         output: How results are shown.
     """
@@ -41,6 +48,9 @@ def inspect(
 
     request = InspectRequest(
         task=task or _task_of(candidates),
+        args=args,
+        call=call,
+        backward=backward,
         kernels=[Kernel(path=str(c), tunables=tunables_of(tunable)) for c in candidates],
         target=target,
         check=check,
@@ -66,13 +76,18 @@ def _print_json(result: InspectResult) -> None:
     print(InspectDocument(command="inspect", status=status, **dict(result)).model_dump_json())
 
 
-def _task_of(candidates: tuple[Path, ...]) -> str:
-    """Return the folder of the task that the files belong to, as `TASK/seeds/FILE` do; raises `UsageError`."""
+def _task_of(candidates: tuple[Path, ...]) -> str | None:
+    """Return the folder of the task that the files belong to, as `TASK/seeds/FILE` do; None for Python files of none.
+
+    Raises `UsageError` where other files belong to none.
+    """
     from forewarp.core.errors import UsageError
 
     folders = {str(p.expanduser().absolute().parent.parent) for p in candidates}
     if len(folders) == 1 and (Path(folder := folders.pop()) / "task.toml").is_file():
         return folder
+    if all(p.suffix == ".py" for p in candidates):
+        return None
     raise UsageError(
         "it is not clear which task the kernels are for", hint="pass --task TASK; `forewarp tasks` lists some"
     )

@@ -21,7 +21,8 @@ QUIET = ("branch", "move", "constant_load", "other", "fence")
 def render(result: InspectResult, console: Console, *, full: bool = False) -> None:
     """Print each kernel: launches, instructions, floors, problems, and the check where there was one."""
     for kernel in result.kernels:
-        title = f"{Path(kernel.path).name or 'kernel'} · {result.task} · {result.target.name} ({result.target.arch})"
+        about = [Path(kernel.path).name or "kernel", result.task, f"{result.target.name} ({result.target.arch})"]
+        title = " · ".join(part for part in about if part)
         console.print(title, style="bold")
         _kernel(kernel, result, console, full=full)
         console.print()
@@ -36,19 +37,23 @@ def _kernel(kernel: KernelInspection, result: InspectResult, console: Console, *
         return
     console.print(_launches(kernel.workloads))
     shown: set[str] = set()
-    for launch in (e for w in kernel.workloads for e in w.launches):
+    for launch in (e for w in kernel.workloads for e in (*w.launches, *w.backward)):
         line = _instructions(launch, full=full)
         if line not in shown:
             console.print(line)
             shown.add(line)
     short = next((name for name, at in _short(result).items() if at), "")
     for workload in kernel.workloads:
-        console.print(_floor(workload, short, full=full), style="dim")
+        if workload.bytes_moved:
+            console.print(_floor(workload, short, full=full), style="dim")
         if workload.calls:
             more = len(workload.calls) - CALLS
             tail = f" and {more} more" if more > 0 and not full else ""
             calls = workload.calls if full else workload.calls[:CALLS]
             console.print(f"library calls, {workload.workload}: {', '.join(calls)}{tail}", style="dim")
+    for defined in kernel.kernels:
+        if defined.reason:
+            console.print(f"{defined.kernel} (line {defined.line}) is not compiled: {defined.reason}", style="red")
     for problem in kernel.problems:
         console.print(f"problem: {problem}", style="yellow")
     if kernel.check is not None:
@@ -70,6 +75,10 @@ def _launches(workloads: list[WorkloadFacts]) -> Table:
         name = workload.workload
         for launch in workload.launches:
             table.add_row(name[:NAME], launch.kernel[:NAME], *_geometry(launch))
+            name = ""
+        name = f"{workload.workload[: NAME - 10]}, gradient"
+        for launch in workload.backward:
+            table.add_row(name, launch.kernel[:NAME], *_geometry(launch))
             name = ""
     return table
 

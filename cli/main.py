@@ -22,6 +22,7 @@ EPILOGUE = (
 VERBS = {
     "optimize": "Find a faster kernel for a task, on as few measurements as possible.",
     "measure": "Check and time kernels against the task's reference, or against another kernel.",
+    "suite": "Measure a folder of kernels on a folder of problems, KernelBench's or GPU MODE's.",
     "inspect": "Say what kernels tell before they run, for any GPU, without one.",
     "forecast": "Forecast one kernel's speed-up, and say whether to measure it.",
     "evaluate": "Judge forecasters by candidates that were measured, and compare two of them.",

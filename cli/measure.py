@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from forewarp.cli.options import HERE, PLAIN, Output, Where, tunables_of
 
 if TYPE_CHECKING:
-    from forewarp.tools.parts import Kernel
+    from forewarp.tools.measure_kernel import MeasureManyRequest, MeasureRequest
 
 
 def measure(
@@ -20,6 +20,8 @@ def measure(
     *more: Path,
     against: Path | None = None,
     tunable: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
+    allow_tf32: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    inputs: Path | None = None,
     where: Where = HERE,
     output: Output = PLAIN,
 ) -> int:
@@ -31,24 +33,32 @@ def measure(
         more: More kernels, measured one after the other; one that fails stops no other.
         against: File of a kernel to time against, instead of the reference.
         tunable: NAME=VALUE of a declared tunable; may be given several times.
+        allow_tf32: Accept products in TF32 where the reference computes them in fp32; results are kept apart.
+        inputs: File of captured calls (torch.save), which become the task's shapes, weighted by how often they occur.
         where: Device and archive.
         output: How results are shown.
     """
+    from forewarp.tools.measure_kernel import MeasureManyRequest, MeasureRequest
     from forewarp.tools.parts import Kernel
+    from forewarp.tools.session import with_inputs
 
+    place = where.place()
+    wanted = with_inputs(task, inputs and str(inputs), place)
     chosen = tunables_of(tunable)
     kernels = [Kernel(path=str(path), tunables=chosen) for path in (candidate, *more)]
     other = None if against is None else Kernel(path=str(against))
     if more:
-        return _many(task, kernels, other, where, output)
-    return _one(task, kernels[0], other, where, output)
+        request = MeasureManyRequest(task=wanted, kernels=kernels, against=other, allow_tf32=allow_tf32, place=place)
+        return _many(request, output)
+    return _one(
+        MeasureRequest(task=wanted, kernel=kernels[0], against=other, allow_tf32=allow_tf32, place=place), output
+    )
 
 
-def _one(task: str, kernel: Kernel, other: Kernel | None, where: Where, output: Output) -> int:
+def _one(request: MeasureRequest, output: Output) -> int:
     from forewarp.cli import display, exits
-    from forewarp.tools.measure_kernel import MeasureRequest, measure_kernel
+    from forewarp.tools.measure_kernel import measure_kernel
 
-    request = MeasureRequest(task=task, kernel=kernel, against=other, place=where.place())
     console = display.stderr()
     console.quiet = output.quiet or not console.is_terminal
     with console.status("starting the device …") as status:
@@ -64,11 +74,10 @@ def _one(task: str, kernel: Kernel, other: Kernel | None, where: Where, output: 
     return exits.OK if result.trusted else exits.NO_KERNEL
 
 
-def _many(task: str, kernels: list[Kernel], other: Kernel | None, where: Where, output: Output) -> int:
+def _many(request: MeasureManyRequest, output: Output) -> int:
     from forewarp.cli import display, exits
-    from forewarp.tools.measure_kernel import MeasureManyRequest, measure_kernels
+    from forewarp.tools.measure_kernel import measure_kernels
 
-    request = MeasureManyRequest(task=task, kernels=kernels, against=other, place=where.place())
     console = display.stderr()
     console.quiet = output.quiet or not console.is_terminal
     with console.status("starting the device …") as status:

@@ -34,6 +34,8 @@ def render(result: MeasureResult, console: Console, *, full: bool = False) -> No
         console.print(line, style="dim")
     if full and result.workloads:
         console.print(_more(result.workloads))
+    if result.lifting:
+        console.print(result.lifting, style="dim", markup=False, highlight=False)
     phases = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in result.phases.items())
     if result.measurement_id is None and result.source == "measured":
         console.print(phases, style="dim")  # it never ran, so there was nothing to protect from

@@ -35,6 +35,8 @@ def optimize(
     forecast_model: str | None = None,
     seed_kernel: Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)] = (),
     language: Language | None = None,
+    allow_tf32: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    inputs: Path | None = None,
     seed: int = 0,
     policy: Policy = DEFAULT_POLICY,
     out: Path | None = None,
@@ -54,6 +56,8 @@ def optimize(
         forecast_model: Language model that forecasts, for llm and cascade; the first --model if left out.
         seed_kernel: Kernel file to start from; may be given several times.
         language: Keep to one language; all languages of the device if left out.
+        allow_tf32: Accept products in TF32 where the reference computes them in fp32; results are kept apart.
+        inputs: File of captured calls (torch.save), which become the task's shapes, weighted by how often they occur.
         seed: Two runs with the same seed make the same choices.
         out: Folder for the best kernel, result.json, candidates.csv and report.html; ./forewarp-runs/RUN if left out.
         events: File that receives each event as one JSON line; - is stdout, with the result as the last line.
@@ -70,12 +74,13 @@ def optimize(
     from forewarp.cli import running, stream
     from forewarp.tools.parts import Amounts
     from forewarp.tools.search import SearchRequest, estimate_search, open_search
+    from forewarp.tools.session import with_inputs
     from forewarp.tools.targets import places_of
 
     stream.check(events)
     places = places_of(where.place(), target) if target else [where.place()]
     request = SearchRequest(
-        task=task,
+        task=with_inputs(task, inputs and str(inputs), where.place()),
         place=places[0] if len(places) == 1 else where.place(),
         budget=Amounts(
             measurements=caps.budget,
@@ -91,6 +96,7 @@ def optimize(
         forecast_model=forecast_model,
         seed_kernels=[str(p) for p in seed_kernel],
         language=language,
+        allow_tf32=allow_tf32,
         confirm=policy.confirm,
         holdout=policy.holdout,
         audit=policy.audit,

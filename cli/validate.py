@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
 
 from forewarp.cli.options import HERE, PLAIN, Output, Where
 
@@ -12,21 +15,34 @@ if TYPE_CHECKING:
     from forewarp.tools.validate_task import ValidateResult
 
 
-def validate(task: str, /, *, where: Where = HERE, output: Output = PLAIN) -> int:
+def validate(
+    task: str,
+    /,
+    *,
+    allow_tf32: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    inputs: Path | None = None,
+    where: Where = HERE,
+    output: Output = PLAIN,
+) -> int:
     """Try answers on a task that compute nothing, or too coarsely: all of them must be turned down.
 
     Args:
         task: Bundled task, task folder or KernelBench file.
+        allow_tf32: Accept products in TF32 where the reference computes them in fp32.
+        inputs: File of captured calls (torch.save), which become the task's shapes, weighted by how often they occur.
         where: Device, here or over ssh; the archive is not used.
         output: How results are shown.
     """
     from forewarp.cli import display, exits
+    from forewarp.tools.session import with_inputs
     from forewarp.tools.validate_task import ValidateRequest, validate_task
 
+    place = where.place()
+    wanted = with_inputs(task, inputs and str(inputs), place)
     console = display.stderr()
     console.quiet = output.quiet or not console.is_terminal
     with console.status("starting the device …") as status:
-        request = ValidateRequest(task=task, place=where.place())
+        request = ValidateRequest(task=wanted, allow_tf32=allow_tf32, place=place)
         result = validate_task(request, stage=lambda stage: status.update(f"{stage} …"))
     if output.json:
         from forewarp.cli.documents import ValidateDocument
@@ -58,6 +74,8 @@ def render(result: ValidateResult, console: Console, *, full: bool = False) -> N
     if table.rows:
         console.print(table)
     for w in result.workloads:
+        if w.random:
+            console.print(f"{w.name}: the reference draws random numbers: {', '.join(w.random)}", style="red")
         for problem in w.problems:
             console.print(f"{w.name}: {problem}", style="red")
         for note in w.notes:

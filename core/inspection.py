@@ -48,7 +48,8 @@ class Launch:
     """One launch of a kernel. `grid` is None where only the running program knows it.
 
     `waves` is how often the grid fills the device; `tail` the share of the device that idles in the last wave, as a
-    share of all waves. `times` says how often a traced program launched exactly this.
+    share of all waves. `times` says how often a traced program launched exactly this, `argument_bytes` how large the
+    tensors are that it is given.
     """
 
     code: Code
@@ -59,6 +60,7 @@ class Launch:
     waves: float | None = None
     tail: float | None = None
     times: int = 1
+    argument_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

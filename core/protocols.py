@@ -5,10 +5,21 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
-from forewarp.core.values import Build, Candidate, Cost, Forecast, GateOutcome, Measurement, Signature, Target, Task
+from forewarp.core.values import (
+    Build,
+    Candidate,
+    Cost,
+    Evidence,
+    Forecast,
+    GateOutcome,
+    Measurement,
+    Signature,
+    Target,
+    Task,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +143,42 @@ class Executor(Protocol):
 
 
 @runtime_checkable
+class Tracer(Protocol):
+    """An executor that finds out what a Python module launches without running it on a device."""
+
+    def evidence(self, task: Task, candidate: Candidate) -> Evidence | None:
+        """Return what is known of a module before it runs; None of a candidate whose build says it.
+
+        It takes seconds the first time. Where it fails, the evidence's problems say why.
+        """
+        ...
+
+
+def with_evidence(executor: Executor, task: Task, candidate: Candidate, build: Build) -> Build:
+    """Return the build of a module with the evidence of its trace, where there is an executor for that."""
+    known = build.evidence
+    if build.status != "ok" or known.facts or known.problems or candidate.language != "python":
+        return build
+    found = executor.evidence(task, candidate) if isinstance(executor, Tracer) else None
+    return build if found is None else replace(build, evidence=found)
+
+
+@runtime_checkable
 class Spread(Protocol):
     """An executor that compiles on more than this machine's processor."""
 
     @property
     def compilers(self) -> int:
         """How many candidates it compiles at once."""
+        ...
+
+
+@runtime_checkable
+class Versioned(Protocol):
+    """An executor that knows the versions of what it measures with."""
+
+    def probe(self) -> dict[str, str]:
+        """Return versions by name, such as torch's; raises `DeviceError` where they cannot be told."""
         ...
 
 

@@ -28,18 +28,28 @@ class NullResult:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadReport:
-    """What was found of one workload. `problems` make a task degenerate by themselves, `notes` do not."""
+    """Findings on one workload. `problems` make a task degenerate by themselves, `notes` do not.
+
+    `random` names the operations with which the reference draws random numbers: nothing of such a task is sound, since
+    only a candidate that draws the same numbers can be right.
+    """
 
     workload: str
     oracle: str
     nulls: tuple[NullResult, ...]
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    random: tuple[str, ...] = ()
+
+    @property
+    def degenerate(self) -> bool:
+        """True if a null was let through, or something else makes a speed-up mean nothing."""
+        return bool(self.problems) or any(n.passed for n in self.nulls)
 
     @property
     def sound(self) -> bool:
-        """Whether every null was turned down and nothing else speaks against the workload."""
-        return not self.problems and not any(n.passed for n in self.nulls)
+        """True if nothing speaks against the workload, and its reference draws no random numbers."""
+        return not self.degenerate and not self.random
 
 
 @runtime_checkable

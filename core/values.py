@@ -11,18 +11,20 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from forewarp.core import bins
 
 Language = Literal["cpp", "triton", "cuda", "python"]
 DeviceKind = Literal["cpu", "cuda"]
 TaskFormat = Literal["kernelbench", "gpumode"]
+Mode = Literal["train", "eval"]
+"""Mode of a task's modules: as they are constructed, which is training mode unless they say otherwise, or `eval()`."""
 Status = Literal["ok", "compile_error", "incorrect", "runtime_error", "timeout", "crashed", "out_of_memory"]
 Verdict = Literal[
     "faster", "slower", "tie", "inconclusive", "ambiguous", "incorrect", "failed", "suspicious", "impossible"
 ]
-TimingMode = Literal["call", "stream", "graph"]
+TimingMode = Literal["call", "stream", "graph", "chain", "burst"]
 Tier = Literal["T0", "T1", "T2"]
 Action = Literal["measure", "skip", "reject"]
 GateOutcome = Literal["pending", "passed", "malformed", "duplicate", "same_code", "compile_error"]
@@ -47,12 +49,17 @@ def _digest(*parts: str) -> str:
 class Tolerance:
     """An element passes when |candidate − oracle| ≤ atol · rms(oracle) + rtol · |oracle|, plus the reference's share.
 
-    The share is four times the reference's own error against the same oracle, so that a task whose reference rounds
-    coarsely does not ask more of a candidate than of itself.
+    The share is twice the reference's own error against the same oracle, so that a task whose reference rounds
+    coarsely does not ask more of a candidate than of itself. Elements beyond that pass where the errors as a whole are
+    spread no wider than twice the reference's own.
     """
 
     rtol: float
     atol: float
+
+
+CAPTURED: Final = "inputs.json"
+"""Name under which a task's `files` hold captured inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +67,12 @@ class Workload:
     """One shape of a task.
 
     `constants` are set in a KernelBench module before `get_inputs()` is called; for a KernelBot task they are the
-    arguments of `generate_input`, without the seed.
+    arguments of `generate_input`, without the seed. `weight` is its share in the mean speed-up, beside the others'.
     """
 
     name: str
     constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +93,9 @@ class Signature:
     is None where nothing in the reference is counted (see `docs/tasks.md`); `needed_flops` are those among them that no
     kernel can do without. `written` names by position the inputs that
     the reference itself writes to: a candidate may, and must, write to those as well. `aliases` gives for an output by
-    position the written input that the reference returns as that output: the two are one buffer.
+    position the written input that the reference returns as that output: the two are one buffer. `state` names the
+    buffers and parameters that a call of the reference changes, as `state_dict` does: they are put back before every
+    call. `random` says that the reference draws random numbers in a call.
     """
 
     workload: str
@@ -99,6 +109,8 @@ class Signature:
     written: tuple[int, ...] = ()
     aliases: Mapping[str, int] = field(default_factory=dict[str, int])
     needed_flops: float = 0.0
+    state: tuple[str, ...] = ()
+    random: bool = False
 
 
 class _Identified:
@@ -138,8 +150,10 @@ class Task:
     """A reference program with its workloads per device kind, its tolerance and its seed kernels.
 
     `format` says how `reference` is to be read, `files` holds the modules that it imports, by file name. `perturb` is
-    false where scaled or negated inputs would mean nothing to the reference. `family` names the kind of operation by
-    which pools are split (see `docs/data.md`), "" where none is known.
+    false where scaled or negated inputs would mean nothing to the reference. `mode` is that of reference and candidate
+    modules. `family` names the kind of operation by which pools are split (see `docs/data.md`), "" where none is known.
+    `allow_tf32` accepts products in TF32 where the reference computes them in fp32. Of a task with captured inputs,
+    `files` also holds these, as text under the name `CAPTURED`, and each workload is one of their calls.
     """
 
     name: str
@@ -152,15 +166,24 @@ class Task:
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     perturb: bool = True
     family: str = ""
+    mode: Mode = "train"
+    allow_tf32: bool = False
 
     @property
     def sha256(self) -> str:
-        """Identity of the problem: reference, workloads and tolerance, not the seeds."""
+        """Identity of the problem: reference, workloads, tolerance, mode and whether TF32 will do; not the seeds."""
         shapes = {kind: [(w.name, dict(w.constants)) for w in ws] for kind, ws in self.workloads.items()}
         tolerance = (self.tolerance.rtol, self.tolerance.atol) if self.tolerance else None
         problem: list[object] = [shapes, tolerance]
         if self.format != "kernelbench" or self.files:
             problem += [self.format, dict(sorted(self.files.items()))]
+        if self.mode != "train":
+            problem.append({"mode": self.mode})
+        if self.allow_tf32:
+            problem.append("TF32 accepted")
+        weights = {kind: [w.weight for w in ws] for kind, ws in self.workloads.items()}
+        if any(w != 1.0 for each in weights.values() for w in each):
+            problem.append({"weights": weights})
         return _digest(self.reference, json.dumps(problem, sort_keys=True))
 
 
@@ -231,6 +254,7 @@ class Forecast:
     of this answer, zero where one was remembered. `shared_sd_log2` is the part of `sd_log2` that all candidates of the
     same question share, such as doubt about the reference's time: it cancels between two of them. `uncorrected` is the
     forecast before what was measured corrected it, without its words and its cost; None where nothing corrects it.
+    `informed` is False where the forecaster knew nothing of this candidate: such an answer has no weight in a pool.
     """
 
     probabilities: tuple[float, ...]
@@ -244,6 +268,7 @@ class Forecast:
     tiers: tuple[Forecast, ...] = ()
     shared_sd_log2: float = 0.0
     uncorrected: Forecast | None = None
+    informed: bool = True
 
     def __post_init__(self) -> None:
         if len(self.probabilities) != bins.COUNT or abs(sum(self.probabilities) - 1.0) > 1e-6:
@@ -311,7 +336,7 @@ class WorkloadTiming:
     is None where the device or the tier has no such number. `candidate_hz`/`anchor_hz` hold the SM clock seen just
     before each sample. `reported_candidate_s` is a sandboxed candidate's own word for its device time, never used for a
     ratio. `session_sd` is the spread (standard deviation of log-ratios) that measurements of equal kernels show from
-    one session to the next, which all intervals allow for.
+    one session to the next, which all intervals allow for. `weight` is the workload's share in the mean.
     """
 
     workload: str
@@ -337,6 +362,7 @@ class WorkloadTiming:
     anchor_hz: tuple[float, ...] = ()
     reported_candidate_s: tuple[float, ...] = ()
     session_sd: float = 0.0
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +376,8 @@ class Measurement:
     `anchor` is "reference" or the identity of the kernel that the ratio is against. `checks` names what the outputs had
     to pass, `flags` what speaks against the time, `conditions` the state of the device (degrees C, watts, hertz).
     `stopped_early` says that timing ended because the candidate could hardly reach what it had to beat: its interval is
-    that of few blocks, and it never counts as a win.
+    that of few blocks, and it never counts as a win. `lifting` says of a module what device program it was lifted to,
+    or why it was not; "" for kernels that need no lifting.
     """
 
     status: Status
@@ -372,6 +399,7 @@ class Measurement:
     flags: tuple[str, ...] = ()
     conditions: Mapping[str, float] = field(default_factory=dict[str, float])
     stopped_early: bool = False
+    lifting: str = ""
 
     @property
     def trusted(self) -> bool:

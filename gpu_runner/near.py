@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from forewarp.core.errors import TaskError
-from forewarp.core.values import DeviceKind, Signature, Task, TensorSpec, Workload
+from forewarp.core.values import CAPTURED, DeviceKind, Signature, Task, TensorSpec, Workload
 
 MOST = 3
 """Near shapes of a task, at most."""
@@ -51,8 +51,10 @@ def near_shapes(
     Sizes become prime numbers a little smaller, or the next smaller power of two. A constant counts as a size if some
     dimension of an input or a parameter shrinks with it, and nothing grows. Of those, the most that the reference takes
     together are changed: `describe` says what it takes. `signatures` are the task's own, in the order of its workloads.
-    Equal arguments give equal shapes.
+    Equal arguments give equal shapes. Captured inputs have the sizes that they have.
     """
+    if CAPTURED in task.files:
+        return ()
     pairs = list(zip(task.workloads[kind], signatures, strict=True))
     known = {_shapes(s) for s in signatures}
     found: list[Near] = []

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from forewarp.core.errors import CandidateError, WorkerError
+from forewarp.core.errors import CandidateError, ForewarpError, UsageError, WorkerError
 from forewarp.core.protocols import Executor, Spread, Subject
 from forewarp.core.values import Build, Candidate, Measurement, Task
 
@@ -21,6 +21,25 @@ def compile_threads(executor: Executor, here: int) -> int:
     return executor.compilers if isinstance(executor, Spread) else here
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A candidate to compile and measure for a task, against the reference or another kernel."""
+
+    task: Task
+    candidate: Candidate
+    against: Subject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A job that is done: a measurement, or the error that is not the candidate's, such as a reference that fails."""
+
+    job: Job
+    build: Build | None
+    measurement: Measurement | None
+    error: ForewarpError | None = None
+
+
 def measure_all(
     executor: Executor,
     task: Task,
@@ -31,57 +50,105 @@ def measure_all(
     against: Subject | None = None,
     started: Callable[[Candidate], None] = lambda _: None,
 ) -> Iterator[tuple[Candidate, Build, Measurement]]:
-    """Compile in `threads` threads, measure on `devices` at a time; yield each candidate as it is done.
+    """Measure candidates of one task, as `measure_jobs` does; yield each as it is done.
+
+    A candidate that does not compile, or is malformed, comes as a measurement with the status `compile_error` and costs
+    no device time. Raises `WorkerError` where a measurement's process was lost twice, and `DeviceError` or `UsageError`
+    for what no candidate can help. Closing the iterator drops the compiles that have not begun.
+    """
+    jobs = (Job(task, c, against) for c in candidates)
+    done = measure_jobs(executor, jobs, threads=threads, devices=devices, started=lambda job: started(job.candidate))
+    try:
+        for outcome in done:
+            if outcome.build is None or outcome.measurement is None:
+                raise outcome.error or AssertionError("an outcome holds a measurement or an error")
+            yield outcome.job.candidate, outcome.build, outcome.measurement
+    finally:
+        done.close()
+
+
+def measure_jobs(
+    executor: Executor,
+    jobs: Iterable[Job],
+    *,
+    threads: int,
+    devices: int = 1,
+    describe: bool = False,
+    started: Callable[[Job], None] = lambda _: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Generator[Outcome]:
+    """Compile in `threads` threads, measure on `devices` at a time; yield each job as it is done.
 
     Whatever is compiled first is measured first. On a CPU, which compiling would keep busy, a batch is compiled before
-    any of it is measured. A candidate that does not compile, or is malformed, comes as a
-    measurement with the status `compile_error` and costs no device time. `started` is called, in the caller's thread,
-    right before a candidate is measured. A measurement whose process was lost is made once more; raises `WorkerError`
-    where that fails too, and `DeviceError` or `UsageError` for what no candidate can help. Closing the iterator drops
-    the compiles that have not begun.
+    any of it is measured. With `describe`, each task's reference is described ahead, too, once: where it fails, all
+    jobs of its task get its error. `started` is called, in the caller's thread, right before a candidate is measured. A
+    measurement whose process was lost is made once more. Once `stopped` says so, nothing is begun any more, and what is
+    being measured is still yielded. An error of one job stops no other, but `DeviceError`, which is raised.
     """
     overlaps = executor.target.kind != "cpu"
-    waiting = iter(candidates)
-    compiling: dict[Future[Build], Candidate] = {}
-    measuring: dict[Future[Measurement], tuple[Candidate, Build]] = {}
+    waiting, drained = iter(jobs), False
+    described: dict[str, Future[Any]] = {}
+    compiling: dict[Future[Build], Job] = {}
+    measuring: dict[Future[Measurement], tuple[Job, Build]] = {}
     compilers = ThreadPoolExecutor(threads, thread_name_prefix="compile")
     measurers = ThreadPoolExecutor(devices, thread_name_prefix="measure")
     try:
         while True:
             room = AHEAD * threads - len(compiling) if overlaps or not (compiling or measuring) else 0
-            for candidate in islice(waiting, room):
-                compiling[compilers.submit(_compiled, executor, task, candidate)] = candidate
+            taken = list(islice(waiting, 0 if stopped() else room))
+            drained = drained or stopped() or len(taken) < room
+            for job in taken:
+                if describe and job.task.sha256 not in described:
+                    described[job.task.sha256] = compilers.submit(executor.describe, job.task)
+                reference = described.get(job.task.sha256)
+                compiling[compilers.submit(_compiled, executor, job, reference)] = job
             if not overlaps:
                 wait(compiling)
-            for compiled in [f for f in compiling if f.done()][: devices - len(measuring)]:
-                candidate, build = compiling.pop(compiled), compiled.result()
+            for compiled in [f for f in compiling if f.done()][: 0 if stopped() else devices - len(measuring)]:
+                job, error = compiling.pop(compiled), compiled.exception()
+                if error is not None:
+                    yield _failure(job, None, error)
+                    continue
+                build = compiled.result()
                 if build.status == "ok":
-                    started(candidate)
-                measuring[measurers.submit(_measured, executor, task, candidate, build, against)] = candidate, build
-            if not compiling and not measuring:
-                return
+                    started(job)
+                measuring[measurers.submit(_measured, executor, job, build)] = job, build
+            if not measuring and (stopped() or not compiling):
+                if drained:
+                    return
+                continue
             # With all devices taken, a compile that ends changes nothing.
             ahead: set[Future[Any]] = set() if len(measuring) == devices else set(compiling)
             wait(ahead | set(measuring), return_when=FIRST_COMPLETED)
             for measured in [f for f in measuring if f.done()]:
-                yield *measuring.pop(measured), measured.result()
+                (job, build), error = measuring.pop(measured), measured.exception()
+                yield Outcome(job, build, measured.result()) if error is None else _failure(job, build, error)
     finally:
         compilers.shutdown(cancel_futures=True)
         measurers.shutdown(cancel_futures=True)
 
 
-def _compiled(executor: Executor, task: Task, candidate: Candidate) -> Build:
+def _failure(job: Job, build: Build | None, error: BaseException) -> Outcome:
+    """Return a job's error as its outcome; raises it where every other job would meet it, too."""
+    if not isinstance(error, UsageError | WorkerError):
+        raise error
+    return Outcome(job, build, None, error)
+
+
+def _compiled(executor: Executor, job: Job, reference: Future[Any] | None) -> Build:
+    """Compile a candidate whose task's reference works; raises the reference's error where it does not."""
+    if reference is not None:
+        # It was submitted to the same threads before, so that it runs or is done.
+        reference.result()
     try:
-        return executor.compile(task, candidate)
+        return executor.compile(job.task, job.candidate)
     except CandidateError as e:
         return Build("compile_error", 0.0, str(e))
 
 
-def _measured(
-    executor: Executor, task: Task, candidate: Candidate, build: Build, against: Subject | None
-) -> Measurement:
+def _measured(executor: Executor, job: Job, build: Build) -> Measurement:
     """Measure; for a failed build the executor answers at once. A lost process should not end a long series."""
-    return twice(lambda: executor.measure(task, candidate, build, against))
+    return twice(lambda: executor.measure(job.task, job.candidate, build, job.against))
 
 
 def twice(measure: Callable[[], Measurement]) -> Measurement:

@@ -68,6 +68,7 @@ Handle = Annotated[
 ]
 Wait = Annotated[float, Field(ge=0, le=MAX_WAIT_S, description="Seconds to wait for the end; at most 45.")]
 Details = Annotated[Detail, Field(description="detailed adds evidence, phases, candidates and longer logs.")]
+AllowTf32 = Annotated[bool, Field(description="Accept products in TF32 where the reference has fp32.")]
 Against = Annotated[
     str | None, Field(max_length=4000, description="File of a kernel to compare with, instead of the reference.")
 ]
@@ -156,6 +157,7 @@ class Verbs:
         language: Language = None,
         tunables: Tunables = None,
         against: Against = None,
+        allow_tf32: AllowTf32 = False,
         device: Device = None,
         wait_s: Annotated[
             float | None, Field(ge=0, le=MAX_WAIT_S, description="Seconds until it becomes a handle; 40 if left out.")
@@ -165,7 +167,7 @@ class Verbs:
         """Measure a kernel."""
         given = {
             **{"task": task, "source": source, "path": path, "language": language, "tunables": tunables},
-            **{"against": against, "device": device},
+            **{"against": against, "allow_tf32": allow_tf32, "device": device},
         }
         wait = self._options.soft_deadline_s if wait_s is None else wait_s
         with told():
@@ -199,6 +201,7 @@ class Verbs:
             list[str] | None, Field(max_length=MAX_RANKED, description="Files of the workspace to start from.")
         ] = None,
         language: Language = None,
+        allow_tf32: AllowTf32 = False,
         seed: int = 0,
         device: Device = None,
         detail: Details = "concise",
@@ -208,6 +211,7 @@ class Verbs:
             **{"task": task, "budget": budget, "max_gpu_seconds": max_gpu_seconds, "max_usd": max_usd},
             **{"max_tokens": max_tokens, "deadline_s": deadline_s, "forecaster": forecaster, "model": model},
             **{"seed_kernels": seed_kernels, "language": language, "seed": seed, "device": device},
+            **{"allow_tf32": allow_tf32},
         }
         with told():
             work = await self.work()

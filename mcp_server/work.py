@@ -111,6 +111,7 @@ class Work:
             task=task,
             kernel=self.requests.kernel(given),
             against=self.requests.file(given["against"], "against") if given["against"] else None,
+            allow_tf32=given["allow_tf32"],
             place=self.requests.place(given["device"]),
         )
         with self.budget.deciding():
@@ -188,6 +189,7 @@ class Work:
             }
             arguments = [task, *(f"{k}={v}" for k, v in flags.items() if v is not None)]
             arguments += [f"--seed-kernel={path}" for path in seeds]
+            arguments += ["--allow-tf32"] if given["allow_tf32"] else []
             names = {"measurements": "measurements", "gpu_seconds": "device_s", "usd": "usd", "tokens": "tokens"}
             reserved = {names[k]: v for k, v in caps.items() if v is not None}
             job = self.jobs.start_search(session, given["task"], arguments, reserved)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from forewarp.archive.rows import CandidateRow
 from forewarp.core.errors import CandidateError
-from forewarp.core.protocols import Executor
+from forewarp.core.protocols import Executor, with_evidence
 from forewarp.core.values import DEVICE_ONLY, Build, Candidate, GateOutcome, Signature, Task
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import plan as plans
@@ -72,7 +72,7 @@ class Gate:
             waiting: list[tuple[Candidate, Gated | None, _Checked | None, Future[Build] | None]] = []
             for candidate in batch:
                 early, checked = self._without_compiling(candidate)
-                future = None if early else pool.submit(self._executor.compile, self._task, candidate)
+                future = None if early else pool.submit(self._build, candidate)
                 waiting.append((candidate, early, checked, future))
             for candidate, early, checked, future in waiting:
                 if future is not None and checked is not None:
@@ -81,6 +81,11 @@ class Gate:
                     yield early
         finally:
             pool.shutdown(cancel_futures=True)
+
+    def _build(self, candidate: Candidate) -> Build:
+        """Compile; a module is followed to its launches, so that forecasters know it as they know other kernels."""
+        build = self._executor.compile(self._task, candidate)
+        return with_evidence(self._executor, self._task, candidate, build)
 
     def _without_compiling(self, candidate: Candidate) -> tuple[Gated | None, _Checked | None]:
         try:

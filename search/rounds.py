@@ -18,7 +18,17 @@ from functools import partial
 from forewarp.archive.rows import CandidateRow, Purpose, RunRow
 from forewarp.archive.store import Archive
 from forewarp.core.errors import ForewarpError, WorkerError
-from forewarp.core.protocols import Borrowing, Executor, Forecaster, Proposal, Proposer, Recalling, Subject, Trial
+from forewarp.core.protocols import (
+    Borrowing,
+    Executor,
+    Forecaster,
+    Proposal,
+    Proposer,
+    Recalling,
+    Subject,
+    Trial,
+    with_evidence,
+)
 from forewarp.core.values import Build, Decision, Measurement, Signature, Spend
 from forewarp.gpu_runner.pipeline import compile_threads, twice
 from forewarp.search import budget as budgets
@@ -302,7 +312,9 @@ class Rounds:
     def _announce(self, row: CandidateRow, purpose: Purpose) -> Generator[Event, None, _Started]:
         kernel = row.candidate.sha256
         # After a resume the artefact may be gone; the executor's cache makes this free where it is not.
-        build = self._builds.get(row.proposal) or self._executor.compile(self._task, row.candidate)
+        build = self._builds.get(row.proposal) or with_evidence(
+            self._executor, self._task, row.candidate, self._executor.compile(self._task, row.candidate)
+        )
         with self._archive.transaction():
             number = self._archive.begin_measurement(
                 self._task, self._target, row.candidate, run=self._id, proposal=row.proposal, purpose=purpose

@@ -7,8 +7,14 @@ from collections.abc import Mapping
 _LITTLE = 0.02
 
 
+_KERNEL = "kernel."
+
+
 def lines(facts: Mapping[str, float]) -> list[str]:
-    """Return facts as sentences for a GPU's kernels, else as one list of names and numbers; empty if there are none."""
+    """Return facts as sentences for a GPU's kernels, else as one list of names and numbers; empty if there are none.
+
+    A module of several kernels has a line for each.
+    """
     if "registers" not in facts or "instructions" not in facts:
         said = ", ".join(f"{name} = {_number(value)}" for name, value in sorted(facts.items()))
         return [said] if said else []
@@ -18,7 +24,34 @@ def lines(facts: Mapping[str, float]) -> list[str]:
         work = facts.get("flops_per_byte", 0)
         per_byte = f"; {_number(work)} operations per byte" if work else ""
         found.append(f"Roofline floor {_number(facts['floor_s'] * 1e6)} µs{per_byte}")
-    return [line for line in found if line]
+    return [*(line for line in found if line), *_kernels(facts)]
+
+
+def _kernels(facts: Mapping[str, float]) -> list[str]:
+    """Return a line for each kernel of a module, in the order of the facts."""
+    kernels: dict[str, dict[str, float]] = {}
+    for key, value in facts.items():
+        if key.startswith(_KERNEL):
+            name, _, fact = key.removeprefix(_KERNEL).rpartition(".")
+            kernels.setdefault(name, {})[fact] = value
+    return [f"Kernel {name}: {', '.join(_of_kernel(own))}" for name, own in kernels.items()]
+
+
+def _of_kernel(own: Mapping[str, float]) -> list[str]:
+    found = [f"{_number(own['times'])} times"] if own.get("times", 1) != 1 else []
+    if "threads" in own:
+        blocks = f"{_number(own['blocks'])} blocks" if "blocks" in own else "an unknown number of blocks"
+        found.append(f"{blocks} of {_number(own['threads'])} threads")
+    found.append(f"{_number(own.get('registers', 0))} registers")
+    found.append(f"{_number(own.get('shared_bytes', 0))} bytes of shared memory")
+    if own.get("stack_bytes"):
+        found.append(f"{_number(own['stack_bytes'])} bytes of local memory a thread")
+    if "occupancy" in own:
+        found.append(f"occupancy {own['occupancy']:.0%}")
+    found.append(f"{_number(own.get('instructions', 0))} instructions")
+    if "argument_bytes" in own:
+        found.append(f"tensors of {_number(own['argument_bytes'] / 1e6)} MB")
+    return found
 
 
 def _launch(facts: Mapping[str, float]) -> str:
@@ -30,6 +63,8 @@ def _launch(facts: Mapping[str, float]) -> str:
         text += f"; the main one has {_number(facts['blocks'])} blocks of {_number(facts['threads'])} threads"
     if "waves" in facts:
         text += f", {_number(facts['waves'])} waves, {facts.get('tail', 0):.0%} idle in the tail"
+    if "argument_bytes" in facts:
+        text += f"; the launches get tensors of {_number(facts['argument_bytes'] / 1e6)} MB in all"
     if "bytes_per_thread" in facts:
         text += f"; the task has {_number(facts['bytes_per_thread'])} bytes a thread"
     return text

@@ -25,8 +25,8 @@ Array = NDArray[np.float64]
 
 _PREFIXES = ("tunable.", "relative.", "fact.")
 _SAME_COLUMN = 0.999
-_FINE = ("mix.", "width.")
-"""Facts too many for the few trials of one run; `vector` has them, for what learns across tasks."""
+_FINE = ("mix.", "width.", "kernel.")
+"""Facts too many for the few trials of one run; `vector` has the first two, for what learns across tasks."""
 
 
 def features(task: Task, target: Target, subject: Subject) -> dict[str, float]:
@@ -46,6 +46,11 @@ def features(task: Task, target: Target, subject: Subject) -> dict[str, float]:
     found[f"language.{candidate.language}"] = 1.0
     found["problems"] = float(len(evidence.problems))
     return found
+
+
+def has_features(subject: Subject) -> bool:
+    """Return whether a subject has features of its own, beside its language and those of the task."""
+    return bool(subject.candidate.tunables or subject.build.evidence.facts)
 
 
 def program_of(candidate: Candidate) -> str:

@@ -15,7 +15,7 @@ from forewarp.core import bins
 from forewarp.core.protocols import Elsewhere, Subject, Trial
 from forewarp.core.values import Z80, Cost, Forecast, Measurement, Target, Task
 from forewarp.surrogate import pretrained
-from forewarp.surrogate.features import Columns, features, program_of
+from forewarp.surrogate.features import Columns, features, has_features, program_of
 
 if TYPE_CHECKING:
     from forewarp.surrogate import gp
@@ -121,7 +121,7 @@ class LearnedForecaster:
                 made = self._made(task, target, [subjects[i] for i in places], used, covered=covered)
                 found |= dict(zip(places, made, strict=True))
         cost = Cost(seconds=(time.perf_counter() - start) / len(subjects))
-        return [replace(found[i], cost=cost) for i in range(len(subjects))]
+        return [replace(found[i], cost=cost, informed=has_features(s)) for i, s in enumerate(subjects)]
 
     def _made(
         self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial], *, covered: bool

@@ -76,13 +76,15 @@ def pool(said: Sequence[tuple[str, Forecast]], weights: Weights, name: str, rati
 
     Costs add up. Mean and spread of log2 S are those of the product of the tiers' normals; a tier that gives none has
     them derived from its bins. Where no tier gives any, the pool gives none either. An answer that could not be read
-    (`raw_sum` 0) is kept and paid for, but has no say.
+    (`raw_sum` 0), or of a forecaster that knew nothing of the candidate (not `informed`), is kept and paid for, but
+    has no say as long as there is another.
     """
     if not said:
         raise ValueError("there is no forecast to combine")
     everything = tuple(forecast for _, forecast in said)
     cost = sum((f.cost for f in everything), Cost())
-    said = [(label, f) for label, f in said if f.raw_sum > 0] or said[:1]
+    read = [(label, f) for label, f in said if f.raw_sum > 0] or said[:1]
+    said = [(label, f) for label, f in read if f.informed] or read[:1]
     answers = tuple(forecast for _, forecast in said)
     if len(said) == 1:
         return replace(answers[0], forecaster=name, rationale=rationale, cost=cost, tiers=everything)

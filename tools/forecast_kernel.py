@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from pydantic import Field
 
 from forewarp.core.errors import CandidateError, UsageError
-from forewarp.core.protocols import Forecaster, Subject, Trial
+from forewarp.core.protocols import Forecaster, Subject, Trial, with_evidence
 from forewarp.core.values import Build, Candidate, Cost, Forecast
 from forewarp.surrogate import compare
 from forewarp.tools import recommendation
@@ -184,14 +184,14 @@ def _each(given: Sequence[Given], choose: Callable[[Given], Candidate | str], *,
 def _compiled(opened: Session, candidates: Sequence[Candidate], *, alone: bool) -> dict[str, Build]:
     def compiled(candidate: Candidate) -> Build:
         try:
-            return opened.executor.compile(opened.task, candidate)
+            build = opened.executor.compile(opened.task, candidate)
+            return with_evidence(opened.executor, opened.task, candidate, build)
         except CandidateError as e:
             if alone:
                 raise
             return Build("compile_error", 0.0, log=f"error: {e}")
 
-    threads = max(1, min(MAX_THREADS, len(candidates), (os.cpu_count() or 2) - 1))
-    with ThreadPoolExecutor(threads, thread_name_prefix="compile") as pool:
+    with ThreadPoolExecutor(_threads(len(candidates)), thread_name_prefix="compile") as pool:
         return {c.sha256: build for c, build in zip(candidates, pool.map(compiled, candidates), strict=True)}
 
 
@@ -204,7 +204,7 @@ def _forecasts(
 ) -> tuple[_Known, dict[str, Forecast]]:
     """Ask the forecaster once about all kernels that compile; the kernel to beat only if it was not measured."""
     task, target = opened.task, opened.executor.target
-    trials = opened.archive.trials(task.sha256, target.name)
+    trials = _with_evidence(opened, opened.archive.trials(task.sha256, target.name))
     programs, measured = recommendation.Measured(opened.executor, task, trials), None
     if other is not None:
         build = builds[other.sha256]
@@ -223,6 +223,21 @@ def _forecasts(
     anchor = None if other is None else measured or forecasts[other.sha256]
     best = programs.best()
     return _Known(opened, trials, other, anchor, measured is not None, best, programs), forecasts
+
+
+def _with_evidence(opened: Session, trials: Sequence[Trial]) -> list[Trial]:
+    """Give measured modules the evidence that measuring does not look for, so that they compare with new ones."""
+
+    def one(trial: Trial) -> Trial:
+        candidate, build = trial.subject.candidate, trial.subject.build
+        return replace(trial, subject=Subject(candidate, with_evidence(opened.executor, opened.task, candidate, build)))
+
+    with ThreadPoolExecutor(_threads(len(trials)), thread_name_prefix="trace") as pool:
+        return list(pool.map(one, trials))
+
+
+def _threads(count: int) -> int:
+    return max(1, min(MAX_THREADS, count, (os.cpu_count() or 2) - 1))
 
 
 def _answer(known: _Known, candidate: Candidate, build: Build, forecast: Forecast) -> _Answer:

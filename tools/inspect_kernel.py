@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +18,11 @@ from forewarp.core.values import Candidate, Signature, Status, Target, Task
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.evidence.facts import facts
 from forewarp.gpu_runner.evidence.roofline import floor_s
-from forewarp.gpu_runner.evidence.traced import of_trace
+from forewarp.gpu_runner.evidence.traced import gradient, of_file, of_trace
 from forewarp.gpu_runner.executors.builds import manifest_of
 from forewarp.gpu_runner.executors.local import LocalExecutor
+from forewarp.gpu_runner.tracing.files import arguments
+from forewarp.gpu_runner.tracing.values import SourceFile, Trace
 from forewarp.tools import session as sessions
 from forewarp.tools.parts import SCHEMA_VERSION, AnyTask, Device, Kernel, KernelId, Part, Place, trim
 
@@ -31,13 +33,26 @@ CHECK_S = 20.0
 class InspectRequest(Part):
     """Which kernels, of which task, for which device."""
 
-    task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
+    task: AnyTask | None = Field(
+        default=None,
+        description="Bundled task, task folder or KernelBench file; or a task itself. Without one, files of Triton "
+        "kernels are called as they call themselves, or with guessed arguments.",
+    )
     kernels: list[Kernel] = Field(min_length=1)
     target: str = Field(
         default="auto", description="a100, h100, h200, b200, l40s, rtx4090, cuda; auto is this GPU, else the H200."
     )
     check: bool = Field(default=False, description="Also run each kernel on the CPU at small shapes, and compare.")
     python: str | None = Field(default=None, description="Python that has torch and Triton; this one if left out.")
+    args: str = Field(
+        default="",
+        description='Without a task: values by parameter, such as "x=float32[4096,4096], n=4096"; others are guessed.',
+    )
+    call: str = Field(default="", description="Without a task: the function of the file to call.")
+    backward: bool | None = Field(
+        default=None,
+        description="Trace gradients too; left out, those of outputs that a torch.autograd.Function makes.",
+    )
 
 
 class LaunchFacts(Part):
@@ -96,6 +111,16 @@ class WorkloadFacts(Part):
     bound: str | None = Field(description="memory or arithmetic.")
     launches: list[LaunchFacts]
     calls: list[str] = Field(description="Library operators that a module runs beside its own kernels.")
+    backward: list[LaunchFacts] = Field(default_factory=list[LaunchFacts], description="Launches of the gradient.")
+
+
+class DefinedKernel(Part):
+    """A kernel that a file defines or launches, and what became of it."""
+
+    kernel: str
+    line: int = Field(description="Where the file defines it; 0 where another file does.")
+    origin: str = Field(description="The call that launched it; empty where it was not compiled.")
+    reason: str = Field(description="Why it was not compiled; empty where it was.")
 
 
 class CheckedShape(Part):
@@ -166,6 +191,9 @@ class KernelInspection(Part):
     status: Status | None = Field(description="Null where the candidate could not be read.")
     how: str = Field(default="", description="How the facts were come by.")
     workloads: list[WorkloadFacts] = Field(default_factory=list[WorkloadFacts])
+    kernels: list[DefinedKernel] = Field(
+        default_factory=list[DefinedKernel], description="Without a task: each kernel of the file."
+    )
     problems: list[str] = Field(default_factory=list[str])
     facts: dict[str, float] = Field(default_factory=dict[str, float], description="The numbers that forecasters read.")
     check: CpuCheck | None = None
@@ -197,28 +225,41 @@ class _Bench:
     task: Task
     executor: LocalExecutor
     check: bool
+    backward: bool | None
 
 
 def inspect_kernels(request: InspectRequest, *, stage: Callable[[str], None] = lambda _: None) -> InspectResult:
     """Compile each kernel for the target and read what it tells; a kernel that fails stops no other.
 
-    `stage` is called when the next kernel begins. Raises `UsageError` for an unknown target and `TaskError` with the
-    reference's own error.
+    Without a task, each is a Python file with Triton kernels. `stage` is called when the next kernel begins. Raises
+    `UsageError` for an unknown target or arguments that cannot be read, and `TaskError` with the reference's own error.
     """
     target = choose_target(request.target)
-    task = sessions.load_task(request.task, Place())
+    if request.task is not None and (request.args or request.call):
+        raise UsageError(
+            "the task says what a kernel is called with, so that args and call would do nothing",
+            hint="leave them out, or leave the task out",
+        )
+    if request.task is None and request.check:
+        raise UsageError(
+            "a check compares a kernel with the reference of a task, and none is given", hint="pass a task, too"
+        )
+    task = None if request.task is None else sessions.load_task(request.task, Place())
+    arguments.parse(request.args)
     executor = LocalExecutor(target, python=request.python or sys.executable)
     try:
-        bench = _Bench(task, executor, request.check)
         found: list[KernelInspection] = []
         for number, kernel in enumerate(request.kernels, 1):
             stage(f"inspecting {kernel.path or 'kernel'} ({number} of {len(request.kernels)})")
-            found.append(_inspect(bench, kernel))
+            if task is None:
+                found.append(_inspect_file(executor, request, kernel))
+            else:
+                found.append(_inspect(_Bench(task, executor, request.check, request.backward), kernel))
     finally:
         executor.close()
     return InspectResult(
         summary=_summary(found, target),
-        task=task.name,
+        task=task.name if task else "",
         target=Device.of(target),
         target_source=target.source,
         kernels=found,
@@ -245,14 +286,18 @@ def _inspect(bench: _Bench, kernel: Kernel) -> KernelInspection:
         sessions.check_language(candidate, bench.executor)
     except CandidateError as e:
         return KernelInspection(path=path, kernel=None, status=None, log=str(e), seconds=time.perf_counter() - start)
-    status, log, seen, cached = _seen(bench, candidate)
+    status, log, seen, cached, gradients = _seen(bench, candidate)
     signatures = bench.executor.describe(bench.task)
     found = KernelInspection(
         path=path,
         kernel=KernelId.of(candidate),
         status=status,
         how=seen.how if seen else "",
-        workloads=[_workload(w, s) for w, s in zip(seen.workloads, signatures, strict=True)] if seen else [],
+        workloads=[
+            _workload(w, s, gradients.get(w.workload, ())) for w, s in zip(seen.workloads, signatures, strict=True)
+        ]
+        if seen
+        else [],
         problems=list(seen.problems) if seen else [],
         facts=facts(seen) if seen else {},
         log=trim(log),
@@ -264,20 +309,75 @@ def _inspect(bench: _Bench, kernel: Kernel) -> KernelInspection:
     return found.model_copy(update={"check": CpuCheck.of(bench.executor.check(bench.task, candidate, CHECK_S))})
 
 
-def _seen(bench: _Bench, candidate: Candidate) -> tuple[Status, str, Inspection | None, bool]:
+def _inspect_file(executor: LocalExecutor, request: InspectRequest, kernel: Kernel) -> KernelInspection:
+    """Inspect a file of Triton kernels for which there is no task."""
+    start = time.perf_counter()
+    path = kernel.path or ""
+    try:
+        source = Path(path).read_text() if kernel.source is None else kernel.source
+    except (OSError, UnicodeDecodeError) as e:
+        return KernelInspection(path=path, kernel=None, status=None, log=f"{path} cannot be read: {e}", seconds=0.0)
+    if Path(path).suffix not in ("", ".py"):
+        raise UsageError(
+            f"{path} is no Python file, and only a launch plan and a task tell what its kernels are called with",
+            hint="pass a task; `forewarp tasks` lists some",
+        )
+    file = SourceFile(source, str(Path(path).absolute()) if path else "", request.args, request.call, request.backward)
+    trace = executor.trace_file(file)
+    seen, gradients = of_file(trace, executor.target), gradient(trace, executor.target)
+    compiled = any(k.origin for k in trace.kernels) or any(w.launches for w in seen.workloads)
+    return KernelInspection(
+        path=path,
+        kernel=KernelId.of(Candidate(source, "python")),
+        status="ok" if compiled else "compile_error",
+        how=seen.how,
+        workloads=[_called(w, gradients.get(w.workload, ())) for w in seen.workloads],
+        kernels=[DefinedKernel(kernel=k.name, line=k.line, origin=k.origin, reason=k.reason) for k in trace.kernels],
+        problems=list(seen.problems),
+        facts=facts(seen),
+        log="" if compiled else trim(_nothing_compiled(trace, seen)),
+        seconds=time.perf_counter() - start,
+        cached=trace.cached,
+    )
+
+
+def _nothing_compiled(trace: Trace, seen: Inspection) -> str:
+    reasons = [f"{k.name}: {k.reason}" for k in trace.kernels if k.reason]
+    if not reasons:
+        reasons = ["error: the file launches no Triton kernel"]
+    return "\n".join([*reasons, *seen.problems])
+
+
+def _called(seen: WorkloadInspection, backward: Sequence[Launch]) -> WorkloadFacts:
+    return WorkloadFacts(
+        workload=seen.workload,
+        bytes_moved=0,
+        flops=None,
+        floors_us={},
+        bound=None,
+        launches=[LaunchFacts.of(e) for e in seen.launches],
+        calls=list(seen.calls),
+        backward=[LaunchFacts.of(e) for e in backward],
+    )
+
+
+_Gradients = Mapping[str, Sequence[Launch]]
+
+
+def _seen(bench: _Bench, candidate: Candidate) -> tuple[Status, str, Inspection | None, bool, _Gradients]:
     executor = bench.executor
     if candidate.language == "python":
-        trace = executor.trace(bench.task, candidate)
+        trace = executor.trace(bench.task, candidate, backward=bench.backward)
         seen = of_trace(trace, executor.describe(bench.task), executor.target)
-        return "ok", "", seen, trace.cached
+        return "ok", "", seen, trace.cached, gradient(trace, executor.target)
     build = executor.compile(bench.task, candidate)
     if build.status != "ok":
-        return build.status, build.log, None, build.cached
+        return build.status, build.log, None, build.cached, {}
     seen = serde.from_data(Inspection, manifest_of(build)["inspection"])
-    return "ok", build.log, seen, build.cached
+    return "ok", build.log, seen, build.cached, {}
 
 
-def _workload(seen: WorkloadInspection, signature: Signature) -> WorkloadFacts:
+def _workload(seen: WorkloadInspection, signature: Signature, backward: Sequence[Launch]) -> WorkloadFacts:
     floors = {name: floor_s(signature, target) * 1e6 for name, target in devices.known_targets().items()}
     return WorkloadFacts(
         workload=seen.workload,
@@ -287,6 +387,7 @@ def _workload(seen: WorkloadInspection, signature: Signature) -> WorkloadFacts:
         bound=seen.bound,
         launches=[LaunchFacts.of(e) for e in seen.launches],
         calls=list(seen.calls),
+        backward=[LaunchFacts.of(e) for e in backward],
     )
 
 

@@ -27,6 +27,9 @@ class MeasureRequest(Part):
     task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
     kernel: Kernel
     against: Kernel | None = Field(default=None, description="Kernel to time it against, instead of the reference.")
+    allow_tf32: bool = Field(
+        default=False, description="Accept products in TF32 where the reference computes them in fp32."
+    )
     place: Place = Place()
 
 
@@ -36,6 +39,9 @@ class MeasureManyRequest(Part):
     task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
     kernels: list[Kernel] = Field(min_length=1)
     against: Kernel | None = Field(default=None, description="Kernel to time them against, instead of the reference.")
+    allow_tf32: bool = Field(
+        default=False, description="Accept products in TF32 where the reference computes them in fp32."
+    )
     place: Place = Place()
 
 
@@ -70,7 +76,7 @@ def measure_kernel(
     candidate = sessions.choose_candidate(request.kernel)
     other = _other(request.against, request.place)
     stage("starting the device")
-    with sessions.open_session(request.place, request.task, executors) as opened:
+    with sessions.open_session(request.place, request.task, executors, allow_tf32=request.allow_tf32) as opened:
         task, executor, archive = opened.task, opened.executor, opened.archive
         sessions.check_language(candidate, executor)
         stage("compiling")
@@ -106,7 +112,7 @@ def measure_kernels(
     """
     other = _other(request.against, request.place)
     stage("starting the device")
-    with sessions.open_session(request.place, request.task, executors) as opened:
+    with sessions.open_session(request.place, request.task, executors, allow_tf32=request.allow_tf32) as opened:
         chosen = [_choose(k, opened.executor) for k in request.kernels]
         wanted = {c.sha256: c for c in chosen if isinstance(c, Candidate)}
         against = _anchor(opened.executor, opened.task, other) if wanted else None

@@ -54,7 +54,7 @@ class WorkloadResult(Part):
     blocks: int = Field(description="Interleaved blocks of samples that the interval rests on.")
     blocks_left_out: int = Field(description="Blocks not used, because the clock was much slower than typical.")
     stopped_early: bool = Field(description="Fewer blocks were needed than planned.")
-    mode: TimingMode = Field(description="How calls were launched: call, stream or graph.")
+    mode: TimingMode = Field(description="How calls were launched: call, stream, graph, chain (a graph) or burst.")
     control: Interval | None = Field(description="The reference against itself: what equal kernels come out as.")
     noise_percent: float | None = Field(description="How far from 1 the control's interval reaches, in percent.")
     warm: Interval | None = Field(description="Speed-up with the L2 cache left as it is.")
@@ -62,6 +62,7 @@ class WorkloadResult(Part):
     cycles: Interval | None = Field(description="Speed-up in SM clock cycles instead of seconds.")
     candidate_mhz: float | None = Field(description="Median SM clock before the candidate's samples.")
     reference_mhz: float | None = Field(description="Median SM clock before the reference's samples.")
+    weight: float = Field(default=1.0, description="How much it counts in the geometric mean over the shapes.")
 
 
 class DeviceState(Part):
@@ -98,7 +99,8 @@ class MeasureResult(Part):
     kernel: KernelId
     anchor: str = Field(description='"reference", or the sha256 of the kernel that it was timed against.')
     workloads: list[WorkloadResult]
-    tier: Tier = Field(description="T0 device-only code, T1 sandboxed callable, T2 the user's own script.")
+    tier: Tier = Field(description="T0 device code only, T1 sandboxed callable, T2 the user's own script.")
+    lifting: str = Field(default="", description="What a module was lifted to, or why it was not; empty for others.")
     protections: list[str]
     checks: list[str] = Field(description="What the outputs had to pass.")
     flags: list[str] = Field(description="What speaks against the time.")
@@ -129,6 +131,7 @@ def result_of(
         anchor=m.anchor,
         workloads=[workload_result(w) for w in m.workloads],
         tier=m.tier,
+        lifting=m.lifting,
         protections=list(m.protections),
         checks=list(m.checks),
         flags=list(m.flags),
@@ -162,6 +165,7 @@ def workload_result(timing: WorkloadTiming) -> WorkloadResult:
         cycles=_interval(timing.cycles),
         candidate_mhz=_mhz(timing.candidate_hz),
         reference_mhz=_mhz(timing.anchor_hz),
+        weight=timing.weight,
     )
 
 

@@ -52,6 +52,9 @@ class SearchRequest(Part):
     forecast_model: str | None = Field(default=None, description="Another model that forecasts, for llm and cascade.")
     seed_kernels: list[str] = Field(default_factory=list[str], description="Files to start from, not the bundled ones.")
     language: Literal["cpp", "triton", "cuda", "python"] | None = None
+    allow_tf32: bool = Field(
+        default=False, description="Accept products in TF32 where the reference computes them in fp32."
+    )
     confirm: bool = Field(default=True, description="Keep one measurement back to measure the winner once more.")
     holdout: bool = Field(default=True, description="Try a confirmed winner on shapes near the given ones, too.")
     audit: float | None = Field(
@@ -152,7 +155,7 @@ def search(
 def open_search(request: SearchRequest, own: Own = NOTHING) -> Generator[SearchJob]:
     """Register a run; nothing happens before its events are read."""
     prepared = prepare(request, own)
-    with sessions.open_session(request.place, request.task, own.executors) as opened:
+    with sessions.open_session(request.place, request.task, own.executors, allow_tf32=request.allow_tf32) as opened:
         yield begin(ready(prepared, opened))
 
 
@@ -239,7 +242,7 @@ def estimate_search(request: SearchRequest, own: Own = NOTHING) -> Estimate:
     settings, models = _prepared(request, own)
     if own.forecaster is None and request.forecaster in ("llm", "cascade") and models.forecaster is None:
         sessions.make_forecaster(request.forecaster, None)
-    task = sessions.load_task(request.task, request.place)
+    task = sessions.load_task(request.task, request.place, allow_tf32=request.allow_tf32)
     replay = sessions.open_executor(request.place, task) if request.place.device == "replay" else None
     if replay is None and request.place.pool:
         raise sessions.only_for_replay(request.place)

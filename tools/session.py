@@ -114,9 +114,11 @@ class Executors:
 
 
 @contextmanager
-def open_session(place: Place, task: str | Task, executors: Executors | None = None) -> Generator[Session]:
+def open_session(
+    place: Place, task: str | Task, executors: Executors | None = None, *, allow_tf32: bool = False
+) -> Generator[Session]:
     """Load the task, open the archive, then start the device; what was opened here is closed at the end."""
-    loaded = load_task(task, place)
+    loaded = load_task(task, place, allow_tf32=allow_tf32)
     with open_archive(place) as archive:
         kept = executors or Executors()
         try:
@@ -126,16 +128,38 @@ def open_session(place: Place, task: str | Task, executors: Executors | None = N
                 kept.close()
 
 
-def load_task(name: str | Task, place: Place) -> Task:
+def load_task(name: str | Task, place: Place, *, allow_tf32: bool = False) -> Task:
     """Load a task by name or path; on replay, a name may also be that of a task that only the pool knows.
 
-    A task that is given as such is returned as it is. Raises `TaskError`.
+    A task that is given as such is returned as it is, but that `allow_tf32` has it accept TF32. Raises `TaskError`.
     """
-    if isinstance(name, Task):
-        return name
+    loaded = name if isinstance(name, Task) else _loaded(name, place)
+    return replace(loaded, allow_tf32=True) if allow_tf32 else loaded
+
+
+def with_inputs(task: str | Task, inputs: str | None, place: Place) -> str | Task:
+    """Return the task with the calls of a file of captured inputs as its workloads; without a file, as it is given.
+
+    Raises `TaskError` that says what is wrong with the file, and `UsageError` on replay.
+    """
+    if inputs is None:
+        return task
+    if place.device == "replay":
+        raise UsageError("a recorded pool has no captured inputs", hint="leave the inputs out, or --device replay")
+    from forewarp.gpu_runner.executors import captured
+
+    return captured.with_inputs(load_task(task, place), Path(inputs).expanduser(), _here(place))
+
+
+def _here(place: Place) -> str:
+    """Return the Python of this machine that has torch."""
+    return place.python if place.python and place.executor == "local" else sys.executable
+
+
+def _loaded(name: str, place: Place) -> Task:
     held = tasks_of(Path(place.pool).expanduser()) if place.device == "replay" and place.pool else {}
     try:
-        loaded = tasks.load(name)
+        loaded = tasks.load(name, _here(place))
         if not held or loaded.sha256 in held or Path(name).exists():
             return loaded
     except TaskError:

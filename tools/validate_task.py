@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -12,13 +12,16 @@ from forewarp.core.validation import NullResult, Validator, WorkloadReport
 from forewarp.tools.parts import SCHEMA_VERSION, AnyTask, Device, Part, Place
 from forewarp.tools.session import Executors, load_task
 
-Soundness = Literal["sound", "degenerate"]
+Soundness = Literal["sound", "random", "degenerate"]
 
 
 class ValidateRequest(Part):
     """Which task, and on which device's shapes."""
 
     task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
+    allow_tf32: bool = Field(
+        default=False, description="Accept products in TF32 where the reference computes them in fp32."
+    )
     place: Place = Place()
 
 
@@ -61,6 +64,9 @@ class WorkloadSoundness(Part):
     nulls: list[Null]
     problems: list[str] = Field(description="What else makes the task degenerate.")
     notes: list[str] = Field(description="What is worth knowing, but no failure.")
+    random: list[str] = Field(
+        default_factory=list[str], description="Operations with which the reference draws random numbers."
+    )
 
     @staticmethod
     def of(report: WorkloadReport) -> WorkloadSoundness:
@@ -72,6 +78,7 @@ class WorkloadSoundness(Part):
             nulls=[Null.of(n) for n in report.nulls],
             problems=list(report.problems),
             notes=list(report.notes),
+            random=list(report.random),
         )
 
 
@@ -97,7 +104,7 @@ def validate_task(
     `stage` is called when the next part begins; `executors` keeps the device warm between calls. Raises `TaskError`
     with the reference's own error.
     """
-    task = load_task(request.task, request.place)
+    task = load_task(request.task, request.place, allow_tf32=request.allow_tf32)
     stage("starting the device")
     kept = executors or Executors()
     try:
@@ -114,11 +121,17 @@ def validate_task(
     workloads = [WorkloadSoundness.of(r) for r in reports]
     return ValidateResult(
         summary=_summary(task.name, executor.target.name, workloads),
-        verdict="sound" if all(w.sound for w in workloads) else "degenerate",
+        verdict=_verdict(reports),
         task=task.name,
         device=Device.of(executor.target),
         workloads=workloads,
     )
+
+
+def _verdict(reports: Sequence[WorkloadReport]) -> Soundness:
+    if any(r.degenerate for r in reports):
+        return "degenerate"
+    return "sound" if all(r.sound for r in reports) else "random"
 
 
 def _summary(task: str, device: str, workloads: list[WorkloadSoundness]) -> str:
@@ -131,4 +144,10 @@ def _summary(task: str, device: str, workloads: list[WorkloadSoundness]) -> str:
         passed = [str(n) for n in workload.nulls if n.passed]
         if passed or workload.problems:
             found.append(f"{workload.name}: {', '.join([*passed, *workload.problems])}")
+    if not found:
+        drawn = ", ".join(dict.fromkeys(name for w in workloads for name in w.random))
+        return (
+            f"Random: the reference of {task} draws random numbers ({drawn}). Both arms get the same seed before each "
+            "call, so only kernels that draw the same numbers in the same order can be right."
+        )
     return f"Degenerate: no speed-up on {task} means anything. What should be turned down is not. {'; '.join(found)}."

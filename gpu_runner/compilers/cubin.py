@@ -50,6 +50,11 @@ def _symbols(sections: list[_Section]) -> dict[int, str]:
     return found
 
 
+def section(image: bytes, name: str) -> bytes:
+    """Return the contents of an ELF file's section; empty where it has none of that name."""
+    return next((x.contents for x in _sections(image) if x.name == name), b"")
+
+
 def exports(library: bytes) -> set[str]:
     """Return the names that a shared library's dynamic symbols use, its own and those it needs."""
     names = next((x.contents for x in _sections(library) if x.name == ".dynstr"), b"")

@@ -39,6 +39,8 @@ def main(words: list[str]) -> int:
             "kinds": {"cpu": serde.to_data(workloads)},
             "tolerance": serde.to_data(wanted.tolerance),
             "perturb": wanted.perturb,
+            "mode": wanted.mode,
+            "allow_tf32": wanted.allow_tf32,
             "budget_s": BUDGET_S,
             "memory": 4 << 30,
             "cache": str(default_cache() / "emulator"),

@@ -29,9 +29,15 @@ def provide(compiler: str, path: Path, cache: Path) -> None:
         command = [compiler, *_FLAGS, "-r", "-nostdlib", *(str(NATIVE / p) for p in _PARTS), "-o", path.name]
         run_compiler(command, path.parent, "the compiler", _TIMEOUT_S)
         with contextlib.suppress(OSError):
-            _keep(kept, path.read_bytes())
+            _write(kept, path.read_bytes())
     else:
         path.write_bytes(compiled)
+
+
+def keep(compiler: str, folder: Path, cache: Path) -> None:
+    """Have the device in the cache, where that can be done; `folder` is for the work."""
+    with contextlib.suppress(CompileError, OSError):
+        provide(compiler, folder / "device.o", cache)
 
 
 def _key(compiler: str) -> str:
@@ -57,7 +63,7 @@ def _read(kept: Path) -> bytes | None:
     return compiled if hashlib.sha256(compiled).digest() == digest else None
 
 
-def _keep(kept: Path, compiled: bytes) -> None:
+def _write(kept: Path, compiled: bytes) -> None:
     """Put a file in place whole, whoever else does so at the same time."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=kept.parent, prefix="device-", delete=False) as file:

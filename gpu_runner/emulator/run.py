@@ -20,7 +20,7 @@ from forewarp.gpu_runner.emulator import build, device
 from forewarp.gpu_runner.emulator.ptx import UnsupportedPtx
 from forewarp.gpu_runner.emulator.scene import Scene
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
-from forewarp.gpu_runner.worker import protections
+from forewarp.gpu_runner.worker import environment, protections, toolchain
 from forewarp.gpu_runner.worker.watched import run_watched
 
 Ending = Literal["ok", "failed", "timeout", "waits", "unsupported"]
@@ -99,10 +99,15 @@ class Emulation:
 
         def confined(contained: bool) -> None:
             how = protections.Confinement(
-                str(folder), memory=self._memory, own_processes=contained, drop_user=False, cpu_s=int(2 * seconds) + 10
+                str(folder),
+                memory=self._memory,
+                own_processes=contained,
+                drop_user=False,
+                reads_only=(*toolchain.readable("cpu"), str(self._folder)),
+                cpu_s=int(2 * seconds) + 10,
             )
             protections.confine(how)
-            os.environ["TMPDIR"] = str(folder)
+            environment.use_folder(str(folder))
             work()
 
         stopped = run_watched(confined, self._memory)

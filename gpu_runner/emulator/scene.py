@@ -39,8 +39,9 @@ class Scene:
     def __init__(self, job: Mapping[str, Any], workload: Workload, candidate: Candidate) -> None:
         """`job` has the keys of `describe_job`, and `tolerance` and `perturb`; raises `CandidateError`."""
         self.workload = workload
-        problem = Problem.of_job(job, workload, fresh_seed())
         self.signature = describe_job(job, workload, flops=False)
+        loaded = Problem.of_job(job, workload, fresh_seed())
+        problem = loaded.described(self.signature.state, random=self.signature.random)
         self.plan = plans.resolve(plans.parse(candidate), self.signature, candidate.tunables)
         self.model = problem.model("cpu")
         self.weights = {k: v.detach().contiguous() for k, v in self.model.state_dict().items()}
@@ -57,6 +58,7 @@ class Scene:
             aliases=self.signature.aliases,
             perturb=bool(job["perturb"]),
         )
+        self.stage.allow_tf32 = bool(job.get("allow_tf32"))
         self.slots = self._lay_out()
 
     def _tensors(self) -> dict[str, tuple[torch.Tensor, bool]]:

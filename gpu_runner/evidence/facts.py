@@ -21,6 +21,52 @@ def facts(inspection: Inspection) -> dict[str, float]:
     return {name: _mean([row[name] for row in rows if name in row]) for name in names}
 
 
+KERNEL = "kernel."
+"""Begins the names of facts about one of several kernels, as in `kernel.rows.registers`."""
+MOST_KERNELS = 8
+"""Kernels of a module that have facts of their own: those with most work, counted in instructions of all threads."""
+
+
+def facts_of_kernels(inspection: Inspection) -> dict[str, float]:
+    """Return the numbers of each kernel of a module that has several, means over workloads and launches.
+
+    They are for reading; what is learned from are the facts of the whole.
+    """
+    rows: dict[str, list[dict[str, float]]] = {}
+    work: Counter[str] = Counter()
+    for launch in (e for w in inspection.workloads for e in w.launches):
+        name = launch.code.kernel.replace(".", "_")
+        rows.setdefault(name, []).append(_of_kernel(launch))
+        work[name] += round(launch.times * _threads(launch) * max(1, sum(launch.code.mix.values())))
+    if len(rows) < 2:
+        return {}
+    found: dict[str, float] = {}
+    for name, _ in work.most_common(MOST_KERNELS):
+        keys = dict.fromkeys(key for row in rows[name] for key in row)
+        found |= {f"{KERNEL}{name}.{key}": _mean([r[key] for r in rows[name] if key in r]) for key in keys}
+    return found
+
+
+def _of_kernel(launch: Launch) -> dict[str, float]:
+    code = launch.code
+    found: dict[str, float] = {
+        "times": launch.times,
+        "registers": code.registers,
+        "stack_bytes": code.stack_bytes,
+        "shared_bytes": code.static_shared_bytes + launch.dynamic_shared_bytes,
+        "instructions": sum(code.mix.values()),
+    }
+    if launch.argument_bytes:
+        found["argument_bytes"] = launch.argument_bytes
+    if launch.block is not None:
+        found["threads"] = math.prod(launch.block)
+    if launch.grid is not None:
+        found["blocks"] = math.prod(launch.grid)
+    if launch.occupancy is not None:
+        found["occupancy"] = launch.occupancy.share
+    return {k: float(v) for k, v in found.items()}
+
+
 def _of_workload(workload: WorkloadInspection) -> dict[str, float]:
     main = max(workload.launches, key=_threads)
     code = main.code
@@ -32,6 +78,8 @@ def _of_workload(workload: WorkloadInspection) -> dict[str, float]:
         "code_bytes": sum(e.code.code_bytes for e in workload.launches),
         "calls": len(workload.calls),
     }
+    if moved := sum(e.argument_bytes * e.times for e in workload.launches):
+        found["argument_bytes"] = moved
     if main.block is not None:
         found["threads"] = math.prod(main.block)
     if main.grid is not None:
@@ -40,9 +88,9 @@ def _of_workload(workload: WorkloadInspection) -> dict[str, float]:
         found["occupancy"] = main.occupancy.share
     if main.waves is not None and main.tail is not None:
         found |= {"waves": main.waves, "tail": main.tail}
-    if main.grid is not None and main.block is not None:
+    if main.grid is not None and main.block is not None and workload.bytes_moved and all(main.grid):
         found["bytes_per_thread"] = workload.bytes_moved / (math.prod(main.grid) * math.prod(main.block))
-    if workload.floor_s:
+    if workload.floor_s and workload.bytes_moved:
         found |= {"floor_s": workload.floor_s, "flops_per_byte": (workload.flops or 0.0) / workload.bytes_moved}
     return {k: float(v) for k, v in found.items()} | _instructions(workload.launches)
 

@@ -75,7 +75,8 @@ def launch(
     if block is None:
         return Launch(code, grid, block, dynamic_shared, times=times)
     held = occupancy(code, block[0] * block[1] * block[2], dynamic_shared, target)
-    if grid is None or not held.blocks:
+    # A grid of no block is nothing to divide by: values that a trace lacks may have made it so.
+    if grid is None or not held.blocks or not all(grid):
         return Launch(code, grid, block, dynamic_shared, held, times=times)
     waves = grid[0] * grid[1] * grid[2] / (held.blocks * target.processors)
     whole = -int(-waves // 1)

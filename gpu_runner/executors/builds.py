@@ -15,9 +15,10 @@ from forewarp.core import serde
 from forewarp.core.values import Build, Candidate, Evidence, Signature, Status, Target
 from forewarp.gpu_runner.compilers import MANIFEST, extension
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
+from forewarp.gpu_runner.executors.headers import Headers
 from forewarp.gpu_runner.executors.shelf import Shelf, need_room
 
-CACHE_VERSION = "4"
+CACHE_VERSION = "5"
 
 
 def default_cache() -> Path:
@@ -32,6 +33,12 @@ class Builds:
     def __init__(self, worker: WorkerClient, target: Target, folder: Path, *, compile_s: float, memory: int) -> None:
         self._worker, self._target, self._shelf = worker, target, Shelf(folder, "compiled candidates")
         self._compile_s, self._memory = compile_s, memory
+        self._headers = Headers(worker.python, target, folder.parent / "headers")
+
+    @property
+    def folder(self) -> Path:
+        """Folder of compiled candidates."""
+        return self._shelf.folder
 
     def get(
         self, candidate: Candidate, signatures: Sequence[Signature], versions: Callable[[], dict[str, str]]
@@ -44,6 +51,9 @@ class Builds:
             return _build(folder, time.perf_counter() - start, cached=True)
         with self._shelf.scratch("build-") as scratch:
             job = self._job(candidate, signatures, scratch)
+            if candidate.language == "python" and (headers := self._headers.get(versions())):
+                (scratch / extension.PRECOMPILED).symlink_to(headers)
+                job["reads"] = [str(headers)]
             reply = self._worker.run(job, job["cpu_s"])
             failed = _failure(reply)
             if failed is not None:
@@ -86,7 +96,9 @@ def ending(reply: Reply, limit_s: float) -> tuple[Status, str]:
 def _build(folder: Path, seconds: float, *, cached: bool) -> Build:
     manifest = json.loads((folder / MANIFEST).read_text())
     if "extensions" in manifest:
-        return Build("ok", seconds, extension.summary(manifest), str(folder), manifest["binary_sha256"], cached)
+        evidence = Evidence(manifest["facts"])
+        log = extension.summary(manifest)
+        return Build("ok", seconds, log, str(folder), manifest["binary_sha256"], cached, evidence)
     evidence = Evidence(manifest["facts"], tuple(manifest["problems"]))
     return Build("ok", seconds, "", str(folder), manifest["binary_sha256"], cached, evidence)
 

@@ -65,15 +65,17 @@ class Checks:
             "target": serde.to_data(self._target),
             "tolerance": serde.to_data(task.tolerance),
             "perturb": task.perturb,
+            "mode": task.mode,
+            "allow_tf32": task.allow_tf32,
             "budget_s": budget_s,
             "memory": self._memory,
             "cache": str(self._cache / "emulator"),
         }
         limit_s = 1.5 * budget_s + _START_S
         reply = self._started().run(job, limit_s)
-        if reply.answer is not None:
+        if reply.answer is not None and "error" not in reply.answer:
             return serde.from_data(Check, reply.answer)
-        _, log = ending(reply, limit_s)
+        log = f"{reply.answer['error']}\n{reply.log}".strip() if reply.answer else ending(reply, limit_s)[1]
         return Check(how, "failed", (), (), reply.seconds, f"the check itself ended early: {log}")
 
     def _started(self) -> WorkerClient:

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ OnLook = Callable[[dict[str, Any]], Answer]
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What became of a job: its answer, or how its process ended."""
+    """What became of a job: its answer with the file descriptors that came along, or how its process ended."""
 
     answer: dict[str, Any] | None
     log: str
@@ -39,6 +39,7 @@ class Reply:
     started_s: float
     timed_out: bool = False
     exit_status: int | None = None
+    descriptors: tuple[int, ...] = ()
 
 
 def readable(text: str, limit: int = LOG_BYTES) -> str:
@@ -80,10 +81,16 @@ class Session:
         self._read = 0
         self._ended = False
 
-    def request(self, document: dict[str, Any], timeout: float, on_look: OnLook | None = None) -> Reply:
+    def request(
+        self,
+        document: dict[str, Any],
+        timeout: float,
+        on_look: OnLook | None = None,
+        descriptors: Sequence[int] = (),
+    ) -> Reply:
         """Send a document and wait for what becomes of it; the child is lost if no answer came (`alive`)."""
         with contextlib.suppress(ChannelClosed):
-            self._answers.send(document)
+            self._answers.send(document, descriptors)
         return self.wait(timeout, on_look)
 
     def wait(self, timeout: float, on_look: OnLook | None = None) -> Reply:
@@ -108,7 +115,8 @@ class Session:
         text = _read_ends(self._log, self._read)
         with contextlib.suppress(OSError):
             self._read = self._log.stat().st_size
-        return Reply(answer, readable(text), time.perf_counter() - start, started, timed_out, exit_status)
+        log, seconds = readable(text), time.perf_counter() - start
+        return Reply(answer, log, seconds, started, timed_out, exit_status, tuple(self._answers.descriptors()))
 
     @property
     def alive(self) -> bool:
@@ -146,6 +154,8 @@ class WorkerClient:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="forewarp-")
+        # What is confined may be another user, and passes through on its way to its job's folder.
+        Path(self._folder.name).chmod(0o711)
         self._jobs = 0
         self._closed = False
 
@@ -211,6 +221,7 @@ class WorkerClient:
         self._forget()
         ours, theirs = socket.socketpair()
         errors = Path(self._folder.name) / "server.log"
+        errors.touch(mode=0o600)
         source = Path(__file__).parents[3]
         environment = (
             # Inductor would keep processes to compile in, which go on working between calls.

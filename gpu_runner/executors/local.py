@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 import threading
 import time
@@ -14,29 +15,41 @@ from typing import Any, cast
 
 from forewarp.core import serde
 from forewarp.core.checking import Check
-from forewarp.core.errors import CandidateError, DeviceError, TaskError, UsageError, WorkerError
+from forewarp.core.errors import CandidateError, TaskError, UsageError, WorkerError
 from forewarp.core.protocols import Subject
 from forewarp.core.validation import WorkloadReport
-from forewarp.core.values import Build, Candidate, Measurement, Signature, Target, Task
+from forewarp.core.values import Build, Candidate, DeviceKind, Evidence, Measurement, Signature, Target, Task
 from forewarp.gpu_runner.compilers import extension
-from forewarp.gpu_runner.executors import verdicts
+from forewarp.gpu_runner.evidence import traced
+from forewarp.gpu_runner.executors import captured, verdicts
 from forewarp.gpu_runner.executors.builds import Builds, default_cache, ending, manifest_of
 from forewarp.gpu_runner.executors.checks import Checks
-from forewarp.gpu_runner.executors.client import Reply, Session, WorkerClient, readable, was_closed
+from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
 from forewarp.gpu_runner.executors.device_lock import alone_on
+from forewarp.gpu_runner.executors.launcher import Launched, LauncherClient
 from forewarp.gpu_runner.executors.looks import Looks
 from forewarp.gpu_runner.executors.signatures import Signatures
 from forewarp.gpu_runner.executors.versions import versions
 from forewarp.gpu_runner.statistics import LOOKS
 from forewarp.gpu_runner.tracing.cache import Traces
-from forewarp.gpu_runner.tracing.values import Trace
+from forewarp.gpu_runner.tracing.values import SourceFile, Trace
+from forewarp.gpu_runner.worker import memory, toolchain
+
+_REFUSALS = ("PermissionError", "Permission denied", "Network is unreachable", "Operation not permitted")
+"""What confined code hears of what it may not do."""
+
+_INDUCTOR = re.compile(
+    r"\btorch\.compile\b|\bself\.compile\(|\btorch\._(dynamo|inductor)\b|\bfrom torch import .*\bcompile\b"
+)
+"""Text of a module that compiles itself when it is called."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds of one candidate. `time_s` is the time spent on timing per workload; memory is in bytes.
 
-    `trace_s` bounds the processor time of tracing one workload. `looks` are the numbers of blocks after which a
+    `inductor_s` is what a module that uses `torch.compile` may take longer, per workload: it compiles in its first
+    call. `trace_s` bounds the processor time of tracing one workload. `looks` are the numbers of blocks after which a
     workload's timing may end.
     """
 
@@ -44,6 +57,7 @@ class Limits:
     measure_s: float = 120.0
     trace_s: float = 30.0
     call_s: float = 10.0
+    inductor_s: float = 120.0
     memory: int = 8 << 30
     time_s: float = 0.8
     looks: tuple[int, ...] = LOOKS
@@ -91,7 +105,7 @@ class LocalExecutor:
         self._describing = threading.Lock()
         self._signatures: dict[str, tuple[Signature, ...]] = {}
         self._versions: dict[str, str] = {}
-        self._launcher: Session | None = None
+        self._launcher = LauncherClient(self._worker, target, self._builds.folder)
 
     @property
     def target(self) -> Target:
@@ -138,7 +152,10 @@ class LocalExecutor:
         Raises `TaskError` with the reference's own error.
         """
         reports: list[WorkloadReport] = []
-        for workload, signature in zip(task.workloads[self._target.kind], self.describe(task), strict=True):
+        signatures = self.describe(task)
+        if refused := self._too_large(signatures, "validated"):
+            raise TaskError(f"{task.name} cannot be validated: {refused}")
+        for workload, signature in zip(task.workloads[self._target.kind], signatures, strict=True):
             started(workload.name)
             job = self._problem(task) | {"kind": "validate"}
             job |= {"workloads": serde.to_data([workload]), "signatures": serde.to_data([signature])}
@@ -156,6 +173,8 @@ class LocalExecutor:
             "workloads": serde.to_data(task.workloads[self._target.kind]),
             "tolerance": serde.to_data(task.tolerance),
             "perturb": task.perturb,
+            "mode": task.mode,
+            "allow_tf32": task.allow_tf32,
             "target_kind": self._target.kind,
             "target": serde.to_data(self._target),
         }
@@ -169,9 +188,10 @@ class LocalExecutor:
             return self._builds.get(candidate, (), self._compilers)
         return self._builds.get(candidate, self.describe(task), self._compilers)
 
-    def trace(self, task: Task, candidate: Candidate) -> Trace:
+    def trace(self, task: Task, candidate: Candidate, *, backward: bool | None = False) -> Trace:
         """Return what a Python module would launch on this CUDA target; no device is used, and none need be there.
 
+        `backward` adds what the gradient launches; None adds it where an output is that of a torch.autograd.Function.
         What is wrong with the module is a problem of the trace. Raises `TaskError` where the reference fails, and
         `UsageError` for another language or target.
         """
@@ -180,7 +200,31 @@ class LocalExecutor:
                 f"a {candidate.language} candidate for a {self._target.kind} device is not traced",
                 hint="tracing is for Python modules on CUDA targets; the others are compiled from their launch plans",
             )
-        return self._traces.get(candidate, self._problem(task), self._compilers(), lambda: self.describe(task))
+        return self._traces.get(
+            candidate, self._problem(task), self._compilers(), lambda: self.describe(task), backward=backward
+        )
+
+    def trace_file(self, file: SourceFile) -> Trace:
+        """Return what the kernels of a file without a task compile to, from calls that it holds or that are guessed.
+
+        The file's own code runs, confined. Raises `UsageError` for a target that is no CUDA device.
+        """
+        if self._target.kind != "cuda":
+            raise UsageError("a file without a task is inspected for CUDA targets only", hint="pass --target h200")
+        return self._traces.of_file(file, self._compilers())
+
+    def evidence(self, task: Task, candidate: Candidate) -> Evidence | None:
+        """Return what is known of a Python module for a CUDA target before it runs, from its trace; None of others.
+
+        Where tracing fails, the evidence's problems say why.
+        """
+        if candidate.language != "python" or self._target.kind != "cuda":
+            return None
+        try:
+            trace = self.trace(task, candidate)
+            return traced.evidence(trace, lambda: self.describe(task), self._target)
+        except TaskError as e:
+            return Evidence(problems=(f"not traced, so nothing is known of its kernels: {e.message}",))
 
     def check(self, task: Task, candidate: Candidate, budget_s: float = 20.0) -> Check:
         """Run a GPU candidate on the CPU at small shapes, in about `budget_s` seconds; see `Checks.run`."""
@@ -202,63 +246,68 @@ class LocalExecutor:
         signatures = self.describe(task)
         kernel = _kernel(candidate, build)
         other = _kernel(against.candidate, against.build) if against else None
-        job = self._problem(task) | kernel | self._bounds()
+        inductor_s = self._limits.inductor_s if any(_uses_inductor(k) for k in (kernel, other) if k) else 0.0
+        limit_s = self._limits.measure_s + inductor_s * len(signatures)
+        job = self._problem(task) | kernel | self._bounds(inductor_s)
         job |= {"kind": "measure", "signatures": serde.to_data(signatures), "anchor": other}
         job |= {"sighting": beat is not None}
-        looks = Looks(self._target, beat)
-        launched = self._target.kind == "cuda" and all(_device_only(k) for k in (kernel, other) if k)
+        looks = Looks(self._target, beat, _weights(task, self._target.kind))
+        launched = self._target.kind == "cuda" and not any(_has_host_code(k) for k in (kernel, other) if k)
+        how: memory.How = "launched" if launched else "cells"
+        if refused := self._too_large(signatures, how):
+            phases = {"compile": build.seconds}
+            return verdicts.failure("out_of_memory", refused, self._target, anchor=anchor, phases=phases)
+        job |= {"plans": self._plans(signatures, how)}
+        if launched:
+            job |= {"cell_plans": self._plans(signatures, "cells")}  # for a module that cannot be lifted
         with self._device, alone_on(self._locks, self._target, self._visible):
-            reply = self._launch(job, looks) if launched else self._worker.run(job, self._limits.measure_s, looks)
-        return self._judge(reply, build, signatures, anchor)
+            if launched:
+                found = self._launcher.measure(job, task.sha256, looks, limit_s)
+            else:
+                found = Launched(self._worker.run(job, limit_s, looks), "", "")
+        if launched and candidate.language == "python":
+            self._launcher.prepare()
+        measured = self._judge(task, found.reply, build, signatures, anchor, limit_s)
+        told = {"anchor": found.anchor} if found.anchor else {}
+        phases = {**measured.phases, **found.phases}
+        return replace(measured, lifting=found.lifting, phases=phases, environment={**measured.environment, **told})
 
-    def _bounds(self) -> dict[str, Any]:
+    def _capacity(self) -> int | None:
+        """Return the bytes that a workload may take; None where that is not known."""
+        return memory.host_available() if self._target.kind == "cpu" else self._target.memory_bytes
+
+    def _plans(self, signatures: tuple[Signature, ...], how: memory.How) -> list[dict[str, Any]]:
+        """Return how each workload is measured in the memory that there is, as a job says it."""
+        capacity = self._capacity()
+        return memory.to_data([memory.plan(s, how, self._target.kind, capacity) for s in signatures])
+
+    def _too_large(self, signatures: tuple[Signature, ...], how: memory.How) -> str:
+        """Say which workload does not fit, before anything is allocated; "" where all do."""
+        name = "this machine" if self._target.kind == "cpu" else self._target.name
+        found = (memory.refusal(s, how, self._target.kind, self._capacity(), name) for s in signatures)
+        return next((refused for refused in found if refused), "")
+
+    def _bounds(self, inductor_s: float) -> dict[str, Any]:
         return {
             "memory": self._limits.memory,
-            "call_timeout_s": self._limits.call_s,
+            "call_timeout_s": self._limits.call_s + inductor_s,
             "time_s": self._limits.time_s,
             "looks": list(self._limits.looks),
         }
 
-    def _launch(self, job: dict[str, Any], looks: Looks) -> Reply:
-        """Have the launcher measure; it is kept from one candidate to the next, and replaced once it is broken."""
-        start = time.perf_counter()
-        reply = None
-        for _ in range(2):
-            if self._launcher is None or not self._launcher.alive:
-                self._drop_launcher()
-                self._launcher = self._worker.open({"kind": "launcher"})
-            reply = self._launcher.request(job, self._limits.measure_s, looks)
-            answer = reply.answer
-            if answer is None and self._worker.closed:
-                raise was_closed()
-            if answer is None and not reply.started_s:
-                self._drop_launcher()  # it had gone before the job began: idle for long, or killed
-                continue
-            if answer is None or answer.get("broken"):
-                self._drop_launcher()
-            if answer is None or "canary" not in answer:
-                waited = time.perf_counter() - start - reply.seconds
-                return replace(reply, seconds=reply.seconds + waited, started_s=reply.started_s + waited)
-        if reply is not None and reply.answer is None:
-            raise WorkerError(
-                f"the process that launches kernels on {self._target.name} does not start:\n{reply.log}",
-                hint="`forewarp doctor` says more",
-            )
-        raise DeviceError(
-            f"{self._target.name} does not give the right result for a kernel that is known to be right",
-            hint="look at `nvidia-smi`; the GPU may need a reset, or other programs hold its memory",
-        )
-
-    def _drop_launcher(self) -> None:
-        if self._launcher is not None:
-            self._launcher.close()
-            self._launcher = None
-
-    def _judge(self, reply: Reply, build: Build, signatures: tuple[Signature, ...], anchor: str) -> Measurement:
+    def _judge(
+        self,
+        task: Task,
+        reply: Reply,
+        build: Build,
+        signatures: tuple[Signature, ...],
+        anchor: str,
+        limit_s: float,
+    ) -> Measurement:
         answer = reply.answer
         phases = {"compile": build.seconds, "spawn": reply.started_s, "total": build.seconds + reply.seconds}
         if answer is None:
-            status, log = ending(reply, self._limits.measure_s)
+            status, log = ending(reply, limit_s)
             return verdicts.failure(status, log, self._target, anchor=anchor, phases=phases, device_s=reply.seconds)
         # What the workers took beyond the named phases is process handling: fork, cells, teardown.
         phases |= answer["phases"]
@@ -268,6 +317,13 @@ class LocalExecutor:
             raise UsageError(
                 f"the kernel to measure against is itself incorrect: {answer['log']}",
                 hint="measure it alone first, and pass a correct one",
+            )
+        if answer["status"] == "reference_failed":
+            raise TaskError(
+                f"the reference of {task.name} failed on {self._target.name}; the candidate is not to blame: "
+                f"{answer['log']}",
+                hint="run the reference alone on this device first; where it runs out of memory, give the task smaller "
+                "workloads",
             )
         if answer["status"] != "ok":
             # C++ runs out of memory by throwing, and an uncaught throw ends as a crash.
@@ -282,6 +338,8 @@ class LocalExecutor:
                 answer=answer,
                 environment=environment,
             )
+        if alike := captured.repeated(task):
+            answer["checks"].append(f"inputs repeat, captured and not drawn anew: {', '.join(alike)}")
         return verdicts.measurement_of(
             answer,
             signatures,
@@ -291,6 +349,7 @@ class LocalExecutor:
             device_s=reply.seconds,
             log=log,
             environment=environment,
+            weights=_weights(task, self._target.kind),
         )
 
     def close(self) -> None:
@@ -298,7 +357,7 @@ class LocalExecutor:
         self._worker.close()
         self._checks.close()
         with self._device:
-            self._drop_launcher()
+            self._launcher.close()
 
 
 def _kernel(candidate: Candidate, build: Build) -> dict[str, Any]:
@@ -311,8 +370,17 @@ def _kernel(candidate: Candidate, build: Build) -> dict[str, Any]:
     }
 
 
-def _device_only(kernel: dict[str, Any]) -> bool:
-    return kernel["language"] in ("triton", "cuda") and not kernel["manifest"].get("host_code")
+def _weights(task: Task, kind: DeviceKind) -> dict[str, float]:
+    return {w.name: w.weight for w in task.workloads[kind]}
+
+
+def _has_host_code(kernel: dict[str, Any]) -> bool:
+    """Return whether a kernel is a library with host code of its own, which no launcher may load."""
+    return bool(kernel["manifest"].get("host_code"))
+
+
+def _uses_inductor(kernel: dict[str, Any]) -> bool:
+    return kernel["language"] == "python" and _INDUCTOR.search(kernel["source"]) is not None
 
 
 def _visible(index: int) -> str:
@@ -327,8 +395,14 @@ def _answer_of(task: Task, reply: Reply) -> dict[str, Any]:
         return reply.answer
     why = "it did not finish in time" if reply.timed_out else reply.log
     if reply.answer:
-        why = f"{reply.answer['error']}\n{reply.answer['log']}"
-    raise TaskError(f"the reference of {task.name} cannot be run: {why}", hint="run the file under Python first")
+        why = f"{reply.answer['error']}\n{reply.answer['log'] or reply.log}".strip()
+    hint = (reply.answer or {}).get("hint", "run the file under Python first")
+    if any(sign in why for sign in _REFUSALS):
+        hint = (
+            "a task's code runs without network, and reads and writes no files but its own: name folders that it has "
+            f"to read in {toolchain.EXTRA}, separated by colons"
+        )
+    raise TaskError(f"the reference of {task.name} cannot be run: {why}", hint=hint)
 
 
 def _parse_module(candidate: Candidate) -> Build:

@@ -27,8 +27,9 @@ class Looks:
     timed again should the candidate turn out to be able to win.
     """
 
-    def __init__(self, target: Target, beat: float | None = None) -> None:
-        self._target, self._beat = target, beat
+    def __init__(self, target: Target, beat: float | None = None, weights: Mapping[str, float] | None = None) -> None:
+        """`weights` are those of the workloads in the mean, by name; 1 where left out."""
+        self._target, self._beat, self._weights = target, beat, weights or {}
         self._seen: dict[int, WorkloadTiming] = {}
         self._tests = 0
 
@@ -56,7 +57,8 @@ class Looks:
                 mode=look["mode"],
                 candidate_hz=tuple(look["candidate_hz"]),
                 anchor_hz=tuple(look["anchor_hz"]),
-                session_sd=session_sd(look["tier"], self._target, look),
+                session_sd=session_sd(self._target, look),
+                weight=self._weights.get(look["workload"], 1.0),
             )
         )
         self._tests += self._all_seen(look)

@@ -6,9 +6,9 @@ import queue
 from collections.abc import Callable, Sequence
 
 from forewarp.core.errors import UsageError
-from forewarp.core.protocols import Executor, Subject
+from forewarp.core.protocols import Executor, Subject, Tracer, Versioned
 from forewarp.core.validation import Validator, WorkloadReport
-from forewarp.core.values import Build, Candidate, Measurement, Signature, Target, Task
+from forewarp.core.values import Build, Candidate, Evidence, Measurement, Signature, Target, Task
 
 
 class SeveralExecutor:
@@ -39,6 +39,11 @@ class SeveralExecutor:
         """How many candidates can be measured at once."""
         return len(self._executors)
 
+    def probe(self) -> dict[str, str]:
+        """Return the versions that the first executor's Python has; raises `DeviceError` where it cannot tell."""
+        first = self._executors[0]
+        return first.probe() if isinstance(first, Versioned) else {}
+
     def candidates(self, task: Task) -> tuple[Candidate, ...] | None:
         """Return what the first executor returns."""
         return self._executors[0].candidates(task)
@@ -50,6 +55,11 @@ class SeveralExecutor:
     def compile(self, task: Task, candidate: Candidate) -> Build:
         """Compile for all devices."""
         return self._executors[0].compile(task, candidate)
+
+    def evidence(self, task: Task, candidate: Candidate) -> Evidence | None:
+        """Return what the first executor that traces modules returns, None where none does."""
+        first = self._executors[0]
+        return first.evidence(task, candidate) if isinstance(first, Tracer) else None
 
     def measure(
         self,

@@ -13,7 +13,7 @@ from pathlib import Path
 from forewarp.core import serde
 from forewarp.core.values import DeviceKind, Signature, Task
 
-CACHE_VERSION = "2"
+CACHE_VERSION = "3"
 
 
 class Signatures:

@@ -8,7 +8,17 @@ from dataclasses import replace
 from statistics import median
 from typing import Any, cast
 
-from forewarp.core.values import Measurement, Signature, Status, Target, Tier, Verdict, WorkloadTiming
+from forewarp.core.values import (
+    DeviceKind,
+    Measurement,
+    Signature,
+    Status,
+    Target,
+    Tier,
+    TimingMode,
+    Verdict,
+    WorkloadTiming,
+)
 from forewarp.gpu_runner import statistics
 from forewarp.gpu_runner.evidence.roofline import floor_s
 from forewarp.gpu_runner.statistics import Samples
@@ -16,18 +26,25 @@ from forewarp.gpu_runner.statistics import Samples
 _SERIES = tuple(name for name in Samples.__dataclass_fields__ if name.endswith(("_s", "_hz")))
 
 
-SESSION_SPREAD = {("T0", "cuda"): (0.001, 0.0), ("T1", "cuda"): (0.05, 15e-6), ("T1", "cpu"): (0.03, 0.0)}
-GRAPH_OFFSET_S = 0.1e-6
+SESSION_SPREAD: Mapping[tuple[TimingMode, DeviceKind], tuple[float, float]] = {
+    ("stream", "cuda"): (0.001, 0.0),
+    ("graph", "cuda"): (0.001, 0.1e-6),
+    ("chain", "cuda"): (0.001, 0.02e-6),
+    ("burst", "cuda"): (0.005, 1e-6),
+    ("call", "cuda"): (0.05, 15e-6),
+    ("call", "cpu"): (0.03, 0.0),
+}
 """How equal kernels differ from session to session, which no interval of one session shows.
 
-By tier and device: standard deviation of log-ratios, and seconds by which one arm may be off throughout a session; for
-calls replayed as graphs the offset below. Seen where kernels were measured against themselves: see "From session to
-session" in `docs/measuring.md`.
+By the way of timing: standard deviation of log-ratios, and seconds by which one arm may be off throughout a session.
+Seen where kernels were measured against themselves: see "From session to session" in `docs/measuring.md`.
 """
 
 
-def timings_of(answer: Mapping[str, Any], target: Target) -> tuple[WorkloadTiming, ...]:
-    """Summarise the samples of a judge's answer, one per workload."""
+def timings_of(
+    answer: Mapping[str, Any], target: Target, weights: Mapping[str, float] | None = None
+) -> tuple[WorkloadTiming, ...]:
+    """Summarise the samples of a judge's answer, one per workload; `weights` are by workload, 1 where left out."""
     # Timing that ended early had a sighting to end at, besides the looks that were planned.
     sighted = int(answer["stopped_early"])
     return tuple(
@@ -37,7 +54,8 @@ def timings_of(answer: Mapping[str, Any], target: Target) -> tuple[WorkloadTimin
                 error_ratio=t["error_ratio"],
                 looks=t["looks"] + sighted,
                 mode=t["mode"],
-                session_sd=session_sd(answer["tier"], target, t),
+                session_sd=session_sd(target, t),
+                weight=(weights or {}).get(t["workload"], 1.0),
                 **{name: tuple(t[name]) for name in _SERIES},
             )
         )
@@ -45,11 +63,9 @@ def timings_of(answer: Mapping[str, Any], target: Target) -> tuple[WorkloadTimin
     )
 
 
-def session_sd(tier: str, target: Target, timed: Mapping[str, Any]) -> float:
+def session_sd(target: Target, timed: Mapping[str, Any]) -> float:
     """Return the spread from session to session (log-ratio) of one workload's samples, by `SESSION_SPREAD`."""
-    share, offset_s = SESSION_SPREAD.get((tier, target.kind), (0.0, 0.0))
-    if timed["mode"] == "graph":
-        offset_s = GRAPH_OFFSET_S
+    share, offset_s = SESSION_SPREAD.get((timed["mode"], target.kind), (0.0, 0.0))
     return math.hypot(share, offset_s / median(timed["candidate_s"]))
 
 
@@ -63,9 +79,10 @@ def measurement_of(
     device_s: float,
     log: str,
     environment: Mapping[str, str],
+    weights: Mapping[str, float] | None = None,
 ) -> Measurement:
-    """Judge a candidate that the judge found correct."""
-    timings = timings_of(answer, target)
+    """Judge a candidate that the judge found correct; `weights` are by workload, 1 where left out."""
+    timings = timings_of(answer, target, weights)
     floors = [_below_floor(t, s, target) for t, s in zip(timings, signatures, strict=True)]
     timings = tuple(replace(t, verdict="impossible") if f else t for t, f in zip(timings, floors, strict=True))
     flags = [*(f for f in floors if f), *answer["flags"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,6 +35,7 @@ def load(path: Path) -> Task:
     for name, text in texts.items():
         _parse(f"{path.parent / name}", text)
     workloads = _workloads(path, table.get("benchmarks"))
+    _check_arguments(path, reference, workloads)
     description = str(table.get("description") or "").strip()
     folder = path.resolve().parent.name
     return Task(
@@ -126,6 +127,19 @@ def _check_reference(path: Path, reference: str) -> None:
             f"{path.parent / 'reference.py'} does not define {', '.join(missing)}",
             hint="it defines generate_input(…, seed), ref_kernel(data) and check_implementation(data, output)",
         )
+
+
+def _check_arguments(path: Path, reference: str, workloads: Sequence[Workload]) -> None:
+    """Raise `TaskError` where `generate_input` needs the rank of one of several GPUs."""
+    for node in ast.parse(reference).body:
+        if not isinstance(node, ast.FunctionDef) or node.name != "generate_input":
+            continue
+        names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+        if "rank" in names and not all("rank" in w.constants for w in workloads):
+            raise TaskError(
+                f"{path}: generate_input takes rank, so this is a task for several GPUs",
+                hint="forewarp measures kernels on one GPU; take a task of one",
+            )
 
 
 def _workloads(path: Path, benchmarks: Any) -> tuple[Workload, ...]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from forewarp.core.errors import TaskError
-from forewarp.core.values import Candidate, Constant, DeviceKind, Task, Tolerance, Workload
+from forewarp.core.values import Candidate, Constant, DeviceKind, Mode, Task, Tolerance, Workload
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import kernelbot
 
@@ -24,10 +25,11 @@ def bundled() -> list[str]:
     return sorted(p.parent.name for p in BUNDLED.glob("*/task.toml"))
 
 
-def load(name_or_path: str) -> Task:
+def load(name_or_path: str, python: str = sys.executable) -> Task:
     """Load a task by bundled name, by folder (`task.toml` or KernelBot's `task.yml`), or by file.
 
-    A file is a KernelBench problem or a `task.yml`. Raises `TaskError` that says what is missing.
+    A file is a KernelBench problem or a `task.yml`. `python` has the torch that reads captured inputs, where the
+    `task.toml` names some. Raises `TaskError` that says what is missing.
     """
     path = Path(name_or_path)
     if name_or_path in bundled():
@@ -37,7 +39,7 @@ def load(name_or_path: str) -> Task:
     if (path / kernelbot.NAME).is_file() and not (path / "task.toml").exists():
         return kernelbot.load(path / kernelbot.NAME)
     if path.is_dir():
-        return _from_folder(path)
+        return _with_inputs(_from_folder(path), path, python)
     if path.is_file():
         return _from_file(path)
     raise TaskError(
@@ -56,6 +58,8 @@ def from_source(
     seeds: Sequence[Candidate] = (),
     perturb: bool = True,
     family: str = "",
+    mode: Mode = "train",
+    allow_tf32: bool = False,
 ) -> Task:
     """Make a task of a KernelBench reference that is given as text.
 
@@ -72,6 +76,8 @@ def from_source(
         seeds=tuple(seeds),
         perturb=perturb,
         family=family,
+        mode=mode,
+        allow_tf32=allow_tf32,
     )
 
 
@@ -101,14 +107,37 @@ def _from_folder(folder: Path) -> Task:
         workloads=workloads,
         tolerance=_tolerance(table.get("tolerance")),
         seeds=_seeds(folder / "seeds"),
-        perturb=_perturb(table.get("perturb", True)),
+        perturb=_truth("perturb", table.get("perturb", True)),
         family=_family(table.get("family", "")),
+        mode=_mode(table.get("mode", "train")),
+        allow_tf32=_truth("allow_tf32", table.get("allow_tf32", False)),
     )
 
 
-def _perturb(value: Any) -> bool:
+def _with_inputs(task: Task, folder: Path, python: str) -> Task:
+    name = tomllib.loads((folder / "task.toml").read_text()).get("inputs")
+    if name is None:
+        return task
+    if not isinstance(name, str):
+        raise TaskError(f'task.toml: inputs must be the name of a file such as "calls.pt", got {name!r}')
+    # Imported late: few tasks need a worker to be loaded.
+    from forewarp.gpu_runner.executors.captured import with_inputs
+
+    return with_inputs(task, folder / name, python)
+
+
+def _truth(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise TaskError(f"task.toml: perturb must be true or false, got {value!r}")
+        raise TaskError(f"task.toml: {name} must be true or false, got {value!r}")
+    return value
+
+
+def _mode(value: Any) -> Mode:
+    if value not in ("train", "eval"):
+        raise TaskError(
+            f'task.toml: mode must be "train" or "eval", got {value!r}',
+            hint='"train", the default, leaves modules as they are made, as KernelBench does; "eval" calls eval()',
+        )
     return value
 
 

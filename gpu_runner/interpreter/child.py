@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import tempfile
 import time
 import traceback
 import warnings
@@ -23,7 +22,7 @@ import torch
 from forewarp.core import serde
 from forewarp.gpu_runner.interpreter.builder import Unsupported
 from forewarp.gpu_runner.interpreter.memory import MemoryFault
-from forewarp.gpu_runner.worker import protections
+from forewarp.gpu_runner.worker import environment, protections, toolchain
 from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed
 
 Outcome = Literal["done", "slow", "stuck", "waits", "failed", "unsupported"]
@@ -127,14 +126,14 @@ class Born:
 def live(born: Born, line: socket.socket, *, contained: bool) -> None:
     """Confine this process, import the candidate, and run cases until the judge goes away."""
     os.chdir(born.folder)
-    os.environ |= {"HOME": born.folder, "TMPDIR": born.folder, "TRITON_CACHE_DIR": f"{born.folder}/triton"}
-    tempfile.tempdir = born.folder
+    environment.use_folder(born.folder)
     protections.confine(
         protections.Confinement(
             born.folder,
             memory=born.memory,
             keep={line.fileno()},
             own_processes=contained,
+            reads_only=toolchain.readable("cpu"),
             cpu_s=born.cpu_s,
         )
     )

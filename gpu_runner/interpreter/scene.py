@@ -52,8 +52,9 @@ class Scene:
 
     def __init__(self, job: Mapping[str, Any], workload: Workload, candidate: Candidate) -> None:
         self.workload = workload
-        self.problem = Problem.of_job(job, workload, fresh_seed())
         self.signature = describe_job(job, workload, flops=False)
+        loaded = Problem.of_job(job, workload, fresh_seed())
+        self.problem = loaded.described(self.signature.state, random=self.signature.random)
         self.model = self.problem.model("cpu")
         drawn = self.problem.inputs(fresh_seed(), "cpu")
         results = [r.contiguous() for r in outputs_of(self.model(*copies(drawn)))]
@@ -85,6 +86,7 @@ class Scene:
             aliases=self.signature.aliases if candidate.language == "triton" else None,
             perturb=bool(job["perturb"]),
         )
+        self.stage.allow_tf32 = bool(job.get("allow_tf32"))
 
     def _bind(self, candidate: Candidate) -> None:
         self.plan = plans.resolve(plans.parse(candidate), self.signature, candidate.tunables)

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from forewarp.core.values import Candidate, Signature, Target
 from forewarp.gpu_runner.executors.builds import ending
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
 from forewarp.gpu_runner.executors.shelf import Shelf, need_room
-from forewarp.gpu_runner.tracing.values import TRACE_FILE, Trace, WorkloadTrace
+from forewarp.gpu_runner.tracing.files.loading import package_of
+from forewarp.gpu_runner.tracing.values import IMPORT, TRACE_FILE, SourceFile, Trace, WorkloadTrace
+from forewarp.gpu_runner.worker.toolchain import private
 
-CACHE_VERSION = "1"
+CACHE_VERSION = "2"
 
 
 class Traces:
@@ -35,38 +38,57 @@ class Traces:
         problem: Mapping[str, Any],
         versions: Mapping[str, str],
         signatures: Callable[[], Sequence[Signature]],
+        *,
+        backward: bool | None = False,
     ) -> Trace:
         """Return the trace of a module, from the cache where it is there.
 
-        `problem` is what a job says of the task. A module that crashes or does not end gives a trace with that problem,
-        which is not kept. `signatures` is asked only where the module has to run. Raises `WorkerError` on a full disk.
+        `problem` is what a job says of the task, `backward` whether the gradient is traced (None: where a
+        torch.autograd.Function makes the output). A module that crashes or does not end gives a trace with that
+        problem, which is not kept. `signatures` is asked only where the module has to run. Raises `WorkerError` on a
+        full disk.
         """
-        key = self._key(candidate, problem, versions)
+        if backward is None and "autograd" not in candidate.source:
+            backward = False
+        key = self._key(candidate, problem, versions, backward)
+        kept = self._kept(key)
+        if kept is not None:
+            return kept
+        names = [w["name"] for w in problem["workloads"]]
+        job = dict(problem) | {
+            "candidate": serde.to_data(candidate),
+            "signatures": serde.to_data(signatures()),
+            "backward": backward,
+        }
+        return self._run(job, names, key)
+
+    def of_file(self, file: SourceFile, versions: Mapping[str, str]) -> Trace:
+        """Return the trace of a file without a task, from the cache where it is there.
+
+        What it imports from beside it counts as part of the file as far as the time at which it was last changed.
+        """
+        parts = [CACHE_VERSION, serde.to_data(file), serde.to_data(self._target), dict(versions), self._limit_s]
+        key = hashlib.sha256(json.dumps([*parts, _beside(file.path)], sort_keys=True).encode()).hexdigest()
+        return self._kept(key) or self._run({"file": serde.to_data(file), "reads": _own_files(file.path)}, None, key)
+
+    def _kept(self, key: str) -> Trace | None:
         folder = self._shelf.folder / key
         if (folder / TRACE_FILE).exists():
             with contextlib.suppress(ValueError):
-                trace = Trace.load(folder)
-                return Trace(trace.workloads, trace.folder, cached=True)
+                return replace(Trace.load(folder), cached=True)
             shutil.rmtree(folder, ignore_errors=True)
-        described = signatures()
-        with self._shelf.scratch("trace-") as scratch:
-            return self._run(candidate, problem, described, scratch, key)
+        return None
 
-    def _run(
-        self,
-        candidate: Candidate,
-        problem: Mapping[str, Any],
-        signatures: Sequence[Signature],
-        scratch: Path,
-        key: str,
-    ) -> Trace:
-        names = [w["name"] for w in problem["workloads"]]
+    def _run(self, about: Mapping[str, Any], names: Sequence[str] | None, key: str) -> Trace:
+        """Trace in a child. `names` are the workloads that the trace must have; None where the file decides."""
+        with self._shelf.scratch("trace-") as scratch:
+            return self._traced(about, names, scratch, key)
+
+    def _traced(self, about: Mapping[str, Any], names: Sequence[str] | None, scratch: Path, key: str) -> Trace:
         # The workloads stop themselves; this is for a module that does not let itself be stopped.
-        most_s = (3 * self._limit_s + 5) * len(names) + 10
-        job = dict(problem) | {
+        most_s = (3 * self._limit_s + 5) * len(names or "x") + 10
+        job = dict(about) | {
             "kind": "trace",
-            "candidate": serde.to_data(candidate),
-            "signatures": serde.to_data(signatures),
             "target": serde.to_data(self._target),
             "folder": str(scratch),
             "memory": self._memory,
@@ -74,22 +96,41 @@ class Traces:
             "cpu_s": int(most_s) * (os.cpu_count() or 1),
         }
         reply = self._worker.run(job, most_s)
+        names = [IMPORT] if names is None else names
         failed = _failure(reply, most_s)
         if failed:
             need_room(scratch)
+            with contextlib.suppress(ValueError):
+                if "file" in about:
+                    return self._so_far(Trace.load(scratch), failed, scratch, key)
             return _nothing(names, failed)
         try:
             trace = Trace.load(scratch)
         except ValueError as e:
             return _nothing(names, str(e))
-        if sorted(trace.workloads) != sorted(names):
+        if "file" not in about and sorted(trace.workloads) != sorted(names):
             return _nothing(names, "the trace has other workloads than the task")
         self._shelf.keep(scratch, key)
         return Trace.load(self._shelf.folder / key)
 
-    def _key(self, candidate: Candidate, problem: Mapping[str, Any], versions: Mapping[str, str]) -> str:
+    def _so_far(self, trace: Trace, failed: str, scratch: Path, key: str) -> Trace:
+        """Return what a file's trace had written when it ended early; asked again, the file is traced again."""
+        first = trace.workloads.get(IMPORT, WorkloadTrace("cpu"))
+        told = {IMPORT: replace(first, problems=(*first.problems, failed))}
+        shutil.rmtree(self._shelf.folder / f"{key}-part", ignore_errors=True)
+        self._shelf.keep(scratch, f"{key}-part")
+        return replace(
+            trace,
+            workloads=told | {n: w for n, w in trace.workloads.items() if n != IMPORT},
+            folder=str(self._shelf.folder / f"{key}-part"),
+        )
+
+    def _key(
+        self, candidate: Candidate, problem: Mapping[str, Any], versions: Mapping[str, str], backward: bool | None
+    ) -> str:
         task = {k: problem[k] for k in ("reference", "format", "files", "workloads")}
         parts = [CACHE_VERSION, candidate.source, task, serde.to_data(self._target), dict(versions), self._limit_s]
+        parts.append(backward)
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -99,6 +140,26 @@ def _failure(reply: Reply, limit_s: float) -> str:
         return "" if reply.answer["status"] == "ok" else readable(reply.answer["log"])
     status, log = ending(reply, limit_s)
     return f"tracing ended early ({status}): {log}"
+
+
+def _own_files(path: str) -> list[str]:
+    """Return what a file may read of its neighbours: the folder that it imports from, unless that is a home."""
+    if not path:
+        return []
+    place = Path(path).resolve()
+    _, root = package_of(place)
+    return [str(place if private(str(root)) else root)]
+
+
+def _beside(path: str) -> float:
+    """Return when a Python file of the file's folder was last changed; 0 where it has none."""
+    if not path:
+        return 0.0
+    times = [0.0]
+    for other in Path(path).parent.glob("*.py"):
+        with contextlib.suppress(OSError):
+            times.append(other.stat().st_mtime)
+    return max(times)
 
 
 def _nothing(names: Sequence[str], problem: str) -> Trace:

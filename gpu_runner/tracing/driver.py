@@ -148,7 +148,7 @@ class Launcher:
 
     def __call__(self, x: int, y: int, z: int, stream: int, function: str, *args: Any) -> None:
         """Record a launch; `function` is the cubin's file name."""
-        del stream, args
+        del stream
         metadata = self._metadata
         clusters = int(getattr(metadata, "num_ctas", 1))
         self._recorder.add(
@@ -166,8 +166,20 @@ class Launcher:
                     "num_stages": int(getattr(metadata, "num_stages", 0)),
                     "num_ctas": clusters,
                 },
+                bytes=bytes_of(args),
             )
         )
+
+
+def bytes_of(values: Sequence[Any]) -> int:
+    """Return the bytes of the tensors among the values; of those that share their memory, the largest counts."""
+    found: dict[int, int] = {}
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            storage: Any = value.untyped_storage()
+            size = min(value.numel() * value.element_size(), storage.nbytes())
+            found[storage._cdata] = max(size, found.get(storage._cdata, 0))
+    return sum(found.values())
 
 
 def describe_arguments(src: Any) -> tuple[tuple[Argument, ...], dict[str, Any]]:

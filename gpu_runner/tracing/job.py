@@ -19,12 +19,18 @@ def trace(job: dict[str, Any], folder: Path) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.environ.pop("TRITON_INTERPRET", None)
     tempfile.tempdir = str(folder / "cache")
+    if "file" in job:
+        from forewarp.gpu_runner.tracing.files import job as files
+
+        files.trace(job, folder)
+        return
     setting = Setting(
         source=job["candidate"]["source"],
         job=job,
         target=serde.from_data(Target, job["target"]),
         folder=folder,
         limit_s=job["workload_s"],
+        backward=job.get("backward", False),
     )
     workloads = [serde.from_data(Workload, w) for w in job["workloads"]]
     signatures = [serde.from_data(Signature, s) for s in job["signatures"]]

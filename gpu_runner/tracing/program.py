@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import time
-import traceback
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,8 +14,9 @@ import torch
 
 from forewarp.core.values import Signature, Target, TensorSpec, Workload
 from forewarp.gpu_runner.tracing import masquerade
-from forewarp.gpu_runner.tracing.recorder import Recorder, TooMuch, merge
+from forewarp.gpu_runner.tracing.recorder import Event, Recorder, TooMuch, merge
 from forewarp.gpu_runner.tracing.values import Strategy, TracedLaunch, WorkloadTrace
+from forewarp.gpu_runner.tracing.wording import words
 from forewarp.gpu_runner.worker.modules import import_text
 from forewarp.gpu_runner.worker.problem import Problem, dtype_name, outputs_of
 
@@ -31,13 +30,7 @@ PATIENCE = 3
 """Times the limit that a workload may take by the clock: the machine may be busy with other things."""
 _AGAIN_S = 10.0
 """A first call that took more processor time is not followed by a second."""
-_REFUSED = (
-    "CompilationError",
-    "CompileTimeAssertionFailure",
-    "OutOfResources",
-    "PTXASError",
-    "UnsupportedLanguageConstruct",
-)
+_CUSTOM = "BackwardCFunction"
 
 
 class OutOfTime(BaseException):
@@ -48,7 +41,8 @@ class OutOfTime(BaseException):
 class Setting:
     """What is traced: the candidate's text, the job that names the reference, the target, where cubins go.
 
-    `limit_s` bounds the processor time of one workload.
+    `limit_s` bounds the processor time of one workload. `backward` says whether the gradient is traced too: of every
+    output that has one, or, where that is None, of outputs of a torch.autograd.Function.
     """
 
     source: str
@@ -56,6 +50,7 @@ class Setting:
     target: Target
     folder: Path
     limit_s: float
+    backward: bool | None = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +61,8 @@ class Run:
     complete: bool
     repeatable: bool
     """Whether the other way to make tensors might go further."""
+    refused: bool = False
+    """Whether it ended at a kernel that could not be launched."""
 
 
 def trace_workload(setting: Setting, workload: Workload, signature: Signature) -> WorkloadTrace:
@@ -74,10 +71,12 @@ def trace_workload(setting: Setting, workload: Workload, signature: Signature) -
     order: list[Strategy] = ["cpu", "fake"] if size <= MOST_BYTES else ["fake", "cpu"]
     started = time.process_time()
     first = run(setting, workload, signature, order[0])
+    if first.refused:  # the module does not do without it: go on, to see its other kernels
+        first = run(setting, workload, signature, order[0], passing=True)
     left = setting.limit_s - (time.process_time() - started)
     if first.complete or not first.repeatable or left < 1 or size > _MOST_BYTES_AT_ALL:
         return first.trace
-    second = run(replace(setting, limit_s=left), workload, signature, order[1])
+    second = run(replace(setting, limit_s=left), workload, signature, order[1], passing=True)
     if second.complete or _reach(second) > _reach(first):
         return second.trace
     return first.trace
@@ -87,15 +86,21 @@ def _reach(one: Run) -> int:
     return len(one.trace.launches) + len(one.trace.calls)
 
 
-def run(setting: Setting, workload: Workload, signature: Signature, strategy: Strategy) -> Run:
-    """Trace one workload in one way."""
+def run(
+    setting: Setting, workload: Workload, signature: Signature, strategy: Strategy, *, passing: bool = False
+) -> Run:
+    """Trace one workload in one way; `passing` over kernels that cannot be launched."""
     recorder = Recorder(setting.folder)
     progress = _Progress(recorder)
-    complete, repeatable, extensions = False, False, None
+    complete, repeatable, extensions, refusals = False, False, None, None
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_within(setting.limit_s))
+        stack.enter_context(within(setting.limit_s))
         try:
             extensions = _enter(stack, setting, signature.outputs, recorder, strategy)
+            with contextlib.suppress(ImportError):
+                from forewarp.gpu_runner.tracing.refusals import refusing
+
+                refusals = stack.enter_context(refusing(recorder, passing=passing))
             _call_twice(setting, workload, signature, recorder, progress)
             complete = True
         except OutOfTime:
@@ -104,8 +109,10 @@ def run(setting: Setting, workload: Workload, signature: Signature, strategy: St
             recorder.problem(f"{progress.doing} needs more memory than the trace may take")
             repeatable = True
         except Exception as e:
-            recorder.problem(f"{progress.doing} failed: {_words(e)}")
-            repeatable = not isinstance(e, TooMuch) and type(e).__name__ not in _REFUSED
+            recorder.problem(f"{progress.doing} failed: {words(e)}")
+            if refusals is not None and refusals.caused(e):
+                return Run(recorder.result(strategy), complete=False, repeatable=False, refused=not passing)
+            repeatable = not isinstance(e, TooMuch)
     if extensions is not None and extensions.codes and not _launches(recorder):
         if complete:
             recorder.note("the module builds an extension, and launches none of its kernels")
@@ -133,15 +140,7 @@ def _enter(
     strategy: Strategy,
 ) -> Extensions | None:
     """Put everything in place that stands in for a device; return the extensions, if the module may have any."""
-    mode = stack.enter_context(masquerade.masquerading(setting.target, recorder))
-    with contextlib.suppress(ImportError):
-        import triton.runtime
-
-        from forewarp.gpu_runner.tracing import driver, tuning
-
-        stand_in: Any = driver.Driver(setting.target, recorder)
-        triton.runtime.driver.set_active(stand_in)
-        stack.enter_context(tuning.trying_all(recorder))
+    mode = pretend(stack, setting.target, recorder)
     extensions = None
     if "cpp_extension" in setting.source:
         from forewarp.gpu_runner.tracing.extensions import Extensions
@@ -156,6 +155,25 @@ def _enter(
 
     stack.enter_context(Operators(recorder, values=strategy == "cpu"))
     return extensions
+
+
+def pretend(
+    stack: contextlib.ExitStack, target: Target, recorder: Recorder, configurations: int | None = None
+) -> masquerade.Masquerade:
+    """Put the target in the place of this machine's devices, for torch and for Triton.
+
+    `configurations` bounds those that an autotuner tries.
+    """
+    mode = stack.enter_context(masquerade.masquerading(target, recorder))
+    with contextlib.suppress(ImportError):
+        import triton.runtime
+
+        from forewarp.gpu_runner.tracing import driver, tuning
+
+        stand_in: Any = driver.Driver(target, recorder)
+        triton.runtime.driver.set_active(stand_in)
+        stack.enter_context(tuning.trying_all(recorder, configurations or tuning.MOST_CONFIGURATIONS))
+    return mode
 
 
 def _call_twice(
@@ -183,6 +201,55 @@ def _call_twice(
     with torch.no_grad():
         call(*values)
     _prepared(first, recorder)
+    if setting.backward is not False:
+        with recorder.aside([]):
+            values = problem.inputs(3, "cpu")
+        progress.doing = "the module's gradient"
+        differentiate(lambda: call(*values), values, recorder, every=bool(setting.backward))
+
+
+def differentiate(
+    call: Callable[[], Any], values: Sequence[Any], recorder: Recorder, *, every: bool, keep: bool = False
+) -> bool:
+    """Call, and record what the gradient of the outputs' sum launches; return whether there is one.
+
+    Unless `every`, only outputs of a torch.autograd.Function count. The values are made to require their gradients.
+    `keep` says that the call itself counts, too.
+    """
+    for value in values:
+        if isinstance(value, torch.Tensor) and value.is_leaf and value.is_floating_point():
+            value.requires_grad_()
+    elsewhere: list[Event] = []
+    with torch.enable_grad():
+        with recorder.aside(recorder.events if keep else elsewhere):
+            result = call()
+        outputs = [t for t in _tensors(result) if t.requires_grad and (every or _is_custom(t))]
+        if not outputs:
+            return False
+        with recorder.aside(elsewhere):
+            loss = sum((t.float().sum() for t in outputs), torch.zeros(()))
+        with recorder.aside(recorder.backward):
+            loss.backward()  # pyright: ignore[reportUnknownMemberType]
+    return True
+
+
+def _tensors(result: Any) -> list[torch.Tensor]:
+    values: list[Any] = list(result) if isinstance(result, tuple | list) else [result]
+    return [v for v in values if isinstance(v, torch.Tensor)]
+
+
+def _is_custom(tensor: torch.Tensor) -> bool:
+    """Return whether a torch.autograd.Function had a part in a tensor."""
+    waiting, seen = [tensor.grad_fn], set[int]()
+    while waiting:
+        node: Any = waiting.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if any(k.__name__ == _CUSTOM for k in type(node).__mro__):
+            return True
+        waiting += [following for following, _ in node.next_functions]
+    return False
 
 
 def _prepared(first: Sequence[Any], recorder: Recorder) -> None:
@@ -221,18 +288,8 @@ def _bytes(spec: TensorSpec) -> int:
     return count
 
 
-def _words(error: Exception) -> str:
-    """Return kind, place in the module and message of an error, without the frames of torch and Triton."""
-    lines = [f for f in traceback.extract_tb(error.__traceback__) if os.path.basename(f.filename).startswith("tmp")]
-    where = f" (line {lines[-1].lineno})" if lines else ""
-    text = str(error).strip() or "no message"
-    if len(text) > 1500:
-        text = f"{text[:1000]}\n…\n{text[-500:]}"
-    return f"{type(error).__name__}{where}: {text}"
-
-
 @contextlib.contextmanager
-def _within(seconds: float) -> Generator[None]:
+def within(seconds: float) -> Generator[None]:
     """Raise `OutOfTime` after so many seconds of processor time, or three times as many by the clock.
 
     It comes again and again, for a module that catches everything.

@@ -42,6 +42,9 @@ class Recorder:
         self.tunings: list[Tuning] = []
         self.events: list[Event] = []
         self.paused = False
+        self.trying = False
+        """An autotuner tries a configuration: what fails is its matter."""
+        self.backward: list[Event] = []
 
     def keep(self, image: bytes) -> str:
         """Write a cubin and return its file name."""
@@ -85,9 +88,15 @@ class Recorder:
         if tuning not in self.tunings:
             self.tunings.append(tuning)
 
+    def take(self, strategy: Strategy) -> WorkloadTrace:
+        """Return all of it, and begin anew."""
+        found = self.result(strategy)
+        self.problems, self.notes, self.tunings, self.events, self.backward = [], [], [], [], []
+        return found
+
     def result(self, strategy: Strategy) -> WorkloadTrace:
         """Return all of it, equal events merged."""
-        merged = merge(self.events)
+        merged, backward = merge(self.events), merge(self.backward)
         return WorkloadTrace(
             strategy,
             tuple(e for e in merged if isinstance(e, TracedLaunch)),
@@ -95,6 +104,8 @@ class Recorder:
             tuple(self.problems),
             tuple(self.notes),
             tuple(self.tunings),
+            tuple(e for e in backward if isinstance(e, TracedLaunch)),
+            tuple(e for e in backward if isinstance(e, Call)),
         )
 
 

@@ -40,14 +40,14 @@ class _Tuning:
 class _Tuner:
     """What replaces two methods of Triton's Autotuner, whose own are `prune` and `bench`."""
 
-    def __init__(self, recorder: Recorder, prune: Callable[..., Any], bench: Callable[..., Any]) -> None:
-        self.recorder, self.prune, self.bench = recorder, prune, bench
+    def __init__(self, recorder: Recorder, prune: Callable[..., Any], bench: Callable[..., Any], most: int) -> None:
+        self.recorder, self.prune, self.bench, self.most = recorder, prune, bench, most
         self.tunings: dict[int, _Tuning] = {}
 
     def pruned(self, tuner: Any, kwargs: dict[str, Any]) -> list[Any]:
         """Return the first configurations that the module itself does not rule out, compiled."""
         wanted = list(self.prune(tuner, kwargs))
-        tried = wanted[:MOST_CONFIGURATIONS]
+        tried = wanted[: self.most]
         self.tunings[id(tuner)] = _Tuning(tuner.base_fn.__name__, len(tried), len(wanted) - len(tried))
         self._compile(tuner, tried, kwargs)
         return tried
@@ -78,24 +78,26 @@ class _Tuner:
 
         tuner.__dict__["do_bench"] = once
         raised = True
+        self.recorder.trying = True
         try:
             with self.recorder.aside(trial.events):
                 times = self.bench(tuner, *args, config=config, **meta)
             raised = False
         finally:
+            self.recorder.trying = False
             if raised or len(tuning.trials) == tuning.wanted:
                 tuning.report(self.recorder)
         return times
 
 
 @contextlib.contextmanager
-def trying_all(recorder: Recorder) -> Generator[None]:
-    """Have Triton's autotuners compile their configurations and report them to `recorder` meanwhile."""
+def trying_all(recorder: Recorder, most: int = MOST_CONFIGURATIONS) -> Generator[None]:
+    """Have Triton's autotuners compile their first configurations and report them to `recorder` meanwhile."""
     from triton.runtime.autotuner import Autotuner
 
     kind: Any = Autotuner
     own = {name: getattr(kind, name) for name in ("prune_configs", "_bench")}
-    ours = _Tuner(recorder, own["prune_configs"], own["_bench"])
+    ours = _Tuner(recorder, own["prune_configs"], own["_bench"], most)
 
     def prune_configs(tuner: Any, kwargs: dict[str, Any]) -> list[Any]:
         return ours.pruned(tuner, kwargs)

@@ -14,8 +14,26 @@ from typing import Any, Literal
 from forewarp.core import serde
 
 TRACE_FILE = "trace.json"
+IMPORT = "import"
+"""The name of what a file does while it is imported."""
 Strategy = Literal["cpu", "fake", "source"]
 """How a workload was traced: with real values in main memory, with shapes alone, or from the module's text alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file to trace without a task.
+
+    `path` is where it lies, so that what it imports from beside it is found; "" where it is text only. `arguments` are
+    values by the names of parameters (see `tracing.files.arguments`). `call` names the function to call. `backward`
+    says whether gradients are traced; None where a torch.autograd.Function makes the output.
+    """
+
+    source: str
+    path: str = ""
+    arguments: str = ""
+    call: str = ""
+    backward: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +54,8 @@ class TracedLaunch:
 
     `symbol` and `cubin` are empty where the kernel could not be compiled, `grid` and `block` None where only the
     running program knows them. `grid` counts blocks, those of a cluster one by one. `shared` is dynamic shared memory.
-    `constants` are constexpr or template arguments, `options` Triton's num_warps, num_stages and num_ctas.
+    `constants` are constexpr or template arguments, `options` Triton's num_warps, num_stages and num_ctas. `bytes` are
+    those of the tensors that it is given, each once.
     """
 
     kernel: str
@@ -49,6 +68,7 @@ class TracedLaunch:
     arguments: tuple[Argument, ...] = ()
     constants: Mapping[str, Any] = field(default_factory=dict[str, Any])
     options: Mapping[str, int] = field(default_factory=dict[str, int])
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +111,7 @@ class WorkloadTrace:
     """One workload: launches and calls of one call of the module, equal ones merged, in order of appearance.
 
     `problems` would stop or spoil the module on the device, or stopped the trace; `notes` say what was assumed.
+    `backward` and `backward_calls` are the launches and calls of the gradient, where one was asked for.
     """
 
     strategy: Strategy
@@ -99,15 +120,31 @@ class WorkloadTrace:
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tunings: tuple[Tuning, ...] = ()
+    backward: tuple[TracedLaunch, ...] = ()
+    backward_calls: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileKernel:
+    """A kernel that a file defines. `origin` says what launched it, `reason` why it is not there; one of them is ""."""
+
+    name: str
+    line: int
+    origin: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A module traced for each workload. `folder` holds the cubins; it is empty where the trace came to nothing."""
+    """A module traced for each workload. `folder` holds the cubins; it is empty where the trace came to nothing.
+
+    Of a file without a task, `workloads` are what was called, by its name, and `kernels` those that the file defines.
+    """
 
     workloads: Mapping[str, WorkloadTrace]
     folder: str = ""
     cached: bool = False
+    kernels: tuple[FileKernel, ...] = ()
 
     @classmethod
     def load(cls, folder: Path) -> Trace:
@@ -127,17 +164,19 @@ class Trace:
 
     def save(self, folder: Path) -> None:
         """Write the trace into `folder`, beside its cubins."""
-        (folder / TRACE_FILE).write_text(json.dumps({"workloads": serde.to_data(self.workloads)}))
+        (folder / TRACE_FILE).write_text(
+            json.dumps(serde.to_data({"workloads": self.workloads, "kernels": self.kernels}))
+        )
 
 
 def _check(trace: Trace, folder: Path) -> None:
     for workload in trace.workloads.values():
         tried = [c.launch for t in workload.tunings for c in t.configurations if c.launch]
-        for launch in (*workload.launches, *tried):
+        for launch in (*workload.launches, *workload.backward, *tried):
             for size in (launch.grid, launch.block):
                 if size is not None and not (len(size) == 3 and all(type(n) is int and n >= 0 for n in size)):
                     raise ValueError(f"{size!r} is no grid or block")
-            if any(type(n) is not int or n < 0 for n in (launch.shared, launch.times)):
+            if any(type(n) is not int or n < 0 for n in (launch.shared, launch.times, launch.bytes)):
                 raise ValueError("a size or a count is no whole number")
             if not all(type(t) is str for t in (launch.kernel, launch.symbol, launch.cubin)):
                 raise ValueError("a name is no text")
@@ -146,3 +185,5 @@ def _check(trace: Trace, folder: Path) -> None:
                 raise ValueError(f"{launch.cubin!r} is no file of this trace")
         if not all(type(t) is str for t in (*workload.problems, *workload.notes)):
             raise ValueError("a problem is no text")
+    if not all(type(t) is str for k in trace.kernels for t in (k.name, k.origin, k.reason)):
+        raise ValueError("a kernel's name or reason is no text")

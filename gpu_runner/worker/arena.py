@@ -18,6 +18,8 @@ GAP = 256
 """Bytes at least that lie before, between and behind the buffers, so that a write past the end of one is seen."""
 SLOTS = 3
 """Input sets that the timed calls rotate among, each drawn afresh for this measurement."""
+OFFSETS = 64
+"""Places that an output may be copied to, `ALIGN` bytes apart; a cell is told which once a module's call has ended."""
 
 
 def byte_size(spec: TensorSpec) -> int:
@@ -36,24 +38,27 @@ class Layout:
     size: int
 
     @classmethod
-    def of(cls, signature: Signature) -> Layout:
-        """Lay out the buffers of a workload one after another, with a gap around each."""
+    def of(cls, signature: Signature, slots: int = SLOTS, offsets: int = 1) -> Layout:
+        """Lay out the buffers of a workload one after another, with a gap around each; `slots` sets of inputs.
+
+        Each output has room to begin at any of `offsets` places, `ALIGN` bytes apart.
+        """
         position = GAP
         gaps: list[tuple[int, int]] = [(0, GAP)]
 
-        def place(specs: Sequence[TensorSpec]) -> tuple[int, ...]:
+        def place(specs: Sequence[TensorSpec], room: int = 0) -> tuple[int, ...]:
             nonlocal position
-            offsets: list[int] = []
+            starts: list[int] = []
             for spec in specs:
-                offsets.append(position)
-                end = position + byte_size(spec)
+                starts.append(position)
+                end = position + byte_size(spec) + room
                 position = -(-(end + GAP) // ALIGN) * ALIGN
                 gaps.append((end, position))
-            return tuple(offsets)
+            return tuple(starts)
 
-        slots = tuple(place(signature.inputs) for _ in range(SLOTS))
-        params, outputs = place(signature.params), place(signature.outputs)
-        return cls(slots, params, outputs, tuple(gaps), position)
+        inputs = tuple(place(signature.inputs) for _ in range(slots))
+        params, outputs = place(signature.params), place(signature.outputs, (offsets - 1) * ALIGN)
+        return cls(inputs, params, outputs, tuple(gaps), position)
 
 
 class Arena:

@@ -14,26 +14,40 @@ import torch
 
 from forewarp.core import serde
 from forewarp.core.values import Signature, Tolerance, Workload
-from forewarp.gpu_runner.worker import arena, cores, extensions, privileges, protections, watch
+from forewarp.gpu_runner.worker import arena, cores, extensions, memory, privileges, protections, toolchain, watch
 from forewarp.gpu_runner.worker.arena import Arena, Layout
 from forewarp.gpu_runner.worker.cells import (
+    CALLS,
     FETCH,
+    FLUSHES,
+    GRAPHS,
     NOTHING,
     SLEEP,
     STIR,
     Cell,
     CellFailed,
+    fetch_order,
     load_order,
     may_spin,
+    ready_order,
     run_order,
 )
 from forewarp.gpu_runner.worker.conditions import Conditions, processors
 from forewarp.gpu_runner.worker.guards import layout_guards
 from forewarp.gpu_runner.worker.modules import load_candidate
-from forewarp.gpu_runner.worker.problem import Problem
+from forewarp.gpu_runner.worker.problem import Problem, running_reference
 from forewarp.gpu_runner.worker.protections import Confinement
-from forewarp.gpu_runner.worker.runners import Buffers, ModuleRunner, NativeRunner, Runner, find_plan, make_span
+from forewarp.gpu_runner.worker.runners import (
+    FLUSHED,
+    Buffers,
+    ModuleRunner,
+    NativeRunner,
+    Runner,
+    find_plan,
+    make_span,
+)
 from forewarp.gpu_runner.worker.stage import Stage, fresh_seed
+from forewarp.gpu_runner.worker.task_confinement import told
 from forewarp.gpu_runner.worker.timing import Arm, Condition, Sample
 from forewarp.gpu_runner.worker.witness import Witness, copy_seconds
 
@@ -51,7 +65,7 @@ class _Opened:
     def run(self, slot: int) -> None:
         """Do nothing."""
 
-    def deliver(self) -> None:
+    def deliver(self, slot: int) -> None:
         """Do nothing."""
 
 
@@ -65,16 +79,35 @@ class CellBench:
     tier = "T1"
     conditions: tuple[Condition, ...] = ()
 
-    def __init__(self, job: dict[str, Any], workloads: Sequence[Workload], signatures: Sequence[Signature]) -> None:
+    def __init__(
+        self,
+        job: dict[str, Any],
+        workloads: Sequence[Workload],
+        signatures: Sequence[Signature],
+        confine: Callable[[], list[str]],
+        *,
+        cautious: bool,
+    ) -> None:
+        """Fork the cells, then `confine` this process, before the first line of the task's code runs in it.
+
+        `cautious` leaves out for the anchor's cell what a driver does not bear; the candidate's finds that out itself.
+        """
         self.job, self.workloads, self.signatures = job, workloads, signatures
         self.device = "cuda" if job["target_kind"] == "cuda" else "cpu"
-        self.layouts = [Layout.of(s) for s in signatures]
-        self.size = max(max(x.size for x in self.layouts), 32 << 20)
+        self.plans = [memory.of_job(job, i, s, "cells", self.device) for i, s in enumerate(signatures)]
+        self._offsets = arena.OFFSETS if job["language"] == "python" else 1
+        laid = zip(signatures, self.plans, strict=True)
+        self.layouts = [Layout.of(s, p.slots, self._offsets) for s, p in laid]
+        buffers = max(max(x.size for x in self.layouts), 32 << 20)
+        self._flushes_at = -(-buffers // arena.ALIGN) * arena.ALIGN
+        self._flush_size = int(job.get("flush_bytes", 0)) if self._cuda else 0
+        self.size = self._flushes_at + max(p.slots for p in self.plans) * self._flush_size
         self.weight_seed = fresh_seed()
         self.tolerance = serde.from_data(Tolerance, job["tolerance"]) if job["tolerance"] else None
         self.timeout = float(job["call_timeout_s"])
         self.spins = self.device == "cuda" and may_spin()
-        self.round_trip_s = self._turn_s = self._copy_s = 0.0
+        self.round_trip_s = self._turn_s = self._copy_s = self._flushes_s = 0.0
+        self._bursting, self._index, self._last = False, 0, 0
         languages = {"candidate": job["language"], "anchor": job["anchor"]["language"] if job["anchor"] else "python"}
         self._copying = frozenset(arm for arm, language in languages.items() if language == "python")
         self._fetches = "candidate" in self._copying
@@ -83,6 +116,7 @@ class CellBench:
             os.sched_setaffinity(0, judge_cores)
         self.anchor_outputs: Sequence[torch.Tensor] | None = None
         self.arenas: dict[Arm, Arena] = {}
+        self._judged: dict[Arm, list[torch.Tensor]] = {}
         self._witness: Witness | None = None
         self._flags: list[str] = []
         self._running: Arm | None = None
@@ -93,15 +127,16 @@ class CellBench:
         # The anchor is confined as the candidate is, so that neither is slower for it.
         rival = self._bind_anchor if job["anchor"] else None
         self._pids: set[int] = set()
-        confined = rival is not None or not self._cuda
-        self.anchor = self._cell("anchor", rival or self._bind_reference, confined=confined, cautious=self._cuda)
+        self.anchor = self._cell("anchor", rival or self._bind_reference, cautious=cautious)
         self.candidate = self._cell("candidate", self._bind_candidate)
         spare = self._cell("candidate", self._bind_candidate, cautious=True) if self._cuda else None
         watch.go_first()
+        around_task = told(confine())
         self._open_arenas()
         if spare is not None:
             self._choose(spare)
-        self.protections = [*self.candidate.protections, "inputs, expected values and clock in another process"]
+        apart = "inputs, expected values and clock in another process"
+        self.protections = [*self.candidate.protections, apart, around_task]
         self.flush = l2_flush() if self._cuda else None
         self._probe = _Probe() if self._cuda else None
         self._state = self._probe.state if self._probe is not None else processors
@@ -112,24 +147,25 @@ class CellBench:
     def _cuda(self) -> bool:
         return self.device == "cuda"
 
-    def _cell(self, arm: Arm, bind: Bind, *, confined: bool = True, cautious: bool = False) -> Cell:
-        descriptor, memory = self._files[arm], int(self.job["memory"])
+    def _cell(self, arm: Arm, bind: Bind, *, cautious: bool = False) -> Cell:
+        descriptor, most = self._files[arm], int(self.job["memory"])
         how = Confinement(
             folder="",
             files=protections.device_files(self.device),
-            memory=None if self._cuda else memory,
+            memory=None if self._cuda else most,
             folder_bytes=_CUDA_FOLDER if self._cuda else _CPU_FOLDER,
             # The driver lends memory only between processes of one user.
             drop_user=not self._cuda,
             reads=[k["artefact"] for k in (self.job, self.job["anchor"]) if k and k["artefact"]],
+            reads_only=toolchain.readable(self.device),
             cautious=cautious,
         )
         cell = Cell(
             self._loader(descriptor, bind),
             name="candidate" if arm == "candidate" else "anchor",
-            memory=memory,
-            confinement=how if confined else None,
-            own_processes=confined and not self._cuda,
+            memory=most,
+            confinement=how,
+            own_processes=not self._cuda,
             spins=self.spins,
             cores=self._cell_cores,
             keep=[descriptor] if descriptor >= 0 else [],
@@ -177,6 +213,29 @@ class CellBench:
 
         return load
 
+    def _outputs(self, index: int, source: Arena, offset: int) -> list[torch.Tensor]:
+        """Return a workload's outputs where they lie at an offset."""
+        starts = [start + offset * arena.ALIGN for start in self.layouts[index].outputs]
+        return source.views(starts, self.signatures[index].outputs)
+
+    def _rooms(self, index: int, source: Arena) -> list[torch.Tensor]:
+        """Return all bytes where an output may come to lie, for each output."""
+        rooms = zip(self._outputs(index, source, 0), self.layouts[index].outputs, strict=True)
+        more = (self._offsets - 1) * arena.ALIGN
+        return [source.block[start : start + output.nbytes + more] for output, start in rooms]
+
+    def _draw_place(self, arm: Arm) -> int:
+        """Draw where the next result of an arm goes, have the judge look there, and return the offset.
+
+        The cell learns it when its result is fetched: what was written in advance lies elsewhere. Native code writes
+        to the first place.
+        """
+        if self._offsets == 1 or arm not in self._copying:
+            return 0
+        offset = os.urandom(1)[0] % self._offsets
+        self._judged[arm][:] = self._outputs(self._index, self.arenas[arm], offset)
+        return offset
+
     def _views(self, index: int, source: Arena) -> tuple[list[list[Any]], list[torch.Tensor], list[torch.Tensor]]:
         """Return (input values per slot, parameters, outputs) of a workload in an arena."""
         signature, layout = self.signatures[index], self.layouts[index]
@@ -186,13 +245,27 @@ class CellBench:
             tensors = iter(source.views(offsets, signature.inputs))
             scalars = signature.scalars
             slots.append([scalars[str(i)] if str(i) in scalars else next(tensors) for i in range(count)])
-        return slots, source.views(layout.params, signature.params), source.views(layout.outputs, signature.outputs)
+        return slots, source.views(layout.params, signature.params), self._outputs(index, source, 0)
+
+    def _flushed(self, source: Arena, slots: int) -> torch.Tensor:
+        """Return the bytes that a burst on so many slots writes to before its calls."""
+        return source.block[self._flushes_at : self._flushes_at + slots * self._flush_size]
+
+    def _flushes(self, index: int, source: Arena) -> list[torch.Tensor]:
+        """Return the buffers that a burst writes to before its calls, one per slot; none where there are no bursts."""
+        slots = self.plans[index].slots
+        return list(self._flushed(source, slots).view(slots, self._flush_size)) if self._flush_size else []
 
     def _bind_reference(self, index: int, source: Arena) -> Runner:
-        slots, _, outputs = self._views(index, source)
+        slots, params, _ = self._views(index, source)
+        outputs = [self._outputs(index, source, offset) for offset in range(self._offsets)]
+        weights = dict(zip([p.name for p in self.signatures[index].params], params, strict=True))
         span = make_span(self.device)
         problem = Problem.of_job(self.job, self.workloads[index], self.weight_seed)
-        return ModuleRunner(problem.model(self.device), slots, outputs, span)
+        # What it leaves of its state is copied out as the candidate's is, though nobody asks for it: that takes time.
+        states, flushes = _states(problem, weights), self._flushes(index, source)
+        model = problem.model(self.device)
+        return ModuleRunner(model, slots, outputs, span, flushes, states=states, changes=problem.state)
 
     def _bind_candidate(self, index: int, source: Arena) -> Runner:
         return self._bind_kernel(self.job, index, source)
@@ -208,7 +281,9 @@ class CellBench:
             problem = Problem.of_job(self.job, self.workloads[index], self.weight_seed)
             extensions.install(kernel["artefact"], kernel["manifest"])
             call = load_candidate(kernel["source"], problem, self.device, weights)
-            return ModuleRunner(call, slots, outputs, span)
+            states, flushes = _states(problem, weights), self._flushes(index, source)
+            places = [self._outputs(index, source, offset) for offset in range(self._offsets)]
+            return ModuleRunner(call, slots, places, span, flushes, states=states, changes=problem.state)
         workload, manifest = self.workloads[index].name, kernel["manifest"]
         buffers = Buffers(find_plan(manifest, workload), slots, weights, outputs)
         if self.device == "cuda" and not manifest.get("host_code"):
@@ -220,14 +295,22 @@ class CellBench:
     def stage(self, index: int) -> Stage:
         """Put a workload's inputs and weights in both arenas and load both arms."""
         self._question()
-        problem = Problem.of_job(self.job, self.workloads[index], self.weight_seed)
-        model = problem.model(self.device)
+        self._bursting, self._index = False, index
+        with running_reference("the reference"):
+            problem = Problem.of_job(self.job, self.workloads[index], self.weight_seed)
+            model = problem.model(self.device)
         slots, params, outputs = self._views(index, self.arenas["candidate"])
         mirror, rival_params, rival_outputs = self._views(index, self.arenas["anchor"])
         for place in (params, rival_params):
             for param, value in zip(place, model.state_dict().values(), strict=True):
                 param.copy_(value)
+        self._judged = {"candidate": outputs, "anchor": rival_outputs}
         self.anchor_outputs = rival_outputs if self.job["anchor"] else None
+        names = list(model.state_dict())
+        states, mirror_states = (
+            self._compared(problem, index, kernel, dict(zip(names, place, strict=True)))
+            for kernel, place in ((self.job, params), (self.job["anchor"], rival_params))
+        )
         stage = Stage(
             problem,
             model,
@@ -240,6 +323,11 @@ class CellBench:
             guards=layout_guards(self.arenas["candidate"].block, self.layouts[index]),
             perturb=bool(self.job["perturb"]),
             mirror_outputs=rival_outputs,
+            states=states,
+            mirror_states=mirror_states,
+            state_in_place=self.job["language"] != "python",
+            lean=self.plans[index].lean,
+            rooms=[self._rooms(index, self.arenas[arm]) for arm in reversed(ARMS)],
         )
         self._synchronize()
         for arm in ARMS:
@@ -256,6 +344,26 @@ class CellBench:
         self._copy_s = copy_seconds(stage)
         self._witness = Witness(self, stage, copy_s=self._copy_s if "candidate" in self._copying else 0.0)
         return stage
+
+    def _compared(
+        self, problem: Problem, index: int, kernel: Mapping[str, Any] | None, weights: Mapping[str, torch.Tensor]
+    ) -> dict[str, torch.Tensor]:
+        """Return the buffers where a kernel leaves the reference's state, by name: all that its launch plan names.
+
+        They are those of the parameters; of a module, they are filled once its call has ended.
+        """
+        states = _states(problem, weights)
+        if kernel is None or (kernel["language"] == "python") != (self.job["language"] == "python"):
+            return {}
+        if kernel["language"] == "python":
+            return states
+        taken = set(find_plan(kernel["manifest"], self.workloads[index].name).params.values())
+        return {name: buffer for name, buffer in states.items() if name in taken}
+
+    def _ready(self, cell: Cell, stage: Stage, slot: int) -> None:
+        """Make a module ready for a call, outside of what is timed."""
+        if stage.prepares_calls:
+            cell.call(ready_order(stage.seed_of(slot)), self.timeout)
 
     def awake(self, arm: Arm) -> Cell:
         """Stop the other arm's cell, and return this one's, ready for the next command."""
@@ -280,25 +388,59 @@ class CellBench:
         return pickle.dumps(reduce_tensor(self.arenas[arm].block))
 
     def choose_mode(self, stage: Stage, longest_s: float) -> str:
-        """Return "call": a cell's call is timed as a whole, launches included."""
-        del stage, longest_s
-        return "call"
+        """Have modules on a GPU run in bursts, which hide the host's part; elsewhere calls are timed as a whole."""
+        del longest_s
+        if stage.prepares_calls or not self._flush_size or not self._copying.issuperset(ARMS):
+            return "call"
+        for arm in ARMS:
+            if self.job["captures"][arm]:
+                self.awake(arm).call(GRAPHS, stage.slot_count * self.timeout)
+        anchor = self.awake("anchor")
+        self._flushes_s = median(anchor.call(FLUSHES, self.timeout) for _ in range(ROUND_TRIPS))
+        self._bursting = True
+        self.conditions = ("launched",)
+        return "burst"
 
     def sample(self, stage: Stage, arm: Arm, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
         """Run one arm now; on CUDA behind a flush of the L2 cache, unless it is to be warm."""
-        del stage
+        self._last = slot
+        if self._bursting and condition == "cold":
+            return self._burst(stage, arm, slot)
         if self.flush is not None and condition != "warm":
             self.flush.zero_()
         self._synchronize()
         hertz = self._probe.hertz() if self._probe is not None else 0.0
         cell = self.awake(arm)
+        self._ready(cell, stage, slot)
+        fetch = fetch_order(offset=self._draw_place(arm) if self._fetches else 0)
         raw, extra = cell.call(run_order(slot), self.timeout), self.round_trip_s
         if self._fetches:
             # A module's call lasts until its output is there: what it puts off is paid for all the same.
-            raw += cell.call(FETCH, self.timeout)
-            extra += self.round_trip_s + (self._copy_s if arm in self._copying else 0.0)
+            # No more is taken off for copying than the call took: who leaves all work to the copy gains nothing.
+            copying = min(self._copy_s, max(0.0, raw - extra)) if arm in self._copying else 0.0
+            raw += cell.call(fetch, self.timeout)
+            extra += self.round_trip_s + copying
         # A call hardly longer than a call of nothing has no time to speak of.
         seconds = max(raw - extra, raw / 10)
+        return lambda: (seconds, hertz)
+
+    def _burst(self, stage: Stage, arm: Arm, slot: int) -> Callable[[], Sample]:
+        """Run every slot once, each on inputs that it has not seen, and return the seconds of one call.
+
+        What the same burst takes without the calls is taken off; it was measured in the anchor's cell.
+        """
+        for other in range(stage.slot_count):
+            if other != slot:
+                stage.renew(other, arm)
+                (stage.prepare if arm == "candidate" else stage.prepare_anchor)(other)
+        flushed = self._flushed(self.arenas[arm], stage.slot_count)
+        flushed.zero_()
+        self._synchronize()
+        hertz = self._probe.hertz() if self._probe is not None else 0.0
+        raw = self.awake(arm).call(CALLS, self.timeout)
+        if not bool((flushed == FLUSHED).all()):
+            raise CellFailed("crashed", "the code in the cell kept the L2 cache from being flushed between calls")
+        seconds = max(raw - self._flushes_s, raw / 100) / stage.slot_count
         return lambda: (seconds, hertz)
 
     def reported(self) -> float | None:
@@ -327,14 +469,16 @@ class CellBench:
         stage.prepare_anchor(last)
         self._synchronize()
         cell = self.awake(arm)
+        fetches = [fetch_order(offset=self._draw_place(arm)) for _ in slots]
         start = time.perf_counter()
-        for slot in slots:
+        for slot, fetch in zip(slots, fetches, strict=True):
+            self._ready(cell, stage, slot)
             cell.call(run_order(slot), self.timeout)
-            cell.call(FETCH, self.timeout)
+            cell.call(fetch, self.timeout)
         seconds = time.perf_counter() - start
         if arm == "candidate":
             stage.compare(last)
-        return seconds / count - 2 * self._turn_s
+        return seconds / count - (3 if stage.prepares_calls else 2) * self._turn_s
 
     def _question(self) -> None:
         """Look into what speaks against the times of the workload on stage, before it goes."""
@@ -359,7 +503,10 @@ class CellBench:
         """Ask the candidate's cell for its result, unless that was part of the call."""
         del stage
         self._synchronize()
-        if not self._fetches:
+        if self._bursting:
+            offset = self._draw_place("candidate")
+            self.awake("candidate").call(fetch_order(self._last, offset), self.timeout)
+        elif not self._fetches:
             self.awake("candidate").call(FETCH, self.timeout)
 
     def _synchronize(self) -> None:
@@ -371,6 +518,11 @@ class CellBench:
         self.candidate.close()
         self.anchor.close()
         watch.end_strays(())
+
+
+def _states(problem: Problem, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the weights that a call of the reference changes; none where `state_dict` leaves them out."""
+    return {name: weights[name] for name in problem.state if name in weights}
 
 
 class _Probe:

@@ -1,4 +1,7 @@
-"""Tier T0: compiled device code and a launch plan, launched and timed by this trusted process with CUDA events."""
+"""Tier T0: compiled device code, launched and timed by this trusted process with CUDA events.
+
+What is launched comes from a launch plan, or from a module that was lifted to a device program.
+"""
 
 from __future__ import annotations
 
@@ -6,41 +9,91 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
 
 from forewarp.core import serde
 from forewarp.core.values import Signature, Tolerance, Workload
-from forewarp.gpu_runner.worker.arena import byte_size
+from forewarp.gpu_runner.lifting import program as lifting
+from forewarp.gpu_runner.lifting.chain import Chain
+from forewarp.gpu_runner.lifting.driver import CudaError
+from forewarp.gpu_runner.lifting.graph import Built
+from forewarp.gpu_runner.lifting.replay import Codes, Lifted, LiftedRunner, Refused, gaps
+from forewarp.gpu_runner.lifting.window import BASES, Window, WindowTaken
+from forewarp.gpu_runner.worker import memory
 from forewarp.gpu_runner.worker.bench_cells import l2_flush
 from forewarp.gpu_runner.worker.conditions import Conditions
 from forewarp.gpu_runner.worker.cubin import CubinRunner, reset_persisting_l2
-from forewarp.gpu_runner.worker.guards import Guarded
+from forewarp.gpu_runner.worker.guards import Bands, Guarded
 from forewarp.gpu_runner.worker.hold import Hold
-from forewarp.gpu_runner.worker.problem import Problem
+from forewarp.gpu_runner.worker.problem import Problem, running_reference, tensors_of
 from forewarp.gpu_runner.worker.runners import Buffers, find_plan
-from forewarp.gpu_runner.worker.stage import Stage, fresh_seed
+from forewarp.gpu_runner.worker.stage import Guards, Stage, contiguous, fresh_seed
 from forewarp.gpu_runner.worker.timing import Arm, Condition, DeviceHung, Sample
 
-SLOTS, SLOT_BYTES = 8, 8 << 30
-"""Input sets, fewer where these bytes would not do: where a buffer lies in memory makes a difference, so many places
-are tried."""
 GRAPH_BELOW_S = 50e-6
 """Where a call is shorter than this, both arms are replayed as CUDA graphs."""
+CHAIN_BELOW_S = 100e-6
+"""Where a call is shorter than this, and both arms are made of nodes, it is repeated within a graph."""
+LATENCY_SAMPLES = 9
 WARM_S = 0.03
 
 
 class Launcher:
-    """What a launcher process makes once and keeps: context, stream hold, flush buffer, canary."""
+    """What a launcher process makes once and keeps: context, windows, stream hold, flush buffer, canary.
+
+    `lifted` are the programs of a job's arms; the reference's stay from job to job.
+    """
 
     def __init__(self) -> None:
         torch.cuda.init()
         self.flush = l2_flush()
         self.hold = Hold()  # after the first allocation, which makes the context
         self.state = Conditions()
+        self.lifted: dict[str, Lifted] = {}
+        self._windows: dict[str, Window] = {}
+        self._codes = Codes()
         self._canary = torch.arange(1 << 16, dtype=torch.int64, device="cuda")
+
+    def receive(self, job: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+        """Take the programs that come with a job; raises `Refused` where one cannot be run here.
+
+        An arm that comes without a program keeps none, but for the anchor where the job says so (`keep_anchor`).
+        """
+        arms, left = job.get("programs") or {}, list(descriptors)
+        try:
+            for arm, base in zip(("candidate", "anchor"), BASES, strict=True):
+                if arm in arms or not (arm == "anchor" and job.get("keep_anchor")):
+                    self.release(arm)
+                if arm not in arms:
+                    continue
+                programs = lifting.from_data(arms[arm])
+                if arm not in self._windows:
+                    self._windows[arm] = Window(base)
+                count = len(programs.chunks) + 1
+                if len(left) < count:
+                    raise ValueError("some of the program's memory did not arrive")
+                mine, left = left[:count], left[count:]
+                self.lifted[arm] = Lifted(self._windows[arm], self._codes, programs, mine)
+        except (ValueError, WindowTaken, CudaError) as e:
+            raise Refused(str(e)) from e
+        finally:
+            lifting.close(left)
+        if len(self.lifted) == 2:
+            try:
+                self.lifted["anchor"].share(self.lifted["candidate"])
+            except (CudaError, KeyError) as e:
+                raise Refused(f"its memory cannot be shared: {e}") from e
+
+    def release(self, arm: str) -> None:
+        """Free an arm's programs, if there are any; nothing of them may be running."""
+        found = self.lifted.pop(arm, None)
+        if found is not None:
+            found.close()
 
     def canary(self) -> bool:
         """Run a kernel whose result is known: what came before must not have broken the device."""
@@ -56,10 +109,11 @@ class Launcher:
 
 
 class LauncherBench:
-    """Launches cubins, and the reference or a second kernel, on one stream behind a flush of the L2 cache.
+    """Launches the candidate, and the reference or a second kernel, on one stream behind a flush of the L2 cache.
 
-    The stream is held until all work of a sample is enqueued, so that neither arm is charged for the host's launch
-    time: an eager reference with many small kernels is timed at its best.
+    Both arms are replayed as CUDA graphs where that is possible, so that neither is charged for the host's launch
+    time. The reference is a lifted program like the candidate, or, where it could not be lifted, called here.
+    The stream is held until all work of a sample is enqueued.
     """
 
     tier = "T0"
@@ -69,41 +123,80 @@ class LauncherBench:
         self, launcher: Launcher, job: dict[str, Any], workloads: Sequence[Workload], signatures: Sequence[Signature]
     ) -> None:
         self.launcher, self.job, self.workloads, self.signatures = launcher, job, workloads, signatures
-        self.weight_seed = fresh_seed()
+        self.weight_seed: int = job.get("weight_seed") or fresh_seed()
         self.tolerance = serde.from_data(Tolerance, job["tolerance"]) if job["tolerance"] else None
         self.protections = ["own process", "own session", "no candidate host code: compiled device code only"]
-        self.runners: dict[str, CubinRunner] = {}
+        self.lifted = launcher.lifted
+        if "candidate" in self.lifted:
+            self.protections += ["lifted: the module itself ran in another process, confined, that is gone"]
+        self.runners: dict[str, CubinRunner | LiftedRunner] = {}
         self.graphs: dict[str, list[torch.cuda.CUDAGraph]] = {}
+        self.chains: dict[tuple[str, int, str], Chain] = {}
+        self.chained, self.latency_s = False, 0.0
         self.anchor_outputs: Sequence[torch.Tensor] | None = None
         self.hung = False
         launcher.steady()
 
     def stage(self, index: int) -> Stage:
         """Allocate the workload's buffers and load its kernels."""
-        signature = self.signatures[index]
-        problem = Problem.of_job(self.job, self.workloads[index], self.weight_seed)
-        model = problem.model("cuda")
-        guarded = Guarded("cuda")
-        slots = [_copied(guarded, problem.inputs(0, "cuda")) for _ in range(_slots(signature))]
-        outputs = [guarded.tensor(s.shape, getattr(torch, s.dtype)) for s in signature.outputs]
-        stage = Stage(
+        signature, workload = self.signatures[index], self.workloads[index].name
+        with running_reference("the reference"):
+            problem = Problem.of_job(self.job, self.workloads[index], self.weight_seed)
+            model = problem.model("cuda")
+            values = contiguous(problem.inputs(0, "cuda"))
+        plan = memory.of_job(self.job, index, signature, "launched", "cuda")
+        guards: Guards
+        if "candidate" in self.lifted:
+            runner = self.runners["candidate"] = self.lifted["candidate"].runner(workload)
+            slots, outputs, guards = [_with(values, runner.inputs)], runner.outputs, Bands("cuda")
+            states = runner.state
+            for name, stretch in gaps(runner.program):
+                guards.add(name, stretch)
+        else:
+            guards = guarded = Guarded("cuda")
+            slots = [_copied(guarded, values) for _ in range(plan.slots)]
+            outputs = [guarded.tensor(s.shape, getattr(torch, s.dtype)) for s in signature.outputs]
+            states = self._load("candidate", self.job, index, slots, model, outputs, guarded, problem.state)
+        mirrors, mirror_outputs = self._load_anchor(index, slots, model, values, outputs)
+        del values  # before the stage draws its own
+        return Stage(
             problem,
             model,
             slots,
             outputs,
             self.tolerance,
+            mirrors,
             close=self._unload,
             written=signature.written,
-            aliases=signature.aliases,
-            guards=guarded,
+            aliases=None if "candidate" in self.lifted else signature.aliases,
+            guards=guards,
             perturb=bool(self.job["perturb"]),
+            mirror_outputs=mirror_outputs,
+            states=states,
+            mirror_states=self.lifted["anchor"].state_of(workload) if "anchor" in self.lifted else None,
+            state_in_place=True,
+            shared=True,
+            call_seed=self.job.get("random_seed"),
+            lean=plan.lean,
         )
-        self._load("candidate", self.job, index, slots, model, outputs, guarded)
-        if self.job["anchor"]:
-            # The same buffers: where outputs lie in memory must not tell the arms apart.
-            self.anchor_outputs = outputs
-            self._load("anchor", self.job["anchor"], index, slots, model, self.anchor_outputs, guarded)
-        return stage
+
+    def _load_anchor(
+        self, index: int, slots: Sequence[list[Any]], model: Any, values: Sequence[Any], outputs: Sequence[torch.Tensor]
+    ) -> tuple[list[list[list[Any]]], Sequence[torch.Tensor]]:
+        """Load the anchor; return input buffers (one set per slot) and outputs that are its own, if it has any."""
+        if "anchor" in self.lifted:
+            runner = self.runners["anchor"] = self.lifted["anchor"].runner(self.workloads[index].name)
+            # Where they lie follows from the module: one set of inputs, whatever the slot.
+            own = _with(values, runner.inputs)
+            # Compared once, for the reference as well: what it is as a program must be what it is.
+            self.anchor_outputs = runner.outputs
+            return [[own] * len(slots)], runner.outputs
+        if not self.job["anchor"]:
+            return [], ()
+        # The same buffers: where outputs lie in memory must not tell the arms apart.
+        self.anchor_outputs = outputs
+        self._load("anchor", self.job["anchor"], index, slots, model, outputs, Guarded("cuda"), ())
+        return [], ()
 
     def _load(
         self,
@@ -114,20 +207,28 @@ class LauncherBench:
         model: Any,
         outputs: Sequence[torch.Tensor],
         guarded: Guarded,
-    ) -> None:
+        state: Sequence[str],
+    ) -> dict[str, torch.Tensor]:
+        """Load a kernel of an arm; return the buffers that it is given of the state named."""
         workload = self.workloads[index].name
         # Copies: a kernel that writes to its weights must not change the reference.
         weights: dict[str, torch.Tensor] = {}
         for key, value in model.state_dict().items():
             weights[key] = guarded.tensor(value.shape, value.dtype)
             weights[key].copy_(value)
-        buffers = Buffers(find_plan(built["manifest"], workload), slots, weights, outputs)
+        plan = find_plan(built["manifest"], workload)
+        buffers = Buffers(plan, slots, weights, outputs)
         self.runners[arm] = CubinRunner(Path(built["artefact"]), built["manifest"], workload, buffers)
+        return {name: weights[name] for name in state if name in plan.params.values()}
 
     def _unload(self) -> None:
         if self.hung:
             return  # whatever would be freed now waits for the kernel
         self.graphs.clear()
+        for chain in self.chains.values():
+            chain.close()
+        self.chains.clear()
+        self.chained = False
         for runner in self.runners.values():
             runner.unload()
         self.runners.clear()
@@ -136,8 +237,15 @@ class LauncherBench:
 
     def choose_mode(self, stage: Stage, longest_s: float) -> str:
         """Replay short calls as graphs, both arms or neither: a launch costs a graph less than a stream."""
+        self.latency_s = 0.0
+        lifted = any(isinstance(runner, LiftedRunner) for runner in self.runners.values())
+        if longest_s < CHAIN_BELOW_S and len(self.runners) == 2:
+            self.conditions = ("warm", "launched")
+            self.chained = True
+            self.latency_s = self._latency(stage)
+            return "chain"
         self.conditions = ("warm",)
-        if longest_s >= GRAPH_BELOW_S:
+        if (longest_s >= GRAPH_BELOW_S and not lifted) or not self.job.get("anchor_captures", True):
             return "stream"
         self.conditions = ("warm", "launched")
         try:
@@ -145,12 +253,81 @@ class LauncherBench:
             # one arm.
             for slot in range(stage.slot_count):
                 for arm in random.sample(("candidate", "anchor"), 2):
+                    if isinstance(self.runners.get(arm), LiftedRunner):
+                        continue  # a graph already
                     self.graphs.setdefault(arm, []).append(self._captured(stage, arm, slot))
         except RuntimeError:  # the reference synchronises, allocates or draws numbers in a way no graph can hold
             self.graphs.clear()
+            torch.cuda.set_stream(torch.cuda.default_stream())  # which torch leaves at the one that was captured
             torch.cuda.synchronize()
             return "stream"
         return "graph"
+
+    def _latency(self, stage: Stage) -> float:
+        """Return what one replay of a graph takes beyond a repeat within a graph, the same for both arms.
+
+        By this much a chain's times are made those of single replays between two events, with which everybody else
+        measures. It is no part of any difference between the arms.
+        """
+        beyond: list[float] = []
+        for arm in ("candidate", "anchor"):
+            alone = Built()
+            self.runners[arm].add_to(alone, 0)
+            try:
+                single = [self._event_s(alone) for _ in range(LATENCY_SAMPLES)]
+            finally:
+                alone.close()
+            chained = [self._chained(stage, arm, 0, "cold")()[0] for _ in range(LATENCY_SAMPLES)]
+            beyond.append(median(single) - median(chained))
+        return max(0.0, sum(beyond) / len(beyond))
+
+    def _event_s(self, graph: Built) -> float:
+        """Return the seconds between two events around a graph that follows a flush of the L2 cache."""
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        for runner in self.runners.values():
+            runner.prepare()
+        self.launcher.flush.zero_()
+        self.launcher.hold.take()
+        try:
+            begin.record()
+            graph.launch(_stream())
+            end.record()
+        finally:
+            self.launcher.hold.release()
+        self._wait(end)
+        return begin.elapsed_time(end) / 1e3
+
+    def _chain(self, stage: Stage, arm: str, slot: int, condition: Condition) -> Chain:
+        key = arm, slot, condition
+        if key not in self.chains:
+            other = stage.mirrors[0][slot] if arm == "anchor" and stage.mirrors else stage.slots[slot]
+            outputs = stage.mirror_outputs if arm == "anchor" and stage.mirror_outputs else stage.outputs
+            flush = self.launcher.flush if condition == "cold" else None
+            restored = stage.restored_state(arm)
+            self.chains[key] = Chain(self.runners[arm], slot, tensors_of(other), outputs, flush, restored)
+        return self.chains[key]
+
+    def _chained(self, stage: Stage, arm: str, slot: int, condition: Condition) -> Callable[[], Sample]:
+        chain, hold = self._chain(stage, arm, slot, condition), self.launcher.hold
+        chain.renew()
+        length = chain.draw()
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
+        turn = hold.take()
+        try:
+            marks[0].record()
+            chain.launch(length, whole=False)
+            marks[1].record()
+            chain.launch(length, whole=True)
+            marks[2].record()
+        finally:
+            hold.release()
+
+        def sample() -> Sample:
+            self._wait(marks[2])
+            alone, whole = (a.elapsed_time(b) / 1e3 for a, b in pairwise(marks))
+            return max((whole - alone) / length + self.latency_s, 1e-9), hold.hertz(turn)
+
+        return sample
 
     def _captured(self, stage: Stage, arm: str, slot: int) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
@@ -176,6 +353,9 @@ class LauncherBench:
             runner.prepare()
         if condition == "launched":
             return self._launched(stage, arm, slot)
+        if self.chained:
+            reset_persisting_l2()
+            return self._chained(stage, arm, slot, condition)
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         if condition == "warm":
             self._launch(stage, arm, slot)
@@ -244,9 +424,22 @@ class LauncherBench:
             self._unload()
 
 
-def _slots(signature: Signature) -> int:
-    taken = sum(byte_size(s) for s in signature.inputs)
-    return max(2, min(SLOTS, SLOT_BYTES // max(2 * taken, 1)))
+def _stream() -> int:
+    return torch.cuda.current_stream().cuda_stream
+
+
+def _with(values: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[Any]:
+    """Return the values with their tensors replaced, in order; raises `Refused` where shapes or dtypes differ."""
+    replaced, rest = list[Any](), iter(tensors)
+    for value in values:
+        if not isinstance(value, torch.Tensor):
+            replaced.append(value)
+            continue
+        tensor = next(rest, None)
+        if tensor is None or (tensor.shape, tensor.dtype) != (value.shape, value.dtype):
+            raise Refused("the program was made for other inputs")
+        replaced.append(tensor)
+    return replaced
 
 
 def _copied(guarded: Guarded, values: Sequence[Any]) -> list[Any]:

@@ -8,7 +8,6 @@ import select
 import socket
 import struct
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
@@ -16,18 +15,21 @@ from typing import NamedTuple
 
 import torch
 
-from forewarp.gpu_runner.worker import cores, protections
+from forewarp.gpu_runner.worker import cores, environment, protections
 from forewarp.gpu_runner.worker.mailbox import Mailbox
 from forewarp.gpu_runner.worker.protections import Confinement
-from forewarp.gpu_runner.worker.runners import ModuleRunner, Runner
+from forewarp.gpu_runner.worker.runners import LAST, ModuleRunner, Runner
 from forewarp.gpu_runner.worker.tracebacks import told
 
-NULL, WORKLOAD, RUN, DELIVER, REPORT, WAKE, REST = 1, 2, 3, 4, 5, 6, 7
+NULL, WORKLOAD, RUN, DELIVER, REPORT, WAKE, REST, READY, CAPTURE, BURST = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+WITH_MESSAGE = (WORKLOAD, READY)
+"""Commands whose messages come over the socket, also where the commands themselves do not."""
 OK, FAILED = 1, 2
 HEADER = struct.Struct("<QBBI")
-"""Sequence number, command, slot or workload, bytes that follow."""
+"""Sequence number, command, slot or workload (of `DELIVER`: offset and slot), bytes that follow."""
 ANSWER = struct.Struct("<QB")
 SIZE = struct.Struct("<I")
+SEED = struct.Struct("<Q")
 
 SPIN_S = 0.02
 """For how long a spinning cell waits for the next command before it lets go of its core."""
@@ -74,8 +76,7 @@ def live(born: Inside) -> None:
         if born.confinement is not None:
             folder = born.folder
             os.chdir(folder)
-            os.environ |= {"HOME": folder, "TMPDIR": folder, "TRITON_CACHE_DIR": f"{folder}/triton"}
-            tempfile.tempdir = folder
+            environment.use_folder(folder)
             in_force = protections.confine(born.confinement)
         else:
             protections.die_with_parent()
@@ -127,7 +128,7 @@ class _Spinning:
         word = self._wait()
         self._last = word
         kind, slot = word >> 8 & 0xFF, word & 0xFF
-        if kind != WORKLOAD:
+        if kind not in WITH_MESSAGE:
             return Command(word, kind, slot, b"")
         header = self._channel.recv(HEADER.size, socket.MSG_WAITALL)
         return _command(self._channel, header)._replace(word=word) if len(header) == HEADER.size else None
@@ -179,14 +180,26 @@ def serve(channel: socket.socket, line: _Blocking | _Spinning, born: Inside) -> 
                 wake()
             elif command.kind == REST:
                 line.rest()
+            elif command.kind == READY:
+                if isinstance(runner, ModuleRunner):
+                    runner.ready(SEED.unpack(command.message)[0] if command.message else None)
             elif runner is None or command.kind == NULL:
                 if isinstance(runner, ModuleRunner):
                     runner.null()
             elif command.kind == RUN:
                 runner.run(command.slot)
             elif command.kind == DELIVER:
-                runner.deliver()
-            elif isinstance(runner, ModuleRunner):
+                offset, slot = divmod(command.slot, LAST + 1)
+                if isinstance(runner, ModuleRunner):
+                    runner.offset = offset
+                runner.deliver(slot)
+            elif not isinstance(runner, ModuleRunner):
+                pass
+            elif command.kind == CAPTURE:
+                runner.capture()
+            elif command.kind == BURST:
+                runner.burst(calls=bool(command.slot))
+            else:
                 report(runner.seconds())
         except BaseException as e:  # whatever the candidate raises, SystemExit included, is its result
             line.fail(command, _report(e).encode())

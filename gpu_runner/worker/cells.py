@@ -23,16 +23,21 @@ from forewarp.gpu_runner.worker import arena, watch
 from forewarp.gpu_runner.worker.candidate_output import CandidateOutput
 from forewarp.gpu_runner.worker.cell_process import (
     ANSWER,
+    BURST,
+    CAPTURE,
     DELIVER,
     FAILED,
     HEADER,
     NULL,
     OK,
+    READY,
     REPORT,
     REST,
     RUN,
+    SEED,
     SIZE,
     WAKE,
+    WITH_MESSAGE,
     WORKLOAD,
     Inside,
     Loader,
@@ -40,6 +45,7 @@ from forewarp.gpu_runner.worker.cell_process import (
 )
 from forewarp.gpu_runner.worker.mailbox import PAGE, Mailbox
 from forewarp.gpu_runner.worker.protections import Confinement, children_in_own_pid_namespace
+from forewarp.gpu_runner.worker.runners import LAST
 from forewarp.gpu_runner.worker.watch import Watch
 
 LOOK_S = 0.05
@@ -50,11 +56,15 @@ _SPINNERS = 4
 
 
 class CellFailed(Exception):
-    """The code in the cell raised, died, hung or took too much memory; `status` is the measurement's."""
+    """The code in the cell raised, died, hung or took too much memory; `status` is the measurement's.
+
+    `cell` is the name of the cell where a call of it ended so.
+    """
 
     def __init__(self, status: str, log: str) -> None:
         super().__init__(log)
         self.status, self.log = status, log
+        self.cell = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +76,28 @@ class Order:
     message: bytes = b""
 
 
-NOTHING, FETCH, TELL, STIR, SLEEP = Order(NULL), Order(DELIVER), Order(REPORT), Order(WAKE), Order(REST)
+NOTHING, FETCH, TELL, STIR, SLEEP = Order(NULL), Order(DELIVER, LAST), Order(REPORT), Order(WAKE), Order(REST)
 """Do nothing (a bare round trip); put the last result where the judge looks; report one's own time for it; have the
 device do a little, so that it is on this cell's side, or, without a device, give each thread a processor; let go of the
 core until the next command."""
+GRAPHS, CALLS, FLUSHES = Order(CAPTURE), Order(BURST, 1), Order(BURST, 0)
+"""Capture a call of each slot as a CUDA graph; run every slot once, each behind a flush of the L2 cache, and wait; do
+the flushes alone."""
+
+
+def fetch_order(slot: int = LAST, offset: int = 0) -> Order:
+    """Return the command that makes a cell put the result of a slot where the judge looks: at which offset."""
+    return Order(DELIVER, offset * (LAST + 1) + slot)
 
 
 def load_order(workload: int, message: bytes = b"") -> Order:
     """Return the command that makes a cell load a workload."""
     return Order(WORKLOAD, workload, message)
+
+
+def ready_order(seed: int | None) -> Order:
+    """Return the command that makes a module ready for a call: its state put back, torch seeded if there is a seed."""
+    return Order(READY, 0, b"" if seed is None else SEED.pack(seed))
 
 
 def run_order(slot: int) -> Order:
@@ -161,6 +184,13 @@ class Cell:
 
         Raises `CellFailed`.
         """
+        try:
+            return self._call(order, timeout)
+        except CellFailed as e:
+            e.cell = self.name
+            raise
+
+    def _call(self, order: Order, timeout: float) -> float:
         box = self.box()
         self._refuse_uncalled()
         self._sequence += 1
@@ -168,7 +198,7 @@ class Cell:
         try:
             start = time.perf_counter()
             if self.spins:
-                if order.kind == WORKLOAD:
+                if order.kind in WITH_MESSAGE:
                     self.socket.sendall(header + order.message)
                 box.post(self._sequence, order.kind, order.slot)
                 if box.asleep():

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import socket
 import time
+from collections.abc import Sequence
 from typing import Any, Literal
 
 MAX_LINE = 64 << 20
+MOST_DESCRIPTORS = 250
+"""File descriptors in one message; the kernel passes on 253."""
 Answer = Literal["on", "enough", "leave", "beaten"]
 """What is said to a look at one workload's samples.
 
@@ -31,13 +35,26 @@ class Channel:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._buffer = bytearray()
+        self._descriptors: list[int] = []
 
-    def send(self, document: Any) -> None:
-        """Send one document; raises `ChannelClosed` if nobody listens any more."""
+    @property
+    def descriptor(self) -> int:
+        """The number of the descriptor that it needs."""
+        return self._socket.fileno()
+
+    def send(self, document: Any, descriptors: Sequence[int] = ()) -> None:
+        """Send one document, and file descriptors with it; raises `ChannelClosed` if nobody listens any more."""
+        line = json.dumps(document).encode() + b"\n"
         try:
-            self._socket.sendall(json.dumps(document).encode() + b"\n")
+            sent = socket.send_fds(self._socket, [line], descriptors) if descriptors else 0
+            self._socket.sendall(line[sent:])
         except OSError:
             raise ChannelClosed from None
+
+    def descriptors(self) -> list[int]:
+        """Return the file descriptors that have come since the last call; they are the caller's to close."""
+        taken, self._descriptors = self._descriptors, []
+        return taken
 
     def receive(self, timeout: float) -> Any:
         """Return the next document; raises `ChannelTimeout`, `ChannelClosed`, or ValueError if it is no JSON."""
@@ -47,7 +64,7 @@ class Channel:
             if left <= 0 or not select.select([self._socket], [], [], left)[0]:
                 raise ChannelTimeout
             try:
-                chunk = self._socket.recv(1 << 20)
+                chunk = self._take()
             except OSError:
                 raise ChannelClosed from None
             if not chunk:
@@ -59,6 +76,15 @@ class Channel:
         self._buffer = bytearray(rest)
         return json.loads(line)
 
+    def _take(self) -> bytes:
+        data, descriptors, _, _ = socket.recv_fds(self._socket, 1 << 20, MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+        self._descriptors += descriptors
+        if len(self._descriptors) > MOST_DESCRIPTORS:
+            raise ValueError("too many file descriptors came with a document")
+        return data
+
     def close(self) -> None:
-        """Close this end."""
+        """Close this end, and the descriptors that nobody took."""
+        for descriptor in self.descriptors():
+            os.close(descriptor)
         self._socket.close()

@@ -1,4 +1,4 @@
-"""Is an output right? Element by element against an fp64 oracle, scaled by the reference's own error.
+"""Is an output right? Against an fp64 oracle: by the tolerance, or by the distribution of the reference's own errors.
 
 All of it runs where the tensors are, in steps that need little memory beside them, and waits for the device once.
 """
@@ -6,8 +6,10 @@ All of it runs where the tensors are, in steps that need little memory beside th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -23,7 +25,17 @@ DEFAULTS: dict[torch.dtype, Tolerance] = {
 }
 KERNELBENCH: dict[torch.dtype, float] = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 """KernelBench's rtol and atol where they are not 1e-4."""
-REFERENCE_SHARE = 4.0
+REFERENCE_SHARE = 2.0
+"""How many times the reference's own error a candidate may err, element by element, as a distribution, and in the root
+mean square: an equally precise program that rounds elsewhere errs alike; bf16 errs by eight times as much as TF32,
+the next finer format."""
+QUANTILES = (0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
+"""Where the distribution of errors is compared with that of the reference's own; besides, the largest are."""
+_FAR = 0.02
+"""Share of an output's root mean square that no reference errs by as a whole if its oracle is right."""
+_FEW = 1.5
+"""Of few elements, the distribution is known badly: so many times more is allowed then, at most."""
+_BINS_PER_OCTAVE, _OCTAVES = 8, 24
 RMS_SHARE = 0.3
 """Of atol, for the root mean square of the errors: 3e-5 of the outputs' size in fp32. That of TF32 is about 2e-4, but
 where errors partly cancel, the largest one can pass for an fp32 one."""
@@ -36,12 +48,24 @@ STRAYS = 1e-6
 """Share of an output's elements that may be off by up to `STRAY_REACH` times what is allowed. Of 30 million honest
 rounding errors, the largest is one that nobody meets among the million of a test."""
 STRAY_REACH = 2.0
+TF32_LIKE, TF32_CORRELATION = 4.0, 0.3
+"""Errors are taken for those of TF32 where their root mean square is within this factor of simulated TF32's, and they
+correlate with it at least so much. Those of bf16 are eight times as large; those of other orders do not correlate."""
+_HALF = 0x1FFF
+"""Bits of an fp32 number that neither fp16, bf16 nor TF32 keeps."""
 POISON_BYTE = 0xFF
 """A float of 0xFF bytes is a NaN, an integer of them is -1 or the largest: an element left unwritten never passes."""
 _SEEN = 1 << 14
 """Elements in which equal ones are looked for."""
 _STEP = {"cuda": 1 << 22, "cpu": 1 << 18}
 """Elements per step: at most some 200 MB of fp64 in between on a GPU, and what fits a cache on a CPU."""
+
+
+Exact = Callable[[], Iterator[tuple[slice, torch.Tensor]]]
+"""Gives the oracle's elements of one output, in order: stretches of the flat output, and what stands there."""
+InTf32 = Callable[[bool], Sequence[torch.Tensor] | None]
+"""Gives the reference's outputs with products in TF32, operands truncated if true, else rounded to nearest; None where
+there are no such products."""
 
 
 class Mismatch(Exception):
@@ -54,6 +78,26 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
     size = flat.numel() * flat.element_size()
     wide = size % 8 == 0 and tensor.data_ptr() % 8 == 0 and tensor.storage_offset() * flat.element_size() % 8 == 0
     return flat.view(torch.int64 if wide else torch.uint8)
+
+
+class Digest:
+    """Tells tensors apart by 64 bits that nobody can foresee who does not know this object's random numbers."""
+
+    def __init__(self) -> None:
+        self._keys = [int.from_bytes(os.urandom(8), "little", signed=True) | 1 for _ in range(2)]
+
+    def of(self, tensor: torch.Tensor) -> int:
+        """Return the digest of a contiguous tensor's bytes."""
+        if tensor.numel() == 0:
+            return 0
+        flat, (first, second) = bits(tensor), self._keys
+        total = torch.zeros((), dtype=torch.int64, device=flat.device)
+        for part in _steps(flat):
+            mixed = flat[part].long() * first  # modulo 2^64, as are all sums and products here
+            mixed ^= mixed >> 31
+            place = torch.arange(part.start, part.start + len(mixed), device=flat.device)
+            total += mixed.mul_(place.mul_(second).bitwise_or_(1)).sum()
+        return int(total)
 
 
 def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -69,30 +113,68 @@ def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
 class Expected:
     """What one set of inputs calls for; built once, compared against often.
 
-    `exact` comes from the oracle, `reference` from the reference in the task's own precision. `scales` are the least
-    root mean squares that the absolute tolerance is taken relative to, one per output: for inputs on which an output
-    comes out unusually small. `sizes` are the numbers of elements of inputs and weights, from which follows how many
-    numbers an element of an output may be a sum of, `repeats` those of inputs that occur more than once, which may make
-    equal terms.
+    `exact` comes from the oracle, whole or in stretches (see `Exact`), `reference` from the reference in its own
+    precision and numerics. `scales` are the least root mean squares that the absolute tolerance is taken relative to,
+    one per output: for inputs on which an output comes out unusually small. `sizes` are the numbers of elements of
+    inputs and weights, from which follows how many numbers an element of an output may be a sum of, `repeats` those of
+    inputs that occur more than once, which may make equal terms.
+
+    `tf32` runs the reference in TF32. That is accepted with `allow_tf32`, and where the reference itself errs so.
     """
 
     def __init__(
         self,
-        exact: Sequence[torch.Tensor],
+        exact: Sequence[torch.Tensor | Exact],
         reference: Sequence[torch.Tensor],
         tolerance: Tolerance | None,
         scales: Sequence[float] | None = None,
         sizes: Sequence[int] = (),
         repeats: float = 0.0,
+        *,
+        tf32: InTf32 | None = None,
+        allow_tf32: bool = False,
     ) -> None:
         least = scales or [0.0] * len(exact)
-        self.parts: list[_Floats | _Integers] = []
+        self._exact, self._tolerance, self._least, self._sizes, self._repeats = exact, tolerance, least, sizes, repeats
+        self._tf32 = tf32 if any(r.dtype == torch.float32 for r in reference) else None
+        self.parts = self._parts(exact, reference)
+        self.accepts_tf32 = self._tf32 is not None and (allow_tf32 or self._errs_as_tf32())
+        rounded = self._tf32(False) if self._tf32 is not None and self.accepts_tf32 else None
+        if rounded is not None:
+            self.parts = self._parts(exact, reference, rounded)
+
+    def _parts(
+        self,
+        exact: Sequence[torch.Tensor | Exact],
+        reference: Sequence[torch.Tensor],
+        coarse: Sequence[torch.Tensor] | None = None,
+    ) -> list[_Floats | _Integers]:
+        parts: list[_Floats | _Integers] = []
         for index, (e, r) in enumerate(zip(exact, reference, strict=True)):
             kind = _Kind(tuple(r.shape), r.dtype, r.device.type)
+            source = stretches(e) if isinstance(e, torch.Tensor) else e
             if r.is_floating_point() or r.is_complex():
-                self.parts.append(_Floats.of(index, kind, _flat(e), _flat(r), tolerance, least[index], sizes, repeats))
+                rough = _flat(coarse[index]) if coarse is not None and r.dtype == torch.float32 else None
+                limits = self._tolerance, self._least[index], self._sizes, self._repeats
+                parts.append(_Floats.of(index, kind, source, _flat(r), rough, *limits))
             else:
-                self.parts.append(_Integers(index, kind, _flat(e), _flat(r).clone()))
+                parts.append(_Integers(index, kind, source, _flat(r)))
+        return parts
+
+    def _errs_as_tf32(self) -> bool:
+        """Return whether the reference errs by more than fp32 does, and as TF32 does."""
+        beyond = [p for p in self.parts if isinstance(p, _Floats) and p.kind.dtype == torch.float32 and p.coarse_itself]
+        return bool(beyond) and self._look_like_tf32([(p, p.reference) for p in beyond])
+
+    def _look_like_tf32(self, outputs: Sequence[tuple[_Floats, torch.Tensor]]) -> bool:
+        """Return whether the errors of outputs, flat, are those of TF32, whichever way it rounds."""
+        for truncate in (False, True):
+            simulated = self._tf32(truncate) if self._tf32 is not None else None
+            if simulated is None:
+                return False
+            if any(part.errs_like(output, _flat(simulated[part.index])) for part, output in outputs):
+                return True
+        return False
 
     @property
     def scales(self) -> list[float]:
@@ -115,23 +197,64 @@ class Expected:
             raise Mismatch(f"{len(outputs)} outputs, the task returns {len(self.parts)}")
         for part, output in zip(self.parts, outputs, strict=True):
             part.kind.check(part.index, output)
-        worst = self._worst(outputs)
+        worst = self._accepted(outputs)
         for part, output, ratio in zip(self.parts, outputs, worst, strict=True):
             if not ratio <= 1.0:  # also for NaN
-                part.explain(_flat(output))
+                try:
+                    part.explain(_flat(output))
+                except Mismatch as e:
+                    raise Mismatch(f"{e}{self._named(part, output)}") from None
         return max(worst)
+
+    def _named(self, part: _Floats | _Integers, output: torch.Tensor) -> str:
+        """Return words for errors that are those of TF32 where that is not accepted; else none."""
+        if self.accepts_tf32 or not isinstance(part, _Floats) or output.dtype != torch.float32:
+            return ""
+        if not self._look_like_tf32([(part, _flat(output))]):
+            return ""
+        return (
+            "; the outputs look like TF32 arithmetic in place of fp32; pass --allow-tf32 to accept it, or set "
+            "input_precision='ieee' in tl.dot"
+        )
 
     def error(self, outputs: Sequence[torch.Tensor]) -> float:
         """Return the largest error as `compare` does, however large; infinite where only one side is finite."""
-        worst = self._worst(outputs)
+        worst = self._accepted(outputs)
         return math.inf if any(math.isnan(r) for r in worst) else max(worst)
+
+    def _accepted(self, outputs: Sequence[torch.Tensor]) -> list[float]:
+        """Return the largest error of each output; where TF32 is accepted, also of one that truncates.
+
+        To truncate shrinks every product by up to a thousandth, which no rounding error of the reference covers.
+        """
+        worst = self._worst(outputs)
+        if not self.accepts_tf32 or all(ratio <= 1.0 for ratio in worst) or self._tf32 is None:
+            return worst
+        truncated, rounded = self._tf32(True), self._tf32(False)
+        if truncated is None or rounded is None:
+            return worst
+        moved = self._parts(truncated, [_moved(*three) for three in zip(self.parts, truncated, rounded, strict=True)])
+        other = [p.worst(_flat(o)) for p, o in zip(moved, outputs, strict=True)]
+        return [two if two <= 1.0 else one for one, two in zip(worst, torch.stack(other).tolist(), strict=True)]
 
     def _worst(self, outputs: Sequence[torch.Tensor]) -> list[float]:
         return torch.stack([p.worst(_flat(o)) for p, o in zip(self.parts, outputs, strict=True)]).tolist()
 
     def reference_agrees(self) -> bool:
         """Return whether the reference is finite where the oracle is, and within the plain tolerance of it."""
-        return all(p.reference_agrees() for p in self.parts)
+        return self.reference_error() <= 1.0
+
+    def reference_error(self) -> float:
+        """Return the reference's largest error as a share of the plain tolerance; infinite where not both are finite.
+
+        Integers that differ count as an infinite error.
+        """
+        return max(p.reference_error() for p in self.parts)
+
+    @property
+    def far_off(self) -> bool:
+        """Whether oracle and reference differ so much that one of them is wrong."""
+        return any(p.far_off if isinstance(p, _Floats) else p.reference_error() > 1.0 for p in self.parts)
 
     def kernelbench_allclose(self, outputs: Sequence[torch.Tensor]) -> bool:
         """Return what KernelBench's own check says: `allclose` to the reference, at its tolerance for the dtype."""
@@ -172,28 +295,30 @@ class _Integers:
 
     index: int
     kind: _Kind
-    exact: torch.Tensor
+    exact: Exact
     reference: torch.Tensor
 
     def worst(self, output: torch.Tensor) -> torch.Tensor:
         count = torch.zeros((), dtype=torch.float64, device=output.device)
-        for part in _steps(output):
-            count += self._wrong(output, part).sum()
+        for wrong in self._wrong(output):
+            count += wrong.sum()
         return count * 2.0  # any wrong element is above one
 
-    def _wrong(self, output: torch.Tensor, part: slice) -> torch.Tensor:
-        seen = output[part]
-        return (seen != self.exact[part]) & (seen != self.reference[part])
+    def _wrong(self, output: torch.Tensor) -> Iterator[torch.Tensor]:
+        for part, exact in self.exact():
+            seen = output[part]
+            yield (seen != exact) & (seen != self.reference[part])
 
     def explain(self, output: torch.Tensor) -> None:
-        count, first = _survey(self._wrong(output, part) for part in _steps(output))
+        count, first = _survey(self._wrong(output))
         raise Mismatch(
             f"output {self.index}: {count} of {output.numel()} integers differ; first at {self.kind.place(first)}: "
-            f"got {output[first].item()}, expected {self.exact[first].item()}"
+            f"got {output[first].item()}, expected {_element(self.exact, first)}"
         )
 
-    def reference_agrees(self) -> bool:
-        return torch.equal(self.exact, self.reference)
+    def reference_error(self) -> float:
+        same = [torch.equal(exact, self.reference[part]) for part, exact in self.exact()]
+        return 0.0 if all(same) else math.inf
 
     def allclose(self, output: torch.Tensor) -> torch.Tensor:
         return (output == self.reference).all()
@@ -201,126 +326,223 @@ class _Integers:
 
 @dataclass(slots=True)
 class _Floats:
-    """An output of floats: `exact` in fp64, `reference` in the task's dtype, both flat.
+    """An output of floats: `exact` from the oracle, `reference` in the task's dtype, flat.
 
     `absolute` is the part of what is allowed that all elements share, `rms_limit` the most that the root mean square of
-    the errors may be.
+    the errors may be. `coarse` is what the reference gives in a precision that is accepted, too. `spread` are pairs of
+    an error as a share of the plain tolerance and how many elements may err by more; empty where the reference itself
+    stays well within the tolerance. `full` says that the oracle's and the reference's elements need all bits of fp32.
     """
 
     index: int
     kind: _Kind
-    exact: torch.Tensor
+    exact: Exact
     reference: torch.Tensor
+    coarse: torch.Tensor | None
     rtol: float
     absolute: float
     rms: float
     rms_limit: float
     finite: bool
+    overflows: bool
+    coarse_itself: bool
+    far_off: bool
+    full: bool
+    spread: list[tuple[float, int]]
 
     @classmethod
     def of(
         cls,
         index: int,
         kind: _Kind,
-        exact: torch.Tensor,
+        exact: Exact,
         reference: torch.Tensor,
+        coarse: torch.Tensor | None,
         tolerance: Tolerance | None,
         least: float,
         sizes: Sequence[int],
         repeats: float,
     ) -> _Floats:
         limits = tolerance or DEFAULTS.get(reference.dtype, DEFAULTS[torch.float32])
-        # What overflows the task's dtype is infinite in it, however it was computed.
-        wide, total = exact.double(), torch.zeros(3, dtype=torch.float64, device=exact.device)
-        if bool(torch.stack([_overflows(wide[p], reference.dtype).any() for p in _steps(wide)] or [total[0]]).any()):
-            wide = wide.clone()
-            for part in _steps(wide):
-                wide[part][_overflows(wide[part], reference.dtype)] *= math.inf
-        for part in _steps(wide):
-            odd = ~torch.isfinite(wide[part])
-            own = (reference[part].double() - wide[part]).nan_to_num_(0.0, 0.0, 0.0)
-            sums = wide[part].masked_fill(odd, 0.0).square_().sum(), own.square_().sum(), odd.sum()
-            total += torch.stack([x.double() for x in sums])
-        squares, own_squares, odds = total.tolist()
-        count = max(1, wide.numel() - odds)
+        total, overflowing = torch.zeros(4, dtype=torch.float64, device=reference.device), []
+        equal, full = 1, False
+        for part, stretch in exact():
+            wide = stretch.double()
+            over = _overflows(wide, reference.dtype)
+            overflowing.append(over.any())
+            odd = ~torch.isfinite(wide) | over
+            own = _own(wide, reference[part], None if coarse is None else coarse[part]).masked_fill_(odd, 0.0)
+            if part.start == 0:
+                equal = _alike(wide)
+                full = reference.dtype == torch.float32 and _need_all_bits(wide.float(), reference[part])
+            sums = wide.masked_fill(odd, 0.0).square_().sum(), own.square().sum(), odd.sum().double()
+            total[:3] += torch.stack(sums)
+            total[3] = torch.maximum(total[3], own.max())
+        squares, own_squares, odds, own_most = total.tolist()
+        size = reference.numel()
+        count = max(1, size - odds)
         rms, own_rms = math.sqrt(squares / count), math.sqrt(own_squares / count)
         scale, tiny = max(rms, least), torch.finfo(reference.dtype).tiny
         unit = torch.finfo(torch.float64 if reference.dtype == torch.float64 else torch.float32).eps / 2
-        alike = ALIKE_SHARE * unit * max(_alike(wide), repeats / max(1, wide.numel()))
-        share = max(RMS_SHARE * limits.atol, SUM_SHARE * unit * math.sqrt(_terms(sizes, wide.numel())), alike)
+        alike = ALIKE_SHARE * unit * max(equal, repeats / max(1, size))
+        share = max(RMS_SHARE * limits.atol, SUM_SHARE * unit * math.sqrt(_terms(sizes, size)), alike)
         # Over a few elements, the mean of the squares says little.
-        rms_limit = max(share * scale, REFERENCE_SHARE * own_rms) * (1.0 + 3.0 / math.sqrt(count))
+        few = 1.0 + 3.0 / math.sqrt(count)
+        rms_limit = max(share * scale, REFERENCE_SHARE * own_rms) * few
         # The smallest normal number: an honest kernel may flush what is smaller to zero.
         absolute, relative = limits.atol * scale + tiny, max(limits.rtol, 2.0 * alike)
-        return cls(
-            index, kind, wide, reference.clone(), relative, absolute, rms, max(rms_limit, tiny), finite=odds == 0
+        # What overflows the task's dtype is infinite in it, however it was computed.
+        overflows = bool(torch.stack(overflowing).any()) if overflowing else False
+        made = cls(
+            index,
+            kind,
+            exact,
+            reference,
+            coarse,
+            relative,
+            absolute,
+            rms,
+            max(rms_limit, tiny),
+            finite=odds == 0,
+            overflows=overflows,
+            coarse_itself=own_rms > share * scale,
+            far_off=own_rms > _FAR * rms,
+            full=full,
+            spread=[],
         )
+        factor = REFERENCE_SHARE * min(few, _FEW)
+        if factor * own_most > absolute:
+            made.spread = made._spread_of_own(factor)
+        return made
+
+    def _stretches(self) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Yield the oracle's elements in fp64, infinite where they are so in the task's dtype."""
+        for part, stretch in self.exact():
+            wide = stretch.double()
+            if self.overflows:
+                wide = torch.where(_overflows(wide, self.reference.dtype), wide * math.inf, wide)
+            yield part, wide
+
+    def _plain(self, exact: torch.Tensor) -> torch.Tensor:
+        return exact.abs().mul_(self.rtol).add_(self.absolute)
+
+    def _own(self, part: slice, exact: torch.Tensor) -> torch.Tensor:
+        return _own(exact, self.reference[part], None if self.coarse is None else self.coarse[part])
+
+    def _spread_of_own(self, factor: float) -> list[tuple[float, int]]:
+        """Return by how much how many elements may err, from the distribution of the reference's own errors."""
+        device, bins = self.reference.device, _BINS_PER_OCTAVE * _OCTAVES
+        counts, most = (torch.zeros(n, dtype=torch.float64, device=device) for n in (bins, 1))
+        for part, exact in self._stretches():
+            share = self._own(part, exact).div_(self._plain(exact)).nan_to_num_(0.0, 0.0, 0.0)
+            most = torch.maximum(most, share.max())
+            # From 2^-2, an eighth of an octave each.
+            place = share.clamp_(min=0.25).log2_().add_(2.0).mul_(_BINS_PER_OCTAVE).long().clamp_(max=bins - 1)
+            counts += torch.bincount(place, minlength=bins)
+        below, size = counts.cumsum(0).tolist(), self.reference.numel()
+        spread: list[tuple[float, int]] = []
+        for quantile in QUANTILES:
+            bin_ = next((i for i, c in enumerate(below) if c >= quantile * size), bins - 1)
+            limit = min(2.0 ** ((bin_ + 1) / _BINS_PER_OCTAVE - 2.0), float(most))
+            spread.append((max(1.0, factor * limit), int((1.0 - quantile) * size) + self._strays()))
+        # The largest of two equal distributions differ more than their other quantiles.
+        largest = max(1.0, factor * float(most))
+        return [*spread, (largest, self._strays() + 1), (STRAY_REACH * largest, 0)]
 
     def worst(self, output: torch.Tensor) -> torch.Tensor:
-        worst, squares, over = torch.zeros(3, dtype=torch.float64, device=output.device)
-        for error, allowed in self._errors(output):
+        worst, squares, over, most = torch.zeros(4, dtype=torch.float64, device=output.device)
+        beyond = torch.zeros(len(self.spread), dtype=torch.int64, device=output.device)
+        for error, allowed, plain in self._errors(output):
             squares = squares + error.square().sum()
-            share = error.div_(allowed)
-            worst, over = torch.maximum(worst, share.max()), over + (share > 1.0).sum()
-        stray = (over <= self._strays(output)) & (worst <= STRAY_REACH)
+            share = error / allowed
+            worst, bad = torch.maximum(worst, share.max()), share > 1.0
+            over = over + bad.sum()
+            if self.spread:
+                plainly = error.div_(plain).masked_fill_(~bad & ~torch.isnan(share), 0.0)
+                beyond += torch.stack([(plainly > limit).sum() for limit, _ in self.spread])
+                most = torch.maximum(most, plainly.max())
+        stray = (over <= self._strays()) & (worst <= STRAY_REACH)
         worst = torch.where(stray, worst.clamp(max=1.0), worst)
+        if self.spread:
+            room = torch.tensor([count for _, count in self.spread], device=output.device)
+            as_spread = (beyond <= room).all() & torch.isfinite(most)
+            as_spread = as_spread & (worst > 1.0)
+            worst = torch.where(as_spread, (most / self.spread[-2][0]).clamp(max=1.0), worst)
+            worst = torch.where(self._is_rounded(output), worst.clamp(min=STRAY_REACH), worst)
         return torch.maximum(worst, (squares / max(1, output.numel())).sqrt() / self.rms_limit)
 
-    def _strays(self, output: torch.Tensor) -> int:
-        return int(STRAYS * output.numel())
+    def _strays(self) -> int:
+        return int(STRAYS * self.reference.numel())
 
-    def _error(
-        self, output: torch.Tensor, part: slice, share: float = REFERENCE_SHARE
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return error and what is allowed per element.
+    def _is_rounded(self, output: torch.Tensor) -> torch.Tensor:
+        """Return whether an output that needs all bits of fp32 holds only as many as half precision has."""
+        if not self.full or output.dtype != torch.float32:
+            return torch.zeros((), dtype=torch.bool, device=output.device)
+        return _short(output) > 0.99
+
+    def _errors(self, output: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Yield errors, what is allowed per element, and the plain tolerance, stretch by stretch.
 
         The error is NaN or infinite where only one of output and oracle is finite.
         """
-        exact = self.exact[part]
-        allowed = (self.reference[part].double() - exact).abs_().nan_to_num_(0.0, 0.0, 0.0).mul_(share)
-        allowed.add_(exact.abs(), alpha=self.rtol).add_(self.absolute)
-        seen = output[part].double()
-        error = seen.sub(exact).abs_()
-        if not self.finite:
-            # Against an infinite oracle a difference says nothing: there, only the same infinity will do.
-            odd, same = ~torch.isfinite(exact), (seen == exact) | (torch.isnan(seen) & torch.isnan(exact))
-            error.masked_fill_(odd, math.inf).masked_fill_(same, 0.0)
-            allowed.masked_fill_(odd, 1.0)
-        return error, allowed
+        for part, exact in self._stretches():
+            plain = self._plain(exact)
+            allowed = self._own(part, exact).mul_(REFERENCE_SHARE).add_(plain)
+            seen = output[part].double()
+            error = seen.sub(exact).abs_()
+            if not self.finite:
+                # Against an infinite oracle a difference says nothing: there, only the same infinity will do.
+                odd, same = ~torch.isfinite(exact), (seen == exact) | (torch.isnan(seen) & torch.isnan(exact))
+                error.masked_fill_(odd, math.inf).masked_fill_(same, 0.0)
+                allowed.masked_fill_(odd, 1.0)
+                plain.masked_fill_(odd, 1.0)
+            yield error, allowed, plain
 
     def explain(self, output: torch.Tensor) -> None:
-        odd, first = _survey(~torch.isfinite(error) for error, _ in self._errors(output))
+        odd, first = _survey(~torch.isfinite(error) for error, _, _ in self._errors(output))
         if odd:
             raise Mismatch(
                 f"output {self.index}: {odd} elements are not finite or should not be{self._at(output, first)}"
             )
-        wrong, first = _survey(error > allowed for error, allowed in self._errors(output))
-        worst = max(float((error / allowed).max()) for error, allowed in self._errors(output))
-        if wrong > self._strays(output) or worst > STRAY_REACH:
+        if self.spread and bool(self._is_rounded(output)):
+            raise Mismatch(
+                f"output {self.index}: its fp32 elements hold ten bits of mantissa or fewer, as if computed in half "
+                "precision; the reference's hold more"
+            )
+        wrong, first = _survey(error > allowed for error, allowed, _ in self._errors(output))
+        worst = max(float((error / allowed).max()) for error, allowed, _ in self._errors(output))
+        rms = math.sqrt(sum(float(error.square().sum()) for error, _, _ in self._errors(output)) / output.numel())
+        if wrong > self._strays() or worst > STRAY_REACH:
             raise Mismatch(
                 f"output {self.index}: {100 * wrong / output.numel():.3g} % of the elements are off, by up to "
                 f"{worst:.3g} times the tolerance{self._at(output, first)}"
             )
-        rms = math.sqrt(sum(float(error.square().sum()) for error, _ in self._errors(output)) / output.numel())
         raise Mismatch(
             f"output {self.index}: no element is far off, but the root mean square of the errors, {rms:.3g}, is "
             f"{rms / self.rms_limit:.3g} times what is allowed, as if less precise numbers had been used, or very many "
             "been summed up one by one"
         )
 
-    def _errors(self, output: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        return (self._error(output, part) for part in _steps(output))
-
     def _at(self, output: torch.Tensor, first: int) -> str:
-        got, expected = output[first].item(), self.exact[first].item()
+        got, expected = output[first].item(), _element(self._stretches, first)
         return f"; first at {self.kind.place(first)}: got {got:.6g}, expected {expected:.6g}"
 
-    def reference_agrees(self) -> bool:
-        worst = torch.zeros((), dtype=torch.float64, device=self.exact.device)
-        for part in _steps(self.exact):
-            error, allowed = self._error(self.reference, part, share=0.0)
-            worst = torch.maximum(worst, error.div_(allowed).max())
-        return float(worst) <= 1.0
+    def errs_like(self, output: torch.Tensor, simulated: torch.Tensor) -> bool:
+        """Return whether an output's errors have the size of another's, and go with them."""
+        total = torch.zeros(3, dtype=torch.float64, device=output.device)
+        for part, exact in self._stretches():
+            seen, other = ((t[part].double() - exact).nan_to_num_(0.0, 0.0, 0.0) for t in (output, simulated))
+            total += torch.stack([seen.square().sum(), other.square().sum(), (seen * other).sum()])
+        seen, other, both = total.tolist()
+        if not seen or not other or not 1.0 / TF32_LIKE <= math.sqrt(seen / other) <= TF32_LIKE:
+            return False
+        return both / math.sqrt(seen * other) >= TF32_CORRELATION
+
+    def reference_error(self) -> float:
+        worst = torch.zeros((), dtype=torch.float64, device=self.reference.device)
+        for error, _, plain in self._errors(self.reference):
+            worst = torch.maximum(worst, error.div_(plain).max())
+        return math.inf if math.isnan(float(worst)) else float(worst)
 
     def allclose(self, output: torch.Tensor) -> torch.Tensor:
         limit = KERNELBENCH.get(self.reference.dtype, 1e-4)
@@ -330,7 +552,52 @@ class _Floats:
         return close
 
 
+def _own(exact: torch.Tensor, reference: torch.Tensor, coarse: torch.Tensor | None) -> torch.Tensor:
+    """Return the reference's errors, and where it is less precise the coarse run's; 0 where they are not finite."""
+    own = (reference.double() - exact).abs_().nan_to_num_(0.0, 0.0, 0.0)
+    if coarse is not None:
+        own = torch.maximum(own, (coarse.double() - exact).abs_().nan_to_num_(0.0, 0.0, 0.0))
+    return own
+
+
+def _moved(part: _Floats | _Integers, truncated: torch.Tensor, rounded: torch.Tensor) -> torch.Tensor:
+    """Return what errs against truncated TF32 as rounded TF32 does against the oracle; integers stay."""
+    if isinstance(part, _Integers) or part.kind.dtype != torch.float32:
+        return truncated
+    moved, centre, spread = torch.empty_like(part.reference), _flat(truncated), _flat(rounded)
+    for stretch, exact in part.exact():
+        moved[stretch] = (centre[stretch].double() + spread[stretch].double() - exact).float()
+    if truncated.is_complex():
+        return torch.view_as_complex(moved.view(*truncated.shape, 2))
+    return moved.view(truncated.shape)
+
+
+def _short(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the share of fp32 numbers, zero aside, that half precision or TF32 holds; seen in the first elements."""
+    seen = tensor[:_SEEN].contiguous().view(torch.int32)
+    counted = seen != 0
+    return ((seen & _HALF) == 0).logical_and_(counted).sum() / counted.sum().clamp(min=1)
+
+
+def _need_all_bits(exact: torch.Tensor, reference: torch.Tensor) -> bool:
+    """Return whether of the first elements of both most need more bits than half precision has."""
+    return exact.numel() >= 64 and bool((_short(exact) < 0.5) & (_short(reference) < 0.5))
+
+
+def stretches(exact: torch.Tensor) -> Exact:
+    """Return the elements of a tensor as `Expected` takes them, in steps."""
+    flat = _flat(exact)
+    return lambda: ((part, flat[part]) for part in _steps(flat))
+
+
+def _element(exact: Exact, position: int) -> Any:
+    """Return the oracle's element at a flat position."""
+    return next(stretch[position - part.start].item() for part, stretch in exact() if position < part.stop)
+
+
 def _overflows(wide: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    if torch.finfo(dtype).max >= torch.finfo(torch.float64).max:
+        return torch.zeros_like(wide, dtype=torch.bool)
     return torch.isinf(wide.to(dtype).double()) & torch.isfinite(wide)
 
 

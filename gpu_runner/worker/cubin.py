@@ -5,38 +5,24 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from forewarp.gpu_runner.formats.plan import ResolvedLaunch
+from forewarp.gpu_runner.lifting.chain import fill
+from forewarp.gpu_runner.lifting.driver import CudaError, call
+from forewarp.gpu_runner.lifting.graph import Built, Launch, Node
 from forewarp.gpu_runner.worker.runners import Buffers, find_plan
 
 _MAX_DYNAMIC_SHARED = 8
 _DEFAULT_SHARED = 48 << 10
 
 
-class CudaError(RuntimeError):
-    """The driver refused a call, or a kernel failed."""
-
-
-@lru_cache(maxsize=1)
-def _driver() -> ctypes.CDLL:
-    return ctypes.CDLL("libcuda.so.1")
-
-
-def _do(call: str, *arguments: Any) -> None:
-    code = getattr(_driver(), call)(*arguments)
-    if code != 0:
-        text = ctypes.c_char_p()
-        _driver().cuGetErrorString(code, ctypes.byref(text))
-        raise CudaError(f"{call}: {text.value.decode() if text.value else code}")
-
-
 def reset_persisting_l2() -> None:
     """Turn every cache line that was marked as persisting back to normal, so that a flush can evict it."""
-    _do("cuCtxResetPersistingL2Cache")
+    call("cuCtxResetPersistingL2Cache")
 
 
 class Module:
@@ -44,20 +30,20 @@ class Module:
 
     def __init__(self, image: bytes) -> None:
         self._handle = ctypes.c_void_p()
-        _do("cuModuleLoadData", ctypes.byref(self._handle), image)
+        call("cuModuleLoadData", ctypes.byref(self._handle), image)
 
     def function(self, symbol: str, shared: int = 0) -> ctypes.c_void_p:
         """Return a kernel by name, allowed to use `shared` bytes of dynamic shared memory."""
         function = ctypes.c_void_p()
-        _do("cuModuleGetFunction", ctypes.byref(function), self._handle, symbol.encode())
+        call("cuModuleGetFunction", ctypes.byref(function), self._handle, symbol.encode())
         if shared > _DEFAULT_SHARED:
-            _do("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, shared)
+            call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, shared)
         return function
 
     def unload(self) -> None:
         """Free the code and its global variables; a context that a kernel broke has nothing left to free."""
         with contextlib.suppress(CudaError):
-            _do("cuModuleUnload", self._handle)
+            call("cuModuleUnload", self._handle)
 
 
 def pack(values: Sequence[Any]) -> Any:
@@ -68,7 +54,7 @@ def pack(values: Sequence[Any]) -> Any:
 def launch(function: Any, grid: Sequence[int], block: Sequence[int], values: Sequence[Any], shared: int = 0) -> None:
     """Enqueue one kernel on the current torch stream."""
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-    _do("cuLaunchKernel", function, *grid, *block, shared, stream, pack(values), None)
+    call("cuLaunchKernel", function, *grid, *block, shared, stream, pack(values), None)
 
 
 class CubinRunner:
@@ -80,6 +66,7 @@ class CubinRunner:
         self.buffers = buffers
         self._modules: dict[str, Module] = {}
         self._launches: list[list[tuple[Any, ...]]] = [[] for _ in buffers.by_slot]
+        self._nodes: list[list[tuple[Any, Node]]] = [[] for _ in buffers.by_slot]
         self._kept: list[Any] = []
         for index, step in enumerate(plan.launches):
             kernel = kernels[str(index)]
@@ -89,6 +76,7 @@ class CubinRunner:
                 values += [ctypes.c_void_p(0)] * kernel["extra_params"]
                 self._kept.append(values)
                 self._launches[slot].append((function, *step.grid, *kernel["block"], kernel["shared"], pack(values)))
+                self._nodes[slot].append((function, _node(step, kernel, values)))
 
     def _module(self, path: Path) -> Module:
         if str(path) not in self._modules:
@@ -99,19 +87,39 @@ class CubinRunner:
         """Enqueue the launches; the caller synchronises."""
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         for *configuration, arguments in self._launches[slot]:
-            _do("cuLaunchKernel", *configuration, stream, arguments, None)
+            call("cuLaunchKernel", *configuration, stream, arguments, None)
+
+    def ready(self) -> list[Node]:
+        """Return what zeroes the scratch."""
+        return [fill(scratch, 0) for scratch in self.buffers.scratch.values() if scratch.numel()]
+
+    def add_to(self, graph: Built, slot: int = 0) -> None:
+        """Append the launches on a slot to a graph."""
+        for function, node in self._nodes[slot]:
+            graph.add([node], [], [function])
 
     def prepare(self) -> None:
         """Zero the scratch outside the timed window."""
         self.buffers.clear()
 
-    def deliver(self) -> None:
+    def deliver(self, slot: int) -> None:
         """Nothing to do: kernels write the judge's buffers."""
 
     def unload(self) -> None:
         """Free the kernels' code."""
         for module in self._modules.values():
             module.unload()
+
+
+def _node(step: ResolvedLaunch, kernel: Mapping[str, Any], values: Sequence[Any]) -> Node:
+    grid, block = (_triple(step.grid), _triple(kernel["block"]))
+    raw = tuple(bytes(v).hex() for v in values)
+    return Node("launch", Launch(step.kernel, 0, grid, block, kernel["shared"], raw))
+
+
+def _triple(numbers: Sequence[int]) -> tuple[int, int, int]:
+    x, y, z = numbers
+    return x, y, z
 
 
 class WaitingCubinRunner(CubinRunner):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,6 +25,7 @@ _NAMES = (
     ),
     *("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"),
     *("CC", "CXX", "CUDACXX", "MAX_JOBS"),
+    "FOREWARP_READABLE",
 )
 _PREFIXES = (
     *("LC_", "CUDA_", "NVIDIA_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_"),
@@ -39,6 +41,19 @@ def _may_pass(name: str) -> bool:
 def allowed(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that untrusted code and its compilers may see."""
     return {name: value for name, value in environment.items() if _may_pass(name)}
+
+
+def use_folder(folder: str) -> None:
+    """Have libraries and compilers write to `folder` what they would put in the home or in the temporary folder."""
+    os.environ |= {"HOME": folder, "TMPDIR": folder, "TRITON_CACHE_DIR": f"{folder}/triton"}
+    # Who asks for it would look into /etc/passwd, which is not to be read.
+    os.environ |= {"USER": "nobody", "LOGNAME": "nobody"}
+    tempfile.tempdir = folder  # somebody may have asked for it already
+
+
+def is_clean() -> bool:
+    """Return whether no other variable is left to this process and what it starts."""
+    return all(_may_pass(name) for name in os.environ)
 
 
 def scrub() -> None:

@@ -5,21 +5,25 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import platform
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from forewarp.core import serde
+from forewarp.core.checking import Check
 from forewarp.core.errors import CandidateError
 from forewarp.core.values import Candidate, Signature, Target, Workload
-from forewarp.gpu_runner.worker import protections
+from forewarp.gpu_runner.worker import environment, protections, toolchain
 from forewarp.gpu_runner.worker.channel import Answer, Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.conditions import driver
+from forewarp.gpu_runner.worker.task_confinement import confine_task, device_of, job_folder, needs_caution, run_confined
 from forewarp.gpu_runner.worker.tracebacks import told
 from forewarp.gpu_runner.worker.watched import run_watched
 
 LAUNCHER_IDLE_S = 120.0
+OBSERVER_IDLE_S = 600.0
 LOOK_S = 60.0
 
 
@@ -40,16 +44,44 @@ def probe(job: dict[str, Any], answer: Channel) -> None:
 
 
 def describe(job: dict[str, Any], answer: Channel) -> None:
-    """Answer with one signature per workload, or with the reference's error."""
-    from forewarp.gpu_runner.worker import problem
+    """Answer with one signature per workload, or with the reference's error; the task's code runs confined."""
+    from forewarp.gpu_runner.worker import memory
 
-    try:
-        workloads = [serde.from_data(Workload, w) for w in job["workloads"]]
-        signatures = [problem.describe_job(job, w) for w in workloads]
-    except Exception as e:
-        answer.send({"error": f"{type(e).__name__}: {e}", "log": told(e, 4)})
-        return
-    answer.send({"signatures": serde.to_data(signatures)})
+    if job["target_kind"] == "cpu":
+        memory.bound_host()  # here: confined, the process could not read what its control groups leave it
+    answer.send(run_confined(job, _describe))
+
+
+def _describe(job: dict[str, Any]) -> dict[str, Any]:
+    from forewarp.core.values import CAPTURED
+    from forewarp.gpu_runner.worker import captured, problem
+
+    signatures: list[Signature] = []
+    for workload in (serde.from_data(Workload, w) for w in job["workloads"]):
+        where = f"on the captured call {workload.name}: " if CAPTURED in job.get("files", ()) else ""
+        try:
+            signatures.append(problem.describe_job(job, workload))
+        except captured.BadCapture as e:
+            return {"error": str(e), "log": "", "hint": "capture what forward is called with, self left out"}
+        except problem.ReferenceFailed as e:
+            return {"error": f"{where}{e}", "log": ""}
+        except Exception as e:
+            return {"error": f"{where}{type(e).__name__}: {e}", "log": told(e, 4)}
+    return {"signatures": serde.to_data(signatures)}
+
+
+def read_inputs(job: dict[str, Any], answer: Channel) -> None:
+    """Answer with the text of a file of captured inputs, or with what is wrong with it; read confined."""
+    from forewarp.gpu_runner.worker import captured
+
+    answer.send(run_confined(job, captured.read, reads=[job["path"]]))
+
+
+def validate(job: dict[str, Any], answer: Channel) -> None:
+    """Answer with one report per workload, or with the reference's error; the task's code runs confined."""
+    from forewarp.gpu_runner.worker import nulls
+
+    answer.send(run_confined(job, nulls.validate))
 
 
 def compile_job(job: dict[str, Any], answer: Channel) -> None:
@@ -64,7 +96,7 @@ def _watched(
     folder = Path(job["folder"])
     cache = folder / "cache"
     cache.mkdir()
-    _private_caches(cache)
+    environment.use_folder(str(cache))
     stopped = run_watched(lambda contained: work(job, folder, answer, contained), job["memory"])
     if stopped is not None:
         answer.send({"status": stopped[0], "log": f"the {who} {stopped[1]}", "protections": []})
@@ -74,7 +106,12 @@ def _confine(job: dict[str, Any], folder: Path, contained: bool) -> list[str]:
     """Confine this child to the folder; return the protections in force."""
     # What it writes must belong to the controller's user, so this child keeps that.
     how = protections.Confinement(
-        str(folder), memory=job["memory"], own_processes=contained, drop_user=False, cpu_s=job["cpu_s"]
+        str(folder),
+        memory=job["memory"],
+        own_processes=contained,
+        drop_user=False,
+        reads_only=[*toolchain.readable("cpu"), *job.get("reads", ())],
+        cpu_s=job["cpu_s"],
     )
     return [*protections.confine(how), *(["own process namespace"] if contained else [])]
 
@@ -114,41 +151,108 @@ def _trace(job: dict[str, Any], folder: Path, answer: Channel, contained: bool) 
     answer.send({"status": "ok", "log": "", "protections": guards})
 
 
-def _private_caches(folder: Path) -> None:
-    import os
-
-    os.environ |= {"TMPDIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton"), "HOME": str(folder)}
-
-
 def interpret(job: dict[str, Any], answer: Channel) -> None:
-    """Answer with the check of a Triton or Python candidate, run in Triton's interpreter in a confined child."""
+    """Answer with the check of a Triton or Python candidate, run in Triton's interpreter in a confined child.
+
+    The reference that it is compared with runs in another one.
+    """
     from forewarp.gpu_runner.interpreter import job as interpreter
 
-    answer.send(serde.to_data(interpreter.interpret(job)))
+    answer.send(_checked(job, interpreter.interpret))
 
 
 def emulate(job: dict[str, Any], answer: Channel) -> None:
-    """Answer with the check of a CUDA candidate, run on the CPU in confined children."""
+    """Answer with the check of a CUDA candidate, run on the CPU in confined children; so is the reference."""
+    from forewarp.gpu_runner.emulator import build, device
     from forewarp.gpu_runner.emulator import job as emulator
 
-    answer.send(serde.to_data(emulator.emulate(job)))
+    if not build.available():
+        # Whoever runs a task's code may read the cache, but not fill it.
+        device.keep(build.compiler(), job_folder(job), Path(job["cache"]))
+    answer.send(_checked(job, emulator.emulate, [job["cache"]]))
+
+
+def _checked(
+    job: dict[str, Any], check: Callable[[dict[str, Any]], Check], reads: Sequence[str] = ()
+) -> dict[str, Any]:
+    document = run_confined(job, lambda job: {"check": serde.to_data(check(job))}, reads)
+    return document.get("check", document)
 
 
 def measure(job: dict[str, Any], answer: Channel) -> None:
     """Judge one candidate in cells; the answer is a result in every case that is the candidate's own doing."""
+    if job["target_kind"] == "cuda":
+        # Memory is lent within one process namespace only.
+        _judge(job, answer, contained=False)
+    else:
+        run_watched(lambda contained: _judge(job, answer, contained=contained), None)
+
+
+def _judge(job: dict[str, Any], answer: Channel, *, contained: bool) -> None:
+    """Judge one candidate in this process, which is confined once its cells are there: it runs the task's code."""
     from forewarp.gpu_runner.worker.bench_cells import CellBench
     from forewarp.gpu_runner.worker.judge import Judge
 
+    protections.close_descriptors({answer.descriptor})
+    if not contained:
+        protections.keep_signals_inside()
+    folder = job_folder(job)
+    tempfile.tempdir = str(folder)  # where cells get their folders, which go with the job's
+
+    def confine() -> list[str]:
+        return confine_task(folder, device_of(job), contained=contained, signals=True)
+
+    def bench(workloads: list[Workload], signatures: list[Signature]) -> CellBench:
+        return CellBench(job, workloads, signatures, confine, cautious=needs_caution(folder, device_of(job)))
+
     answer.send({"started": True})
-    answer.send(Judge(job, lambda w, s: CellBench(job, w, s), _asking(answer)).run())
+    answer.send(Judge(job, bench, _asking(answer)).run())
+
+
+def observe(job: dict[str, Any], answer: Channel) -> None:
+    """Open the device, confined, and wait for a module; answer with the device programs that it comes to.
+
+    This much is done before anything is known of the module, so that it is not paid for when one comes. `job` has
+    the `base` of the process's window, and `reads`, the folder of compiled candidates.
+    """
+    guards = confine_task(job_folder(job), "cuda", keep={answer.descriptor}, reads=job["reads"])
+    from forewarp.gpu_runner.lifting.graph import NotLiftable
+    from forewarp.gpu_runner.lifting.observe import Observer, WrongResult
+
+    observer = Observer(job["base"])
+    wanted: dict[str, Any] = answer.receive(OBSERVER_IDLE_S)
+    answer.send({"started": True})
+    told_of = {"protections": guards}
+    try:
+        programs, descriptors = observer.observe(wanted)
+    except NotLiftable as e:
+        answer.send(told_of | {"status": "unlifted", "log": str(e)})
+    except WrongResult as e:
+        answer.send(told_of | {"status": "incorrect", "log": str(e)})
+    except Exception as e:
+        status = "unlifted" if observer.allocator.exhausted else _kind_of(e)
+        answer.send(told_of | {"status": status, "log": told(e, 6)[-8000:]})
+    else:
+        found = {"status": "ok", "log": "", "programs": serde.to_data(programs), "seconds": observer.seconds}
+        answer.send(told_of | found, descriptors)
+
+
+def _kind_of(error: Exception) -> str:
+    import torch
+
+    return "out_of_memory" if isinstance(error, torch.OutOfMemoryError | MemoryError) else "runtime_error"
 
 
 def launcher(job: dict[str, Any], answer: Channel) -> None:
     """Judge one device-only candidate after another until none came for a while, or the device is broken.
 
-    No host code of a candidate ever runs here. Each job begins with a canary, a kernel whose result is known.
+    No host code of a candidate ever runs here, but the task's does: it is confined from the start, and all candidates
+    are of one task. `job["reads"]` names the folder of compiled candidates. Each request begins with a canary, a kernel
+    whose result is known.
     """
-    del job
+    confine_task(job_folder(job), "cuda", keep={answer.descriptor}, reads=job["reads"])
+    from forewarp.gpu_runner.lifting.replay import Refused
+    from forewarp.gpu_runner.worker import numerics
     from forewarp.gpu_runner.worker.bench_launcher import Launcher, LauncherBench
     from forewarp.gpu_runner.worker.judge import Judge
 
@@ -162,8 +266,16 @@ def launcher(job: dict[str, Any], answer: Channel) -> None:
         if not host.canary():
             answer.send({"canary": "wrong", "broken": True})
             return
-        result = Judge(wanted, partial(LauncherBench, host, wanted), _asking(answer)).run()
+        try:
+            host.receive(wanted, answer.descriptors())
+        except Refused as e:
+            answer.send({"refused": str(e), "broken": False})
+            continue
+        with numerics.restored():  # a reference's own settings are not the next one's
+            result = Judge(wanted, partial(LauncherBench, host, wanted), _asking(answer)).run()
         broken = result["status"] == "timeout" or not _sound(host)
+        if not broken:
+            host.release("candidate")
         answer.send(result | {"broken": broken})
         if broken:
             return

@@ -20,6 +20,7 @@ from forewarp.gpu_runner.worker import conditions, protections
 from forewarp.gpu_runner.worker.cells import CellFailed
 from forewarp.gpu_runner.worker.channel import Answer
 from forewarp.gpu_runner.worker.check import Mismatch
+from forewarp.gpu_runner.worker.problem import ReferenceFailed
 from forewarp.gpu_runner.worker.stage import Stage
 from forewarp.gpu_runner.worker.timing import DeviceHung, Schedule, Timed, each_workload
 from forewarp.gpu_runner.worker.tracebacks import told
@@ -107,7 +108,11 @@ class Judge:
             return self._result("ok", "", timings) | {"stopped_early": beaten}
         except Mismatch as e:
             return self._result("incorrect", str(e))
+        except ReferenceFailed as e:
+            return self._result("reference_failed", str(e))
         except CellFailed as e:
+            if e.cell == "anchor":
+                return self._result("anchor_wrong" if self.job["anchor"] else "reference_failed", e.log)
             return self._result(e.status, e.log)
         except AnchorWrong as e:
             return self._result("anchor_wrong", str(e))
@@ -131,6 +136,7 @@ class Judge:
     def _workload(self, bench: Bench, index: int, *, again: bool, thorough: bool) -> Answer:
         """Check and time a workload; only time it where it comes `again`. Return how its timing ended."""
         stage: Stage = self._timed("setup", lambda: bench.stage(index))
+        stage.allow_tf32 = bool(self.job.get("allow_tf32"))
         try:
             worst = 0.0 if again else self._timed("check", lambda: self._check(bench, stage, thorough=thorough))
             inner = self.phases["check"]
@@ -158,6 +164,7 @@ class Judge:
                 self._compare_as_kernelbench(stage)
             if name not in self.checks:
                 self.checks.append(name)
+        self.checks += [said for said in stage.state_checks() if said not in self.checks]
         if thorough:
             self._repeat(bench, stage)
         if bench.anchor_outputs is not None:

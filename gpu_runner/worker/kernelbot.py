@@ -10,7 +10,7 @@ import linecache
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -18,7 +18,7 @@ import torch
 
 from forewarp.core.values import Workload
 from forewarp.gpu_runner.worker.nest import Build, flatten, leaves
-from forewarp.gpu_runner.worker.problem import Problem, copies
+from forewarp.gpu_runner.worker.problem import Problem, copies, shapes_of
 from forewarp.gpu_runner.worker.retarget import retarget
 
 SEEDS = 1 << 31
@@ -67,7 +67,7 @@ def import_task(reference: str, files: Mapping[str, str], device: str) -> Module
 def load(reference: str, files: Mapping[str, str], workload: Workload, weight_seed: int, device: str) -> Problem:
     """Import the reference for `device`; a workload's constants are the arguments of `generate_input`."""
     module = import_task(reference, files, device)
-    return KernelBotProblem(module, workload.name, weight_seed, workload.constants, device)
+    return KernelBotProblem(module, workload.name, weight_seed, workload.constants, device=device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +78,14 @@ class KernelBotProblem(Problem):
     """
 
     device: str = "cpu"
-    known: dict[str, Any] = field(default_factory=dict[str, Any], compare=False)
 
     def inputs(self, seed: int, device: str) -> list[Any]:
         """Return the values of freshly generated data; raises ValueError if more than tensors' elements is random."""
         values, _ = self._generate(seed)
-        first, _ = self._first()
-        if _shape_of(first) != _shape_of(values):
+        first, _ = self._first(device)
+        if shapes_of(first) != shapes_of(values):
             raise ValueError(
-                f"generate_input gives {_shape_of(values)} for one seed and {_shape_of(first)} for another; shapes "
+                f"generate_input gives {shapes_of(values)} for one seed and {shapes_of(first)} for another; shapes "
                 "and numbers must follow from the arguments alone"
             )
         return [v.to(device) if isinstance(v, torch.Tensor) else v for v in values]
@@ -105,8 +104,9 @@ class KernelBotProblem(Problem):
             raise ValueError(f"generate_input returned {type(data).__name__} without a tensor in it")
         return values, build
 
-    def _first(self) -> tuple[list[Any], Build]:
+    def _first(self, device: str) -> tuple[list[Any], Build]:
         """Return values and nest for a seed that means nothing; tensors on the meta device."""
+        del device
         if "first" not in self.known:
             values, build = self._generate(0)
             self.known["first"] = [v.to("meta") if isinstance(v, torch.Tensor) else v for v in values], build
@@ -114,20 +114,19 @@ class KernelBotProblem(Problem):
 
     def build(self, values: Sequence[Any]) -> Any:
         """Return the data that these values belong to, as the reference and submissions expect it."""
-        return self._first()[1](values)
+        return self._first(self.device)[1](values)
 
     def model(self, device: str) -> torch.nn.Module:
         """Return `ref_kernel` as a module that is called with a slot's values."""
-        del device
-        self._first()
+        self._first(device)
         return _Reference(self)
 
     def bind(self, module: ModuleType, device: str, weights: Mapping[str, torch.Tensor]) -> Callable[..., Any]:
         """Return `custom_kernel` of a submission as a function of a slot's values."""
-        del device, weights
+        del weights
         if not hasattr(module, "custom_kernel"):
             raise TypeError("the submission defines no function custom_kernel(data)")
-        kernel, build = module.custom_kernel, self._first()[1]
+        kernel, build = module.custom_kernel, self._first(device)[1]
         return lambda *values: leaves(kernel(build(values)))
 
     def init_numbers(self) -> list[Any]:
@@ -168,10 +167,6 @@ class _Reference(torch.nn.Module):
 def _takes_seed(generate: Callable[..., Any]) -> bool:
     parameters = inspect.signature(generate).parameters.values()
     return any(p.name == "seed" or p.kind is p.VAR_KEYWORD for p in parameters)
-
-
-def _shape_of(values: Sequence[Any]) -> list[Any]:
-    return [(tuple(v.shape), v.dtype) if isinstance(v, torch.Tensor) else v for v in values]
 
 
 def _message(verdict: Any) -> str:

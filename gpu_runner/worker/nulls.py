@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -12,11 +12,11 @@ import torch
 
 from forewarp.core import serde
 from forewarp.core.values import Signature, Tolerance, Workload
-from forewarp.gpu_runner.worker import perturb
-from forewarp.gpu_runner.worker.channel import Channel
+from forewarp.gpu_runner.worker import memory, operations, perturb
 from forewarp.gpu_runner.worker.check import POISON_BYTE, Expected, same_bytes
-from forewarp.gpu_runner.worker.problem import Problem, copies, tensors_of
-from forewarp.gpu_runner.worker.stage import WithWritten, expect, fresh_seed
+from forewarp.gpu_runner.worker.problem import Problem, ReferenceFailed, copies, outputs_of, tensors_of
+from forewarp.gpu_runner.worker.stage import WithWritten, expect_alike, fresh_seed
+from forewarp.gpu_runner.worker.state import AlikeCalls, State
 from forewarp.gpu_runner.worker.tracebacks import told
 
 MOSTLY = 0.5
@@ -27,12 +27,16 @@ FP8_BITS, TF32_BITS = 3, 10
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One set of input values with what is expected of them, and what the reference makes of them in its own dtype."""
+    """One set of input values with what is expected of them, and what the reference makes of them in its own dtype.
+
+    `seed` is what torch is seeded with before each call on them, where the reference draws random numbers.
+    """
 
     case: str
     values: Sequence[Any]
     expected: Expected
     outputs: list[torch.Tensor]
+    seed: int = field(default_factory=fresh_seed)
 
 
 Answer = Callable[[Draw, int], torch.Tensor | None]
@@ -41,17 +45,18 @@ Null = tuple[str, int | None, Callable[[Draw], list[torch.Tensor] | None]]
 """Name, the output that is replaced (None for all), and all outputs with it replaced."""
 
 
-def validate(job: dict[str, Any], answer: Channel) -> None:
-    """Answer with one report per workload, or with the reference's error."""
+def validate(job: dict[str, Any]) -> dict[str, Any]:
+    """Return one report per workload, or the reference's error."""
     torch.set_grad_enabled(False)
     workloads = [serde.from_data(Workload, w) for w in job["workloads"]]
     signatures = [serde.from_data(Signature, s) for s in job["signatures"]]
     try:
         reports = [Examination(job, w, s).report() for w, s in zip(workloads, signatures, strict=True)]
+    except ReferenceFailed as e:
+        return {"error": str(e), "log": ""}
     except Exception as e:
-        answer.send({"error": f"{type(e).__name__}: {e}", "log": told(e, 4)})
-        return
-    answer.send({"workloads": reports})
+        return {"error": f"{type(e).__name__}: {e}", "log": told(e, 4)}
+    return {"workloads": reports}
 
 
 class Examination:
@@ -61,45 +66,87 @@ class Examination:
         self.job, self.workload, self.signature = job, workload, signature
         self.device = "cuda" if job["target_kind"] == "cuda" else "cpu"
         self.tolerance = serde.from_data(Tolerance, job["tolerance"]) if job["tolerance"] else None
-        self.problem = Problem.of_job(job, workload, fresh_seed())
-        self.model = WithWritten(self.problem.model(self.device), signature.written)
+        loaded = Problem.of_job(job, workload, fresh_seed())
+        model = loaded.model(self.device)
+        self.numbers = _numbers_of(model)
+        self.random = self._operations(model, loaded.inputs(fresh_seed(), self.device))
+        self.counts = sorted(name for name, value in _numbers_of(model).items() if self.numbers.get(name) != value)
+        self.problem = loaded.described(signature.state, random=signature.random or bool(self.random))
+        self.inner = loaded.model(self.device)
+        self.state = State(self.inner, signature.state)
+        if not self.random and self._follows_seeds():
+            self.random = ["an operation that torch does not mark as random"]
+            self.problem = self.problem.described(signature.state, random=True)
         self.check = self.problem.checker()
         self.oracle = ""
+        self.refused: list[str] = []
+        inputs, outputs = (memory.bytes_of(s, wide=True) for s in (signature.inputs, signature.outputs))
+        self._pieces = memory.in_pieces(inputs, outputs, self.device)
         self.first, self.second = self._draw(), self._draw()
 
     def report(self) -> dict[str, Any]:
         """Return the nulls, problems (which make the task degenerate) and notes (which do not)."""
         problems, notes = self._looks()
+        for _ in self._perturbed():  # to learn which of them the reference refuses: a null seldom gets that far
+            pass
         return {
             "workload": self.workload.name,
             "oracle": self.oracle,
             "nulls": [tried for null in self._nulls() if (tried := self._try(*null)) is not None],
             "problems": problems,
-            "notes": notes,
+            "notes": [*notes, *(f"perturbed inputs are left out: {why}" for why in dict.fromkeys(self.refused))],
+            "random": self.random,
         }
 
-    def _draw(self) -> Draw:
+    def _operations(self, model: torch.nn.Module, values: Sequence[Any]) -> list[str]:
+        """Return the names of the operations that draw random numbers."""
+        with operations.Seen() as seen:
+            outputs_of(model(*copies(values)))
+        return seen.random
+
+    def _follows_seeds(self) -> bool:
+        """Return whether outputs depend on torch's seed, and on nothing else that differs between calls."""
         values = self.problem.inputs(fresh_seed(), self.device)
-        return self._of("fresh inputs", values, self._expect(values))
+        calls = [AlikeCalls(self.inner, self.state, (), seed, outputs_of)(*copies(values)) for seed in (1, 1, 2)]
+        one, same, other = ([c.clone() for c in call] for call in calls)
+        return _alike(one, same) and not _alike(one, other)
 
-    def _of(self, case: str, values: Sequence[Any], expected: Expected) -> Draw:
-        return Draw(case, values, expected, self._run(values))
+    def _draw(self) -> Draw:
+        return self._of("fresh inputs", self.problem.inputs(fresh_seed(), self.device))
 
-    def _expect(self, values: Sequence[Any], scales: Sequence[float] | None = None) -> Expected:
-        inner = self.model.model
-        expected, self.oracle = expect(inner, values, self.tolerance, self.signature.written, scales)
+    def _of(self, case: str, values: Sequence[Any]) -> Draw:
+        seed = fresh_seed()
+        return Draw(case, values, self._expect(values, seed), self._run(values, seed), seed)
+
+    def _expect(self, values: Sequence[Any], seed: int, scales: Sequence[float] | None = None) -> Expected:
+        given = (self.problem, self.inner, self.state, values, self.tolerance, self.signature.written, scales)
+        allow = bool(self.job.get("allow_tf32"))
+        expected, self.oracle = expect_alike(*given, seed=seed, allow_tf32=allow, pieces=self._pieces)
         return expected
 
-    def _run(self, values: Sequence[Any], model: torch.nn.Module | None = None) -> list[torch.Tensor]:
-        results = (model or self.model)(*copies(values))
+    def _run(self, values: Sequence[Any], seed: int, model: torch.nn.Module | None = None) -> list[torch.Tensor]:
+        inner, state = (self.inner, self.state) if model is None else (model, State(model, self.signature.state))
+        calls = AlikeCalls(inner, state, (), seed if self.problem.random else None, outputs_of)
+        results = WithWritten(calls, self.signature.written)(*copies(values))
         return [r.detach().clone(memory_format=torch.contiguous_format) for r in results]
 
     def _perturbed(self) -> Iterator[Draw]:
         """Yield perturbed inputs as candidates get them, each made when it is asked for."""
-        if self.job["perturb"] and self.check is None:
-            draw = lambda: self.problem.inputs(fresh_seed(), self.device)  # noqa: E731
-            for name, values, expected in perturb.cases(self.first.expected, draw, self._expect, self.problem.module):
-                yield self._of(name, values, expected)
+        if not self.job["perturb"] or self.check is not None:
+            return
+        draw = lambda: self.problem.inputs(fresh_seed(), self.device)  # noqa: E731
+        seeds = list[int]()
+
+        def expect_drawn(values: Sequence[Any], scales: Sequence[float]) -> Expected:
+            seeds.append(fresh_seed())
+            try:
+                return self._expect(values, seeds[-1], scales)
+            except ReferenceFailed as e:
+                self.refused.append(next(iter(str(e).splitlines())))
+                raise
+
+        for name, values, expected in perturb.cases(self.first.expected, draw, expect_drawn, self.problem.module):
+            yield Draw(name, values, expected, self._run(values, seeds[-1]), seeds[-1])
 
     def _try(
         self, name: str, output: int | None, answer: Callable[[Draw], list[torch.Tensor] | None]
@@ -124,6 +171,8 @@ class Examination:
     def _accepted(self, draw: Draw, outputs: list[torch.Tensor], ratio: float) -> bool:
         if self.check is None:
             return ratio <= 1.0
+        if self.problem.random:
+            torch.manual_seed(draw.seed)
         return self.check(copies(draw.values), outputs[: len(self.signature.outputs)]) == ""
 
     def _nulls(self) -> Iterator[Null]:
@@ -139,7 +188,9 @@ class Examination:
             for name, answer in alone.items():
                 yield name, output, _instead(output, answer)
         for name, change in COARSE.items():
-            yield name, None, self._coarse(change)
+            # fp16 rounds as TF32 does, as long as numbers are of its range.
+            if not (self.first.expected.accepts_tf32 and name in AS_TF32):
+                yield name, None, self._coarse(change)
 
     def _previous(self, draw: Draw, output: int) -> torch.Tensor:
         return (self.first if draw is not self.first else self.second).outputs[output]
@@ -151,9 +202,9 @@ class Examination:
 
         def answer(draw: Draw) -> list[torch.Tensor] | None:
             values = [_changed(v, change) for v in draw.values]
-            rough = WithWritten(self.problem.model(self.device), self.signature.written)
+            rough = self.problem.model(self.device)
             rough.load_state_dict({k: _changed(v, change) for k, v in rough.state_dict().items()})
-            outputs = self._run(values, rough)
+            outputs = self._run(values, draw.seed, rough)
             # Where rounding changes nothing, such as whole numbers, there is nothing to tell apart.
             idle = draw is self.first and all(same_bytes(a, b) for a, b in zip(outputs, draw.outputs, strict=True))
             return None if idle else outputs
@@ -175,36 +226,102 @@ class Examination:
             still = float(_close(a, b).double().mean()) if a.numel() else 0.0
             if still > MOSTLY:
                 notes.append(f"output {output}: {100 * still:.3g} % of the elements are the same for other inputs")
-        if not all(same_bytes(a, b) for a, b in zip(self._run(first.values), first.outputs, strict=True)):
-            notes.append("the reference is not deterministic: the same inputs give other bits")
+        self._repeat(problems, notes)
         if not first.expected.reference_agrees():
             notes.append(f"the reference is further from its {self.oracle} oracle than the tolerance alone allows")
-        idle = [i for i in self._idle_inputs() if i not in self.signature.written]
-        notes += [f"input {i} does not change any output" for i in idle]
+        problems += [f"output {i} has no elements" for i, o in enumerate(first.outputs) if not o.numel()]
+        self._dependence(problems)
+        if first.expected.accepts_tf32:
+            why = "as asked for" if self.job.get("allow_tf32") else "because the reference computes so"
+            notes.append(f"products in TF32 are accepted, {why}")
         if self.signature.params and not self._weights_matter():
             notes.append("other weights do not change any output")
         return problems, notes
 
-    def _idle_inputs(self) -> list[int]:
-        """Return the tensors among the inputs that may be another draw's without any output changing."""
-        idle: list[int] = []
-        others = tensors_of(self.second.values)
-        for index in range(len(others)):
-            values = list(self.first.values)
-            values[[i for i, v in enumerate(values) if isinstance(v, torch.Tensor)][index]] = others[index]
-            if self._unchanged(self._run(values), without=index):
-                idle.append(index)
-        return idle
+    def _repeat(self, problems: list[str], notes: list[str]) -> None:
+        """Look whether calls are alike, and at what the reference changes of itself."""
+        first = self.first
+        again = self._run(first.values, first.seed)
+        if self.signature.state:
+            notes.append(f"the reference changes its state, which is put back: {', '.join(self.signature.state)}")
+        counted = f" it changes {', '.join(self.counts)} in each call, which cannot be put back" if self.counts else ""
+        if _alike(again, first.outputs):
+            notes += [f"the reference counts:{counted}"] if counted else []
+        elif first.expected.error(again) <= 1.0:
+            notes.append("the reference is not deterministic: the same inputs give other bits")
+        else:
+            why = counted or " it counts its calls, keeps what it saw, or draws numbers with something else than torch"
+            problems.append(f"the same inputs give other outputs at another call, with torch seeded alike:{why}")
+
+    def _dependence(self, problems: list[str]) -> None:
+        """Find inputs that no output depends on, and outputs that depend on no input."""
+        count, moved = len(self.signature.outputs), set[int]()
+        for index in range(len(self.signature.inputs)):
+            changed = self._moved_by(index)
+            moved |= changed
+            if not changed and index not in self.signature.written:
+                problems.append(f"input {index} does not change any output: a kernel may leave it out")
+        for output in range(count):
+            if output not in moved and self.first.outputs[output].numel() and self.signature.inputs:
+                problems.append(f"output {output} does not depend on the inputs")
+
+    def _moved_by(self, index: int) -> set[int]:
+        """Return which results change with a tensor of the inputs; all, where that cannot be told.
+
+        It may be another draw's; one that is the same in each draw is changed.
+        """
+        everything = set(range(len(self.first.outputs)))
+        values = list(self.first.values)
+        place = [i for i, v in enumerate(values) if isinstance(v, torch.Tensor)][index]
+        other = tensors_of(self.second.values)[index]
+        if same_bytes(other.contiguous(), values[place].contiguous()):
+            other = _altered(other)
+            if other is None:
+                return everything
+        values[place] = other
+        try:
+            outputs = self._run(values, self.first.seed)
+        except Exception:  # whatever it refuses, it looks at
+            return everything
+        return self._changed_by(outputs, without=index)
 
     def _weights_matter(self) -> bool:
         other = Problem.of_job(self.job, self.workload, fresh_seed()).model(self.device)
-        return not self._unchanged(self._run(self.first.values, WithWritten(other, self.signature.written)))
+        return bool(self._changed_by(self._run(self.first.values, self.first.seed, other)))
 
-    def _unchanged(self, outputs: Sequence[torch.Tensor], without: int = -1) -> bool:
+    def _changed_by(self, outputs: Sequence[torch.Tensor], without: int = -1) -> set[int]:
         """Compare with the first draw's; an input that is written to is no witness of its own change."""
         kept = [True] * len(self.signature.outputs) + [i != without for i in self.signature.written]
         pairs = zip(outputs, self.first.outputs, kept, strict=True)
-        return all(same_bytes(a, b) for a, b, keep in pairs if keep)
+        return {i for i, (a, b, keep) in enumerate(pairs) if keep and not same_bytes(a, b)}
+
+
+def _alike(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
+    return all(same_bytes(a.contiguous(), b.contiguous()) for a, b in zip(one, other, strict=True))
+
+
+def _altered(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return other values that a reference should take as well; None where none are known.
+
+    Integers stay those that were there, in another order: they may be indices.
+    """
+    if tensor.dtype == torch.bool:
+        return ~tensor
+    if tensor.is_floating_point() or tensor.is_complex():
+        wide = tensor if tensor.element_size() > 1 else tensor.float()
+        return (wide * 0.5 + 0.25).to(tensor.dtype)
+    rolled = tensor.flatten().roll(1).view(tensor.shape)
+    return None if same_bytes(rolled.contiguous(), tensor.contiguous()) else rolled
+
+
+def _numbers_of(model: torch.nn.Module) -> dict[str, Any]:
+    """Return the numbers among the attributes of a module and those in it, by name."""
+    return {
+        f"{name}.{key}".removeprefix("."): value
+        for name, module in model.named_modules()
+        for key, value in vars(module).items()
+        if isinstance(value, bool | int | float)
+    }
 
 
 def _instead(output: int, answer: Answer) -> Callable[[Draw], list[torch.Tensor] | None]:
@@ -305,6 +422,9 @@ COARSE: dict[str, Callable[[torch.Tensor], torch.Tensor | None]] = {
     "in fp8": lambda t: rounded(t, FP8_BITS) if t.dtype in (torch.float16, torch.bfloat16) else None,
 }
 """What a tensor becomes where a candidate computes in less than the task's precision; None for what stays."""
+
+
+AS_TF32 = ("in TF32", "in fp16")
 
 
 def _changed(value: Any, change: Callable[[torch.Tensor], torch.Tensor | None]) -> Any:

@@ -1,4 +1,4 @@
-"""Which of a reference's operations a kernel cannot do without.
+"""What a reference's operations tell: which a kernel cannot do without, which draw random numbers, which change state.
 
 The arithmetic that is counted in a reference is that of the reference: a kernel may skip what a mask throws away, pull
 a sum in front of a product, or choose other chunks for a recurrence. It is a bound only where every product goes into
@@ -7,11 +7,15 @@ the outputs as it is.
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from forewarp.gpu_runner.worker import numerics
 
 _PRODUCTS = frozenset(["mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "convolution"])
 _SHAPES = frozenset(
@@ -73,19 +77,38 @@ _ELEMENTS = frozenset(
 _KEEPING = _PRODUCTS | _SHAPES | _ELEMENTS
 """Operations each of whose results depends on every product that goes in, and that drop none."""
 
+_SHARES = ("dropout_p", "dropout", "p")
+_SWITCHES = ("train", "training", "is_training")
+_SILENT = frozenset(["_fused_sdp_choice"])
+"""Operations that are marked as random and draw nothing."""
+
 
 class Seen(TorchDispatchMode):
-    """The operations that ran while this was entered."""
+    """The operations that ran while this was entered.
+
+    `random` names those that drew random numbers, in the order seen; `statistics` are the tensors that batch
+    normalisations updated, of which their version counters tell nothing.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._times: Counter[str] = Counter()
+        self.random: list[str] = []
+        self.statistics: list[torch.Tensor] = []
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Note the name of an operation and run it."""
-        self._times[func.overloadpacket.__name__] += 1
+        name: str = func.overloadpacket.__name__
+        self._times[name] += 1
+        marked = torch.Tag.nondeterministic_seeded in func.tags and name not in _SILENT
+        if marked or "batch_norm" in name:
+            given = _arguments(func, args, kwargs or {})
+            if marked and _draws(given) and name not in self.random:
+                self.random.append(name)
+            if not marked and any(given.get(switch) for switch in _SWITCHES):
+                self.statistics += [t for key, t in given.items() if key.startswith("running_") and t is not None]
         run: Callable[..., Any] = func
         return run(*args, **(kwargs or {}))
 
@@ -99,3 +122,87 @@ class Seen(TorchDispatchMode):
         """
         products = sum(self._times[name] for name in _PRODUCTS)
         return self._times.keys() <= _KEEPING and (products == 1 or (products == 2 and self._times["_softmax"] == 1))
+
+
+def _arguments(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an operation's arguments by name, defaults included."""
+    declared = func._schema.arguments
+    given = {a.name: a.default_value for a in declared if a.has_default_value()}
+    return given | {a.name: value for a, value in zip(declared, args, strict=False)} | dict(kwargs)
+
+
+def _draws(given: Mapping[str, Any]) -> bool:
+    """Tell whether an operation that may draw random numbers does so with these arguments.
+
+    Attention is marked for the sake of its dropout, which is mostly 0.
+    """
+    if any(given.get(switch) is False for switch in _SWITCHES):
+        return False
+    shares = [given[name] for name in _SHARES if isinstance(given.get(name), int | float)]
+    return not shares or any(share > 0 for share in shares)
+
+
+_OPERANDS: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(["mm", "bmm", "mv", "dot", "convolution", "_convolution", "linear", "mkldnn_linear"], (0, 1)),
+    **dict.fromkeys(["addmm", "addmv", "baddbmm", "addbmm", "_addmm_activation"], (1, 2)),
+    "_scaled_dot_product_flash_attention_for_cpu": (0, 1, 2),
+    "_scaled_dot_product_efficient_attention": (0, 1, 2),
+}
+"""Which arguments of an operation tensor cores multiply; what is added to a product is not rounded."""
+_RECURRENT = ("rnn", "lstm", "gru", "_transformer_encoder_layer_fwd", "_native_multi_head_attention")
+"""Parts of names of operations that hold products of all their arguments."""
+_LOST = 13
+"""Bits of an fp32 mantissa that TF32 does without."""
+
+
+def as_tf32(tensor: torch.Tensor, *, truncate: bool = False) -> torch.Tensor:
+    """Round fp32 numbers to TF32's ten bits of mantissa, to nearest or towards zero; others stay as they are."""
+    if tensor.dtype != torch.float32:
+        return tensor
+    bits = tensor.contiguous().view(torch.int32)
+    kept = ~((1 << _LOST) - 1)
+    if truncate:
+        return (bits & kept).view(torch.float32)
+    half = (1 << (_LOST - 1)) - 1
+    rounded = ((bits >> _LOST) & 1).add_(bits).add_(half).bitwise_and_(kept).view(torch.float32)
+    return torch.where(torch.isfinite(tensor), rounded, tensor)
+
+
+class Tf32(TorchDispatchMode):
+    """Rounds the operands of every product to TF32 while this is entered; `products` counts those in fp32."""
+
+    def __init__(self, *, truncate: bool) -> None:
+        super().__init__()
+        self.truncate, self.products = truncate, 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Round an operation's operands and run it."""
+        name: str = func.overloadpacket.__name__
+        run: Callable[..., Any] = func
+        positions = _OPERANDS.get(name)
+        if positions is None and any(part in name for part in _RECURRENT):
+            positions = tuple(range(len(args)))
+        changed = list(args)
+        for position in positions or ():
+            changed[position] = self._rounded(changed[position])
+        return run(*changed, **(kwargs or {}))
+
+    def _rounded(self, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [self._rounded(v) for v in value]
+        if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
+            return value
+        self.products += 1
+        return as_tf32(value, truncate=self.truncate)
+
+
+def run_in_tf32(model: torch.nn.Module, values: Sequence[Any], *, truncate: bool) -> Any:
+    """Return what a model makes of values where each fp32 product has operands of TF32; None where it has no product.
+
+    Tensor cores round to nearest or towards zero, as whoever loads their operands sees fit; sums are of fp32.
+    """
+    with numerics.without_tf32(), Tf32(truncate=truncate) as mode:
+        result = copy.deepcopy(model)(*values)
+    return result if mode.products else None

@@ -44,10 +44,11 @@ def children_in_own_pid_namespace(*, wanted: bool) -> Generator[bool]:
 
     Yields whether that worked. This process leaves the namespace again, because it could start no thread meanwhile.
     """
-    home = os.open("/proc/self/ns/pid", os.O_RDONLY)
+    home = -1
     try:
         try:
             if wanted:
+                home = os.open("/proc/self/ns/pid", os.O_RDONLY)
                 _unshare(_CLONE_NEWPID)
         except OSError:
             wanted = False
@@ -55,7 +56,14 @@ def children_in_own_pid_namespace(*, wanted: bool) -> Generator[bool]:
         if wanted and libc.setns(home, _CLONE_NEWPID) != 0:
             raise OSError(ctypes.get_errno(), "setns")
     finally:
-        os.close(home)
+        if home >= 0:
+            os.close(home)
+
+
+def own_view_of_processes() -> None:
+    """Mount a /proc that shows the process namespace that this process is in; raises OSError."""
+    _own_mount_namespace()
+    _mount_proc()
 
 
 def no_network() -> None:
@@ -74,15 +82,23 @@ def own_mounts(folder: str, size: int, *, processes: bool) -> None:
     """
     if os.geteuid() != 0:
         raise OSError("not root")
-    _unshare(_CLONE_NEWNS)
-    _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
+    _own_mount_namespace()
     if processes:
-        _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+        _mount_proc()
     if size:
         _mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, f"size={size},mode=1777")
     with contextlib.suppress(OSError):
         _unshare(_CLONE_NEWIPC)
     os.chdir(folder)
+
+
+def _own_mount_namespace() -> None:
+    _unshare(_CLONE_NEWNS)
+    _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
+
+
+def _mount_proc() -> None:
+    _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:
@@ -93,14 +109,16 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
         raise OSError(ctypes.get_errno(), f"mount {target}")
 
 
-def become_nobody(folders: Sequence[str], reads: Sequence[str] = ()) -> None:
+def become_nobody(folders: Sequence[str], reads: Sequence[str]) -> None:
     """Change to the user nobody, who gets `folders`; raises OSError where this is no superuser.
 
-    Where Python's own files, or `reads`, are not for everybody's eyes, the right to read files is kept.
+    Where Python's own files, the way to `folders`, or `reads` are not for everybody's eyes, the right to read files is
+    kept.
     """
     if os.geteuid() != 0:
         raise OSError("not root")
-    homes = {sys.prefix, sys.base_prefix, *(p for p in sys.path if p.startswith("/")), *reads}
+    homes = {sys.prefix, sys.base_prefix, *(p for p in reads if p.startswith("/"))}
+    homes |= {os.path.dirname(f) for f in folders}
     hidden = not all(_reachable_by_all(Path(h)) for h in homes)
     for path in folders:
         os.chown(path, NOBODY, NOBODY)
@@ -140,6 +158,12 @@ def drop_capabilities(*, reading: bool) -> None:
         _set_capabilities(0)
     if _held() & ~reads:
         raise OSError("capabilities are left")
+
+
+def holds_none() -> bool:
+    """Return whether this process has no capability, and none that it could take back."""
+    status = Path("/proc/self/status").read_text()
+    return not any(int(status.partition(f"{name}:")[2].split()[0], 16) for name in ("CapEff", "CapPrm", "CapInh"))
 
 
 def _held() -> int:

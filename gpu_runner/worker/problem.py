@@ -2,16 +2,62 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, cast
 
 import torch
 
-from forewarp.core.values import Signature, TensorSpec, Workload
-from forewarp.gpu_runner.worker import operations
+from forewarp.core.values import Mode, Signature, TensorSpec, Workload
+from forewarp.gpu_runner.worker import numerics, operations
+from forewarp.gpu_runner.worker.captured import Call
+from forewarp.gpu_runner.worker.nest import Build, check_inputs, flatten, is_flat, leaves
+from forewarp.gpu_runner.worker.state import held_by
+from forewarp.gpu_runner.worker.tracebacks import told
+
+
+class ReferenceFailed(Exception):
+    """The reference, not the candidate, raised, ran out of memory or has no inputs."""
+
+
+@contextlib.contextmanager
+def running_reference(doing: str) -> Generator[None]:
+    """Raise whatever the reference raises as `ReferenceFailed` that says what it was doing; nothing else may run here.
+
+    An error of the device is left as it is where its context has had a candidate's code in it, too: such errors stick.
+    """
+    try:
+        yield
+    except ReferenceFailed:
+        raise
+    except (torch.OutOfMemoryError, MemoryError) as e:
+        raise ReferenceFailed(f"{doing} ran out of memory: {_first_line(e)}") from e
+    except Exception as e:
+        if isinstance(e, RuntimeError) and "CUDA error" in str(e):
+            raise
+        memory = "can't allocate memory" in str(e)
+        what = "ran out of memory" if memory else f"raised {type(e).__name__}"
+        raise ReferenceFailed(f"{doing} {what}: {_first_line(e)}\n{told(e, 4)}") from e
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), "no message")
+
+
+def _load(job: Mapping[str, Any], workload: Workload, weight_seed: int) -> Problem:
+    if job.get("format", "kernelbench") == "kernelbench":
+        loaded = Problem.load(job["reference"], workload, weight_seed, job.get("mode", "train"))
+        return replace(loaded, call=Call.of_job(job, workload.name))
+    # Imported late, because it builds on this module.
+    from forewarp.gpu_runner.worker import kernelbot
+
+    # The type checker knows this module by two names, because `src/forewarp` links to it.
+    device = job["target_kind"]
+    return cast("Problem", kernelbot.load(job["reference"], job["files"], workload, weight_seed, device))
 
 
 def load_module(source: str, name: str, constants: Mapping[str, Any]) -> ModuleType:
@@ -27,41 +73,101 @@ def load_module(source: str, name: str, constants: Mapping[str, Any]) -> ModuleT
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A loaded reference for one workload: here a KernelBench file, in `kernelbot` a KernelBot task."""
+    """A loaded reference for one workload: here a KernelBench file, in `kernelbot` a KernelBot task.
+
+    The values of a slot are the tensors and numbers of `get_inputs()` in order of appearance (see `nest`). `state` and
+    `random` are what the workload's signature says of the reference, where a job has signatures. With a captured
+    `call`, that is drawn from instead of `get_inputs()`. `known` keeps what is found out once.
+    """
 
     module: ModuleType
     workload: str
     weight_seed: int
     constants: Mapping[str, Any]
+    mode: Mode = "train"
+    state: tuple[str, ...] = ()
+    random: bool = False
+    call: Call | None = None
+    known: dict[str, Any] = field(default_factory=dict[str, Any], compare=False)
 
     @classmethod
-    def load(cls, reference: str, workload: Workload, weight_seed: int) -> Problem:
+    def load(cls, reference: str, workload: Workload, weight_seed: int, mode: Mode = "train") -> Problem:
         """Load a KernelBench file with the workload's constants."""
         module = load_module(reference, "reference", workload.constants)
-        return cls(module, workload.name, weight_seed, workload.constants)
+        return cls(module, workload.name, weight_seed, workload.constants, mode)
 
     @staticmethod
     def of_job(job: Mapping[str, Any], workload: Workload, weight_seed: int) -> Problem:
-        """Load the reference that a job carries: `reference`, and for KernelBot `format`, `files`, `target_kind`."""
-        if job.get("format", "kernelbench") == "kernelbench":
-            return Problem.load(job["reference"], workload, weight_seed)
-        # Imported late, because it builds on this module.
-        from forewarp.gpu_runner.worker import kernelbot
+        """Load the reference that a job carries: `reference`, `mode`; for KernelBot `format`, `files`, `target_kind`.
 
-        # The type checker knows this module by two names, because `src/forewarp` links to it.
-        device = job["target_kind"]
-        return cast("Problem", kernelbot.load(job["reference"], job["files"], workload, weight_seed, device))
+        Where the job has `signatures`, the problem knows what the one of its workload says.
+        """
+        try:
+            loaded = _load(job, workload, weight_seed)
+        except ModuleNotFoundError as e:
+            raise ReferenceFailed(
+                f"the reference imports the package {e.name}, which {sys.executable} does not have; install it there, "
+                "or pass --python PATH of an environment that has it"
+            ) from e
+        said = next((s for s in job.get("signatures", ()) if s["workload"] == workload.name), None)
+        return loaded if said is None else loaded.described(said.get("state", ()), random=said.get("random", False))
+
+    def described(self, state: Sequence[str], *, random: bool) -> Problem:
+        """Return the same problem with what is known of its reference's calls."""
+        return replace(self, state=tuple(state), random=random)
 
     def model(self, device: str) -> torch.nn.Module:
-        """Return the reference model with the weights that `weight_seed` gives."""
-        return build_model(self.module, "Model", self.module, device, self.weight_seed)
+        """Return the reference model with the weights that `weight_seed` gives; it is called with a slot's values."""
+        model = build_model(self.module, "Model", self.module, device, self.weight_seed, self.mode)
+        build = self._first(device)[1]
+        if build is not None:
+            model.register_forward_pre_hook(_Rebuilt(build))
+        return model
 
     def inputs(self, seed: int, device: str) -> list[Any]:
-        """Return freshly drawn values, tensors and numbers, that the model is called with."""
+        """Return freshly drawn values, tensors and numbers, that the model is called with.
+
+        Raises TypeError for inputs that cannot be handed to a kernel, ValueError if more than tensors' elements differs
+        between draws.
+        """
+        first, build = self._first(device)
+        data = self._draw(seed, device)
+        values = data if build is None and is_flat(data) else flatten(data)[0]
+        if shapes_of(first) != shapes_of(values):
+            raise ValueError(
+                f"get_inputs() gives {shapes_of(values)} at one call and {shapes_of(first)} at another; shapes and "
+                "numbers must follow from the module's constants alone"
+            )
+        return [v.to(device) if isinstance(v, torch.Tensor) else v for v in values]
+
+    def _draw(self, seed: int, device: str) -> list[Any]:
+        if self.call is not None:
+            return self.call.draw(seed, device)
         torch.manual_seed(seed)
         with torch.device(device):
-            values = list(self.module.get_inputs())
-        return [v.to(device) if isinstance(v, torch.Tensor) else v for v in values]
+            data = self.module.get_inputs()
+        if not isinstance(data, tuple | list):
+            raise TypeError(
+                f"get_inputs() returned a {type(data).__name__}; it must return a list or a tuple of what forward takes"
+            )
+        check_inputs(cast("list[Any]", data))
+        return list(cast("list[Any]", data))
+
+    def _first(self, device: str) -> tuple[list[Any], Build | None]:
+        """Return the values of one draw, tensors without elements, and their nest; None where there is none."""
+        if "first" not in self.known:
+            # In a CPU worker the first operation without elements would load half of torch, which takes longer.
+            data = self._draw(0, device) if device == "cpu" else self._shapes(device)
+            values, build = flatten(data)
+            values = [v.to("meta") if isinstance(v, torch.Tensor) else v for v in values]
+            self.known["first"] = values, None if is_flat(data) else build
+        return self.known["first"]
+
+    def _shapes(self, device: str) -> list[Any]:
+        try:
+            return self._draw(0, "meta")
+        except Exception:  # whatever get_inputs() needs elements for; what is wrong with it shows in the next line
+            return self._draw(0, device)
 
     def bind(self, module: ModuleType, device: str, weights: Mapping[str, torch.Tensor]) -> Callable[..., Any]:
         """Return a candidate's module as a function of a slot's values; raises TypeError if it has no `ModelNew`.
@@ -73,14 +179,15 @@ class Problem:
             raise TypeError("the module defines no class ModelNew")
         # A module that repeats the reference's constants follows the workload too.
         module.__dict__.update({k: v for k, v in self.constants.items() if k in module.__dict__})
-        model = build_model(module, "ModelNew", self.module, device, self.weight_seed)
+        model = build_model(module, "ModelNew", self.module, device, self.weight_seed, self.mode)
         if model.state_dict().keys() == weights.keys():
             model.load_state_dict(weights)
-        return model
+        build = self._first(device)[1]
+        return model if build is None else OnNest(model, build)
 
     def init_numbers(self) -> list[Any]:
         """Return the values of `get_init_inputs()`."""
-        return list(self.module.get_init_inputs())
+        return _init_inputs(self.module)
 
     def checker(self) -> Callable[[list[Any], list[torch.Tensor]], str] | None:
         """Return the task's own check, or None where the oracle decides.
@@ -91,35 +198,85 @@ class Problem:
         return None
 
 
-def build_model(module: ModuleType, name: str, reference: ModuleType, device: str, weight_seed: int) -> torch.nn.Module:
-    """Instantiate `module.<name>` with the reference's init inputs, on `device`, after seeding."""
+class _Rebuilt:
+    """Forward pre-hook: gives a reference the nest that a slot's values belong to."""
+
+    def __init__(self, build: Build) -> None:
+        self._build = build
+
+    def __call__(self, module: torch.nn.Module, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        del module
+        return tuple(self._build(values))
+
+
+class OnNest:
+    """A candidate's module that is called with a slot's values and gets the nest that they belong to."""
+
+    def __init__(self, module: torch.nn.Module, build: Build) -> None:
+        self.module, self._build = module, build
+
+    def __call__(self, *values: Any) -> Any:
+        """Call the module."""
+        return self.module(*self._build(values))
+
+
+def build_model(
+    module: ModuleType, name: str, reference: ModuleType, device: str, weight_seed: int, mode: Mode = "train"
+) -> torch.nn.Module:
+    """Instantiate `module.<name>` with the reference's init inputs, on `device`, after seeding.
+
+    In mode "train" it stays as its constructor leaves it, as KernelBench does.
+    """
     torch.manual_seed(weight_seed)
     with torch.device(device):
-        model: torch.nn.Module = getattr(module, name)(*reference.get_init_inputs())
-    return model.to(device).eval()
+        model: torch.nn.Module = getattr(module, name)(*_init_inputs(reference))
+    model = model.to(device)
+    return model.eval() if mode == "eval" else model
+
+
+def _init_inputs(reference: ModuleType) -> list[Any]:
+    values = reference.get_init_inputs()
+    if not isinstance(values, tuple | list):
+        raise TypeError(
+            f"get_init_inputs() returned a {type(values).__name__}; it must return a list or a tuple of the "
+            "constructor's arguments"
+        )
+    return list(cast("list[Any]", values))
 
 
 def outputs_of(result: Any) -> list[torch.Tensor]:
-    """Return a forward's result as a list of plain tensors; raises TypeError for anything else."""
-    values = list(result) if isinstance(result, tuple | list) else [result]
-    for value in values:
-        if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter:
-            raise TypeError(f"forward returned {type(value).__name__}, not a tensor")
-    return values
+    """Return the plain tensors in a forward's result, numbers as tensors without dimensions, and None left out.
+
+    Tuples, lists and dicts are entered. Raises TypeError for anything else.
+    """
+    return _plain(result, (torch.Tensor, torch.nn.Parameter))
+
+
+def _plain(result: Any, kinds: Sequence[type]) -> list[torch.Tensor]:
+    found = [leaf for leaf in leaves(result) if leaf is not None]
+    device = next((leaf.device for leaf in found if isinstance(leaf, torch.Tensor)), None)
+    outputs: list[torch.Tensor] = []
+    for leaf in found:
+        if type(leaf) in (bool, int, float):
+            outputs.append(torch.tensor(leaf, device=device))
+        elif type(leaf) in kinds:
+            outputs.append(leaf)
+        else:
+            raise TypeError(f"forward returned {type(leaf).__name__}, not a tensor")
+    return outputs
 
 
 def oracle(model: torch.nn.Module, inputs: Sequence[Any]) -> tuple[list[torch.Tensor], str]:
     """Return the expected outputs and how they were made: in fp64, else in the highest fp32 precision.
 
-    TF32 is off either way. The inputs stay as they are, even where the reference writes to them.
+    TF32 is off either way, and torch's settings come back at the end. The inputs stay as they are, even where the
+    reference writes to them.
     """
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        return outputs_of(copy.deepcopy(model).double()(*copies(inputs, torch.float64))), "fp64"
-    except Exception:  # a reference may refuse fp64 in any way; what is really wrong with it shows in the next line
-        torch.set_float32_matmul_precision("highest")
-        return outputs_of(model(*copies(inputs))), "fp32 highest"
+    with numerics.without_tf32():
+        try:
+            return outputs_of(copy.deepcopy(model).double()(*copies(inputs, torch.float64))), "fp64"
+        except Exception:  # a reference may refuse fp64 in any way; what is really wrong with it shows in the next line
+            return outputs_of(model(*copies(inputs))), "fp32 highest"
 
 
 def copies(values: Sequence[Any], floats: torch.dtype | None = None) -> list[Any]:
@@ -128,6 +285,11 @@ def copies(values: Sequence[Any], floats: torch.dtype | None = None) -> list[Any
         v.to(floats if floats and v.is_floating_point() else v.dtype, copy=True) if isinstance(v, torch.Tensor) else v
         for v in values
     ]
+
+
+def shapes_of(values: Sequence[Any]) -> list[Any]:
+    """Return what must be the same at each draw: shapes, dtypes and numbers."""
+    return [(tuple(v.shape), v.dtype) if isinstance(v, torch.Tensor) else v for v in values]
 
 
 def tensors_of(values: Sequence[Any]) -> list[torch.Tensor]:
@@ -159,7 +321,7 @@ def describe_job(job: Mapping[str, Any], workload: Workload, *, flops: bool = Tr
     """Work out a task's signature on meta tensors; on the device where the reference needs values.
 
     It needs values, too, where it writes to its inputs: then the bytes that it reads are found by trying. Where torch
-    sees no GPU for a CUDA target, values are in main memory; raises ValueError where they take more than 2 GiB.
+    sees no GPU for a CUDA target, see `tracing.reference`. Raises what the reference raises, or `ReferenceFailed`.
     Counting `flops` takes seconds the first time in a process; without, they are None.
     """
     device = "cuda" if job.get("target_kind") == "cuda" else "cpu"
@@ -169,53 +331,94 @@ def describe_job(job: Mapping[str, Any], workload: Workload, *, flops: bool = Tr
             # Imported late, because it builds on this module.
             from forewarp.gpu_runner.tracing.reference import describe_without_device
 
-            return describe_without_device(_describe_on, job, workload)
+            return describe_without_device(cast("Any", _describe_on), job, workload, flops=flops)
         return _describe_on(Problem.of_job(job, workload, 0), device, flops=flops)
 
     if job.get("format", "kernelbench") != "kernelbench":
         return with_values()
+    problem = Problem.of_job(job, workload, 0)
+    if problem.call is not None:
+        problem.call.check(problem.module.Model.forward)
     try:
-        signature = _describe_on(Problem.of_job(job, workload, 0), "meta", flops=flops)
+        signature = _describe_on(problem, "meta", flops=flops)
     except Exception:
         return with_values()
     return with_values() if signature.written else signature
 
 
-def _describe_on(problem: Problem, device: str, *, flops: bool = True) -> Signature:
+def _describe_on(
+    problem: Problem, device: str, *, flops: bool = True, real: bool = True, values: list[Any] | None = None
+) -> Signature:
+    """Describe by running the reference once, on `values` if there are any.
+
+    Without `real`, tensors have no elements whatever device they name.
+    """
+    real = real and device != "meta"
     model = problem.model(device)
-    values = problem.inputs(0, device)
-    tensors, old, versions = tensors_of(values), copies(values), [t._version for t in tensors_of(values)]
+    values = problem.inputs(0, device) if values is None else values
+    held = held_by(model)
+    tensors, old = tensors_of(values), copies(values) if real else []
+    before = copies(list(held.values())) if real else []
+    versions = [t._version for t in (*tensors, *held.values())]
     counted, needed = None, 0.0
-    if flops:
-        with _flop_counter() as counter, operations.Seen() as seen:
-            outputs = outputs_of(model(*values))
+    with contextlib.ExitStack() as stack:
+        counter = stack.enter_context(_flop_counter()) if flops else None
+        seen = stack.enter_context(operations.Seen())
+        result = model(*values)
+    kinds = {torch.Tensor, torch.nn.Parameter} | ({type(t) for t in tensors} if not real else set())
+    outputs = _plain(result, tuple(kinds))
+    if counter is not None:
         counted = float(counter.get_total_flops()) or None
         needed = (counted or 0.0) if seen.all_needed else 0.0
-    else:
-        outputs = outputs_of(model(*values))
     written = tuple(
         i
-        for i, (t, o, v) in enumerate(zip(tensors, tensors_of(old), versions, strict=True))
-        if t._version != v or (not t.is_meta and not _equal(t, o))
+        for i, (t, v) in enumerate(zip(tensors, versions, strict=False))
+        if t._version != v or (real and not _equal(t, tensors_of(old)[i]))
     )
+    if not outputs and not written:
+        raise ValueError("forward returns nothing to compare: no tensor, no number, and no input is changed")
     aliases = {str(o): i for o, output in enumerate(outputs) for i in written if _same(output, tensors[i])}
-    state = model.state_dict()
-    moved = [*state.values(), *(o for i, o in enumerate(outputs) if str(i) not in aliases), *tensors]
-    if written and device != "meta":
+    state = _changed(model, held, versions[len(tensors) :], before, seen.statistics)
+    weights = model.state_dict()
+    moved = [*weights.values(), *(o for i, o in enumerate(outputs) if str(i) not in aliases), *tensors]
+    if written and real:
         moved += [tensors[i] for i in _read_and_written(model, old, [*outputs, *tensors], written)]
     return Signature(
         workload=problem.workload,
         inputs=_specs(tensors),
         scalars=_numbers(values),
         init=_numbers(problem.init_numbers()),
-        params=tuple(TensorSpec(k, tuple(v.shape), dtype_name(v)) for k, v in state.items()),
+        params=tuple(TensorSpec(k, tuple(v.shape), dtype_name(v)) for k, v in weights.items()),
         outputs=_specs(outputs),
         flops=counted,
         bytes_moved=sum(t.numel() * t.element_size() for t in moved),
         written=written,
         aliases=aliases,
         needed_flops=needed,
+        state=state,
+        random=bool(seen.random),
     )
+
+
+def _changed(
+    model: torch.nn.Module,
+    held: Mapping[str, torch.Tensor],
+    versions: Sequence[int],
+    before: Sequence[torch.Tensor],
+    statistics: Sequence[torch.Tensor],
+) -> tuple[str, ...]:
+    """Return the names of parameters and buffers that a call has changed or replaced.
+
+    `before` are copies from before the call, empty where tensors have no elements.
+    """
+    now = held_by(model)
+    changed: list[str] = []
+    for i, (name, tensor) in enumerate(held.items()):
+        after = now.get(name)
+        touched = after is not tensor or tensor._version != versions[i] or any(tensor is s for s in statistics)
+        if touched or (before and not _equal(tensor, before[i])):
+            changed.append(name)
+    return tuple(changed)
 
 
 def _flop_counter() -> Any:

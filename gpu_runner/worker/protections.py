@@ -1,26 +1,39 @@
-"""What stands between a hostile candidate and this machine. Each measure is tried; the ones in force are reported."""
+"""What stands between hostile code and this machine. Each measure is taken, then tried; what holds is reported."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
+import mmap
 import os
 import resource
+import select
 import signal
-import struct
+import socket
+import sys
+import tempfile
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from forewarp.gpu_runner.worker import environment, privileges, seccomp
-from forewarp.gpu_runner.worker.privileges import children_in_own_pid_namespace, libc
+from forewarp.gpu_runner.worker import environment, landlock, privileges, seccomp
+from forewarp.gpu_runner.worker.privileges import NOBODY, children_in_own_pid_namespace, libc
 
-__all__ = ["Confinement", "children_in_own_pid_namespace", "confine", "device_files", "die_with_parent", "hide_memory"]
+__all__ = [
+    "Confinement",
+    "children_in_own_pid_namespace",
+    "close_descriptors",
+    "confine",
+    "device_files",
+    "die_with_parent",
+    "hide_memory",
+    "keep_signals_inside",
+]
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
-_LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT = 444, 445, 446
-# All rights but executing, reading files and reading folders: a confined process may look, not touch.
-_WRITES_BY_ABI = {1: 0x1FF2, 2: 0x3FF2, 3: 0x7FF2, 4: 0x7FF2, 5: 0xFFF2}
+_PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_GET_NO_NEW_PRIVS = 1, 2, 4, 38, 39
+READ_ONLY, HIDDEN = "read-only files", "no private files"
+_MOST_DESCRIPTORS, _MAP_NORESERVE = 1 << 16, 0x4000
 
 
 def die_with_parent() -> None:
@@ -31,6 +44,13 @@ def die_with_parent() -> None:
 def hide_memory() -> None:
     """Forbid other processes of this user to attach to this one or to read its memory."""
     privileges.prctl(_PR_SET_DUMPABLE, 0)
+
+
+def keep_signals_inside() -> None:
+    """Refuse signals to processes that are not started from here on, where the kernel knows how."""
+    with contextlib.suppress(OSError):
+        privileges.prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        landlock.keep_signals_inside()
 
 
 def device_files(device: str) -> list[str]:
@@ -57,12 +77,13 @@ def tasks_in_all() -> int:
 class Confinement:
     """How a process is to be confined.
 
-    `folder` is its own; it and `files` are all that stays writable. `memory` bounds the address space beyond today's;
+    `folder` is its own; it and `files` are all that stays writable. With `reads_only`, these and what that names are
+    all that stays readable. `memory` bounds the address space beyond today's;
     None for processes that use CUDA, which reserves far more address space than memory. `keep` are the descriptors that
     it keeps beside the standard three, None for all. `folder_bytes` makes the folder a file system of its own, in
     memory, of that size; 0 leaves it as it is. `own_processes` is for the first process of a process namespace.
     `drop_user` changes to the user nobody where this runs as root, who will have to read `reads`. `cautious` leaves out
-    what a driver might not bear.
+    what a driver might not bear. `signals` lets it go on sending signals to processes that were started before.
     """
 
     folder: str
@@ -73,94 +94,184 @@ class Confinement:
     own_processes: bool = False
     drop_user: bool = True
     reads: Sequence[str] = ()
+    reads_only: Sequence[str] | None = None
     cautious: bool = False
+    signals: bool = False
     file_bytes: int = 256 << 20
     cpu_s: int = 600
 
-    def steps(self) -> list[tuple[str, Callable[[], object]]]:
-        """Return the protections by name, in the order in which they must be taken."""
-        steps: list[tuple[str, Callable[[], object]]] = []
+    def steps(self) -> list[Step]:
+        """Return the protections in the order in which they must be taken."""
+        steps: list[Step] = []
         if self.keep is not None:
-            steps.append(("no inherited descriptors", self._close_descriptors))
-        steps.append(("no secrets in the environment", environment.scrub))
-        name = "memory, time and file limits" if self.memory is not None else "time and file limits"
-        steps += [(name, self._limit), ("no network", privileges.no_network)]
+            kept = self.keep
+            steps.append(Step("no inherited descriptors", lambda: close_descriptors(kept), lambda: _none_but(kept)))
+        steps.append(Step("no secrets in the environment", environment.scrub, environment.is_clean))
+        limits = Step("memory, time and file limits", self._limit, lambda: _too_much_is_refused(self.memory))
+        if self.memory is None:
+            limits = Step("time and file limits", self._limit)
+        steps += [limits, Step("no network", privileges.no_network, _is_cut_off)]
         if (self.folder_bytes or self.own_processes) and not self.cautious:
-            steps.append(("private temporary files" if self.folder_bytes else "own view of processes", self._mount))
-        privileged: list[tuple[str, Callable[[], object]]] = [
-            *([("user nobody", lambda: privileges.become_nobody([self.folder], self.reads))] if self.drop_user else []),
-            ("no capabilities", lambda: privileges.drop_capabilities(reading=self.drop_user)),
-        ]
-        steps += [
-            *(privileged if not self.cautious else ()),
-            ("no new privileges", lambda: privileges.prctl(_PR_SET_NO_NEW_PRIVS, 1)),
-            ("read-only files", self._landlock),
-            ("dies with its parent", die_with_parent),
-        ]
+            steps.append(self._mounting())
         if not self.cautious:
-            steps.append(("system calls filtered", lambda: seccomp.install(count_memory=self.memory is not None)))
+            if self.drop_user:
+                to_read = (*self.reads, *(sys.path if self.reads_only is None else self.reads_only))
+                become = lambda: privileges.become_nobody([self.folder], to_read)  # noqa: E731
+                steps.append(Step("user nobody", become, lambda: set(os.getresuid()) == {NOBODY}))
+            # Nobody, started by nobody, still has to read what its parent could.
+            drop = lambda: privileges.drop_capabilities(reading=os.geteuid() == NOBODY)  # noqa: E731
+            steps.append(Step("no capabilities", drop, privileges.holds_none))
+        # Landlock needs this; without it there is none.
+        forbid = lambda: privileges.prctl(_PR_SET_NO_NEW_PRIVS, 1)  # noqa: E731
+        steps.append(Step("no new privileges", forbid, lambda: libc.prctl(_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1))
+        steps += self._landlock()
+        steps.append(Step("dies with its parent", die_with_parent, _will_die_with_parent))
+        if not self.cautious:
+            filtering = lambda: seccomp.install(count_memory=self.memory is not None)  # noqa: E731
+            steps.append(Step("system calls filtered", filtering, _unsharing_is_refused))
         return steps
 
-    def _close_descriptors(self) -> None:
-        kept = {0, 1, 2, *(self.keep or ())}
-        for descriptor in [int(d) for d in os.listdir("/proc/self/fd")]:
-            if descriptor not in kept:
-                with contextlib.suppress(OSError):
-                    os.close(descriptor)
-
     def _limit(self) -> None:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (self.file_bytes, self.file_bytes))
-        resource.setrlimit(resource.RLIMIT_CPU, (self.cpu_s, self.cpu_s + 5))
+        _lower(resource.RLIMIT_CORE, 0)
+        _lower(resource.RLIMIT_FSIZE, self.file_bytes)
+        _lower(resource.RLIMIT_CPU, self.cpu_s, 5)
         # This limit counts what else the user runs, and does not bind the superuser: a watch over the tasks does.
         others = 0 if os.geteuid() == 0 else tasks_in_all()
-        most_tasks = 4 * task_limit() + others
-        resource.setrlimit(resource.RLIMIT_NPROC, (most_tasks, most_tasks))
+        _lower(resource.RLIMIT_NPROC, 4 * task_limit() + others)
         if self.memory is not None:
             pages = int(Path("/proc/self/statm").read_text().split()[0])
-            most = pages * resource.getpagesize() + self.memory
-            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+            _lower(resource.RLIMIT_AS, pages * resource.getpagesize() + self.memory)
 
-    def _mount(self) -> None:
-        privileges.own_mounts(self.folder, self.folder_bytes, processes=self.own_processes)
+    def _mounting(self) -> Step:
+        mount = lambda: privileges.own_mounts(self.folder, self.folder_bytes, processes=self.own_processes)  # noqa: E731
+        if self.folder_bytes:
+            return Step("private temporary files", mount, lambda: _is_mounted(self.folder))
+        return Step("own view of processes", mount, _sees_itself_alone)
 
-    def _landlock(self) -> None:
-        _landlock([p for p in (self.folder, *self.files) if os.path.exists(p)])
+    def _landlock(self) -> list[Step]:
+        """Return the one restriction as two protections: not to write, and not to read."""
+        writable = [p for p in (self.folder, *self.files) if os.path.exists(p)]
+        try_writing = lambda: _writing_is_refused(self.folder, writable)  # noqa: E731
+        if self.reads_only is None or self.cautious:
+            return [Step(READ_ONLY, lambda: landlock.restrict(writable, signals=self.signals), try_writing)]
+        readable = (*self.reads_only, *self.reads)
+        return [
+            Step(READ_ONLY, lambda: landlock.restrict(writable, readable, signals=self.signals), try_writing),
+            Step(HIDDEN, lambda: None, _reading_is_refused),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One protection: what takes it, and a cheap try, once all are taken, that tells whether it holds.
+
+    Either may raise OSError, and the protection then does not hold.
+    """
+
+    name: str
+    take: Callable[[], object]
+    holds: Callable[[], bool] = lambda: True
 
 
 def confine(how: Confinement) -> list[str]:
-    """Confine this process and all it starts; return the names of the protections in force."""
-    in_force = ["own process", "own session"]
-    for name, step in how.steps():
+    """Confine this process and all it starts; return the names of the protections that were tried and hold."""
+    with contextlib.suppress(PermissionError):  # it leads a session already
+        os.setsid()
+    taken: list[Step] = []
+    for step in how.steps():
+        with contextlib.suppress(OSError, ValueError):
+            step.take()
+            taken.append(step)
+    session = ["own session"] if os.getsid(0) == os.getpid() else []
+    return ["own process", *session, *(step.name for step in taken if _holds(step))]
+
+
+def _holds(step: Step) -> bool:
+    try:
+        return step.holds()
+    except (OSError, ValueError):
+        return False
+
+
+def close_descriptors(keep: Collection[int]) -> None:
+    """Close all descriptors but the standard three and `keep`."""
+    kept = sorted({0, 1, 2, *keep})
+    for before, after in zip(kept, [*kept[1:], max(kept[-1] + 1, _MOST_DESCRIPTORS)], strict=True):
+        os.closerange(before + 1, after)
+
+
+def _none_but(keep: Collection[int]) -> bool:
+    asked = set(range(3, 256)) - set(keep)
+    poll = select.poll()
+    for descriptor in asked:
+        poll.register(descriptor, 0)
+    return sum(bool(event & select.POLLNVAL) for _, event in poll.poll(0)) == len(asked)
+
+
+def _lower(what: int, most: int, grace: int = 0) -> None:
+    """Lower a limit and its ceiling, which lies `grace` above it; what is lower already stays."""
+    _, ceiling = resource.getrlimit(what)
+    hard = most + grace if ceiling == resource.RLIM_INFINITY else min(most + grace, ceiling)
+    resource.setrlimit(what, (min(most, hard), hard))
+
+
+def _too_much_is_refused(memory: int | None) -> bool:
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+    try:
+        mmap.mmap(-1, (memory or 0) + (1 << 30), flags=flags, prot=mmap.PROT_READ).close()
+    except (OSError, ValueError):
+        return True
+    return False
+
+
+def _is_cut_off() -> bool:
+    """Return whether not even this machine is reached; connecting a datagram socket sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as local:
+        return local.connect_ex(("127.0.0.1", 9)) != 0
+
+
+def _is_mounted(folder: str) -> bool:
+    return os.stat(folder).st_dev != os.stat(os.path.dirname(folder)).st_dev
+
+
+def _sees_itself_alone() -> bool:
+    return [name for name in os.listdir("/proc") if name.isdigit()] == [str(os.getpid())]
+
+
+def _will_die_with_parent() -> bool:
+    number = ctypes.c_int()
+    return libc.prctl(_PR_GET_PDEATHSIG, ctypes.byref(number), 0, 0, 0) == 0 and number.value == signal.SIGKILL
+
+
+def _unsharing_is_refused() -> bool:
+    return libc.unshare(0) != 0 and ctypes.get_errno() == errno.EPERM
+
+
+def _writing_is_refused(folder: str, writable: Sequence[str]) -> bool:
+    """Try to make a file beside the own folder, and where everybody may."""
+    places = {os.path.realpath(p) for p in (os.path.dirname(folder), "/tmp", "/dev/shm", tempfile.gettempdir())}
+    for place in places - {os.path.realpath(w) for w in writable}:
+        path = os.path.join(place, f"forewarp-{os.getpid()}-{os.urandom(4).hex()}")
         try:
-            step()
-        except (OSError, ValueError):
-            continue
-        in_force.append(name)
-    return in_force
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
+        except OSError as e:
+            if e.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT):
+                return False
+        else:
+            os.unlink(path)
+            return False
+    return True
 
 
-def _landlock(writable: Sequence[str]) -> None:
-    abi: int = libc.syscall(_LANDLOCK_CREATE, None, 0, 1)
-    if abi < 1:
-        raise OSError(ctypes.get_errno(), "landlock")
-    writes = _WRITES_BY_ABI[min(abi, 5)]
-    connects = 3 if abi >= 4 else 0  # TCP bind and connect
-    scopes = 3 if abi >= 6 else 0  # abstract sockets and signals that reach outside
-    attributes = struct.pack("<QQQ", writes, connects, scopes)[: 8 if abi < 4 else 16 if abi < 6 else 24]
-    ruleset: int = libc.syscall(_LANDLOCK_CREATE, attributes, len(attributes), 0)
-    if ruleset < 0:
-        raise OSError(ctypes.get_errno(), "landlock ruleset")
-    for path in writable:
-        handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        # A rule on a file may name file rights only: write, truncate, device control.
-        allowed = writes if os.path.isdir(path) else writes & 0xC002
-        rule = struct.pack("<Qi", allowed, handle)
-        code: int = libc.syscall(_LANDLOCK_ADD_RULE, ruleset, 1, rule, 0)
-        os.close(handle)
-        if code < 0:
-            raise OSError(ctypes.get_errno(), "landlock rule")
-    code = libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0)
-    os.close(ruleset)
-    if code < 0:
-        raise OSError(ctypes.get_errno(), "landlock restrict")
+def _reading_is_refused() -> bool:
+    """Try files that are for everybody's eyes, for the superuser's, and another process's variables."""
+    files = [p for p in ("/etc/passwd", "/etc/hostname", "/etc/shadow") if os.path.exists(p)]
+    return bool(files) and not any(_opens(p) for p in (*files, f"/proc/{os.getppid()}/environ"))
+
+
+def _opens(path: str) -> bool:
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True

@@ -12,9 +12,17 @@ import torch
 
 from forewarp.core import serde
 from forewarp.gpu_runner.formats.plan import Argument, ResolvedPlan
-from forewarp.gpu_runner.worker.problem import outputs_of
+from forewarp.gpu_runner.lifting import streams
+from forewarp.gpu_runner.worker.problem import OnNest, outputs_of, tensors_of
+from forewarp.gpu_runner.worker.state import State
 
 _CTYPES: dict[str, Any] = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": ctypes.c_float, "f64": ctypes.c_double}
+
+
+FLUSHED = 1
+"""Byte that a flush of the L2 cache leaves behind, for the judge to see."""
+LAST = 3
+"""Number of no slot: that of the last call."""
 
 
 class Runner(Protocol):
@@ -24,8 +32,8 @@ class Runner(Protocol):
         """Compute; this is what is timed."""
         ...
 
-    def deliver(self) -> None:
-        """Put the last result where the judge looks for it."""
+    def deliver(self, slot: int) -> None:
+        """Put the result of a slot where the judge looks for it; `LAST` for the slot that was run last."""
         ...
 
 
@@ -97,23 +105,94 @@ def make_span(device: str) -> Span:
 
 
 class ModuleRunner:
-    """A Python callable on a slot's values: its result is copied out after the clock has stopped."""
+    """A Python callable on a slot's values: its result is copied out after the clock has stopped.
+
+    `outputs` are the judge's buffers at each offset that they may have; `offset` says which the next result goes to.
+    `flushes` are buffers, one per slot, that are larger than the L2 cache: what `burst` writes before each call.
+    `states` are the judge's buffers, by name, for what a call of the reference changes of its state, and `changes` all
+    names of that. Where the callable is a module that holds a tensor of that name, shape and dtype, it is put back
+    before each call and copied out after it.
+    """
 
     def __init__(
         self,
         model: Callable[..., Any],
         slots: Sequence[Sequence[Any]],
-        outputs: Sequence[torch.Tensor],
+        outputs: Sequence[Sequence[torch.Tensor]],
         span: Span,
+        flushes: Sequence[torch.Tensor] = (),
+        states: Mapping[str, torch.Tensor] | None = None,
+        changes: Sequence[str] = (),
     ) -> None:
-        self.model, self.slots, self.outputs, self.span = model, slots, outputs, span
-        self.result: Any = None
+        self.model, self.slots, self.outputs, self.span, self.flushes = model, slots, outputs, span, flushes
+        self._results: dict[int, list[torch.Tensor]] = {}
+        self.offset = self._last = 0
+        self._graphs: list[tuple[torch.cuda.CUDAGraph, list[torch.Tensor]]] = []
+        module = model.module if isinstance(model, OnNest) else model
+        self._state = State(module, changes) if changes and isinstance(module, torch.nn.Module) else None
+        self._states = states or {}
+
+    def ready(self, seed: int | None) -> None:
+        """Make the next call like all others: put the state back, and seed torch; before the clock starts."""
+        if self._state is not None:
+            self._state.put_back()
+        if seed is not None:
+            torch.manual_seed(seed)
+        self.span.wait()
 
     def run(self, slot: int) -> None:
-        """Call forward and wait for it."""
+        """Call forward, make views in its result tensors of their own, and wait for it."""
+        self._last = slot
         self.span.begin()
-        self.result = self.model(*self.slots[slot])
+        self._results[slot] = self._call(slot)
         self.span.end()
+
+    def _call(self, slot: int) -> list[torch.Tensor]:
+        # Here and not when the result is fetched: what a view puts off is part of the call.
+        return [r.contiguous().resolve_conj().resolve_neg() for r in outputs_of(self.model(*self.slots[slot]))]
+
+    def _kept(self, slot: int, others: Sequence[list[torch.Tensor]]) -> list[torch.Tensor]:
+        """Call forward; what it returns in memory of an input or of other results is made tensors of its own."""
+        tensors = [t for values in self.slots for t in tensors_of(values)] + [t for result in others for t in result]
+        taken = {t.untyped_storage().data_ptr() for t in tensors}
+        return [r.clone() if r.untyped_storage().data_ptr() in taken else r for r in self._call(slot)]
+
+    def capture(self) -> None:
+        """Capture a call on each slot as a CUDA graph, for `burst` to replay; without graphs, `burst` calls forward.
+
+        A module that waits for the device may look at values then: it is not captured.
+        """
+        stream, before = torch.cuda.Stream(), torch.cuda.current_stream()
+        graphs: list[tuple[torch.cuda.CUDAGraph, list[torch.Tensor]]] = []
+        try:
+            for slot in range(len(self.slots)):
+                self._call(slot)
+                torch.cuda.synchronize()
+                graph = torch.cuda.CUDAGraph()
+                with (
+                    streams.redirected(streams.foreign(), stream.cuda_stream, waiting=True),
+                    torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"),
+                ):
+                    result = self._kept(slot, [results for _, results in graphs])
+                graphs.append((graph, result))
+        except Exception:
+            torch.cuda.set_stream(before)  # torch leaves it at the one that was captured
+            graphs.clear()
+            torch.cuda.synchronize()
+        self._graphs = graphs
+
+    def burst(self, *, calls: bool) -> None:
+        """Flush the L2 cache once per slot, and run the slot behind it where `calls`; wait for all of it."""
+        for slot, flush in enumerate(self.flushes):
+            flush.fill_(FLUSHED)
+            if not calls:
+                continue
+            if self._graphs:
+                graph, self._results[slot] = self._graphs[slot]
+                graph.replay()
+            else:
+                self._results[slot] = self._kept(slot, list(self._results.values()))
+        self.span.wait()
 
     def null(self) -> None:
         """Do all that `run` does but call forward: what remains is overhead."""
@@ -124,17 +203,26 @@ class ModuleRunner:
         """Return the last run's seconds by the device's clock, as far as this process is to be believed."""
         return self.span.seconds()
 
-    def deliver(self) -> None:
-        """Copy the result; raises TypeError or ValueError if it is not what the task returns."""
-        results = outputs_of(self.result)
+    def deliver(self, slot: int) -> None:
+        """Copy a result; raises ValueError if it is not what the task returns.
+
+        A result that lies in memory of the judge's is first made a tensor of its own.
+        """
+        results, outputs = self._results[self._last if slot == LAST else slot], self.outputs[self.offset]
         shapes = [(tuple(r.shape), r.dtype) for r in results]
-        wanted = [(tuple(o.shape), o.dtype) for o in self.outputs]
+        wanted = [(tuple(o.shape), o.dtype) for o in outputs]
         if shapes != wanted:
             raise ValueError(f"forward returned {shapes}, the task returns {wanted}")
-        for result, output in zip(results, self.outputs, strict=True):
-            output.copy_(result)
+        judged = {o.untyped_storage().data_ptr() for o in outputs}
+        for result, output in zip(results, outputs, strict=True):
+            output.copy_(result.clone() if result.untyped_storage().data_ptr() in judged else result)
+        left = self._state.now() if self._state is not None and self._states else {}
+        for name, buffer in self._states.items():
+            own = left.get(name)
+            if own is not None and (own.shape, own.dtype) == (buffer.shape, buffer.dtype):
+                buffer.copy_(own)
         self.span.wait()
-        self.result = None
+        self._results.clear()
 
 
 class Buffers:
@@ -147,7 +235,7 @@ class Buffers:
         params: Mapping[str, torch.Tensor],
         outputs: Sequence[torch.Tensor],
     ) -> None:
-        device = outputs[0].device
+        device = next(t.device for t in (*outputs, *tensors_of(slots[0])))
         self.scratch = {
             s.name: torch.zeros(s.shape, dtype=getattr(torch, s.dtype), device=device) for s in plan.scratch
         }
@@ -193,7 +281,7 @@ class NativeRunner:
         for function, arguments in self.calls[slot]:
             function(*arguments)
 
-    def deliver(self) -> None:
+    def deliver(self, slot: int) -> None:
         """Nothing to do: native code writes the judge's buffer itself."""
 
 

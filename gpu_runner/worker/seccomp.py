@@ -14,11 +14,11 @@ _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SET_FILTER, _ALLOW_SPECULATION = 1, 4
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _KILL, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 _X32 = 0x40000000
 # New mount, cgroup, uts, ipc, user, process and network namespaces.
 _NEW_NAMESPACES = 0x7E020000
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 # Numbers on x86-64 and on arm64; -1 where there is no such call.
@@ -102,14 +102,16 @@ def program(machine: str, *, count_memory: bool) -> bytes:
     steps += _refuse((n[column] for n in calls.values() if n[column] >= 0), errno.EPERM)
     # A filter cannot look into clone3's arguments; without it, libraries fall back to clone, where it can.
     steps += _refuse([_CLONE3], errno.ENOSYS)
-    # Neither may it ask for a new namespace, nor not to die with its parent any more.
+    # Neither may it ask for a new namespace, nor not to be killed with its parent any more.
     steps += [
         _step(_EQUAL, _CLONE[column], 0, 2),
         _step(_LOAD, _FIRST_ARGUMENT),
-        _step(_ANY_BIT, _NEW_NAMESPACES, 3, 4),
-        _step(_EQUAL, _PRCTL[column], 0, 3),
+        _step(_ANY_BIT, _NEW_NAMESPACES, 5, 6),
+        _step(_EQUAL, _PRCTL[column], 0, 5),
         _step(_LOAD, _FIRST_ARGUMENT),
-        _step(_EQUAL, _PR_SET_PDEATHSIG, 0, 1),
+        _step(_EQUAL, _PR_SET_PDEATHSIG, 0, 3),
+        _step(_LOAD, _SECOND_ARGUMENT),
+        _step(_EQUAL, _SIGKILL, 1, 0),
         _step(_RETURN, _ERRNO | errno.EPERM),
         _step(_RETURN, _ALLOW),
     ]

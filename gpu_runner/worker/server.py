@@ -16,14 +16,18 @@ import importlib
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from forewarp.gpu_runner.worker import privileges, protections, watch
+from forewarp.gpu_runner.worker import privileges, protections, toolchain, watch
 from forewarp.gpu_runner.worker.channel import Channel
+from forewarp.gpu_runner.worker.task_confinement import folder_of
 
 REAP_S = 0.02
 
@@ -33,6 +37,7 @@ def preload() -> None:
     import torch
 
     torch.set_grad_enabled(False)
+    toolchain.readable("cpu")  # which children then need not find out again
     if "--cpu" in sys.argv:
         return
     with contextlib.suppress(ImportError):
@@ -42,13 +47,40 @@ def preload() -> None:
         with contextlib.suppress(ImportError, AttributeError):
             importlib.import_module(home).triton_key()
             break
-    if os.environ.get("TRITON_INTERPRET") == "1":
-        # Every check asks for shapes, and the first operations without values load half of torch: a second each time.
-        torch.randn(1, device="meta").mul(2)
+    with contextlib.suppress(Exception):  # what a C compiler has to build once on a machine, for all that comes
+        from triton.backends.nvidia.driver import CudaUtils
+
+        CudaUtils()
+    _wake_triton()
+    # Every task is described on tensors without values, whose first operations load half of torch: seconds each time.
+    torch.randn(2, 2, device="meta").mul(2).softmax(0)
+    importlib.import_module("torch.utils.flop_counter")
+
+
+def _wake_triton() -> None:
+    """Compile a small kernel: the first one of a process takes a third of a second, which children then do not pay."""
+    with contextlib.suppress(Exception), tempfile.TemporaryDirectory() as cache:
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource, compile
+
+        from forewarp.gpu_runner.lifting.warm_kernel import add_one
+
+        before = os.environ.get("TRITON_CACHE_DIR")
+        os.environ["TRITON_CACHE_DIR"] = cache  # or it might be found there, and nothing be compiled
+        try:
+            source: Any = ASTSource
+            compile(
+                source(add_one, {"x": "*fp32", "n": "i32", "block": "constexpr"}, {(2,): 256}),
+                GPUTarget("cuda", 80, 32),
+            )
+        finally:
+            os.environ.pop("TRITON_CACHE_DIR")
+            if before is not None:
+                os.environ["TRITON_CACHE_DIR"] = before
 
 
 def _handlers() -> dict[str, Callable[[dict[str, Any], Channel], None]]:
-    from forewarp.gpu_runner.worker import jobs, nulls
+    from forewarp.gpu_runner.worker import jobs
 
     return {
         "probe": jobs.probe,
@@ -59,7 +91,9 @@ def _handlers() -> dict[str, Callable[[dict[str, Any], Channel], None]]:
         "emulate": jobs.emulate,
         "measure": jobs.measure,
         "launcher": jobs.launcher,
-        "validate": nulls.validate,
+        "observe": jobs.observe,
+        "validate": jobs.validate,
+        "read_inputs": jobs.read_inputs,
     }
 
 
@@ -69,7 +103,7 @@ def _child(job: dict[str, Any], answer: socket.socket) -> None:
     protections.die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.set_wakeup_fd(-1)
-    log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open("/dev/null", os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(log, 1)
@@ -94,6 +128,7 @@ class Server:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self.children: dict[int, socket.socket] = {}
+        self.folders: dict[int, Path] = {}
         self.buffer = bytearray()
         self.descriptors: list[int] = []
 
@@ -110,6 +145,8 @@ class Server:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)
             watch.end_strays(())
+            for folder in self.folders.values():
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _read(self) -> bool:
         data, descriptors, _, _ = socket.recv_fds(self.control, 1 << 20, 16)
@@ -131,7 +168,7 @@ class Server:
                 other.close()
             _child(job, answer)
         answer.close()
-        self.children[pid] = status
+        self.children[pid], self.folders[pid] = status, folder_of(job)
         self._report(status, {"pid": pid})
 
     def _reap(self) -> None:
@@ -146,6 +183,7 @@ class Server:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
             watch.end_strays(self.children)
+            shutil.rmtree(self.folders.pop(pid), ignore_errors=True)
             self._report(status, {"exit": os.waitstatus_to_exitcode(code)})
             status.close()
 

@@ -5,22 +5,39 @@ from __future__ import annotations
 import math
 import os
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 
 from forewarp.core.values import Tolerance
+from forewarp.gpu_runner.worker import memory
 from forewarp.gpu_runner.worker import perturb as perturbations
-from forewarp.gpu_runner.worker.check import POISON_BYTE, Expected, Mismatch, repeated, same_bytes
-from forewarp.gpu_runner.worker.problem import Problem, copies, oracle, outputs_of, tensors_of
+from forewarp.gpu_runner.worker.check import POISON_BYTE, Digest, Exact, Expected, Mismatch, repeated, same_bytes
+from forewarp.gpu_runner.worker.operations import run_in_tf32
+from forewarp.gpu_runner.worker.pieces import exact_in_pieces
+from forewarp.gpu_runner.worker.problem import (
+    Problem,
+    copies,
+    dtype_name,
+    oracle,
+    outputs_of,
+    running_reference,
+    tensors_of,
+)
+from forewarp.gpu_runner.worker.state import AlikeCalls, State
 
 FRESH_CASES = 1
 """Ordinary draws in `Stage.cases`; at least three more are compared while and after timing runs."""
+SLOW_COMPARISON_S = 1.0
+"""Where working out what is expected and comparing it take longer, only the perturbations that tell most are tried."""
 CHEAP_DRAW_S = 0.005
 """A draw of inputs that takes no longer is made anew for every timed call."""
+_PIECE = 1 << 24
+"""Elements that are shifted at a time where memory is short."""
 
 
 def fresh_seed() -> int:
@@ -42,17 +59,19 @@ class Drawn:
 
     While a candidate runs on inputs for the first time, nobody has worked out yet what it should find: device code
     could look for it in the memory that it shares with the launcher. `seed` draws the same values again; None once they
-    were changed.
+    were changed. Where memory is short, `values` are None until they are asked for, `digests` tell whether tensors are
+    as they were, and `kept` are copies of those that the reference writes to, by position. `call_seed` is what torch is
+    seeded with before each call on them, where the reference draws random numbers. `after` is the reference's state
+    after a call, by name, once it was asked for.
     """
 
-    values: list[Any]
+    values: list[Any] | None
     seed: int | None = None
     expected: Expected | None = None
-
-    @property
-    def inputs(self) -> list[torch.Tensor]:
-        """The tensors among the values."""
-        return tensors_of(self.values)
+    digests: list[int] = field(default_factory=list[int])
+    kept: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
+    call_seed: int = field(default_factory=fresh_seed)
+    after: Mapping[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
 
 
 class WithWritten(torch.nn.Module):
@@ -75,17 +94,79 @@ def expect(
     tolerance: Tolerance | None,
     written: Sequence[int] = (),
     scales: Sequence[float] | None = None,
+    *,
+    allow_tf32: bool = False,
+    pieces: bool = False,
 ) -> tuple[Expected, str]:
     """Return what inputs call for and how the oracle was made; outputs first, then written inputs.
 
-    The values stay as they are. The reference runs after the oracle, on copies of its own where it writes.
+    The values stay as they are. The reference runs after the oracle, in its own numerics: as torch's defaults, or its
+    own file, have them. `allow_tf32` accepts products in TF32. With `pieces`, the oracle works on some rows of the
+    inputs at a time, each time that something is compared, where each row of the outputs depends on its own alone.
     """
     whole = WithWritten(model, written) if written else model
-    exact, how = oracle(whole, values)
-    reference = outputs_of(whole(*(copies(values) if written else values)))
     inputs = tensors_of(values)
-    sizes = [t.numel() for t in (*inputs, *model.parameters(), *model.buffers())]
-    return Expected(exact, reference, tolerance, scales, sizes, repeated(inputs)), how
+    state = [*model.parameters(), *model.buffers()]
+    sizes = [t.numel() for t in (*inputs, *state)]
+
+    def in_tf32(truncate: bool) -> list[torch.Tensor] | None:
+        made = run_in_tf32(whole, copies(values) if written else values, truncate=truncate)
+        return None if made is None else outputs_of(made)
+
+    def run() -> list[torch.Tensor]:
+        given = {t.untyped_storage().data_ptr() for t in (*inputs, *state)}
+        results = outputs_of(whole(*(copies(values) if written else values)))
+        # What is part of an input or a weight would change with it.
+        return [r.clone() if r.untyped_storage().data_ptr() in given else r for r in results]
+
+    def expected(exact: Sequence[torch.Tensor | Exact], reference: Sequence[torch.Tensor]) -> Expected:
+        terms = sizes, repeated(inputs)
+        return Expected(exact, reference, tolerance, scales, *terms, tf32=in_tf32, allow_tf32=allow_tf32)
+
+    reference: list[torch.Tensor] | None = None
+    if pieces:
+        reference = run()
+        cut = exact_in_pieces(whole, values, reference, memory.PIECE_BYTES[reference[0].device.type])
+        if cut is not None and not (made := expected(cut, reference)).far_off:
+            return made, "fp64"
+    exact, how = oracle(whole, values)
+    return expected(exact, reference or run()), how
+
+
+def expect_alike(
+    problem: Problem,
+    model: torch.nn.Module,
+    state: State,
+    values: Sequence[Any],
+    tolerance: Tolerance | None,
+    written: Sequence[int] = (),
+    scales: Sequence[float] | None = None,
+    *,
+    compared: Sequence[str] = (),
+    seed: int = 0,
+    allow_tf32: bool = False,
+    pieces: bool = False,
+) -> tuple[Expected, str]:
+    """Return what `expect` does, of a call with the state put back and torch seeded: of outputs, state, written inputs.
+
+    Where the reference draws random numbers, and in fp64 would draw others, it is its own oracle. A reference with a
+    state or random numbers is never run in `pieces`: fewer rows would leave another state, and draw other numbers.
+    Raises `ReferenceFailed`.
+    """
+    plain = not problem.state and not problem.random
+
+    def calls(*, own_precision: bool) -> torch.nn.Module:
+        if plain:
+            return model
+        once = seed if problem.random else None
+        return AlikeCalls(model, state, compared, once, outputs_of, own_precision=own_precision)
+
+    with running_reference("the reference, run for its expected outputs,"):
+        given = values, tolerance, written, scales
+        expected, how = expect(calls(own_precision=False), *given, allow_tf32=allow_tf32, pieces=pieces and plain)
+        if problem.random and not expected.reference_agrees():
+            expected, how = expect(calls(own_precision=True), *given, allow_tf32=allow_tf32)
+    return expected, how
 
 
 class Stage:
@@ -96,8 +177,22 @@ class Stage:
     back before every call, and compared after it as outputs are. `aliases` gives for an output, by position, the
     written input in whose buffer device-only code leaves it; a module's result is copied out instead. `guards` knows
     bytes that nobody may write to. `perturb` is false where changed inputs would mean nothing to the reference.
-    Expected values and master copies never leave this process. `mirror_outputs` are the anchor's, poisoned as the
-    candidate's are: what was just written to is slower, or faster, to write to again.
+    Expected values and master copies never leave this process; the candidate's code may share its address space
+    (`shared`; without mirrors unless told otherwise). `mirror_outputs` are the anchor's, poisoned as the
+    candidate's are: what was just written to is slower, or faster, to write to again. `allow_tf32`, false at first,
+    accepts products in TF32.
+
+    `states` are the candidate's buffers, by name, where it leaves what the reference's call changes of its own state;
+    `mirror_states` are the anchor's. With `state_in_place`, they are what its kernels read and write, and are put back
+    before a call; otherwise they are poisoned, and what it leaves as it was counts as not there. `call_seed` is what
+    torch is seeded with before every call, where the reference draws random numbers; left out, each draw of inputs has
+    its own.
+
+    `lean`, by default where inputs are large, keeps no copies of inputs beside the buffers: it draws them again from
+    their seeds, and tells by digests whether they are as they were.
+
+    `rooms` are bytes that are poisoned too, the first for the candidate, the second for the anchor: where an output's
+    place is drawn only once the call has ended, nothing must show it before.
     """
 
     def __init__(
@@ -114,25 +209,43 @@ class Stage:
         guards: Guards | None = None,
         perturb: bool = True,
         mirror_outputs: Sequence[torch.Tensor] = (),
+        states: Mapping[str, torch.Tensor] | None = None,
+        mirror_states: Mapping[str, torch.Tensor] | None = None,
+        *,
+        state_in_place: bool = False,
+        shared: bool | None = None,
+        call_seed: int | None = None,
+        lean: bool | None = None,
+        rooms: Sequence[Sequence[torch.Tensor]] = ((), ()),
     ) -> None:
-        self.mirror_outputs = mirror_outputs
+        self._rooms = rooms
+        self.mirror_outputs, self._call_seed = mirror_outputs, call_seed
+        self.states, self._mirror_states, self._in_place = states or {}, mirror_states or {}, state_in_place
+        self._state = State(model, problem.state)
+        self._absent: set[str] = set()
         self.problem, self.model, self.tolerance = problem, model, tolerance
         self.slots, self.outputs, self.mirrors = slots, outputs, mirrors
         self.written, self.perturb = tuple(written), perturb
         self.aliases = aliases or {}
-        self.device = outputs[0].device.type
+        self.allow_tf32 = False
+        self.device = next(t.device.type for t in (*outputs, *tensors_of(slots[0])))
         self._close, self._guards = close, guards
         self._check = problem.checker()
         self.oracle = "" if self._check is None else "the task's own check"
         self._left: list[torch.Tensor] | None = None
-        self._drawn: list[Drawn] = []
+        self._compare_s = 0.0
+        self._digest = Digest()
+        alike, self._draw_s = self._draw_twice()
+        # Where candidate and masters share an address space, masters may have to be drawn again; inputs that depend on
+        # more than torch's seed cannot be.
+        self._shared = not mirrors if shared is None else shared
+        self._again = self._shared and alike
+        large = memory.is_large(sum(t.numel() * t.element_size() for t in tensors_of(slots[0])), self.device)
+        self.lean = (large if lean is None else lean) and alike
+        self._pieces = memory.in_pieces(_wide_bytes(tensors_of(slots[0])), _wide_bytes(outputs), self.device)
+        self._drawn = [Drawn(None) for _ in slots]
         for slot in range(len(slots)):
-            self._drawn.append(self._draw())
-            self._install(slot, self._drawn[slot])
-        one, other, self._draw_s = self._draw_twice()
-        # Without mirrors, candidate and masters share an address space. Inputs that depend on more than torch's seed
-        # cannot be drawn again.
-        self._again = not mirrors and _alike(one, other)
+            self._install(slot, self._draw())
 
     @property
     def slot_count(self) -> int:
@@ -141,6 +254,8 @@ class Stage:
 
     def redraw(self, slot: int, arm: str = "candidate") -> None:
         """Replace a slot's inputs by new ones; the buffers of the arm that is to run come last, whichever it is."""
+        if self.lean:
+            self._drawn[slot] = Drawn(None)  # before the next are made
         self._install(slot, self._draw(), arm)
 
     def _buffers(self, arm: str) -> list[Sequence[list[Any]]]:
@@ -154,17 +269,19 @@ class Stage:
         """
         (self.redraw if self._draw_s <= CHEAP_DRAW_S else self.touch)(slot, arm)
 
-    def _draw_twice(self) -> tuple[list[Any], list[Any], float]:
-        """Draw from one seed twice; return both draws, and the seconds of the quicker one."""
+    def _draw_twice(self) -> tuple[bool, float]:
+        """Draw from one seed twice; return whether both draws are alike, and the seconds of the quicker one."""
         seed, seconds = fresh_seed(), list[float]()
-        draws: list[list[Any]] = []
+        digests: list[list[int]] = []
         for _ in range(2):
             start = time.perf_counter()
-            draws.append(self._draw_from(seed))
+            values = self._draw_from(seed)
             if self.device == "cuda":
                 torch.cuda.synchronize()
             seconds.append(time.perf_counter() - start)
-        return draws[0], draws[1], min(seconds)
+            digests.append([self._digest.of(t) for t in tensors_of(values)])
+            del values
+        return digests[0] == digests[1], min(seconds)
 
     def touch(self, slot: int, arm: str = "candidate") -> None:
         """Shift the float inputs by a random distance and shrink them by up to 1.6 %.
@@ -175,77 +292,187 @@ class Stage:
         if not self.perturb:
             return
         drawn = self._drawn[slot]
+        if self.lean:
+            self._check_slot(slot)  # what is changed in place must be what it was
         drawn.expected = drawn.seed = None
-        for index, master in enumerate(drawn.inputs):
-            if master.is_floating_point() and master.numel() > 1:
-                distance = int.from_bytes(os.urandom(6), "little") % (master.numel() - 1) + 1
-                flat = master.view(-1)
-                flat.copy_(flat.roll(distance).mul_(1.0 - random.random() / 64))
-                for buffers in self._buffers(arm):
-                    tensors_of(buffers[slot])[index].copy_(master)
+        if self.lean:
+            drawn.values = None
+        masters = drawn.kept if drawn.values is None else dict(enumerate(tensors_of(drawn.values)))
+        for index, seen in enumerate(tensors_of(self.slots[slot])):
+            if not seen.is_floating_point() or seen.numel() < 2:
+                continue
+            distance, shrunk = int.from_bytes(os.urandom(6), "little"), 1.0 - random.random() / 64
+            master = masters.get(index)
+            if master is not None:
+                _shift(master, distance, shrunk, pieces=self.lean)
+            for buffers in self._buffers(arm):
+                buffer = tensors_of(buffers[slot])[index]
+                if master is None:
+                    _shift(buffer, distance, shrunk, pieces=True)
+                else:
+                    buffer.copy_(master)
+            if self.lean:
+                drawn.digests[index] = self._digest.of(seen)
 
     def cases(self, slot: int = 0, *, thorough: bool = True) -> Iterator[str]:
         """Fill a slot with one correctness case after another, and yield each one's name.
 
         Fresh draws come first, then perturbations of a draw that mean something to the reference. After the last, the
         slot holds a fresh draw. Without `thorough`, one draw and, on a GPU, where they cost little, the perturbations
-        that tell most.
+        that tell most; those alone as well where a comparison takes over `SLOW_COMPARISON_S`.
         """
         for _ in range(FRESH_CASES):
             self.redraw(slot)
             yield "fresh inputs"
         if self.perturb and (thorough or self.device == "cuda"):
-            usual = self._expected(slot)
-            module = self.problem.module
-            for name, values, expected in perturbations.cases(
-                usual, self._values, self._expect, module, telling=not thorough
-            ):
-                self._install(slot, Drawn(_contiguous(values), None, expected))
+            made = list[Drawn]()
+            count, slow = len(self.outputs), self._compare_s > SLOW_COMPARISON_S
+
+            def draw() -> list[Any]:
+                made.clear()  # before the next are made
+                return self._values()
+
+            def expect_drawn(values: Sequence[Any], scales: Sequence[float]) -> Expected:
+                made.append(Drawn(contiguous(values)))
+                return self._expect(made[-1], [*scales[:count], *(0.0 for _ in self.states), *scales[count:]])
+
+            changed = perturbations.cases(
+                self._usual(slot), draw, expect_drawn, self.problem.module, telling=not thorough or slow
+            )
+            self.release(slot)
+            for name, values, expected in changed:
+                self._install(slot, made.pop())
+                del values, expected
                 yield name
+                if self.lean:
+                    self._drawn[slot] = Drawn(None)  # before the next are made
         self.redraw(slot)
 
+    def _usual(self, slot: int) -> Expected:
+        """Return what a slot's draw calls for but for the state: a counter says nothing of the outputs' kind."""
+        if not self.states:
+            return self._expected(slot)
+        return self._called_for(self._drawn[slot], None, ())
+
+    def seed_of(self, slot: int) -> int | None:
+        """Return what torch is to be seeded with before a call on a slot; None where nothing random is drawn."""
+        return self._seed_for(self._drawn[slot]) if self.problem.random else None
+
+    def _seed_for(self, drawn: Drawn) -> int:
+        return drawn.call_seed if self._call_seed is None else self._call_seed
+
+    @property
+    def prepares_calls(self) -> bool:
+        """Whether a module has to be made ready for each call: its state put back, or torch seeded."""
+        return bool(self.problem.state) or self.problem.random
+
+    def state_checks(self) -> list[str]:
+        """Return which of the state that the reference changes was compared, and which the candidate does not have."""
+        here = [name for name in self.problem.state if name in self.states and name not in self._absent]
+        gone = [name for name in self.problem.state if name not in here]
+        said = [f"state compared: {', '.join(here)}"] if here else []
+        return [*said, f"state not compared, the candidate has no such buffers: {', '.join(gone)}"] if gone else said
+
     def _values(self) -> list[Any]:
-        return self.problem.inputs(fresh_seed(), self.device)
+        return self._inputs(fresh_seed())
+
+    def _inputs(self, seed: int) -> list[Any]:
+        with running_reference("drawing the task's inputs"):
+            return self.problem.inputs(seed, self.device)
 
     def _draw(self) -> Drawn:
         seed = fresh_seed()
         return Drawn(self._draw_from(seed), seed)
 
     def _draw_from(self, seed: int) -> list[Any]:
-        return _contiguous(self.problem.inputs(seed, self.device))
+        return contiguous(self._inputs(seed))
+
+    def _given(self, drawn: Drawn) -> list[Any]:
+        """Return the values that were drawn, drawn again where they were not kept."""
+        if drawn.values is None:
+            assert drawn.seed is not None, "inputs that were changed in place are not compared"
+            drawn.values = self._draw_from(drawn.seed)
+        return drawn.values
 
     def _expected(self, slot: int) -> Expected:
         drawn = self._drawn[slot]
         if drawn.expected is None:
-            drawn.expected = self._expect(drawn.values)
+            self._expect(drawn)
+        assert drawn.expected is not None
         return drawn.expected
 
-    def _expect(self, values: Sequence[Any], scales: Sequence[float] | None = None) -> Expected:
-        expected, self.oracle = expect(self.model, values, self.tolerance, self.written, scales)
+    def release(self, slot: int) -> None:
+        """Where memory is short, let go of what can be worked out again from a slot's seed."""
+        drawn = self._drawn[slot]
+        if self.lean and drawn.seed is not None:
+            drawn.values = drawn.expected = None
+
+    def _expect(self, drawn: Drawn, scales: Sequence[float] | None = None) -> Expected:
+        """Work out what a draw calls for, and keep it there."""
+        drawn.expected = self._called_for(drawn, scales, list(self.states))
+        drawn.after = self._state.now() if self.states else {}
+        return drawn.expected
+
+    def _called_for(self, drawn: Drawn, scales: Sequence[float] | None, compared: Sequence[str]) -> Expected:
+        expected, self.oracle = expect_alike(
+            *(self.problem, self.model, self._state, self._given(drawn), self.tolerance, self.written, scales),
+            compared=compared,
+            seed=self._seed_for(drawn),
+            allow_tf32=self.allow_tf32,
+            pieces=self._pieces,
+        )
         return expected
 
     def _install(self, slot: int, drawn: Drawn, arm: str = "candidate") -> None:
         self._drawn[slot] = drawn
+        inputs = tensors_of(self._given(drawn))
         for buffers in self._buffers(arm):
-            _fill(buffers[slot], drawn.inputs)
+            _fill(buffers[slot], inputs)
+        if self.lean:
+            drawn.digests = [self._digest.of(t) for t in inputs]
+            drawn.kept = {i: inputs[i].clone() for i in self.written}
+            del inputs
+            self.release(slot)
 
     def prepare(self, slot: int) -> None:
         """Make ready for a call of the candidate: poison the outputs, put back the inputs that the reference writes."""
         self._left = None
-        _poison(self.outputs)
+        self.release(slot)
+        _poison(self._rooms[0] or self.outputs)
+        self._ready_states(self.states)
         self._put_back(self.slots[slot], slot)
 
     def prepare_anchor(self, slot: int) -> None:
         """Make ready for a call of the anchor, likewise."""
-        _poison(self.mirror_outputs)
+        self.release(slot)
+        _poison(self._rooms[1] or self.mirror_outputs)
+        self._ready_states(self._mirror_states)
+        if not self.mirrors:  # the reference runs in this process
+            self._state.put_back()
+            if (seed := self.seed_of(slot)) is not None:
+                torch.manual_seed(seed)
         for buffers in self.mirrors or (self.slots,):
             self._put_back(buffers[slot], slot)
+
+    def _ready_states(self, states: Mapping[str, torch.Tensor]) -> None:
+        if not self._in_place:
+            _poison(list(states.values()))
+            return
+        for name, buffer in states.items():
+            buffer.copy_(self._state.saved[name])
+
+    def restored_state(self, arm: str) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return what the state that an arm changes in place is to be before each call, and where it lies."""
+        states = self.states if arm == "candidate" else self._mirror_states
+        return [(self._state.saved[name].contiguous(), buffer) for name, buffer in states.items()]
 
     def _put_back(self, values: Sequence[Any], slot: int) -> None:
         if self.written:
             tensors = tensors_of(values)
+            drawn = self._drawn[slot]
+            masters = drawn.kept or dict(enumerate(tensors_of(self._given(drawn))))
             for index in self.written:
-                tensors[index].copy_(self._drawn[slot].inputs[index])
+                tensors[index].copy_(masters[index])
 
     def spoil_inputs(self, slot: int) -> None:
         """Overwrite a slot's inputs, after checking that the candidate left them as they were.
@@ -255,7 +482,7 @@ class Stage:
         """
         drawn = self._drawn[slot]
         if self._again and drawn.seed is not None:
-            drawn.values = self._draw_from(drawn.seed)
+            drawn.values = None
         self._check_slot(slot)
         tensors = tensors_of(self.slots[slot])
         self._left = [tensors[i].clone() for i in self.written]
@@ -265,7 +492,8 @@ class Stage:
 
     def restore_inputs(self, slot: int) -> None:
         """Put a slot's inputs back, but for those that the reference writes."""
-        for index, (tensor, master) in enumerate(self._pairs(slot)):
+        masters = tensors_of(self._given(self._drawn[slot]))
+        for index, (tensor, master) in enumerate(zip(tensors_of(self.slots[slot]), masters, strict=True)):
             if index not in self.written:
                 tensor.copy_(master)
 
@@ -275,12 +503,14 @@ class Stage:
             self._check_slot(slot)
 
     def _check_slot(self, slot: int) -> None:
-        for index, (seen, master) in enumerate(self._pairs(slot)):
-            if index not in self.written and not same_bytes(seen, master):
+        drawn = self._drawn[slot]
+        masters = [] if self.lean else tensors_of(self._given(drawn))
+        for index, seen in enumerate(tensors_of(self.slots[slot])):
+            if index in self.written:
+                continue
+            same = self._digest.of(seen) == drawn.digests[index] if self.lean else same_bytes(seen, masters[index])
+            if not same:
                 raise Mismatch(f"the candidate changed its input {index}, which it must leave as it was")
-
-    def _pairs(self, slot: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        return zip(tensors_of(self.slots[slot]), self._drawn[slot].inputs, strict=True)
 
     def results(self, slot: int, outputs: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:
         """Return the buffers that hold results: outputs, then written inputs of this slot.
@@ -291,7 +521,20 @@ class Stage:
         own = list(self.outputs if outputs is None else outputs)
         for output, source in self.aliases.items():
             own[int(output)] = tensors[source]
-        return [*own, *(tensors[i] for i in self.written)]
+        states = self.states if outputs is None else self._mirror_states
+        return [t.contiguous() for t in (*own, *self._left_in(states, slot), *(tensors[i] for i in self.written))]
+
+    def _left_in(self, states: Mapping[str, torch.Tensor], slot: int) -> Iterator[torch.Tensor]:
+        """Yield what a call left as its state; the reference's own where there is no such buffer."""
+        for name in self.states:
+            buffer = states.get(name)
+            if buffer is not None and (self._in_place or not _poisoned(buffer)):
+                yield buffer
+                continue
+            if states is self.states:
+                self._absent.add(name)
+            self._expected(slot)
+            yield self._drawn[slot].after[name]
 
     def compare(self, slot: int, outputs: Sequence[torch.Tensor] | None = None) -> float:
         """Compare the results, or other outputs, with what this slot's inputs call for; raises `Mismatch`.
@@ -300,15 +543,30 @@ class Stage:
         """
         results = self.results(slot, outputs)
         if self._left is not None and outputs is None:
-            for index, now, before in zip(self.written, results[len(self.outputs) :], self._left, strict=True):
+            left = results[len(results) - len(self.written) :]
+            for index, now, before in zip(self.written, left, self._left, strict=True):
                 if not same_bytes(now, before):
                     raise Mismatch(f"the candidate went on writing to its input {index} after its call had ended")
         if self._check is not None:
-            said = self._check(copies(self._drawn[slot].values), list(results[: len(self.outputs)]))
+            if (seed := self.seed_of(slot)) is not None:
+                torch.manual_seed(seed)
+            said = self._check(copies(self._given(self._drawn[slot])), list(results[: len(self.outputs)]))
             if said:
                 raise Mismatch(said)
             return 0.0
-        return self._expected(slot).compare(results)
+        start = time.perf_counter()
+        try:
+            return self._expected(slot).compare(results)
+        except Mismatch as e:
+            raise Mismatch(self._named(str(e))) from None
+        finally:
+            self._compare_s = time.perf_counter() - start
+
+    def _named(self, message: str) -> str:
+        """Name the buffer where a message counts the state among the outputs."""
+        for position, name in enumerate(self.states, len(self.outputs)):
+            message = re.sub(rf"^output {position}\b", f"the buffer {name}", message)
+        return message
 
     def error(self, slot: int) -> float | None:
         """Return the largest error of the results as `compare` does, however large; None where there is none to give.
@@ -329,13 +587,13 @@ class Stage:
         """Return what KernelBench's own check says of the results; for information."""
         return self._expected(slot).kernelbench_allclose(self.results(slot))
 
-    def snapshot(self, slot: int) -> list[torch.Tensor]:
-        """Return copies of the results of the call just made, for `same_bits`."""
-        return [t.clone() for t in self.results(slot)]
+    def snapshot(self, slot: int) -> list[int]:
+        """Return digests of the results of the call just made, for `same_bits`."""
+        return [self._digest.of(t) for t in self.results(slot)]
 
-    def same_bits(self, slot: int, snapshot: Sequence[torch.Tensor]) -> bool:
+    def same_bits(self, slot: int, snapshot: Sequence[int]) -> bool:
         """Return whether the results have the same bits as an earlier call's on the same slot."""
-        return all(same_bytes(now, before) for now, before in zip(self.results(slot), snapshot, strict=True))
+        return self.snapshot(slot) == list(snapshot)
 
     def check_guards(self) -> None:
         """Raise `Mismatch` naming the buffer if bytes beside it were overwritten."""
@@ -344,11 +602,17 @@ class Stage:
 
     def check_reference(self) -> None:
         """Raise `Mismatch` if the reference's weights are no longer those that its seed gives."""
-        if self.mirrors:
+        if not self._shared:
             return  # out of the candidate's reach
-        one, other = (list(self.problem.model(self.device).state_dict().values()) for _ in range(2))
-        if _alike(one, other) and not _alike(one, list(self.model.state_dict().values())):
+        seen = self._weights(self.model)
+        one = self._weights(self.problem.model(self.device))
+        if one != seen and one == self._weights(self.problem.model(self.device)):
             raise Mismatch("the candidate changed the weights of the reference")
+
+    def _weights(self, model: torch.nn.Module) -> list[int]:
+        """Return digests of a model's weights, but for the state that its calls change."""
+        held = model.state_dict().items()
+        return [self._digest.of(t.contiguous()) for name, t in held if name not in self.problem.state]
 
     def close(self) -> None:
         """Let go of what belongs to this workload only."""
@@ -356,20 +620,34 @@ class Stage:
             self._close()
 
 
-def _contiguous(values: Sequence[Any]) -> list[Any]:
+def contiguous(values: Sequence[Any]) -> list[Any]:
+    """Return the values with every tensor contiguous."""
     return [v.contiguous() if isinstance(v, torch.Tensor) else v for v in values]
 
 
-def _alike(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Return whether two sets of values hold the same bytes."""
-    pairs = zip(tensors_of(one), tensors_of(other), strict=True)
-    return all(same_bytes(a.contiguous(), b.contiguous()) for a, b in pairs)
+def _wide_bytes(tensors: Sequence[torch.Tensor]) -> int:
+    return sum(t.numel() * memory.wide_item_bytes(dtype_name(t)) for t in tensors)
+
+
+def _shift(tensor: torch.Tensor, distance: int, shrunk: float, *, pieces: bool) -> None:
+    """Shift the elements, whole or each piece in itself, and shrink them."""
+    flat = tensor.view(-1)
+    for piece in flat.split(_PIECE if pieces else flat.numel()):
+        wide = piece if piece.element_size() > 1 else piece.float()
+        piece.copy_(wide.roll(distance % max(1, piece.numel() - 1) + 1).mul_(shrunk))
 
 
 def _poison(outputs: Sequence[torch.Tensor]) -> None:
-    """Make every output element a value that never passes."""
+    """Make every output element a value that never passes; outputs are dense, in any order of their dimensions."""
     for output in outputs:
-        output.view(-1).view(torch.uint8).fill_(POISON_BYTE)
+        order = sorted(range(output.dim()), key=lambda d: -output.stride(d))
+        output.permute(order).view(-1).view(torch.uint8).fill_(POISON_BYTE)
+
+
+def _poisoned(buffer: torch.Tensor) -> bool:
+    """Return whether a buffer is as `_poison` leaves it; one without elements never is."""
+    flat = buffer.view(-1).view(torch.uint8)
+    return flat.numel() > 0 and bool((flat == POISON_BYTE).all())
 
 
 def _fill(values: Sequence[Any], masters: Sequence[torch.Tensor]) -> None:

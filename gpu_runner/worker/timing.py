@@ -24,14 +24,17 @@ VERIFIED_EARLY, VERIFIED_LATE, EARLY_BLOCKS = 0.13, 0.02, 25
 
 The first call and the last before each look always are, so that it comes to a fifth of the first twelve blocks.
 """
+CHEAP_VERIFY_S = 0.5
+"""Where a comparison takes longer than this, fewer of those drawn by chance are made, so that they take no longer in
+all: the oracle of a large convolution takes seconds."""
 CONTROL_BLOCKS = 20
 EXTRA_BLOCKS = 8
 WARM_UPS = 3
 LEAST_BLOCKS = 6
 SIGHTING = 8
 """Blocks after which a candidate that has something to beat is looked at for the first time."""
-GRAPH_BLOCKS = 4
-"""Kernels short enough to be replayed as graphs are noisier and cheaper: each look takes so many times the blocks."""
+GRAPH_BLOCKS, SHORT_S = 4, 50e-6
+"""Kernels shorter than this, replayed as graphs, are noisier and cheaper: each look takes so many times the blocks."""
 Sample = tuple[float, float]
 """Seconds, and the SM clock in hertz just before (0 where it is not known)."""
 
@@ -93,7 +96,7 @@ class Schedule:
         self.looks, self.time_s, self.sighting = tuple(looks), time_s, sighting
         self.ended: Answer = "enough"
         self.chance = random.Random(os.urandom(16))
-        self.worst = 0.0
+        self.worst = self.verify_s = 0.0
         self.seconds: dict[str, list[float]] = {}
         self.hertz: dict[str, list[float]] = {}
         self.reported: list[float] = []
@@ -102,7 +105,7 @@ class Schedule:
         """Return the samples of all series; see `statistics.Samples`."""
         pair_s, longest_s = self._pilot()
         mode = self.bench.choose_mode(self.stage, longest_s)
-        scale = GRAPH_BLOCKS if mode == "graph" else 1
+        scale = GRAPH_BLOCKS if mode in ("graph", "chain") and longest_s < SHORT_S else 1
         looks = self._affordable(pair_s, [look * scale for look in self.looks])
         deadline = time.perf_counter() + self.time_s
         if not self.sighting or self._goes_on(min(SIGHTING * scale, looks[0]), mode, len(looks)):
@@ -175,6 +178,7 @@ class Schedule:
         # One slot for the whole block: where a buffer lies in memory makes a difference of its own.
         slot = self.chance.randrange(self.stage.slot_count)
         share = VERIFIED_EARLY if number < EARLY_BLOCKS else VERIFIED_LATE
+        share *= min(1.0, CHEAP_VERIFY_S / max(self.verify_s, 1e-9))
         verified = [first or self.chance.random() < share, last or self.chance.random() < share]
         # A draw for one call means one for all four: what it leaves in the caches slows the call after it.
         renew = self.stage.redraw if any(verified) else self.stage.renew
@@ -186,7 +190,9 @@ class Schedule:
                 if (reported := self.bench.reported()) is not None:
                     self.reported.append(reported)
                 if verified.pop(0):
+                    start = time.perf_counter()
                     self.worst = max(self.worst, self.verify(slot))
+                    self.verify_s = time.perf_counter() - start
         for arm, sample in pending:
             self._keep(arm, sample())
 

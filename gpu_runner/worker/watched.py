@@ -15,34 +15,62 @@ from forewarp.gpu_runner.worker import privileges, protections, watch
 _LOOK_S = 0.05
 
 
-def run_watched(work: Callable[[bool], None], memory: int) -> tuple[str, str] | None:
+def run_watched(work: Callable[[bool], None], memory: int | None, *, passes_on: bool = True) -> tuple[str, str] | None:
     """Fork, do `work`, and wait for it; return status and log if it took too much and was stopped, else None.
 
-    `work` is told whether it is the first of a process namespace. If it fails, so does this process, in the same way:
-    with its exit status, or by its signal. `memory` bounds the resident bytes of it and all it starts.
+    `work` is told whether it is the first of a process namespace, whose processes then are all that its /proc shows.
+    If it fails, so does this process, in the same way: with its exit status, or by its signal; or the return value
+    tells so, without `passes_on`. `memory` bounds the resident bytes of it and all it starts; with None it is not
+    watched at all, because looking takes processor time, only waited for.
     """
     privileges.adopt_orphans()
-    with privileges.children_in_own_pid_namespace(wanted=True) as contained:
-        pid = os.fork()
-        if pid == 0:
-            _run(work, contained)
-    watch.go_first()
-    watching, ended = watch.Watch(pid, memory), os.pidfd_open(pid)
-    complaint = None
-    while complaint is None and not select.select([ended], [], [], _LOOK_S)[0]:
-        complaint = watching.complaint()
+    pid = _fork(work, wanted=True) or _fork(work, wanted=False)
+    ended, complaint = os.pidfd_open(pid), None
+    if memory is None:
+        select.select([ended], [], [])
+    else:
+        watch.go_first()
+        watching = watch.Watch(pid, memory)
+        while complaint is None and not select.select([ended], [], [], _LOOK_S)[0]:
+            complaint = watching.complaint()
     watch.end([pid])
     _, code = os.waitpid(pid, 0)
+    os.close(ended)
     watch.end_strays(())
     if complaint is None and code != 0:
-        _end_as(os.waitstatus_to_exitcode(code))
+        status = os.waitstatus_to_exitcode(code)
+        if passes_on:
+            _end_as(status)
+        return "crashed", f"was ended by {signal.Signals(-status).name}" if status < 0 else f"left with status {status}"
     return complaint
 
 
-def _run(work: Callable[[bool], None], contained: bool) -> None:
+def _fork(work: Callable[[bool], None], *, wanted: bool) -> int:
+    """Fork into a process namespace if that is `wanted`, and to be had; return 0 where its /proc is not to be had."""
+    ready, telling = os.pipe()
+    with privileges.children_in_own_pid_namespace(wanted=wanted) as contained:
+        pid = os.fork()
+        if pid == 0:
+            os.close(ready)
+            _run(work, contained, telling)
+    os.close(telling)
+    with os.fdopen(ready, "rb") as told:
+        begun = told.read(1)
+    if begun or not contained:
+        return pid
+    os.waitpid(pid, 0)
+    return 0
+
+
+def _run(work: Callable[[bool], None], contained: bool, telling: int) -> None:
     status = 1
     try:
         protections.die_with_parent()
+        if contained:
+            # With the /proc of another namespace, what it reads there of its children would be about others.
+            privileges.own_view_of_processes()
+        os.write(telling, b"1")
+        os.close(telling)
         work(contained)
         status = 0
     except BaseException:  # the last line of a process: say why on the log, then go

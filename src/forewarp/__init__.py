@@ -23,7 +23,7 @@ _FROM = {
         *("estimate", "load", "load_together", "optimize", "optimize_together"),
         *("resume", "resume_together"),
     ),
-    "api.verbs": ("forecast", "inspect", "measure", "measure_all", "validate"),
+    "api.verbs": ("forecast", "inspect", "measure", "measure_all", "suite", "validate"),
     "core.errors": (
         *("ArchiveError", "CandidateError", "DeviceError", "ForewarpError"),
         *("ModelError", "TaskError", "UsageError", "WorkerError"),
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         resume,
         resume_together,
     )
-    from forewarp.api.verbs import forecast, inspect, measure, measure_all, validate
+    from forewarp.api.verbs import forecast, inspect, measure, measure_all, suite, validate
     from forewarp.core import bins
     from forewarp.core.errors import (
         ArchiveError,
@@ -110,6 +110,7 @@ __all__ = [
     "optimize_together",
     "resume",
     "resume_together",
+    "suite",
     "validate",
 ]
 

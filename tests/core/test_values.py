@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -43,6 +44,14 @@ def test_identity_of_a_candidate() -> None:
     one = Candidate("s", "cpp", {"A": 1, "B": 2})
     assert one.sha256 == Candidate("s", "cpp", {"B": 2, "A": 1}).sha256
     assert len({one.sha256, Candidate("s", "cuda", one.tunables).sha256, Candidate("s", "cpp", {"A": 1}).sha256}) == 3
+
+
+def test_to_accept_tf32_is_another_task() -> None:
+    task = Task("t", "T", "ref", {"cpu": (), "cuda": ()})
+    accepting = replace(task, allow_tf32=True)
+    assert accepting.sha256 != task.sha256
+    assert replace(accepting, allow_tf32=False).sha256 == task.sha256
+    assert len({replace(t, mode=m).sha256 for t in (task, accepting) for m in ("train", "eval")}) == 4
 
 
 def test_forecast_reads_its_distribution() -> None:

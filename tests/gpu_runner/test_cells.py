@@ -27,7 +27,7 @@ class Scripted:
     def run(self, slot: int) -> None:
         self.act(slot)
 
-    def deliver(self) -> None:
+    def deliver(self, slot: int) -> None:
         """Nothing to deliver."""
 
 

@@ -39,14 +39,14 @@ def test_cuda_is_tier_zero(executor: LocalExecutor) -> None:
     assert result.tier == "T0"
 
 
-def test_kernelbench_module_runs_in_a_cell(executor: LocalExecutor) -> None:
+def test_a_kernelbench_module_is_lifted(executor: LocalExecutor) -> None:
     task = tasks.load("rmsnorm")
     module = Candidate(task.reference.replace("class Model(", "class ModelNew("), "python")
     result = measure(executor, module, task)
     assert result.status == "ok", result.log
-    assert result.tier == "T1"
-    assert result.verdict != "suspicious", result.flags
-    assert result.speedup == pytest.approx(1.0, rel=0.2)
+    assert result.tier == "T0"
+    assert result.lifting.startswith("lifted to")
+    assert result.speedup == pytest.approx(1.0, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -191,6 +191,19 @@ def changed(old: str, new: str) -> Candidate:
 
 
 FORWARD = "return torch.softmax(x * self.weight + self.bias, dim=-1)"
+
+
+@pytest.mark.parametrize(("mark", "status"), [("torch.compile", "ok"), ("nothing", "timeout")])
+def test_a_module_that_uses_inductor_has_time_to_compile_in_its_first_call(
+    executor: LocalExecutor, mark: str, status: str
+) -> None:
+    first = "import time; self.n = getattr(self, 'n', 0) + 1; time.sleep(3 * (self.n == 1))"
+    slow = changed(FORWARD, f"{first}\n        {FORWARD}")
+    marked = Candidate(f"{slow.source}\n# {mark}\n", "python")
+    with limited(executor, replace(LIMITS, call_s=1.5, inductor_s=30.0)):
+        assert measure(executor, marked).status == status
+
+
 BAD_MODULES = {
     "raises": (changed(FORWARD, "raise RuntimeError('on purpose')"), "runtime_error", "on purpose"),
     "leaves": (changed(FORWARD, "import os; print('speedup 100'); os._exit(0)"), "crashed", "exit status 0"),

@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 from support import synthetic_executor as synthetic
 
-from forewarp.core.errors import CandidateError, WorkerError
+from forewarp.core.errors import CandidateError, DeviceError, TaskError, WorkerError
 from forewarp.core.protocols import Subject
-from forewarp.core.values import Build, Candidate, DeviceKind, Measurement, Task
-from forewarp.gpu_runner.pipeline import AHEAD, measure_all
+from forewarp.core.values import Build, Candidate, DeviceKind, Measurement, Signature, Task
+from forewarp.gpu_runner.pipeline import AHEAD, Job, measure_all, measure_jobs
 
 TASK = synthetic.task()
 PATIENCE_S = 60.0
@@ -165,3 +165,81 @@ def test_every_candidate_meets_the_same_anchor() -> None:
     anchor = Subject(synthetic.seed(UNROLL=2), Build("ok", 0.0))
     assert len(list(measure_all(executor, TASK, kernels(3), threads=2, against=anchor))) == 3
     assert executor.anchors == [anchor] * 3
+
+
+def jobs(*names: str) -> list[Job]:
+    """Two candidates for each of several tasks; the name is part of the reference."""
+    tasks = [replace(synthetic.task(name=name), reference=f"{synthetic.REFERENCE}# {name}") for name in names]
+    return [Job(task, kernel) for task in tasks for kernel in kernels(2)]
+
+
+class Referring(Watched):
+    """Knows which references were described; one whose task is called `broken` fails."""
+
+    def __init__(self, kind: DeviceKind = "cuda") -> None:
+        super().__init__(kind=kind)
+        self.described = Counter[str]()
+
+    def describe(self, task: Task) -> tuple[Signature, ...]:
+        self.described[task.name] += 1
+        if task.name == "broken":
+            raise TaskError("the reference fails")
+        return super().describe(task)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_reference_that_fails_is_run_once_and_stops_no_other_task(threads: int) -> None:
+    executor = Referring()
+    outcomes = list(measure_jobs(executor, jobs("one", "broken", "two"), threads=threads, describe=True))
+    assert executor.described == {"one": 1, "broken": 1, "two": 1}
+    assert Counter((o.job.task.name, o.measurement is not None, type(o.error)) for o in outcomes) == {
+        ("one", True, type(None)): 2,
+        ("broken", False, TaskError): 2,
+        ("two", True, type(None)): 2,
+    }
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_a_task_whose_jobs_all_fail_first_does_not_end_the_series(kind: DeviceKind) -> None:
+    outcomes = list(measure_jobs(Referring(kind), jobs("broken", "one"), threads=1, describe=True))
+    assert [o.job.task.name for o in outcomes] == ["broken", "broken", "one", "one"]
+
+
+def test_a_lost_process_is_the_outcome_of_its_own_job() -> None:
+    class Loses(Watched):
+        def measure(self, task: Task, *rest: object, **more: object) -> Measurement:  # type: ignore[override]
+            if task.name == "one":
+                raise WorkerError("lost")
+            return super().measure(task, *rest, **more)  # type: ignore[arg-type]
+
+    outcomes = list(measure_jobs(Loses(), jobs("one", "two"), threads=2))
+    assert [type(o.error) for o in outcomes] == [WorkerError, WorkerError, type(None), type(None)]
+
+
+def test_a_device_that_is_out_of_order_ends_the_series() -> None:
+    class Broken(Watched):
+        def measure(self, *rest: object, **more: object) -> Measurement:  # type: ignore[override]
+            raise DeviceError("out of order")
+
+    with pytest.raises(DeviceError, match="out of order"):
+        list(measure_jobs(Broken(), jobs("one", "two"), threads=2))
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_what_is_measured_when_it_is_to_stop_is_still_yielded(kind: DeviceKind) -> None:
+    executor, stop = Watched(kind=kind), threading.Event()
+
+    def started(job: Job) -> None:
+        if len(executor.measured) == 2:
+            stop.set()
+
+    done = list(measure_jobs(executor, jobs("a", "b", "c"), threads=2, started=started, stopped=stop.is_set))
+    assert [o.job.candidate for o in done] == executor.measured
+    assert len(done) == 3
+    assert not [t for t in threading.enumerate() if t.name.startswith(("compile", "measure"))]
+
+
+def test_several_tasks_are_measured_at_once() -> None:
+    executor = Watched(measures=3)
+    assert len(list(measure_jobs(executor, jobs("a", "b", "c"), threads=2, devices=3))) == 6
+    assert executor.most["measure"] == 3

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from forewarp.gpu_runner.worker import environment, protections, seccomp
+from forewarp.gpu_runner.worker import environment, protections, seccomp, toolchain
 from forewarp.gpu_runner.worker.protections import Confinement
 
 HEADERS = {
@@ -20,13 +23,15 @@ HEADERS = {
 }
 
 
-def inside(act: Callable[[], object], tmp_path: Path, **how: object) -> tuple[str, list[str]]:
+def inside(
+    act: Callable[[], object], tmp_path: Path, *, contained: bool = True, **how: object
+) -> tuple[str, list[str]]:
     """Confine a forked child, let it act, and return what came of it with the protections in force."""
     reading, writing = os.pipe()
     folder = tmp_path / "own"
     folder.mkdir()
     tmp_path.chmod(0o755)
-    with protections.children_in_own_pid_namespace(wanted=True) as contained:
+    with protections.children_in_own_pid_namespace(wanted=contained) as contained:
         pid = os.fork()
         if pid == 0:
             try:
@@ -101,6 +106,111 @@ def test_only_the_own_folder_is_writable(tmp_path: Path) -> None:
     assert said == "mine"
 
 
+def test_only_what_is_named_is_readable(tmp_path: Path) -> None:
+    private, public = tmp_path / "private", tmp_path / "public"
+    for folder in (private, public):
+        folder.mkdir()
+        (folder / "file").write_text(folder.name)
+
+    def act() -> str:
+        seen = (public / "file").read_text()
+        for path in (private / "file", Path("/etc/passwd"), Path(f"/proc/{os.getppid()}/environ")):
+            with contextlib.suppress(OSError):
+                seen += path.read_text()
+        return seen
+
+    said, in_force = inside(act, tmp_path, reads_only=(*toolchain.readable("cpu"), str(public)))
+    if "read-only files" not in in_force:
+        pytest.skip("Landlock is not to be had here")
+    assert said == "public"
+    assert "no private files" in in_force
+
+
+def test_python_still_finds_its_packages(tmp_path: Path) -> None:
+    def act() -> str:
+        import sqlite3
+
+        from torch.fx.experimental import symbolic_shapes  # imported by nothing so far
+
+        return f"{sqlite3.__name__} {symbolic_shapes.__name__.rpartition('.')[2]}"
+
+    assert inside(act, tmp_path, reads_only=toolchain.readable("cpu"))[0] == "sqlite3 symbolic_shapes"
+
+
+@pytest.mark.parametrize(
+    ("how", "missing"),
+    [
+        ({"reads_only": ("/etc", "/proc", "/usr")}, "no private files"),
+        ({"files": ("/",)}, "read-only files"),
+        ({"folder_bytes": 0, "own_processes": False}, "private temporary files"),
+    ],
+    ids=["private files can be read", "files can be written", "nothing is mounted"],
+)
+def test_what_does_not_hold_is_not_listed(tmp_path: Path, how: dict[str, Any], missing: str) -> None:
+    assert missing not in inside(lambda: "", tmp_path, **how)[1]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_capability_that_is_kept_is_not_called_gone(tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden" / "deeper"
+    hidden.mkdir(parents=True)
+    hidden.parent.chmod(0o700)
+    held, in_force = inside(lambda: _effective(), tmp_path, reads=(str(hidden),))
+    assert int(held, 16) != 0
+    assert "user nobody" in in_force
+    assert "no capabilities" not in in_force
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_what_nobody_starts_reads_what_nobody_could(tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden" / "deeper"
+    hidden.mkdir(parents=True)
+    hidden.parent.chmod(0o700)
+
+    def confine_again() -> str:
+        protections.confine(protections.Confinement(str(tmp_path), drop_user=False, cautious=False))
+        return ",".join(os.listdir(hidden.parent))
+
+    assert inside(confine_again, tmp_path, reads=(str(hidden),))[0] == "deeper"
+
+
+def test_where_all_capabilities_are_gone_that_is_listed(tmp_path: Path) -> None:
+    held, in_force = inside(lambda: _effective(), tmp_path, drop_user=False)
+    assert int(held, 16) == 0
+    assert "no capabilities" in in_force
+
+
+def _effective() -> str:
+    return Path("/proc/self/status").read_text().partition("CapEff:")[2].split()[0]
+
+
+def test_it_may_be_asked_for_again_to_die_with_the_parent(tmp_path: Path) -> None:
+    again = call(157 if os.uname().machine == "x86_64" else 167, 1, 9)
+    assert inside(again, tmp_path)[0] == "0"
+
+
+def test_what_was_started_before_can_be_stopped_if_that_is_wanted(tmp_path: Path) -> None:
+    for signals, expected in ((True, "None"), (False, "EPERM")):
+        pid = os.fork()
+        if pid == 0:
+            signal.pause()
+            os._exit(0)
+
+        def stop(pid: int = pid) -> object:
+            return os.kill(pid, signal.SIGSTOP)
+
+        try:
+            folder = tmp_path / str(signals)
+            folder.mkdir()
+            how = {"drop_user": False, "own_processes": False, "folder_bytes": 0}
+            said, in_force = inside(stop, folder, contained=False, signals=signals, **how)
+            assert "read-only files" in in_force
+            assert said == expected
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
 def test_no_other_process_is_seen(tmp_path: Path) -> None:
     said, in_force = inside(lambda: [d for d in os.listdir("/proc") if d.isdigit()], tmp_path)
     if "private temporary files" not in in_force:
@@ -118,7 +228,7 @@ def test_only_harmless_variables_pass() -> None:
 def test_a_secret_that_is_in_memory_is_not_hidden_by_forgetting_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_SECRET", "s")
     started = Path("/proc/self/environ").read_text().split("\0")
-    unsafe = set(environment.allowed(dict.fromkeys(e.partition("=")[0] for e in started if e)))
+    unsafe = set(environment.allowed(dict.fromkeys((e.partition("=")[0] for e in started if e), "")))
     if {e.partition("=")[0] for e in started if e} == unsafe:
         pytest.skip("this process was started without any other variable")
     pid = os.fork()

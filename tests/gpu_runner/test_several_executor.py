@@ -35,6 +35,18 @@ class TestContract(ExecutorContract):
         return [(synthetic.seed(synthetic.SOURCE + "#error\n"), "compile_error")]
 
 
+class Knows(synthetic.SyntheticExecutor):
+    """Knows its versions."""
+
+    def probe(self) -> dict[str, str]:
+        return {"torch": "2.0"}
+
+
+def test_versions_are_those_of_the_first_that_knows_them() -> None:
+    assert SeveralExecutor([Knows(), Knows()]).probe() == {"torch": "2.0"}
+    assert SeveralExecutor([synthetic.SyntheticExecutor()]).probe() == {}
+
+
 class Waits(synthetic.SyntheticExecutor):
     """Measures once all devices of the test measure."""
 

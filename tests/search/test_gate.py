@@ -7,7 +7,7 @@ import pytest
 from support.synthetic_executor import SOURCE, SyntheticExecutor, seed, task
 
 from forewarp.core.errors import CandidateError, WorkerError
-from forewarp.core.values import Build, Candidate, Task
+from forewarp.core.values import Build, Candidate, Evidence, Task
 from forewarp.search.gate import LOG_CHARS, Gate
 
 LAUNCHED = (
@@ -115,3 +115,19 @@ def test_what_it_remembers_counts_as_seen() -> None:
     fresh.remember(seed(), "passed", executor.compile(task(), seed()))
     fresh.remember(Candidate("no plan", "cpp"), "malformed", None)
     assert outcomes(fresh, seed(), seed(UNUSED=1), seed(UNROLL=2)) == ["duplicate", "same_code", "passed"]
+
+
+def test_a_module_gets_the_evidence_of_its_trace() -> None:
+    class Tracing(SyntheticExecutor):
+        def evidence(self, task: Task, candidate: Candidate) -> Evidence | None:
+            return Evidence({"registers": 32.0}, ("it spills",))
+
+        def compile(self, task: Task, candidate: Candidate) -> Build:
+            return Build("ok", 0.0) if "ModelNew" in candidate.source else Build("compile_error", 0.0, "error: no")
+
+    good, bad = (Candidate(s, "python") for s in ("class ModelNew: ...", "class Model: ..."))
+    one, other = gate(Tracing()).check([good, bad])
+    assert one.build is not None
+    assert (one.build.evidence.facts, one.build.evidence.problems) == ({"registers": 32.0}, ("it spills",))
+    assert other.build is not None
+    assert other.build.evidence == Evidence()

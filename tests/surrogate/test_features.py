@@ -79,3 +79,8 @@ def test_missing_language_is_not_that_language():
 def test_problems_are_counted():
     noted = Subject(Candidate("x", "cpp"), Build("ok", 0.0, evidence=Evidence({}, ("spills", "tiny grid"))))
     assert features(TASK, TARGET, noted)["problems"] == 2.0
+
+
+def test_facts_of_single_kernels_are_for_reading_only():
+    found = features(TASK, TARGET, subject(facts={"registers": 31.0, "kernel.rows.registers": 31.0}))
+    assert [n for n in found if n.startswith("fact.")] == ["fact.registers"]

@@ -214,3 +214,10 @@ def test_before_anything_was_measured_here_other_targets_tell_only_part() -> Non
         assert 3 * spreads[0] < spreads[1] < spreads[2]
         assert 0.0 < there.shared_sd_log2 < min(spreads[1], nothing.shared_sd_log2)
         assert 0.0 < (there.mean_log2 or 0.0) < (here.mean_log2 or 0.0)
+
+
+def test_it_says_where_it_knows_nothing_of_a_candidate():
+    blank = Subject(Candidate("class ModelNew: ...", "python"), Build("ok", 0.0))
+    facts = replace(blank, build=Build("ok", 0.0, evidence=Evidence({"registers": 32.0})))
+    tuned = Subject(Candidate("x", "cpp", {"BLOCK": 64}), Build("ok", 0.0))
+    assert [f.informed for f in ask([blank, facts, tuned], [])] == [False, True, True]

@@ -1,5 +1,6 @@
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,11 @@ def test_weights_ship_with_the_package() -> None:
     shipped = pooling.shipped()
     assert set(shipped.weights) == set(shipped.valid) == {"learned", "llm"}
     assert shipped.origin
+
+
+def test_a_tier_that_knows_nothing_of_a_candidate_has_no_weight() -> None:
+    blank = replace(normal(0.0, 1.5, 0.5), informed=False)
+    found = pool([("learned", blank), ("llm", normal(1.0))], EQUAL, "cascade")
+    assert (found.probabilities, found.mean_log2, found.p_valid) == (normal(1.0).probabilities, 1.0, 0.8)
+    assert (found.tiers, found.cost) == ((blank, normal(1.0)), Cost(2.0, 4, 6, 1.0))
+    assert pool([("learned", blank)], EQUAL, "cascade").mean_log2 == 0.0

@@ -100,4 +100,10 @@ def test_facts_as_sentences() -> None:
 
 def test_facts_of_another_kind_are_listed() -> None:
     assert evidence_text.lines({"b": 2.0, "a": 12345.6}) == ["a = 12346, b = 2"]
+    several = {**FACTS, "kernel.rows.registers": 32.0, "kernel.rows.threads": 256.0, "kernel.rows.occupancy": 0.5}
+    several |= {"kernel.rows.instructions": 99.0, "kernel.rows.times": 3.0, "kernel.rows.argument_bytes": 2e6}
+    assert evidence_text.lines(several)[-1] == (
+        "Kernel rows: 3 times, an unknown number of blocks of 256 threads, 32 registers, 0 bytes of shared memory, "
+        "occupancy 50%, 99 instructions, tensors of 2 MB"
+    )
     assert evidence_text.lines({}) == []

@@ -226,3 +226,34 @@ def test_an_unknown_task_lists_the_known_ones() -> None:
     request = ForecastRequest(task="softmux", kernel=Kernel(source=synthetic.SOURCE))
     with pytest.raises(TaskError, match=r"bundled tasks: .*softmax"):
         forecast_kernel(request, executors=Synthetic())
+
+
+MODULE = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def rows(x, y, cols, BLOCK: tl.constexpr):
+    c = tl.arange(0, BLOCK)
+    v = tl.load(x + tl.program_id(0) * cols + c, mask=c < cols, other=-float("inf"))
+    e = tl.exp(v - tl.max(v, 0))
+    tl.store(y + tl.program_id(0) * cols + c, e / tl.sum(e, 0), mask=c < cols)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        rows[(x.shape[0],)](x, y, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]), num_warps=8)
+        return y
+"""
+
+
+@pytest.mark.slow
+def test_a_module_is_forecast_from_the_kernels_that_it_launches() -> None:
+    pytest.importorskip("triton")
+    request = ForecastRequest(task="softmax", kernel=Kernel(source=MODULE, language="python"), target="h200")
+    found = forecast_kernel(request)
+    assert found.evidence.facts["registers"] > 0
+    assert found.evidence.facts["waves"] > 1
+    assert "facts of the compiled kernel" in found.evidence_used[0]
+    assert "no fact" not in found.evidence_used[0]
+    assert found.forecast is not None
+    assert "trees fitted" in found.forecast.rationale

@@ -34,7 +34,14 @@ MODES = {
     "two_outputs": ("(torch.relu(-x.abs()), x.argmax(dim=1))", "torch.randn(32, 64)"),
     "not_a_number": ("torch.log(x)", "torch.randn(32, 64)"),
     "writes": ("x.relu_().sum(dim=1)", "torch.randn(32, 64)"),
-    "idle": ("x + 1", "torch.randn(32, 64), torch.randn(32, 64)"),
+    "idle": ("x + 1", "torch.randn(32, 64), torch.randn(32, 64), torch.ones(32, 64)"),
+    "same_each_time": ("x * more[0]", "torch.randn(32, 64), torch.full((64,), 2.0)"),
+    "random": ("nn.functional.dropout(x, 0.5)", "torch.randn(32, 64)"),
+    "counter": ("self.counted(x)", "torch.randn(32, 64)"),
+    "state": ("self.running(x)", "torch.randn(32, 64)"),
+    "empty": ("(x * 2, x[:0])", "torch.randn(32, 64)"),
+    "constant": ("(x * 2, torch.arange(9.0))", "torch.randn(32, 64)"),
+    "refuses": ("self.positive(x)", "torch.rand(32, 64) + 0.5"),
 }
 
 REFERENCE = f"""
@@ -47,6 +54,19 @@ class Model(nn.Module):
     def __init__(self):
         super().__init__()
         self.linear = nn.Linear(64, 64)
+        self.calls = 0
+        self.norm = nn.BatchNorm1d(64)
+
+    def counted(self, x):
+        self.calls += 1
+        return x * self.calls
+
+    def running(self, x):
+        return self.norm(x) * self.norm.num_batches_tracked
+
+    def positive(self, x):
+        assert (x > 0).all(), "not positive"
+        return x.log()
 
     def forward(self, x, *more):
 {
@@ -178,10 +198,56 @@ def test_what_the_reference_writes_is_an_output_too(found: ValidateResult) -> No
     assert {n.output for n in one.nulls} == {0, 1, None}
 
 
-def test_what_is_idle_is_a_note(found: ValidateResult) -> None:
+def test_an_input_that_no_output_depends_on_is_a_problem(found: ValidateResult) -> None:
     one = workload(found, "idle")
+    assert one.problems == [
+        "input 1 does not change any output: a kernel may leave it out",
+        "input 2 does not change any output: a kernel may leave it out",
+    ]
+    assert one.notes == ["other weights do not change any output"]
+
+
+def test_an_input_that_is_the_same_in_each_draw_may_matter(found: ValidateResult) -> None:
+    assert workload(found, "same_each_time").sound
+
+
+def test_a_reference_that_draws_random_numbers_is_not_sound(found: ValidateResult) -> None:
+    one = workload(found, "random")
+    assert not one.sound
+    assert one.random == ["bernoulli_"]
+    assert one.problems == []
+    assert not any(n.passed for n in one.nulls)
+
+
+def test_a_reference_that_counts_its_calls_is_a_problem(found: ValidateResult) -> None:
+    one = workload(found, "counter")
+    assert not one.sound
+    assert "at another call, with torch seeded alike: it changes calls" in one.problems[0]
+
+
+def test_state_that_is_put_back_is_a_note(found: ValidateResult) -> None:
+    one = workload(found, "state")
     assert one.sound
-    assert one.notes == ["input 1 does not change any output", "other weights do not change any output"]
+    changed = "norm.running_mean, norm.running_var, norm.num_batches_tracked"
+    assert f"the reference changes its state, which is put back: {changed}" in one.notes
+
+
+def test_outputs_without_elements_and_constant_ones_are_problems(found: ValidateResult) -> None:
+    assert workload(found, "empty").problems == ["output 1 has no elements"]
+    assert "output 1 does not depend on the inputs" in workload(found, "constant").problems
+
+
+def test_what_the_reference_says_of_perturbed_inputs_is_a_note(found: ValidateResult) -> None:
+    one = workload(found, "refuses")
+    assert any("raised AssertionError: not positive" in n for n in one.notes)
+
+
+@pytest.mark.slow
+def test_a_random_task_is_said_to_be_one(executors: Executors, tmp_path: Path) -> None:
+    result = validate(task_of(tmp_path, "random", "softmax"), executors)
+    assert result.verdict == "random"
+    assert result.summary.startswith("Random: the reference of")
+    assert "(bernoulli_)" in result.summary
 
 
 def test_nan_is_a_problem(found: ValidateResult) -> None:

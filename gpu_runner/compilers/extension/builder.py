@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from forewarp.gpu_runner.compilers.extension import headers, split
+from forewarp.gpu_runner.compilers.extension.precompiled import Precompiled
 from forewarp.gpu_runner.compilers.extension.recipe import COMPILE_CUDA, Recipe, Unit, read
 from forewarp.gpu_runner.compilers.extension.tokens import NotUnderstood
 
@@ -46,7 +47,7 @@ class Job:
     output: Path = field(compare=False)
 
 
-def build(folder: Path, torch_way: Callable[[], None]) -> Built:
+def build(folder: Path, torch_way: Callable[[], None], precompiled: Precompiled) -> Built:
     """Build what torch's Ninja file in `folder` describes.
 
     `torch_way` runs Ninja on that folder and raises RuntimeError with the log. The library is left in `folder`.
@@ -55,7 +56,7 @@ def build(folder: Path, torch_way: Callable[[], None]) -> Built:
     recipe = read(folder)
     reasons = ""
     if recipe is not None:
-        lean = LeanBuild(recipe)
+        lean = LeanBuild(recipe, precompiled)
         try:
             way = lean.build()
         except Refused as e:
@@ -76,9 +77,9 @@ def build(folder: Path, torch_way: Callable[[], None]) -> Built:
 class LeanBuild:
     """The two ways with lean headers."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, precompiled: Precompiled) -> None:
         """Prepare the lean headers in a folder under the recipe's own."""
-        self.recipe = recipe
+        self.recipe, self.precompiled = recipe, precompiled
         self.passed_over = ""
         self.kernels: frozenset[str] = frozenset()
         self.work = recipe.folder / "lean"
@@ -99,7 +100,7 @@ class LeanBuild:
                     raise Refused(str(e)) from None
                 self.passed_over = f"compiled in one piece: {e}"
         if way == "lean":
-            jobs = [self._cxx(u) for u in plain] + [self.whole(u) for u in cuda]
+            jobs = [self.plain(u) for u in plain] + [self.whole(u) for u in cuda]
             run_all(jobs, self.recipe.folder)
             self.kernels = frozenset()
             self._link([j.output for j in jobs])
@@ -118,7 +119,7 @@ class LeanBuild:
     def in_halves(self, plain: Sequence[Unit], cuda: Sequence[Unit]) -> list[Path]:
         """Compile `cuda` units in two halves each; return all objects. Raises `NotUnderstood` or `Refused`."""
         flags = split.host_flags(self.recipe.cuda_cflags)
-        early = [self._cxx(u) for u in plain]
+        early = [self.plain(u) for u in plain]
         late: list[tuple[Job, Job, Path, split.Halves]] = []
         for unit in cuda:
             halves = split.split(unit.source.read_text(errors="replace"))
@@ -127,8 +128,9 @@ class LeanBuild:
             host.write_text(halves.host)
             device.write_text(halves.device)
             near = f"-I{unit.source.parent}"  # for what the source includes beside itself
-            hosting = _job((*self.recipe.cxx, near, *self._headers(host), "-Wno-attributes", *flags), host)
-            compiling = _job((*self.recipe.nvcc, near, *_STUBS, *self.recipe.cuda_cflags), device)
+            options = (*self._headers(host, flags), near, "-Wno-attributes", *flags)
+            hosting = _job((*self.recipe.cxx, *options), host)
+            compiling = _job((*self.recipe.nvcc, near, *_STUBS, *_PLAIN, *self.recipe.cuda_cflags), device)
             early += [hosting] if halves.templates else [hosting, compiling]
             if halves.templates:
                 late.append((hosting, compiling, device, halves))
@@ -138,21 +140,29 @@ class LeanBuild:
         run_all([compiling for _, compiling, _, _ in late], self.recipe.folder)
         return [j.output for j in early] + [compiling.output for _, compiling, _, _ in late]
 
-    def _headers(self, source: Path) -> list[str]:
+    def _headers(self, source: Path, flags: Sequence[str] | None = None) -> list[str]:
+        """Return what gives a source its headers; those for g++ with `flags` may be precompiled."""
         text = source.read_text(errors="replace")
         operators = self.include / f"{source.name}.operators.h"
         operators.write_text(headers.operators(text))
-        parts = [f"-D{p}" for p in headers.parts(text)]
-        return [f"-I{self.include}", "-DAT_PER_OPERATOR_HEADERS", *parts, "-include", str(operators)]
+        parts = headers.parts(text)
+        ready = self.precompiled.arguments(self.recipe.cxx, flags, parts) if flags is not None else None
+        # g++ takes a precompiled header only before anything else.
+        first = ready or [f"-I{self.include}", "-DAT_PER_OPERATOR_HEADERS", *(f"-D{p}" for p in parts)]
+        return [*first, "-include", str(operators)]
 
-    def _cxx(self, unit: Unit) -> Job:
-        return _job(
-            (*self.recipe.cxx, *self._headers(unit.source), *self.recipe.cflags), unit.source, self.work / unit.object
-        )
+    def plain(self, unit: Unit) -> Job:
+        """Return the job that compiles a C++ unit."""
+        flags = self.recipe.cflags
+        if headers.parts(unit.source.read_text(errors="replace")) == (headers.PYTHON,):
+            # Bindings without code of the candidate's: nothing that runs in them is worth optimising.
+            flags = tuple(f for f in flags if not re.fullmatch(r"-O\w*", f))
+        options = (*self._headers(unit.source, flags), *flags)
+        return _job((*self.recipe.cxx, *options), unit.source, self.work / unit.object)
 
     def whole(self, unit: Unit) -> Job:
         """Return the job that compiles a CUDA unit in one piece."""
-        flags = (*self._headers(unit.source), *self.recipe.cuda_cflags)
+        flags = (*self._headers(unit.source), *_PLAIN, *self.recipe.cuda_cflags)
         return _job((*self.recipe.nvcc, *flags), unit.source, self.work / unit.object)
 
 
@@ -163,6 +173,8 @@ def _job(command: Sequence[str], source: Path, output: Path | None = None) -> Jo
 
 # Host stubs of kernel templates can be linked to, as before CUDA 13.
 _STUBS = ("-static-global-template-stub=false",)
+# Device code that others can read out of the library.
+_PLAIN = ("--no-compress",)
 
 
 def _undefined(output: Path) -> list[str]:

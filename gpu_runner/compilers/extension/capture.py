@@ -18,8 +18,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from forewarp.gpu_runner.compilers import cubin, fatbin
 from forewarp.gpu_runner.compilers.extension import builder, hooks
 from forewarp.gpu_runner.compilers.extension.builder import Built
+from forewarp.gpu_runner.compilers.extension.precompiled import Precompiled
 from forewarp.gpu_runner.compilers.extension.recipe import NINJA_FILE, fingerprint, read
 
 _LOADERS = {"load", "load_inline"}
@@ -43,12 +45,12 @@ class StandIn(types.ModuleType):
 class Collector:
     """Takes torch's place at the two hooks and keeps what was asked for, by fingerprint."""
 
-    def __init__(self, folder: Path, *, at_once: bool) -> None:
+    def __init__(self, folder: Path, precompiled: Precompiled, *, at_once: bool) -> None:
         """Build under `folder`. `at_once` builds before `load_inline` returns, so that a refusal is raised there."""
         own = hooks.originals()
         assert own is not None
         self._torch_build = own[0]
-        self._folder, self._at_once = folder, at_once
+        self._folder, self._precompiled, self._at_once = folder, precompiled, at_once
         self._pool = ThreadPoolExecutor(max(2, os.cpu_count() or 2))
         self.builds: dict[str, tuple[str, Future[Built]]] = {}
 
@@ -69,7 +71,7 @@ class Collector:
             def torch_way() -> None:
                 self._torch_build(str(copy), False, error_prefix)
 
-            self.builds[key] = (name, self._pool.submit(builder.build, copy, torch_way))
+            self.builds[key] = (name, self._pool.submit(builder.build, copy, torch_way, self._precompiled))
         if self._at_once:
             built = self.builds[key][1].result()
             if built.library is None:
@@ -86,12 +88,15 @@ class Collector:
         return done
 
 
-def compile_module(source: str, folder: Path, scratch: Path) -> dict[str, Any]:
+def compile_module(
+    source: str, folder: Path, scratch: Path, *, arch: str = "", precompiled: Path | None = None
+) -> dict[str, Any]:
     """Build every extension of a candidate into `folder` and return the part of the manifest about them.
 
-    {"extensions": {fingerprint: {"name", "file", "way", "seconds", "log"}}, "skipped": [errors of the
-    statements that were passed over]}. "file" is empty where the extension cannot be built. `scratch` is a folder for
-    the work.
+    {"extensions": {fingerprint: {"name", "file", "cubins", "way", "seconds", "log"}}, "skipped": [errors of the
+    statements that were passed over]}. "file" is empty where the extension cannot be built. "cubins" are files with the
+    device code that the library holds for `arch`, such as "sm_90": `<library>.<n>.cubin`. `scratch` is a folder for the
+    work; `precompiled` has headers that `precompiled.make` made.
     """
     if hooks.originals() is None:
         return {"extensions": {}, "skipped": ["this torch builds extensions in another way"]}
@@ -99,7 +104,7 @@ def compile_module(source: str, folder: Path, scratch: Path) -> dict[str, Any]:
     tree = ast.parse(source)
     # A module that catches a refused build expects to hear of it.
     caught = any(isinstance(node, ast.Try) for node in ast.walk(tree))
-    collector = Collector(scratch, at_once=caught)
+    collector = Collector(scratch, Precompiled(precompiled), at_once=caught)
     with hooks.installed(collector.run, collector.load):
         skipped = run_module(source, scratch / "candidate.py")
         done = collector.finish()
@@ -112,11 +117,26 @@ def compile_module(source: str, folder: Path, scratch: Path) -> dict[str, Any]:
         entries[key] = {
             "name": name,
             "file": file,
+            "cubins": _cubins(folder, file, arch) if file else [],
             "way": built.way,
             "seconds": built.seconds,
             "log": built.log,
         }
     return {"extensions": entries, "skipped": skipped}
+
+
+def _cubins(folder: Path, library: str, arch: str) -> list[str]:
+    """Write the kernels' machine code in a library beside it; return the files' names.
+
+    Empty where there is none for `arch`, and where it is compressed, as torch's own way leaves it.
+    """
+    images = fatbin.cubins((folder / library).read_bytes(), arch) if arch.startswith("sm_") else None
+    names: list[str] = []
+    for image in images or ():
+        if cubin.codes(image, arch):
+            names.append(f"{library}.{len(names)}.cubin")
+            (folder / names[-1]).write_bytes(image)
+    return names
 
 
 def run_module(source: str, path: Path) -> list[str]:

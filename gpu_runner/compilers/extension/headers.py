@@ -63,9 +63,12 @@ _FILES = {
 """,
 }
 
+PYTHON, LIBRARY, INDEXING = "FOREWARP_PYTHON", "FOREWARP_LIBRARY", "FOREWARP_INDEXING"
+FACTORIES, BODIES = "FOREWARP_FACTORIES", "FOREWARP_BODIES"
+
 # What brings a part back: a name in the source that only that part declares.
 _PARTS = {
-    "FOREWARP_PYTHON": {
+    PYTHON: {
         "PYBIND11_MODULE",
         "TORCH_EXTENSION_NAME",
         "pybind11",
@@ -73,13 +76,13 @@ _PARTS = {
         "wrap_pybind_function",
         "PyObject",
     },
-    "FOREWARP_LIBRARY": {"TORCH_LIBRARY", "TORCH_LIBRARY_FRAGMENT", "TORCH_LIBRARY_IMPL", "Library"},
-    "FOREWARP_INDEXING": {"indexing", "Slice", "Ellipsis", "index", "index_put_"},
+    LIBRARY: {"TORCH_LIBRARY", "TORCH_LIBRARY_FRAGMENT", "TORCH_LIBRARY_IMPL", "Library"},
+    INDEXING: {"indexing", "Slice", "Ellipsis", "index", "index_put_"},
 }
-_FACTORIES, _BODIES = "FOREWARP_FACTORIES", "FOREWARP_BODIES"
-ALL_PARTS = (*_PARTS, _FACTORIES, _BODIES)
+ALL_PARTS = (*_PARTS, FACTORIES, BODIES)
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_QUALIFIED = re.compile(r"\b(?:at|torch)\s*::\s*(\w+)")
 _LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*"', re.MULTILINE)
 
 
@@ -118,16 +121,21 @@ def parts(source: str) -> tuple[str, ...]:
     names = _names(source)
     wanted = [part for part, signs in _PARTS.items() if names & signs]
     if names & _factories():
-        wanted.append(_FACTORIES)
+        wanted.append(FACTORIES)
     # One brace is the module's own: the rest only declares.
-    if wanted != ["FOREWARP_PYTHON"] or source.count("{") > 1:
-        wanted.append(_BODIES)
+    if wanted != [PYTHON] or source.count("{") > 1:
+        wanted.append(BODIES)
     return tuple(wanted)
 
 
 def operators(source: str) -> str:
-    """Return a header that declares every operator which `source` names."""
-    used = sorted(_names(source) & _operators())
+    """Return a header that declares every operator which `source` names.
+
+    In a source of declarations alone a name such as `matmul` is its own function's, unless it is qualified; the header
+    would double the time of compiling it.
+    """
+    names = _names(source) if parts(source) != (PYTHON,) else set(_QUALIFIED.findall(source))
+    used = sorted(names & _operators())
     return "#pragma once\n" + "".join(f"#include <ATen/ops/{name}.h>\n" for name in used)
 
 

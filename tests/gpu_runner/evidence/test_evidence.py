@@ -10,7 +10,7 @@ from forewarp.core.inspection import Code, Inspection, Launch
 from forewarp.core.values import Signature, TensorSpec
 from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.evidence import occupancy as occupancies
-from forewarp.gpu_runner.evidence.facts import facts
+from forewarp.gpu_runner.evidence.facts import facts, facts_of_kernels
 from forewarp.gpu_runner.evidence.inspection import inspection
 from forewarp.gpu_runner.evidence.occupancy import launch, occupancy
 from forewarp.gpu_runner.evidence.roofline import bound, floor_s
@@ -150,3 +150,22 @@ def test_few_warps_are_a_problem_without_tensor_cores_only() -> None:
     (found,) = seen(launch(held, GRID, BLOCK, 0, H200)).problems
     assert found == "k keeps only 8 warps on a multiprocessor, limited by shared memory"
     assert seen(launch(replace(held, mix={"tensor": 9}), GRID, BLOCK, 0, H200)).problems == ()
+
+
+def test_a_grid_of_no_block_has_no_waves_and_stops_nothing() -> None:
+    none = launch(CODE, (0, 1, 1), BLOCK, 0, H200)
+    assert (none.waves, none.occupancy is not None) == (None, True)
+    assert "bytes_per_thread" not in facts(seen(none))
+
+
+def test_several_kernels_have_facts_of_their_own_and_one_has_none() -> None:
+    small = replace(CODE, kernel="small", registers=16, mix={"fp32": 5})
+    both = seen(
+        replace(launch(small, (1, 1, 1), (32, 1, 1), 0, H200), argument_bytes=64),
+        replace(launch(CODE, GRID, BLOCK, 0, H200, times=3), argument_bytes=1000),
+    )
+    found = facts_of_kernels(both)
+    assert (found["kernel.small.registers"], found["kernel.k.registers"], found["kernel.k.times"]) == (16, 64, 3)
+    assert next(n.split(".")[1] for n in found) == "k"  # the one with most work comes first
+    assert facts(both)["argument_bytes"] == 3064
+    assert facts_of_kernels(seen(launch(CODE, GRID, BLOCK, 0, H200))) == {}

@@ -8,12 +8,14 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from support.extension_corpus import EXAMPLES, Example
 
-from forewarp.gpu_runner.compilers import extension
+from forewarp.gpu_runner.compilers import cubin, extension, fatbin
 from forewarp.gpu_runner.compilers.extension import builder, capture, headers, hooks
+from forewarp.gpu_runner.compilers.extension.precompiled import Precompiled
 from forewarp.gpu_runner.compilers.extension.recipe import COMPILE_CUDA, read
 from forewarp.gpu_runner.worker import extensions
 
@@ -42,7 +44,8 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 def build(example: Example, folder: Path) -> dict[str, object]:
     """Build and return the one entry of the manifest."""
-    (entry,) = capture.compile_module(example.module(), folder, folder / "scratch")["extensions"].values()
+    found = capture.compile_module(example.module(), folder, folder / "scratch", arch="sm_90")
+    (entry,) = found["extensions"].values()
     return entry
 
 
@@ -52,6 +55,11 @@ def test_it_is_built_the_expected_way(example: Example, tmp_path: Path) -> None:
     entry = build(example, tmp_path)
     assert entry["file"], entry["log"]
     assert entry["way"] == example.way, entry["log"]
+    # The device code beside a library is the one in it, kernel by kernel.
+    files = [tmp_path / name for name in cast("list[str]", entry["cubins"])]
+    assert files
+    held = fatbin.cubins((tmp_path / str(entry["file"])).read_bytes(), "sm_90")
+    assert [p.read_bytes() for p in files] == [image for image in held or () if cubin.codes(image, "sm_90")]
 
 
 def ptx(command: tuple[str, ...], output: Path) -> list[str]:
@@ -78,7 +86,7 @@ def test_splitting_leaves_the_device_code_as_it_is(example: Example, tmp_path: P
     assert not skipped
     recipe = read(directories[0])
     assert recipe is not None
-    work = builder.LeanBuild(recipe)
+    work = builder.LeanBuild(recipe, Precompiled(None))
     (unit,) = (u for u in recipe.units if u.rule == COMPILE_CUDA)
     work.in_halves([], [unit])
     whole = work.whole(unit)

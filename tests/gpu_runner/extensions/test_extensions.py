@@ -65,7 +65,13 @@ class TestHeaders:
         )
         parts = headers.parts("at::Tensor f(at::Tensor x) { return torch::empty_like(x); }")
         assert set(parts) == {"FOREWARP_FACTORIES", "FOREWARP_BODIES"}
-        assert headers.operators("x.matmul(y)") == "#pragma once\n#include <ATen/ops/matmul.h>\n"
+        used = "#pragma once\n#include <ATen/ops/matmul.h>\n"
+        assert headers.operators("auto f() { return x.matmul(y); }") == used
+
+    def test_in_bindings_alone_an_operator_is_named_in_full(self) -> None:
+        text = "torch::Tensor matmul(torch::Tensor x);\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {"
+        assert headers.operators(text + "}") == "#pragma once\n"
+        assert "ops/softmax.h" in headers.operators(text + 'm.def("s", &at::softmax);}')
 
     def test_unread_files_bring_everything(self) -> None:
         assert headers.parts('#include "mine.h"') == headers.ALL_PARTS

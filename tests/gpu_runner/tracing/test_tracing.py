@@ -14,10 +14,12 @@ from traced_modules import (
     EXTENSION,
     GRID_FROM_DATA,
     LIBRARY,
+    ONE_REFUSED,
     REFERENCE,
     REFUSED,
     ROWS,
     TUNED,
+    WITH_GRADIENT,
 )
 
 from forewarp.core.errors import TaskError, UsageError
@@ -135,6 +137,65 @@ def test_an_extension_that_is_not_used_is_not_launched(executor: LocalExecutor) 
 )
 def test_what_is_wrong_with_a_module_is_a_problem(executor: LocalExecutor, source: str, problem: str) -> None:
     assert problem in "\n".join(traced(executor, source).problems)
+
+
+@pytest.mark.slow
+def test_one_kernel_that_fails_takes_no_other_along(executor: LocalExecutor) -> None:
+    found = traced(executor, ONE_REFUSED)
+    assert [(e.kernel, bool(e.cubin)) for e in found.launches] == [("wrong", False), ("scale", True)]
+    assert any(p.startswith("wrong: CompilationError") for p in found.problems)
+    assert found.strategy == "cpu"
+
+
+@pytest.mark.slow
+def test_a_module_that_does_without_a_kernel_that_fails_is_left_to_it(executor: LocalExecutor) -> None:
+    caught = ONE_REFUSED.replace(
+        "wrong[(1,)](a)",
+        "try:\n            wrong[(1,)](a)\n        except Exception:\n            scale[(3,)](a, a, 7, BLOCK=64)",
+    )
+    found = traced(executor, caught)
+    assert ([(e.kernel, e.grid) for e in found.launches], found.problems) == (
+        [("scale", (3, 1, 1)), ("scale", (64, 1, 1))],
+        (),
+    )
+
+
+@pytest.mark.slow
+def test_a_grid_of_no_block_costs_no_fact(executor: LocalExecutor) -> None:
+    empty = ONE_REFUSED.replace("wrong[(1,)](a)", "scale[(int(torch.zeros(1).item()),)](a, a, 7, BLOCK=64)")
+    evidence = executor.evidence(task(), Candidate(empty, "python"))
+    assert evidence is not None
+    assert any("its grid is 0×1×1 in the trace" in p for p in evidence.problems)
+    assert (evidence.facts["launches"], evidence.facts["blocks"]) == (2, 64)
+
+
+@pytest.mark.slow
+def test_the_gradient_is_traced_on_request_and_where_it_is_custom(executor: LocalExecutor) -> None:
+    module = Candidate(WITH_GRADIENT, "python")
+    found = executor.trace(task(), module, backward=None).workloads["only"]
+    assert [(e.kernel, e.grid) for e in found.launches] == [("scale", (64, 1, 1))]
+    assert [(e.kernel, e.grid) for e in found.backward] == [("scale", (32, 1, 1))]
+    assert executor.trace(task(), module).workloads["only"].backward == ()
+    library = Candidate(LIBRARY, "python")
+    assert executor.trace(task(), library, backward=None).workloads["only"].backward_calls == ()
+    assert executor.trace(task(), library, backward=True).workloads["only"].backward_calls
+
+
+@pytest.mark.slow
+def test_a_module_has_evidence_as_a_kernel_has(executor: LocalExecutor) -> None:
+    evidence = executor.evidence(task(), Candidate(ROWS, "python"))
+    assert evidence is not None
+    assert {"registers", "occupancy", "floor_s", "bytes_per_thread"} <= evidence.facts.keys()
+    assert (evidence.facts["launches"], evidence.facts["calls"]) == (5, 1)
+    assert evidence.facts["argument_bytes"] == 2 * (256 * 256 * 4) * 4 + 2 * 256 * 256 * 4 - 4
+    assert {n.split(".")[1] for n in evidence.facts if n.startswith("kernel.")} == {"rows", "scale"}
+    failed = executor.evidence(task(), Candidate("import os\nos._exit(3)", "python"))
+    assert failed is not None
+    assert (failed.facts, "left with exit status 3" in failed.problems[0]) == ({}, True)
+    broken = executor.evidence(task("raise ValueError('no')"), Candidate(ROWS, "python"))
+    assert broken is not None
+    assert broken.problems[0].startswith("not traced, so nothing is known of its kernels")
+    assert executor.evidence(task(), Candidate("", "cuda")) is None
 
 
 @pytest.mark.slow

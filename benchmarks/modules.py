@@ -1,0 +1,405 @@
+"""Accuracy of measured modules: against plain processes, against themselves, and against twins with more work.
+
+    python benchmarks/modules.py --kernelbench PATH --out benchmarks/results/modules_h200.json
+
+PATH is a checkout's folder with `level1` to `level3`. Parts, each a key of the result:
+
+- `agreement`: each module of `modules/kernels` and `modules/unliftable`, its speed-up against that in a plain process
+  (`modules_plain.py`: module and reference captured as CUDA graphs, replayed in turns behind a flush of the L2 cache);
+- `identical`: the problems of `modules/kernelbench_problems.json` against themselves, renamed;
+- `planted`: twins with 3 % more work against the modules that they are made from;
+- `short`: kernels of 3 to 15 µs against themselves, and against twins with 5 % more work;
+- `seconds`: from a source never seen to its result, with warm workers and empty caches.
+
+`--devices 0,1` spreads the work over GPUs. Rows are written as they come; `--seconds` ends the run in time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import queue
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from provenance import write
+
+from forewarp import __version__
+from forewarp.core.protocols import Subject
+from forewarp.core.values import Build, Candidate, Measurement, Task
+from forewarp.gpu_runner import devices
+from forewarp.gpu_runner.executors.local import LocalExecutor
+from forewarp.gpu_runner.formats import task as tasks
+from forewarp.tools.suite_modules import identical
+
+CORPUS = Path(__file__).parent / "modules"
+PARTS = ("agreement", "identical", "planted", "short", "seconds")
+PLAIN_S = 240
+Unit = Callable[[LocalExecutor, int], None]
+
+
+class Run:
+    """The rows measured so far, written to a file as they come."""
+
+    def __init__(self, out: Path, seconds: float) -> None:
+        self.out, self.until = out, time.monotonic() + seconds
+        self.rows: dict[str, list[dict[str, Any]]] = {part: [] for part in PARTS}
+        self._lock = threading.Lock()
+        self._written = 0.0
+
+    @property
+    def over(self) -> bool:
+        """True once the time is up."""
+        return time.monotonic() > self.until
+
+    def add(self, part: str, row: dict[str, Any]) -> None:
+        """Keep a row."""
+        with self._lock:
+            self.rows[part].append(row)
+            short = {k: row[k] for k in ("name", "status", "verdict", "speedup", "plain") if k in row}
+            print(f"{part}: {json.dumps(short)}", file=sys.stderr, flush=True)
+            if time.monotonic() > self._written + 5.0:
+                self.write()
+
+    def write(self) -> None:
+        """Write all rows and what they come to."""
+        self._written = time.monotonic()
+        summary = {part: SUMMARIES[part](rows) for part, rows in self.rows.items() if rows}
+        write(self.out, {"forewarp": __version__} | summary | {"rows": self.rows})
+
+
+def measured(m: Measurement, seconds: float) -> dict[str, Any]:
+    """Return what a row keeps of a measurement."""
+    row: dict[str, Any] = {
+        "status": m.status,
+        "verdict": m.verdict,
+        "tier": m.tier,
+        "speedup": m.speedup,
+        "low": m.low,
+        "high": m.high,
+        "lifting": m.lifting,
+        "anchor": m.environment.get("anchor", ""),
+        "seconds": seconds,
+        "phases": {k: round(v, 4) for k, v in m.phases.items()},
+        "log": "" if m.status == "ok" and not m.flags else m.log[-600:],
+    }
+    for w in m.workloads:
+        row |= {"us": w.candidate_median_s * 1e6, "anchor_us": w.anchor_median_s * 1e6, "mode": w.mode}
+        row |= {"blocks": len(w.log_ratios)}
+    return row
+
+
+def half_width(row: dict[str, Any]) -> float:
+    """Return half the width of a row's 95 % interval, as a log-ratio."""
+    return math.log(row["high"] / row["low"]) / 2
+
+
+def load(path: Path) -> Candidate:
+    """Return a module."""
+    return Candidate(path.read_text(), "python")
+
+
+def timed(
+    executor: LocalExecutor, task: Task, candidate: Candidate, build: Build, against: Subject | None = None
+) -> dict[str, Any]:
+    """Measure, and return the row; an error of ours is a row, too."""
+    start = time.perf_counter()
+    try:
+        return measured(executor.measure(task, candidate, build, against), time.perf_counter() - start)
+    except Exception:
+        return {"status": "error", "log": traceback.format_exc()[-1500:], "seconds": time.perf_counter() - start}
+
+
+def agreement(run: Run, compilers: ThreadPoolExecutor, executor: LocalExecutor, only: Sequence[str]) -> list[Unit]:
+    """Return a unit per operation, those that need no C++ compiler first."""
+    groups = [
+        (CORPUS / "problems" / f"{folder.name}.py", sorted(folder.glob("*.py")))
+        for folder in sorted((CORPUS / "kernels").iterdir())
+    ]
+    groups += [
+        (CORPUS / "unliftable" / "problems" / path.name, [path])
+        for path in sorted((CORPUS / "unliftable").glob("*.py"))
+    ]
+    units: list[Unit] = []
+    for problem, modules in groups:
+        if only and not any(word in str(problem) for word in only):
+            continue
+        task = tasks.load(str(problem))
+        chosen = [(path, load(path)) for path in modules]
+        builds = [(p, c, compilers.submit(executor.compile, task, c)) for p, c in chosen]
+        for built in (False, True):
+            part = [b for b in builds if ("load_inline" in b[1].source) == built]
+            if part:
+                units.append(_agree(run, problem, task, part))
+    return units
+
+
+def _agree(run: Run, problem: Path, task: Task, builds: list[tuple[Path, Candidate, Future[Build]]]) -> Unit:
+    def unit(executor: LocalExecutor, index: int) -> None:
+        rows: list[dict[str, Any]] = []
+        for path, candidate, building in builds:
+            build = building.result()
+            name = f"{path.parent.name}/{path.stem}"
+            row = {"name": name} | timed(executor, task, candidate, build)
+            rows.append(row | {"path": str(path), "artefact": build.artefact, "build_s": build.seconds})
+        plain = in_plain_process(problem, rows, index)
+        for row in rows:
+            path = row.pop("path")
+            row.pop("artefact")
+            run.add("agreement", row | {"unliftable": "unliftable" in path} | plain.get(path, {"plain_error": "none"}))
+
+    return unit
+
+
+def in_plain_process(problem: Path, rows: Sequence[dict[str, Any]], index: int) -> dict[str, dict[str, Any]]:
+    """Return what a plain process says of each module, by path."""
+    wanted = [{"path": row["path"], "artefact": row["artefact"]} for row in rows]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump({"problem": str(problem), "modules": wanted}, file)
+        file.flush()
+        command = [sys.executable, str(Path(__file__).with_name("modules_plain.py")), file.name, str(index)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=PLAIN_S, check=False)
+        except subprocess.TimeoutExpired:
+            return {}
+    found: dict[str, dict[str, Any]] = {}
+    for line in done.stdout.splitlines():
+        if line.startswith("{"):
+            row = json.loads(line)
+            found[row.pop("path")] = row
+    return found or {row["path"]: {"plain_error": done.stderr[-500:]} for row in rows}
+
+
+def identical_units(run: Run, root: Path, only: Sequence[str]) -> list[Unit]:
+    """Return a unit per KernelBench problem."""
+    listed: list[str] = json.loads((CORPUS / "kernelbench_problems.json").read_text())["problems"]
+
+    def unit_of(name: str) -> Unit:
+        def unit(executor: LocalExecutor, index: int) -> None:
+            del index
+            path = root / name
+            try:
+                task = tasks.load(str(path))
+                same = identical(task)
+                build = executor.compile(task, same)
+                start = time.perf_counter()
+                executor.describe(task)
+                described = time.perf_counter() - start
+            except Exception as e:
+                run.add("identical", {"name": name, "status": "error", "log": f"{type(e).__name__}: {e}"[-1500:]})
+                return
+            row = {"name": name} | timed(executor, task, same, build)
+            run.add("identical", row | {"describe_s": described})
+
+        return unit
+
+    return [unit_of(name) for name in listed if not only or any(word in name for word in only)]
+
+
+def pair_units(run: Run, part: str, only: Sequence[str]) -> list[Unit]:
+    """Return a unit per pair: the twin against the module, and of short ones the module against itself."""
+    spec = importlib.util.spec_from_file_location("plant", CORPUS / "plant.py")
+    assert spec is not None
+    assert spec.loader is not None
+    plant = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(plant)
+
+    def unit_of(problem: Path, module: Path, twin: str) -> Unit:
+        def unit(executor: LocalExecutor, index: int) -> None:
+            del index
+            task, first = tasks.load(str(problem)), load(module)
+            anchor = Subject(first, executor.compile(task, first))
+            others = [("twin", Candidate(twin, "python"))]
+            if part == "short":
+                others.insert(0, ("itself", Candidate(first.source + "\n# the same\n", "python")))
+            for kind, other in others:
+                row = timed(executor, task, other, executor.compile(task, other), anchor)
+                run.add(part, {"name": module.stem, "kind": kind} | row)
+
+        return unit
+
+    pairs = plant.pairs(part)
+    return [unit_of(*pair) for pair in pairs if not only or any(word in str(pair[1]) for word in only)]
+
+
+def seconds_unit(run: Run) -> Unit:
+    """Return the unit that times modules as sources never seen, one after another, on an executor with empty caches."""
+
+    def unit(executor: LocalExecutor, index: int) -> None:
+        with tempfile.TemporaryDirectory() as cache:
+            fresh = LocalExecutor(executor.target, index=index, cache=Path(cache))
+            try:
+                for kind, pattern in (("triton", "*triton*"), ("load_inline", "*cuda*")):
+                    for turn, operation in enumerate(("softmax", "layernorm", "softmax", "layernorm", "cumsum")):
+                        if run.over or (kind == "load_inline" and turn > 3):
+                            break
+                        path = sorted((CORPUS / "kernels" / operation).glob(pattern))[turn // 2 % 2]
+                        task = tasks.load(str(CORPUS / "problems" / f"{operation}.py"))
+                        fresh.describe(task)
+                        new = Candidate(f"{path.read_text()}\n# {time.time_ns()}\n", "python")
+                        start = time.perf_counter()
+                        build = fresh.compile(task, new)
+                        row = timed(fresh, task, new, build)
+                        row |= {"name": f"{operation}/{path.stem}", "kind": kind, "build_s": build.seconds}
+                        # What comes first warms workers, and makes the headers that all extensions share.
+                        run.add("seconds", row | {"warm": turn > 1, "total": time.perf_counter() - start})
+                        time.sleep(1.0)  # as between the candidates of anybody who thinks
+            finally:
+                fresh.close()
+
+    return unit
+
+
+def ratios(rows: Sequence[dict[str, Any]]) -> list[float]:
+    """Return |ln ratio| of our speed-ups to those of plain processes, where both are there."""
+    return sorted(abs(math.log(r["speedup"] / r["plain"])) for r in rows if r.get("speedup") and r.get("plain"))
+
+
+def quantile(values: Sequence[float], share: float) -> float | None:
+    """Return a quantile of sorted values, by the nearest rank; None where there are none."""
+    return values[max(0, math.ceil(share * len(values)) - 1)] if values else None
+
+
+def sum_agreement(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Sum up the agreement with plain processes."""
+    usual = [r for r in rows if not r["unliftable"]]
+    lifted = [r for r in rows if str(r.get("lifting", "")).startswith("lifted")]
+    off, apart = ratios(usual), ratios([r for r in rows if r not in lifted])
+    right = [r for r in usual if r.get("speedup")]
+    return {
+        "n": len(off),
+        "operations": len({r["name"].split("/")[0] for r in usual}),
+        "modules": len(usual),
+        "not_ok": sorted(f"{r['name']}: {r['status']}" for r in usual if r["status"] != "ok"),
+        "median_abs_log": quantile(off, 0.5),
+        "p95_abs_log": quantile(off, 0.95),
+        "largest_abs_log": off[-1] if off else None,
+        "median_half_width": statistics.median(half_width(r) for r in right) if right else None,
+        "share_lifted": sum(r in lifted for r in usual) / len(usual) if usual else None,
+        "unlifted_n": len(apart),
+        "unlifted_median_abs_log": quantile(apart, 0.5),
+    }
+
+
+def sum_identical(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Sum up the verdicts on problems measured against themselves."""
+    counts = {k: sum(r.get("verdict") == k for r in rows) for k in ("tie", "inconclusive", "faster", "slower")}
+    statuses = {k: sum(r["status"] == k for r in rows) for k in ("incorrect", "out_of_memory")}
+    others = sorted(f"{r['name']}: {r['status']}" for r in rows if r["status"] not in ("ok", *statuses))
+    told = counts["faster"] + counts["slower"]
+    share = counts["tie"] / len(rows)
+    return {"n": len(rows), "tie_share": share} | counts | statuses | {"told_apart": told, "others": others}
+
+
+def sum_planted(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Sum up the twins with 3 % more work."""
+    slower = sum(r.get("verdict") == "slower" for r in rows)
+    found = sorted(1 / r["speedup"] - 1 for r in rows if r.get("speedup"))
+    return {"n": len(rows), "slower": slower / len(rows), "median_more": quantile(found, 0.5)}
+
+
+def sum_short(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Sum up the short kernels."""
+    same, more = ([r for r in rows if r["kind"] == kind] for kind in ("itself", "twin"))
+    return {
+        "n": len(same),
+        "tie": sum(r.get("verdict") == "tie" for r in same) / max(1, len(same)),
+        "told_apart": sum(r.get("verdict") == "slower" for r in more) / max(1, len(more)),
+        "us": sorted(round(r["us"], 2) for r in same if "us" in r),
+        "more": sorted(round(1 / r["speedup"] - 1, 4) for r in more if r.get("speedup")),
+    }
+
+
+def sum_seconds(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Sum up the seconds from source to result, of warm workers."""
+    warm = [r for r in rows if r["warm"] and r["status"] == "ok"]
+    triton, inline = ([r for r in warm if r["kind"] == kind] for kind in ("triton", "load_inline"))
+    found: dict[str, Any] = {}
+    if triton:
+        found["triton"] = statistics.median(r["total"] for r in triton)
+        # The rehearsal is where Triton compiles; its calls themselves take a few milliseconds.
+        without = [r["total"] - r["phases"].get("observe rehearse", 0.0) for r in triton]
+        found["triton_without_compile"] = statistics.median(without)
+    if inline:
+        found["load_inline"] = statistics.median(r["total"] for r in inline)
+        found["load_inline_build"] = statistics.median(r["build_s"] for r in inline)
+    return found
+
+
+SUMMARIES: dict[str, Callable[[Sequence[dict[str, Any]]], dict[str, Any]]] = {
+    "agreement": sum_agreement,
+    "identical": sum_identical,
+    "planted": sum_planted,
+    "short": sum_short,
+    "seconds": sum_seconds,
+}
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernelbench", type=Path, help="folder with level1 to level3; needed for `identical`")
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--devices", default="0", help="numbers of the GPUs to use")
+    parser.add_argument("--only", default="", help="words, separated by commas, of which a name must have one")
+    parser.add_argument("--threads", type=int, default=16, help="for compiling")
+    parser.add_argument("--seconds", type=float, default=3600.0)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/modules_h200.json"))
+    asked = parser.parse_args()
+    parts, only = asked.parts.split(","), [w for w in asked.only.split(",") if w]
+    run = Run(asked.out, asked.seconds)
+    numbers = [int(n) for n in asked.devices.split(",")]
+    executors = [LocalExecutor(devices.choose(f"cuda:{n}"), index=n) for n in numbers]
+    compilers = ThreadPoolExecutor(asked.threads)
+    units: list[Unit] = []
+    if "seconds" in parts:
+        units.append(seconds_unit(run))
+    if "short" in parts:
+        units += pair_units(run, "short", only)
+    if "planted" in parts:
+        units += pair_units(run, "planted", only)
+    compared = agreement(run, compilers, executors[0], only) if "agreement" in parts else []
+    same = identical_units(run, asked.kernelbench, only) if "identical" in parts else []
+    # In turns, so that a run that ends early has some of each.
+    for pair in zip_longest(compared, same):
+        units += [u for u in pair if u is not None]
+    waiting: queue.SimpleQueue[Unit] = queue.SimpleQueue()
+    for unit in units:
+        waiting.put(unit)
+
+    def work(executor: LocalExecutor, index: int) -> None:
+        while not run.over:
+            try:
+                unit = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                unit(executor, index)
+            except Exception:
+                traceback.print_exc()
+
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(executors, numbers, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    run.write()
+    for executor in executors:
+        executor.close()
+    compilers.shutdown(cancel_futures=True)
+
+
+if __name__ == "__main__":
+    main()

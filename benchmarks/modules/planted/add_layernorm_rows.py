@@ -1,0 +1,38 @@
+"""Layer normalisation of a sum: a row per program, and rows from the first on once more where `EXTRA` says so."""
+
+import math
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+EXTRA = 0.0  # planted: share of the work that is done twice
+
+
+@triton.jit
+def add_layernorm_rows(x, other, weight, bias, y, rows, cols, WIDTH: tl.constexpr):
+    row = tl.program_id(0) % rows
+    col = tl.arange(0, WIDTH)
+    v = tl.load(x + row * cols + col, mask=col < cols, other=0.0)
+    v += tl.load(other + row * cols + col, mask=col < cols, other=0.0)
+    mean = tl.sum(v, 0) / cols
+    d = tl.where(col < cols, v - mean, 0.0)
+    scale = tl.rsqrt(tl.sum(d * d, 0) / cols + 1e-5)
+    w = tl.load(weight + col, mask=col < cols)
+    b = tl.load(bias + col, mask=col < cols)
+    tl.store(y + row * cols + col, d * scale * w + b, mask=col < cols)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, cols):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(cols) + 0.5)
+        self.bias = nn.Parameter(torch.randn(cols))
+
+    def forward(self, x, other):
+        rows, cols = x.shape
+        y = torch.empty_like(x)
+        grid = (rows + math.ceil(EXTRA * rows),)
+        add_layernorm_rows[grid](x, other, self.weight, self.bias, y, rows, cols, WIDTH=triton.next_power_of_2(cols))
+        return y

@@ -1,0 +1,32 @@
+"""Bias, then exact GELU: a row per program, and rows from the first on once more where `EXTRA` says so."""
+
+import math
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+EXTRA = 0.0  # planted: share of the work that is done twice
+
+
+@triton.jit
+def gelu_rows(x, bias, y, rows, cols, WIDTH: tl.constexpr):
+    row = tl.program_id(0) % rows
+    col = tl.arange(0, WIDTH)
+    v = tl.load(x + row * cols + col, mask=col < cols, other=0.0)
+    v += tl.load(bias + col, mask=col < cols, other=0.0)
+    tl.store(y + row * cols + col, 0.5 * v * (1.0 + tl.erf(v * 0.7071067811865476)), mask=col < cols)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, cols):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(cols))
+
+    def forward(self, x):
+        rows, cols = x.shape
+        y = torch.empty_like(x)
+        grid = (rows + math.ceil(EXTRA * rows),)
+        gelu_rows[grid](x, self.bias, y, rows, cols, WIDTH=triton.next_power_of_2(cols))
+        return y

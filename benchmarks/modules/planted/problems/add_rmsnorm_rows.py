@@ -1,0 +1,25 @@
+"""RMS normalisation of a sum."""
+
+import torch
+import torch.nn as nn
+
+ROWS = 131072
+COLS = 512
+
+
+class Model(nn.Module):
+    def __init__(self, cols):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(cols) + 0.5)
+
+    def forward(self, x, other):
+        h = x + other
+        return h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS), torch.randn(ROWS, COLS)]
+
+
+def get_init_inputs():
+    return [COLS]

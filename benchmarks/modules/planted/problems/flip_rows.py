@@ -1,0 +1,24 @@
+"""Rows from back to front, scaled."""
+
+import torch
+import torch.nn as nn
+
+ROWS = 131072
+COLS = 512
+
+
+class Model(nn.Module):
+    def __init__(self, cols):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(cols) + 0.5)
+
+    def forward(self, x):
+        return x.flip(-1) * self.weight
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS)]
+
+
+def get_init_inputs():
+    return [COLS]

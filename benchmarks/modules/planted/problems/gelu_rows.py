@@ -1,0 +1,25 @@
+"""Bias, then exact GELU."""
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+ROWS = 131072
+COLS = 512
+
+
+class Model(nn.Module):
+    def __init__(self, cols):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(cols))
+
+    def forward(self, x):
+        return F.gelu(x + self.bias)
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS)]
+
+
+def get_init_inputs():
+    return [COLS]

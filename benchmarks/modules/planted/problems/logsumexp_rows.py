@@ -1,0 +1,20 @@
+"""Logarithm of the sum of exponentials of each row."""
+
+import torch
+import torch.nn as nn
+
+ROWS = 131072
+COLS = 1024
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.logsumexp(x, dim=-1)
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS)]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,24 @@
+"""RMS normalisation."""
+
+import torch
+import torch.nn as nn
+
+ROWS = 131072
+COLS = 512
+
+
+class Model(nn.Module):
+    def __init__(self, cols):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(cols) + 0.5)
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS)]
+
+
+def get_init_inputs():
+    return [COLS]

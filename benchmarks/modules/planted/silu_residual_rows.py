@@ -1,0 +1,33 @@
+"""SiLU, scaled, added to a residual: a row per program, and rows from the first on once more where `EXTRA` says so."""
+
+import math
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+EXTRA = 0.0  # planted: share of the work that is done twice
+
+
+@triton.jit
+def silu_residual_rows(x, residual, weight, y, rows, cols, WIDTH: tl.constexpr):
+    row = tl.program_id(0) % rows
+    col = tl.arange(0, WIDTH)
+    v = tl.load(x + row * cols + col, mask=col < cols, other=0.0)
+    r = tl.load(residual + row * cols + col, mask=col < cols)
+    w = tl.load(weight + col, mask=col < cols)
+    tl.store(y + row * cols + col, r + v * tl.sigmoid(v) * w, mask=col < cols)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, cols):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(cols) + 0.5)
+
+    def forward(self, x, residual):
+        rows, cols = x.shape
+        y = torch.empty_like(x)
+        grid = (rows + math.ceil(EXTRA * rows),)
+        silu_residual_rows[grid](x, residual, self.weight, y, rows, cols, WIDTH=triton.next_power_of_2(cols))
+        return y

@@ -1,0 +1,30 @@
+"""Rows with their mean taken off, divided by their deviation: a row per program, and rows from the first on once more where `EXTRA` says so."""
+
+import math
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+EXTRA = 0.0  # planted: share of the work that is done twice
+
+
+@triton.jit
+def standardise_rows(x, y, rows, cols, WIDTH: tl.constexpr):
+    row = tl.program_id(0) % rows
+    col = tl.arange(0, WIDTH)
+    v = tl.load(x + row * cols + col, mask=col < cols, other=0.0)
+    mean = tl.sum(v, 0) / cols
+    d = tl.where(col < cols, v - mean, 0.0)
+    deviation = tl.sqrt(tl.sum(d * d, 0) / (cols - 1))
+    tl.store(y + row * cols + col, d / (deviation + 1e-5), mask=col < cols)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        rows, cols = x.shape
+        y = torch.empty_like(x)
+        grid = (rows + math.ceil(EXTRA * rows),)
+        standardise_rows[grid](x, y, rows, cols, WIDTH=triton.next_power_of_2(cols))
+        return y

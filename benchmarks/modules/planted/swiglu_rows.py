@@ -1,0 +1,28 @@
+"""SwiGLU of gate and input: a row per program, and rows from the first on once more where `EXTRA` says so."""
+
+import math
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+EXTRA = 0.0  # planted: share of the work that is done twice
+
+
+@triton.jit
+def swiglu_rows(x, gate, y, rows, cols, WIDTH: tl.constexpr):
+    row = tl.program_id(0) % rows
+    col = tl.arange(0, WIDTH)
+    v = tl.load(x + row * cols + col, mask=col < cols, other=0.0)
+    g = tl.load(gate + row * cols + col, mask=col < cols, other=0.0)
+    tl.store(y + row * cols + col, g * tl.sigmoid(g) * v, mask=col < cols)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x, gate):
+        rows, cols = x.shape
+        y = torch.empty_like(x)
+        grid = (rows + math.ceil(EXTRA * rows),)
+        swiglu_rows[grid](x, gate, y, rows, cols, WIDTH=triton.next_power_of_2(cols))
+        return y

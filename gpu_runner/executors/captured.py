@@ -1,0 +1,90 @@
+"""A task on captured inputs: a confined worker reads the file, each call becomes a workload."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from forewarp.core.errors import TaskError
+from forewarp.core.values import CAPTURED, DeviceKind, Task, Workload
+from forewarp.gpu_runner.executors.builds import default_cache
+from forewarp.gpu_runner.executors.client import WorkerClient
+
+CACHE_VERSION = 1
+"""Rises whenever the same file is read as another text."""
+_LIMIT_S = 600.0
+_HINT = (
+    'save a list of calls with torch.save, each a tuple of what forward takes or {"name": …, "weight": …, '
+    '"values": (…)}; see docs/tasks.md, captured inputs'
+)
+
+
+def with_inputs(task: Task, path: Path, python: str = sys.executable, cache: Path | None = None) -> Task:
+    """Return the task with the calls of a file as its workloads, in place of its own.
+
+    A call takes the constants of the task's first workload. `python` has the torch that reads the file; what it read is
+    kept in `cache` by the file's contents. Raises `TaskError` that says what is wrong with the file.
+    """
+    if task.format != "kernelbench":
+        raise TaskError(
+            f"{task.name} is a GPU MODE task, which makes its data itself: it takes no captured inputs",
+            hint="write its reference as a KernelBench file (class Model), and pass the captured inputs with that",
+        )
+    digest = _digest(path)
+    folder = (cache or default_cache()) / "inputs"
+    text = _kept(folder / f"{digest}-{CACHE_VERSION}.json", lambda: _read(path, digest, python))
+    calls: list[dict[str, Any]] = json.loads(text)["calls"]
+    workloads: dict[DeviceKind, tuple[Workload, ...]] = {
+        kind: tuple(Workload(c["name"], known[0].constants, c["weight"]) for c in calls)
+        for kind, known in task.workloads.items()
+    }
+    return replace(task, workloads=workloads, files={**task.files, CAPTURED: text})
+
+
+def repeated(task: Task) -> list[str]:
+    """Return the names of the captured calls of which nothing is drawn anew."""
+    calls: list[dict[str, Any]] = json.loads(task.files[CAPTURED])["calls"] if CAPTURED in task.files else []
+    return [c["name"] for c in calls if all("data" in t for t in c["tensors"])]
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as e:
+        raise TaskError(f"the file of captured inputs {path} cannot be read: {e.strerror}", hint=_HINT) from None
+
+
+def _kept(path: Path, read: Callable[[], str]) -> str:
+    with contextlib.suppress(OSError, ValueError):
+        return path.read_text()
+    text = read()
+    # A cache that cannot be written costs seconds, not the answer.
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        os.replace(name, path)
+    return text
+
+
+def _read(path: Path, digest: str, python: str) -> str:
+    worker = WorkerClient(python, {"CUDA_VISIBLE_DEVICES": ""}, cpu_only=True)
+    try:
+        job = {"kind": "read_inputs", "path": str(path.resolve()), "sha256": digest, "target_kind": "cpu"}
+        reply = worker.run(job, _LIMIT_S)
+    finally:
+        worker.close()
+    answer = reply.answer or {"error": "reading it took too long" if reply.timed_out else reply.log}
+    if "error" in answer:
+        raise TaskError(f"{path} holds no captured inputs: {answer['error']}", hint=_HINT)
+    return str(answer["text"])

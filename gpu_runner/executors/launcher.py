@@ -1,0 +1,260 @@
+"""The controller's side of measuring on a GPU: what is lifted goes to the launcher, what cannot be is run in cells."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from forewarp.core.errors import DeviceError, WorkerError
+from forewarp.core.values import Target
+from forewarp.gpu_runner.executors.client import OnLook, Reply, Session, WorkerClient, readable, was_closed
+from forewarp.gpu_runner.executors.observers import Observed, Observers
+from forewarp.gpu_runner.lifting.graph import NO_CAPTURE
+
+_FINAL = ("runtime_error", "incorrect", "out_of_memory")
+"""What a module does under observation and would do anywhere."""
+_NAME = 80
+"""Characters of a kernel's name in a result; C++ has names of thousands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """What a measurement gave: the judge's reply, what was lifted of the candidate, and what the anchor was.
+
+    `phases` are the seconds that it took to observe the candidate.
+    """
+
+    reply: Reply
+    lifting: str
+    anchor: str
+    phases: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+@dataclass(slots=True)
+class _Reference:
+    """What is known of the reference of the launcher's task: kept there as a program, or why it is not lifted."""
+
+    task: str = ""
+    kept: bool = False
+    why_not: str = ""
+    strides: dict[str, list[list[int]]] | None = None
+
+
+class LauncherClient:
+    """One launcher, kept from candidate to candidate of a task; used by one thread at a time."""
+
+    def __init__(self, worker: WorkerClient, target: Target, builds: Path) -> None:
+        """`builds` is the folder of compiled candidates."""
+        self._worker, self._target, self._builds = worker, target, builds
+        self._observers = Observers(worker, builds)
+        self._session: Session | None = None
+        self._reference = _Reference()
+
+    def measure(self, job: dict[str, Any], task: str, on_look: OnLook, limit_s: float) -> Launched:
+        """Measure a job of the task with this identity; `limit_s` bounds each process that takes part.
+
+        Raises `WorkerError` and `DeviceError`.
+        """
+        start = time.perf_counter()
+        job = job | {"weight_seed": _seed(), "random_seed": _seed()}
+        reply = None
+        for _ in range(2):
+            launched = self._measure(job, task, on_look, limit_s)
+            reply = launched.reply
+            if reply.answer is None and self._worker.closed:
+                raise was_closed()
+            if reply.answer is None and not reply.started_s:
+                self._drop()  # the launcher had gone before the job began: idle for long, or killed
+                continue
+            if reply.answer is None or reply.answer.get("broken"):
+                self._drop()
+            if reply.answer is None or "canary" not in reply.answer:
+                waited = time.perf_counter() - start - reply.seconds
+                whole = replace(reply, seconds=reply.seconds + waited, started_s=reply.started_s + waited)
+                return replace(launched, reply=whole)
+        if reply is not None and reply.answer is None:
+            raise WorkerError(
+                f"the process that launches kernels on {self._target.name} does not start:\n{reply.log}",
+                hint="`forewarp doctor` says more",
+            )
+        raise DeviceError(
+            f"{self._target.name} does not give the right result for a kernel that is known to be right",
+            hint="look at `nvidia-smi`; the GPU may need a reset, or other programs hold its memory",
+        )
+
+    def prepare(self) -> None:
+        """Have an observer get ready for the next module while nothing is being measured."""
+        self._observers.prepare("candidate")
+
+    def _measure(self, job: dict[str, Any], task: str, on_look: OnLook, limit_s: float) -> Launched:
+        if self._session is None or not self._session.alive or self._reference.task != task:
+            self._drop()
+            self._session = self._worker.open({"kind": "launcher", "reads": [str(self._builds)]})
+            self._reference = _Reference(task)
+        arms: dict[str, Observed] = {}
+        try:
+            self._observe_anchor(job, arms, limit_s)
+            if job["language"] == "python":
+                wanted = job | {"subject": "candidate", "strides": self._reference.strides}
+                arms["candidate"] = self._observers.observe("candidate", wanted, limit_s)
+            launched = self._launch(job, arms, on_look, self._session, limit_s)
+            return replace(launched, phases=arms["candidate"].phases if "candidate" in arms else {})
+        finally:
+            for observed in arms.values():
+                observed.close()
+
+    def _observe_anchor(self, job: dict[str, Any], arms: dict[str, Observed], limit_s: float) -> None:
+        """Observe what the candidate is measured against, unless the launcher has it or it cannot be lifted."""
+        if job["anchor"] is not None:
+            if job["anchor"]["language"] == "python":
+                rival = job | job["anchor"] | {"subject": "candidate", "strides": self._reference.strides}
+                arms["anchor"] = self._observers.observe("anchor", rival, limit_s)
+            return
+        known = self._reference
+        if not known.kept and not known.why_not:
+            observed = self._observers.observe("anchor", job | {"subject": "reference"}, limit_s)
+            if observed.status == "ok":
+                arms["anchor"], known.strides = observed, observed.strides()
+            else:
+                observed.close()
+                known.why_not = observed.log or observed.status
+
+    def _launch(
+        self,
+        job: dict[str, Any],
+        arms: dict[str, Observed],
+        on_look: OnLook,
+        session: Session,
+        limit_s: float,
+    ) -> Launched:
+        failed = next((o for o in arms.values() if o.status != "ok"), None)
+        if failed is None:
+            reply = self._request(job, arms, on_look, session, limit_s)
+            if job["anchor"] is None and not self._reference.why_not and (why := _anchor_fails(job, reply)):
+                # The reference itself is right by definition: it is called as it is from now on.
+                self._reference.why_not, self._reference.kept = why, False
+                if (gone := arms.pop("anchor", None)) is not None:
+                    gone.close()
+                reply = self._request(job, arms, on_look, session, limit_s)
+            if job["language"] != "python" or not _doubtful(reply):
+                return Launched(reply, _summary(arms.get("candidate")), self._anchor(job))
+            failed = _doubt(reply)
+            if reply.answer is None or reply.answer.get("broken"):
+                session.close()
+        elif failed is arms.get("candidate") and failed.status in _FINAL and not _ours(failed.log):
+            return Launched(_failure(failed), "", self._anchor(job))
+        anchor = self._anchor(job)
+        logs = {"candidate": arms["candidate"].log if "candidate" in arms else "", "anchor": self._reference.why_not}
+        if not session.alive or "memory" in failed.log:
+            self._drop()  # it holds memory
+        cells = {
+            "kind": "measure",
+            "captures": {arm: NO_CAPTURE not in log for arm, log in logs.items()},
+            "flush_bytes": 2 * (self._target.l2_bytes or 64 << 20),
+            "plans": job["cell_plans"],
+        }
+        # The module itself is run: what it does in its cell is what is said of it.
+        run = self._worker.run(job | cells, limit_s, on_look)
+        return Launched(run, f"not lifted: {failed.log}" if _is_ok(run) else "", anchor)
+
+    def _request(
+        self, job: dict[str, Any], arms: dict[str, Observed], on_look: OnLook, session: Session, limit_s: float
+    ) -> Reply:
+        """Have the launcher measure with the programs of these arms, and those that it keeps."""
+        known = self._reference
+        document = job | {
+            "programs": {arm: o.programs for arm, o in arms.items()},
+            "keep_anchor": job["anchor"] is None and known.kept,
+            "anchor_captures": NO_CAPTURE not in known.why_not,
+        }
+        # In the order in which the launcher takes them.
+        descriptors = [d for arm in ("candidate", "anchor") if arm in arms for d in arms[arm].descriptors]
+        reply = session.request(document, limit_s, on_look, descriptors)
+        if job["anchor"] is not None:
+            known.kept = False  # another kernel has taken its place
+        elif "anchor" in arms:
+            known.kept = reply.answer is not None and "refused" not in reply.answer
+        return reply
+
+    def _anchor(self, job: dict[str, Any]) -> str:
+        """Say what the candidate was measured against."""
+        if job["anchor"] is not None:
+            return "a kernel"
+        return f"called as it is: {self._reference.why_not}" if self._reference.why_not else "lifted"
+
+    def _drop(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+        self._reference = _Reference()
+
+    def close(self) -> None:
+        """End the launcher and the observers."""
+        self._drop()
+        self._observers.close()
+
+
+def _seed() -> int:
+    return int.from_bytes(os.urandom(6), "little")
+
+
+def _is_ok(reply: Reply) -> bool:
+    return reply.answer is not None and reply.answer["status"] == "ok"
+
+
+def _doubtful(reply: Reply) -> bool:
+    """Return whether a lifted module failed in a way that may be the lifting's fault."""
+    if reply.answer is None:
+        return bool(reply.started_s)
+    return "canary" not in reply.answer and ("refused" in reply.answer or reply.answer["status"] != "ok")
+
+
+def _doubt(reply: Reply) -> Observed:
+    answer = reply.answer or {}
+    why = answer.get("refused") or answer.get("log") or "the launcher did not finish it"
+    return Observed("unlifted", f"as a program it is not what it is as a module ({why})", reply.seconds)
+
+
+def _ours(log: str) -> bool:
+    """Return whether an error comes of the observation: some modules ask about torch's memory, which is ours there."""
+    return "luggable" in log
+
+
+def _failure(observed: Observed) -> Reply:
+    answer = {
+        "status": observed.status,
+        "log": observed.log,
+        "timings": [],
+        "phases": {"setup": observed.seconds},
+        "tier": "T0",
+        "protections": list(observed.protections),
+        "checks": [],
+        "flags": [],
+        "conditions": {},
+        "environment": {},
+    }
+    return Reply(answer, "", observed.seconds, observed.seconds)
+
+
+def _anchor_fails(job: Mapping[str, Any], reply: Reply) -> str:
+    """Return why the reference's program cannot be measured against; "" where that is not what went wrong."""
+    answer = reply.answer or {}
+    if answer.get("status") == "anchor_wrong":
+        return f"as a program it gives other results ({answer['log']})"
+    return answer.get("refused", "") if job["language"] != "python" else ""
+
+
+def _summary(observed: Observed | None) -> str:
+    """Say what a module was lifted to, as for its first workload; "" for kernels that need no lifting."""
+    if observed is None:
+        return ""
+    nodes: list[Mapping[str, Any]] = observed.programs["programs"][0]["nodes"]
+    names = Counter(readable(str(n["launch"]["name"]), _NAME) for n in nodes if n["kind"] == "launch")
+    others = Counter(n["kind"] for n in nodes if n["kind"] in ("fill", "copy"))
+    parts = [f"{count} × {name}" if count > 1 else name for name, count in (names + others).items()]
+    return f"lifted to {sum(names.values())} launch{'es' if sum(names.values()) != 1 else ''}: {', '.join(parts)}"

@@ -1,0 +1,109 @@
+"""Observers: processes that turn modules into device programs, each opened before there is a module for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from forewarp.gpu_runner.executors.builds import ending
+from forewarp.gpu_runner.executors.client import Session, WorkerClient, readable
+from forewarp.gpu_runner.lifting.window import BASES
+
+ARMS = ("candidate", "anchor")
+
+
+@dataclass(slots=True)
+class Observed:
+    """What became of a module under observation.
+
+    `status` is "ok" with `programs` (data of `lifting.program.Programs`) and `descriptors`, which are to be closed;
+    "unlifted" where there is no program to be had; else how the module failed. `log` says why. `phases` are seconds
+    within those of the observation.
+    """
+
+    status: str
+    log: str
+    seconds: float
+    programs: dict[str, Any] = field(default_factory=dict[str, Any])
+    descriptors: tuple[int, ...] = ()
+    protections: tuple[str, ...] = ()
+    phases: dict[str, float] = field(default_factory=dict[str, float])
+
+    def close(self) -> None:
+        """Close the descriptors; safe to call twice."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors = ()
+
+    def strides(self) -> dict[str, list[list[int]]]:
+        """Return the strides of the outputs by workload, in elements."""
+        return {p["workload"]: [o["stride"] for o in p["outputs"]] for p in self.programs.get("programs", ())}
+
+
+class Observers:
+    """One spare observer for each arm; not safe to use from several threads at once."""
+
+    def __init__(self, worker: WorkerClient, builds: Path) -> None:
+        """`builds` is the folder of compiled candidates."""
+        self._worker, self._builds = worker, builds
+        self._spares: dict[str, Session] = {}
+
+    def prepare(self, arm: str) -> None:
+        """Have an observer open the device, so that the next module of this arm need not wait for it."""
+        if arm not in self._spares:
+            job = {"kind": "observe", "base": BASES[ARMS.index(arm)], "reads": [str(self._builds)]}
+            self._spares[arm] = self._worker.open(job)
+
+    def observe(self, arm: str, job: dict[str, Any], limit_s: float) -> Observed:
+        """Observe a job's module within `limit_s` seconds; the observer ends with it."""
+        start = time.perf_counter()
+        # One that waited for long may be gone: no line of the module has been read then.
+        observed = self._observe(arm, job, limit_s) or self._observe(arm, job, limit_s)
+        if observed is None:
+            observed = Observed("unlifted", "no process could be opened on the device to observe the module in", 0.0)
+        observed.seconds = time.perf_counter() - start
+        observed.phases["observe"] = observed.seconds
+        return observed
+
+    def _observe(self, arm: str, job: dict[str, Any], limit_s: float) -> Observed | None:
+        """Observe once; None where the observer ended before it was ready."""
+        self.prepare(arm)
+        session = self._spares.pop(arm)
+        try:
+            reply = session.request(job, limit_s)
+        finally:
+            session.close()
+        answer = reply.answer
+        if answer is None:
+            _close(reply.descriptors)
+            if not reply.started_s and not reply.timed_out:
+                return None
+            return Observed(*ending(reply, limit_s), reply.seconds)
+        try:
+            log = readable("\n".join(t for t in (str(answer["log"]), reply.log) if t))
+            guards = tuple(readable(str(g), 200) for g in answer["protections"])
+            status, programs = str(answer["status"]), answer.get("programs", {})
+            phases = {f"observe {k}": float(v) for k, v in dict(answer.get("seconds", {})).items()}
+            if status == "ok":
+                return Observed(status, log, 0.0, dict(programs), reply.descriptors, guards, phases)
+        except (KeyError, TypeError, ValueError):
+            _close(reply.descriptors)
+            return Observed("unlifted", "the process that observed the module gave an answer that makes no sense", 0.0)
+        _close(reply.descriptors)
+        return Observed(status, log, 0.0, protections=guards)
+
+    def close(self) -> None:
+        """End the spare observers."""
+        while self._spares:
+            self._spares.popitem()[1].close()
+
+
+def _close(descriptors: Sequence[int]) -> None:
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)

@@ -1,0 +1,122 @@
+"""Short programs repeated within one graph: what differs from one graph to the next is shared out among the repeats.
+
+A graph of n repeats is timed against one that does all the same but the program. Each repeat gets its inputs copied in,
+its outputs poisoned and the L2 cache flushed, so that every one does the whole work on inputs that differ from those of
+the one before it. How many there are is drawn for each sample: no repeat can be skipped unseen.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from forewarp.gpu_runner.lifting import driver
+from forewarp.gpu_runner.lifting.driver import Handle
+from forewarp.gpu_runner.lifting.graph import Built, Node
+
+LENGTHS, WEIGHTS = (3, 6, 9, 14), (1, 2, 3, 4)
+"""Repeats in a graph, and how often each is drawn."""
+SETS, SET_BYTES = 14, 256 << 20
+"""Sets of inputs that the repeats rotate among, and the bytes that all of them may take."""
+POISON = 0xFF
+_DEVICE = 2
+
+
+class Repeatable(Protocol):
+    """Something whose work on a slot is a graph."""
+
+    def ready(self) -> list[Node]:
+        """Return what makes scratch ready before each call, and is not timed."""
+        ...
+
+    def add_to(self, graph: Built, slot: int = 0) -> None:
+        """Append the work to a graph."""
+        ...
+
+
+def copy(source: torch.Tensor, target: torch.Tensor) -> Node:
+    """Return a node that copies one dense tensor over another one of the same layout."""
+    node = driver.CopyNode()
+    node.source.kind, node.source.device = _DEVICE, source.data_ptr()
+    node.target.kind, node.target.device = _DEVICE, target.data_ptr()
+    node.width, node.height, node.depth = target.nbytes, 1, 1
+    return Node("copy", parameters=bytes(node).hex())
+
+
+def fill(target: torch.Tensor, value: int) -> Node:
+    """Return a node that sets every byte of a dense tensor."""
+    node = driver.MemsetNode(target.data_ptr(), 0, value, 1, target.nbytes, 1)
+    return Node("fill", parameters=bytes(node).hex())
+
+
+class Chain:
+    """One arm's work on one slot, repeated; `inputs` and `outputs` are its buffers there.
+
+    `restored` are pairs of what state is to be before each call, and where it lies.
+    `flush` is a buffer that, once written, has pushed everything else out of the L2 cache; None leaves the cache warm.
+    """
+
+    def __init__(
+        self,
+        work: Repeatable,
+        slot: int,
+        inputs: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+        flush: torch.Tensor | None,
+        restored: Sequence[tuple[torch.Tensor, torch.Tensor]] = (),
+    ) -> None:
+        self._inputs = [t for t in inputs if t.numel()]
+        size = sum(t.nbytes for t in self._inputs)
+        count = max(2, min(SETS, SET_BYTES // max(size, 1)))
+        self._sets = [[t.clone() for t in self._inputs] for _ in range(count)]
+        self._graphs: dict[int, tuple[Built, Built]] = {}
+        for length in LENGTHS:
+            alone, whole = Built(), Built()
+            for position in range(length):
+                # The last repeat is the one whose inputs are new, and whose outputs may be looked at.
+                chosen = self._sets[(length - 1 - position) % count]
+                # First, because an output may lie in an input.
+                nodes = [fill(o, POISON) for o in outputs if o.numel()]
+                nodes += [copy(source, target) for source, target in zip(chosen, self._inputs, strict=True)]
+                nodes += [copy(source, target) for source, target in restored if target.numel()]
+                nodes += work.ready()
+                nodes += [fill(flush, position & 1)] if flush is not None else []
+                for graph in (alone, whole):
+                    for node in nodes:
+                        graph.add([node], [], [Handle()])
+                work.add_to(whole, slot)
+            self._graphs[length] = alone, whole
+
+    def renew(self) -> None:
+        """Take the inputs that lie in the slot now for the last repeat; those before move on, a little smaller.
+
+        So no repeat gets inputs that any call has seen.
+        """
+        for older, newer in zip(reversed(self._sets[1:]), reversed(self._sets[:-1]), strict=True):
+            _overwrite(older, newer)
+            for tensor in older:
+                if tensor.is_floating_point() and tensor.element_size() > 1:
+                    tensor.mul_(1.0 - random.random() / 64)
+        _overwrite(self._sets[0], self._inputs)
+
+    def draw(self) -> int:
+        """Return how many repeats the next sample has."""
+        return random.choices(LENGTHS, WEIGHTS)[0]
+
+    def launch(self, length: int, *, whole: bool) -> None:
+        """Enqueue the graph of so many repeats, or the one without the program."""
+        self._graphs[length][whole].launch(torch.cuda.current_stream().cuda_stream)
+
+    def close(self) -> None:
+        """Free the graphs."""
+        for graphs in self._graphs.values():
+            for graph in graphs:
+                graph.close()
+
+
+def _overwrite(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
+    for target, source in zip(targets, sources, strict=True):
+        target.copy_(source)

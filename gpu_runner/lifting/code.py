@@ -1,0 +1,80 @@
+"""Compiled code as the driver loads it into this process: Triton's, an extension's, a library's."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+from pathlib import Path
+from typing import Any
+
+from forewarp.gpu_runner.lifting import driver
+
+_RESOURCE, _MODULE_LOADED = 3, 6
+
+
+class _Resource(ctypes.Structure):
+    """CUpti_ResourceData."""
+
+    _fields_ = [("context", driver.Handle), ("stream", driver.Handle), ("details", driver.Handle)]
+
+
+class _Module(ctypes.Structure):
+    """CUpti_ModuleResourceData."""
+
+    _fields_ = [("id", ctypes.c_uint32), ("size", ctypes.c_size_t), ("image", driver.Handle)]
+
+
+_Callback = ctypes.CFUNCTYPE(None, driver.Handle, ctypes.c_int, ctypes.c_uint32, driver.Handle)
+
+
+class CodeLog:
+    """Copies of all code that is loaded after this was made; CUPTI, which comes with torch, tells of it."""
+
+    def __init__(self) -> None:
+        """Start listening; raises OSError where CUPTI cannot be found or refuses."""
+        self.images: list[bytes] = []
+        self._triton: dict[int, bytes] = {}
+        cupti = ctypes.CDLL(_cupti())
+        self._callback = _Callback(self._loaded)
+        subscriber = driver.Handle()
+        for name, arguments in (
+            ("cuptiSubscribe", (ctypes.byref(subscriber), self._callback, None)),
+            ("cuptiEnableCallback", (1, subscriber, _RESOURCE, _MODULE_LOADED)),
+        ):
+            if code := getattr(cupti, name)(*arguments):
+                raise OSError(f"{name}: CUPTI error {code}")
+
+    def _loaded(self, user: int, domain: int, event: int, data: int) -> None:
+        del user, domain, event
+        resource = ctypes.cast(data, ctypes.POINTER(_Resource)).contents
+        module = ctypes.cast(resource.details, ctypes.POINTER(_Module)).contents
+        if module.image and module.size:
+            self.images.append(ctypes.string_at(module.image, module.size))
+
+    def image_of(self, function: int, name: str) -> bytes | None:
+        """Return the code that a function came from, the last loaded of those that have its name; None if unknown."""
+        if function not in self._triton:
+            self._triton = _triton_codes()
+        if function in self._triton:
+            return self._triton[function]
+        marker = b"\0.text." + name.encode() + b"\0"
+        return next((image for image in reversed(self.images) if marker in image), None)
+
+
+def _triton_codes() -> dict[int, bytes]:
+    """Return the cubins that Triton has loaded, by function: an autotuned kernel has one name for many codes."""
+    compiler: Any = sys.modules.get("triton.compiler.compiler")
+    if compiler is None:
+        return {}
+    kernels = [found for found in gc.get_objects() if type(found) is compiler.CompiledKernel]
+    return {k.function: k.asm["cubin"] for k in kernels if isinstance(k.function, int)}
+
+
+def _cupti() -> str:
+    """Return the CUPTI that torch has loaded, else the name under which the system may know one."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        path = line.rpartition(" ")[2]
+        if "libcupti.so" in path:
+            return path
+    return "libcupti.so"

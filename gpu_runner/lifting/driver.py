@@ -1,0 +1,153 @@
+"""Calls of the CUDA driver by ctypes: what the launcher, the observer and their memory need."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from typing import Any
+
+Handle = ctypes.c_void_p
+
+
+class CudaError(RuntimeError):
+    """The driver refused a call, or a kernel failed."""
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL:
+    """Return the driver's library; raises OSError where there is none."""
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def status(name: str, *arguments: Any) -> int:
+    """Call a function of the driver and return its status, 0 for success."""
+    return getattr(library(), name)(*arguments)
+
+
+def call(name: str, *arguments: Any) -> None:
+    """Call a function of the driver; raises `CudaError` with the driver's own words."""
+    code = status(name, *arguments)
+    if code != 0:
+        text = ctypes.c_char_p()
+        library().cuGetErrorString(code, ctypes.byref(text))
+        raise CudaError(f"{name}: {text.value.decode() if text.value else code}")
+
+
+def make_context(device: int = 0) -> None:
+    """Make the device's primary context, the one that torch uses, current for this thread."""
+    handle, context = ctypes.c_int(), Handle()
+    call("cuInit", 0)
+    call("cuDeviceGet", ctypes.byref(handle), device)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
+    call("cuCtxSetCurrent", context)
+
+
+class KernelNode(ctypes.Structure):
+    """CUDA_KERNEL_NODE_PARAMS_v2."""
+
+    _fields_ = [
+        ("function", Handle),
+        *[(name, ctypes.c_uint) for name in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "shared")],
+        ("parameters", ctypes.POINTER(Handle)),
+        ("extra", ctypes.POINTER(Handle)),
+        ("kernel", Handle),
+        ("context", Handle),
+    ]
+
+
+class MemsetNode(ctypes.Structure):
+    """CUDA_MEMSET_NODE_PARAMS; widths in elements, pitch in bytes."""
+
+    _fields_ = [
+        ("address", ctypes.c_uint64),
+        ("pitch", ctypes.c_size_t),
+        ("value", ctypes.c_uint),
+        ("element_bytes", ctypes.c_uint),
+        ("width", ctypes.c_size_t),
+        ("height", ctypes.c_size_t),
+    ]
+
+
+class _CopyEnd(ctypes.Structure):
+    _fields_ = [
+        ("x", ctypes.c_size_t),
+        ("y", ctypes.c_size_t),
+        ("z", ctypes.c_size_t),
+        ("level", ctypes.c_size_t),
+        ("kind", ctypes.c_uint),
+        ("host", Handle),
+        ("device", ctypes.c_uint64),
+        ("array", Handle),
+        ("reserved", Handle),
+        ("pitch", ctypes.c_size_t),
+        ("height", ctypes.c_size_t),
+    ]
+
+
+class CopyNode(ctypes.Structure):
+    """CUDA_MEMCPY3D."""
+
+    _fields_ = [
+        ("source", _CopyEnd),
+        ("target", _CopyEnd),
+        ("width", ctypes.c_size_t),
+        ("height", ctypes.c_size_t),
+        ("depth", ctypes.c_size_t),
+    ]
+
+
+class EdgeData(ctypes.Structure):
+    """CUgraphEdgeData: not all zero for launches that may begin before the one before them has ended."""
+
+    _fields_ = [
+        ("from_port", ctypes.c_ubyte),
+        ("to_port", ctypes.c_ubyte),
+        ("kind", ctypes.c_ubyte),
+        ("reserved", ctypes.c_ubyte * 5),
+    ]
+
+
+class _Location(ctypes.Structure):
+    _fields_ = [("kind", ctypes.c_int), ("id", ctypes.c_int)]
+
+
+class _AllocationFlags(ctypes.Structure):
+    _fields_ = [
+        ("compression", ctypes.c_ubyte),
+        ("direct_access", ctypes.c_ubyte),
+        ("usage", ctypes.c_ushort),
+        ("reserved", ctypes.c_ubyte * 4),
+    ]
+
+
+class AllocationProperties(ctypes.Structure):
+    """CUmemAllocationProp."""
+
+    _fields_ = [
+        ("kind", ctypes.c_int),
+        ("handles", ctypes.c_int),
+        ("location", _Location),
+        ("security", Handle),
+        ("flags", _AllocationFlags),
+    ]
+
+
+class AccessDescription(ctypes.Structure):
+    """CUmemAccessDesc."""
+
+    _fields_ = [("location", _Location), ("flags", ctypes.c_int)]
+
+
+_DEVICE, _PINNED, _READ_WRITE = 1, 1, 3
+FILE_DESCRIPTOR = 1
+"""CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR."""
+
+
+def pinned(device: int) -> AllocationProperties:
+    """Describe memory of a device that can be passed to another process as a file descriptor."""
+    return AllocationProperties(_PINNED, FILE_DESCRIPTOR, _Location(_DEVICE, device))
+
+
+def read_write(device: int) -> AccessDescription:
+    """Describe a device's right to read and write."""
+    return AccessDescription(_Location(_DEVICE, device), _READ_WRITE)

@@ -1,0 +1,245 @@
+"""Beside the module, in a confined process: capture one forward as a CUDA graph, and read a program out of it.
+
+Nothing here has to be believed by anybody. Whatever is handed over is what gets timed and compared with the oracle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+
+from forewarp.core import serde
+from forewarp.core.values import Signature, Workload
+from forewarp.gpu_runner.lifting import driver, graph, streams
+from forewarp.gpu_runner.lifting.allocator import LARGE, WindowAllocator
+from forewarp.gpu_runner.lifting.code import CodeLog
+from forewarp.gpu_runner.lifting.graph import NO_CAPTURE, NotLiftable
+from forewarp.gpu_runner.lifting.program import Place, Program, Programs, pack
+from forewarp.gpu_runner.lifting.window import Window
+from forewarp.gpu_runner.worker import extensions
+from forewarp.gpu_runner.worker.channel import MOST_DESCRIPTORS
+from forewarp.gpu_runner.worker.modules import load_candidate
+from forewarp.gpu_runner.worker.problem import OnNest, Problem, copies, outputs_of, tensors_of
+from forewarp.gpu_runner.worker.stage import contiguous
+from forewarp.gpu_runner.worker.state import held_by
+
+MOST_ALONE = 32
+"""Small blocks of one call that get memory to themselves; each costs at least two megabytes and a file descriptor."""
+WARM_UPS = 3
+"""Forwards before the one that is captured: what a module prepares, tunes or compiles at first is done by then."""
+
+
+class WrongResult(Exception):
+    """The module returns something else than the task does; the text says what."""
+
+
+class Observer:
+    """What an observing process has before it knows of a module: a context, a window, and ears for compiled code."""
+
+    def __init__(self, base: int) -> None:
+        """Open the device; torch must not have used it before. Raises `CudaError`, `WindowTaken` and OSError."""
+        driver.make_context()
+        self.window = Window(base)
+        self.allocator = WindowAllocator(self.window)
+        self.allocator.install()
+        torch.cuda.init()
+        self.code = CodeLog()
+        self.stream = torch.cuda.Stream()
+        _wake()
+        self._alive: list[Any] = []
+        self.seconds: dict[str, float] = {}
+
+    def observe(self, job: Mapping[str, Any]) -> tuple[Programs, list[int]]:
+        """Return the programs of a job's module, or of its reference, with the descriptors that belong to them.
+
+        Raises `NotLiftable`, `WrongResult`, and whatever the module raises.
+        """
+        images = _Images(self.code)
+        programs: list[Program] = []
+        for workload, signature in zip(job["workloads"], job["signatures"], strict=True):
+            loaded = serde.from_data(Workload, workload), serde.from_data(Signature, signature)
+            with self._timed("load"):
+                subject = _Subject.load(job, *loaded, self)
+            programs.append(self._program(subject, images))
+            self._alive.append(subject)
+        idle = self.allocator.idle()
+        chunks = [c for c in self.window.chunks if c.offset not in idle]
+        if len(chunks) >= MOST_DESCRIPTORS // 2 - 1:  # those of both arms go in one message
+            raise NotLiftable(f"it takes {len(chunks)} separate stretches of memory")
+        found = Programs(tuple(programs), tuple(chunks), tuple(map(len, images.found)))
+        return found, [pack(images.found), *self.window.export(chunks)]
+
+    def _program(self, subject: _Subject, images: _Images) -> Program:
+        # On the default stream, where programs run: code that launches there does not wait for other streams.
+        with self._timed("rehearse"):
+            results = subject.rehearse(self.allocator)
+            torch.cuda.synchronize()
+        subject.check(results)
+        del results
+        with self._timed("capture"), streams.redirected(streams.foreign(), self.stream.cuda_stream):
+            captured, outputs = self._capture(subject)
+        self.allocator.seal()
+        try:
+            with self._timed("read"):
+                nodes, edges = graph.read(captured.raw_cuda_graph(), images.number, self.window.__contains__)
+            # Torch writes the state of its random numbers before a replay; what it writes stays where it is read.
+            captured.instantiate()
+            torch.manual_seed(subject.random_seed)
+            captured.replay()
+            torch.cuda.synchronize()
+        except (AttributeError, RuntimeError) as e:  # an older driver or torch, or a graph that cannot be replayed
+            raise NotLiftable(f"its graph cannot be read: {_first_line(e)}") from None
+        self._alive.append(captured)
+        return Program(
+            subject.signature.workload,
+            tuple(nodes),
+            tuple(edges),
+            tuple(Place.of(t) for t in tensors_of(subject.values)),
+            tuple(Place.of(o) for o in outputs),
+            tuple((k, Place.of(v)) for k, v in subject.state.items()),
+            tuple((k, Place.of(v)) for k, v in subject.weights.items() if v.nbytes >= LARGE),
+        )
+
+    @contextlib.contextmanager
+    def _timed(self, phase: str) -> Generator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - start
+
+    def _capture(self, subject: _Subject) -> tuple[torch.cuda.CUDAGraph, list[torch.Tensor]]:
+        try:
+            captured = torch.cuda.CUDAGraph(keep_graph=True)
+        except TypeError:
+            raise NotLiftable(f"torch {torch.__version__} gives no access to captured graphs") from None
+        before = self.allocator.mark(self.stream.cuda_stream)
+        torch.manual_seed(subject.random_seed)
+        try:
+            with torch.cuda.graph(captured, stream=self.stream, capture_error_mode="thread_local"):
+                results = outputs_of(subject.call(*subject.values))
+                outputs = [_own(subject, i, o, before) for i, o in enumerate(results)]
+        except Exception as e:
+            raise NotLiftable(f"{NO_CAPTURE}: {_first_line(e)}") from None
+        return captured, outputs
+
+
+@dataclass(slots=True)
+class _Subject:
+    """A module with the values that it is called with.
+
+    `strides` are those of the reference's outputs; None while it is the reference that is looked at.
+    """
+
+    call: Callable[..., Any]
+    values: list[Any]
+    signature: Signature
+    weights: dict[str, torch.Tensor]
+    state: dict[str, torch.Tensor]
+    random_seed: int
+    strides: list[list[int]] | None
+
+    @classmethod
+    def load(cls, job: Mapping[str, Any], workload: Workload, signature: Signature, observer: Observer) -> _Subject:
+        problem = Problem.of_job(job, workload, job["weight_seed"])
+        reference = problem.model("cuda")
+        values = contiguous(problem.inputs(job["random_seed"], "cuda"))
+        with observer.allocator.each_alone(MOST_ALONE):
+            values = copies(values)
+        call: Callable[..., Any] = reference
+        if job["subject"] == "candidate":
+            extensions.install(job["artefact"], job["manifest"])
+            call = load_candidate(job["source"], problem, "cuda", reference.state_dict())
+        torch.cuda.synchronize()
+        module = call.module if isinstance(call, OnNest) else call
+        held = held_by(module) if isinstance(module, torch.nn.Module) else {}
+        return cls(
+            call,
+            values,
+            signature,
+            {k: v for k, v in held.items() if k not in signature.state and v.is_contiguous()},
+            {k: v for k, v in held.items() if k in signature.state},
+            job["random_seed"],
+            (job.get("strides") or {}).get(workload.name) if job["subject"] == "candidate" else None,
+        )
+
+    def rehearse(self, allocator: WindowAllocator) -> list[torch.Tensor]:
+        """Call the module a few times on the values; everything that it changes is put back."""
+        tensors = tensors_of(self.values)
+        kept = [(t, t.clone()) for t in (*(tensors[i] for i in self.signature.written), *self.state.values())]
+        results: list[torch.Tensor] = []
+        for turn in range(WARM_UPS):
+            torch.manual_seed(self.random_seed)
+            # What is free after the last call is what the captured one gets: blocks that the launcher can exchange.
+            with allocator.each_alone(MOST_ALONE if turn + 1 == WARM_UPS else 0):
+                results = outputs_of(self.call(*self.values))
+            for tensor, copy in kept:
+                tensor.copy_(copy)
+        return results
+
+    def check(self, results: Sequence[torch.Tensor]) -> None:
+        """Raise `WrongResult` unless shapes and dtypes are the task's."""
+        shapes = [(tuple(r.shape), str(r.dtype).removeprefix("torch.")) for r in results]
+        wanted = [(tuple(o.shape), o.dtype) for o in self.signature.outputs]
+        if shapes != wanted:
+            raise WrongResult(f"forward returned {shapes}, the task returns {wanted}")
+
+
+def _own(subject: _Subject, index: int, output: torch.Tensor, before: set[int]) -> torch.Tensor:
+    """Return an output in memory of its own, dense, so that a view or a result that was kept is paid for.
+
+    `before` are the blocks that were there before the call. An input that the task itself writes to and returns stays
+    where it is; the order of dimensions may be the reference's.
+    """
+    output = output.resolve_conj().resolve_neg()
+    if str(index) in subject.signature.aliases:
+        return output
+    if output.numel() and output.untyped_storage().data_ptr() in before:
+        return output.clone(memory_format=torch.contiguous_format)
+    order = sorted(range(output.dim()), key=lambda d: -output.stride(d))
+    dense = output.permute(order).is_contiguous()
+    alike = subject.strides is None or list(output.stride()) == subject.strides[index]
+    return output if dense and alike else output.contiguous()
+
+
+class _Images:
+    """Compiled codes in the order in which launches name them."""
+
+    def __init__(self, code: CodeLog) -> None:
+        self.found: list[bytes] = []
+        self._code = code
+        self._numbers: dict[int, int] = {}
+
+    def number(self, function: int, name: str) -> int:
+        """Return the number of a function's code; raises `NotLiftable` where nobody has seen it loaded."""
+        if function not in self._numbers:
+            image = self._code.image_of(function, name)
+            if image is None:
+                raise NotLiftable(f"the compiled code of {name} was not seen")
+            with contextlib.suppress(ValueError):
+                self._numbers[function] = self.found.index(image)
+            if function not in self._numbers:
+                self._numbers[function] = len(self.found)
+                self.found.append(image)
+        return self._numbers[function]
+
+
+def _wake() -> None:
+    """Pay for what the first kernel of torch, of Triton and of cuBLAS cost in a process."""
+    x = torch.zeros(16, 16, device="cuda")
+    torch.mm(x, x)
+    with contextlib.suppress(Exception):  # without Triton, modules do without it
+        from forewarp.gpu_runner.lifting import triton_launch
+
+        triton_launch.install()
+        from forewarp.gpu_runner.lifting.warm_kernel import add_one
+
+        cast("Any", add_one)[(1,)](x, x.numel(), block=256)
+    torch.cuda.synchronize()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -1,0 +1,224 @@
+"""Values for parameters that nobody gives: by what is written in `--args`, by annotations, and by names.
+
+`x=float32[4096,4096], n=4096, causal=True, mode="mean", ids=int64[8]` names tensors by dtype and shape, all else as
+Python writes it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from forewarp.core.errors import UsageError
+
+_TENSOR = re.compile(r"(\w+)\s*\[([\d\s,]*)\]")
+_ITEM = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*")
+_DTYPES = (
+    *("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"),
+    *("float8_e4m3fn", "float8_e5m2", "complex64"),
+)
+_HOW = 'write NAME=DTYPE[SHAPE] or NAME=VALUE, such as "x=float32[4096,4096], n=4096"'
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor to make."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Return the values that `--args` names; raises `UsageError` for what cannot be read."""
+    found: dict[str, Any] = {}
+    rest = text.strip()
+    while rest:
+        item = _ITEM.match(rest)
+        if item is None:
+            raise UsageError(f"the arguments cannot be read at {rest[:40]!r}", hint=_HOW)
+        value, _, rest = _cut(rest[item.end() :])
+        found[item[1]] = _value(item[1], value)
+    return found
+
+
+def _cut(text: str) -> tuple[str, str, str]:
+    """Split at the first comma outside of brackets and quotes."""
+    depth, quote = 0, ""
+    for i, c in enumerate(text):
+        if quote:
+            quote = "" if c == quote else quote
+        elif c in "'\"":
+            quote = c
+        elif c in "[({":
+            depth += 1
+        elif c in "])}":
+            depth -= 1
+        elif c == "," and depth == 0:
+            return text[:i].strip(), ",", text[i + 1 :].strip()
+    return text.strip(), "", ""
+
+
+def _value(name: str, text: str) -> Any:
+    tensor = _TENSOR.fullmatch(text)
+    if tensor is not None:
+        if tensor[1] not in _DTYPES:
+            raise UsageError(f"{name}: {tensor[1]!r} is no dtype of a tensor", hint=f"use one of {', '.join(_DTYPES)}")
+        return Tensor(tensor[1], tuple(int(n) for n in tensor[2].split(",") if n.strip()))
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        raise UsageError(f"{name}: {text!r} is neither a tensor nor a value", hint=_HOW) from None
+
+
+_FLOATS = re.compile(
+    r"(^|_)(eps|epsilon|scale|alpha|beta\d?|lr|p|prob|dropout|theta|decay|temperature|temp|momentum|scaling|base|"
+    r"factor|weight_decay|gamma|slope|threshold|smoothing|softcap|cap|const|norm|rate|value)($|_|\d)",
+    re.IGNORECASE,
+)
+_INDICES = re.compile(
+    r"(^|_)(idx|index|indices|ids?|table|tables|lens?|lengths?|seqlens?|offsets?|loc|locs|targets?|labels?|pos|"
+    r"positions?|perm|order|map|mapping|count|counts|starts?|ends?|slots?)($|_|\d)",
+    re.IGNORECASE,
+)
+_LENGTHS = re.compile(r"len|count|num", re.IGNORECASE)
+_MASKS = re.compile(r"(^|_)mask($|_)", re.IGNORECASE)
+_FLAGS = re.compile(
+    r"^(is|has|have|use|do|enable|need|even|store|with|return|apply|fuse|add|save|inplace|causal|reverse|training|"
+    r"accumulate|transposed?|keep|not|no|allow|compute|output|recompute)(_|$)|causal|_flag$|fused$",
+    re.IGNORECASE,
+)
+_BLOCKS = re.compile(r"BLOCK|TILE|BLK|CHUNK|POW2|PADDED|^B[A-Z]$|^BS$|^XBLOCK|SPLIT", re.IGNORECASE)
+_DIMENSIONS = re.compile(r"HEAD_?DIM|D_?HEAD|DMODEL|^D$|^H?DIM$|_DIM$|^HD$", re.IGNORECASE)
+_TYPES = re.compile(r"DTYPE|_TYPE$|^TYPE$|^TY$", re.IGNORECASE)
+_STRIDES = re.compile(r"stride", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One way to guess: the type of numbers, what flags say, how large blocks are, and the rank of tensors."""
+
+    dtype: str = "float32"
+    flag: bool = False
+    block: int = 0
+    rank: int = 2
+
+
+KERNEL_ATTEMPTS = (
+    Attempt(),
+    Attempt("float16"),
+    Attempt(flag=True),
+    Attempt("float16", flag=True),
+    Attempt(block=16),
+    Attempt("float16", block=128),
+    Attempt("int32"),
+    Attempt("int64", flag=True),
+    Attempt("int8"),
+)
+"""Tried in turn until a kernel compiles."""
+
+CALL_ATTEMPTS = (
+    Attempt(),
+    Attempt(rank=3),
+    Attempt("float16"),
+    Attempt("float16", rank=4),
+    Attempt("float16", rank=3),
+    Attempt(rank=1),
+    Attempt(rank=4),
+)
+"""Tried in turn until a function's call goes through."""
+
+
+def is_index(name: str) -> bool:
+    """Return whether a tensor of this name holds whole numbers."""
+    return _INDICES.search(name) is not None
+
+
+def pointer(name: str, attempt: Attempt, *, index: bool) -> str:
+    """Return the dtype of what a kernel's pointer points to."""
+    if index or is_index(name):
+        return "int32" if attempt.dtype == "int32" else "int64"
+    return "bool" if _MASKS.search(name) and not attempt.flag else attempt.dtype
+
+
+def scalar(name: str, annotation: str, attempt: Attempt, size: int = 1024) -> Any:
+    """Return a number for a parameter that is no pointer."""
+    said = annotation.lower()
+    if "bool" in said or ("int1" in said and "int16" not in said):
+        return attempt.flag
+    if "float" in said or "fp" in said or "bf16" in said:
+        return 0.5
+    if not said.startswith("int") and "tl.int" not in said and not _STRIDES.search(name):
+        if _FLOATS.search(name):
+            return 0.5
+        if _FLAGS.search(name):
+            return attempt.flag
+    return 8 if re.search(r"head|group|expert|batch|^[bBhHzZ]$", name) else size
+
+
+def constant(name: str, attempt: Attempt, *, tiles: bool, blocks: int) -> Any:
+    """Return a value for a constexpr; a dtype comes as text that begins with "dtype:". `blocks` counts the sizes."""
+    upper = name.upper()
+    if _TYPES.search(upper):
+        return f"dtype:{'float16' if attempt.dtype == 'float16' else 'float32'}"
+    if "NUM_WARPS" in upper:
+        return 4
+    if "STAGE" in upper and "NUM" in upper:
+        return 2
+    if _FLAGS.search(name):
+        return attempt.flag
+    if re.search(r"ACTIVATION|^MODE$|_MODE$", upper):
+        return ""
+    if upper.startswith("GROUP"):
+        return attempt.block or 8
+    if _BLOCKS.search(upper):
+        usual = (32 if re.search(r"K$", upper) else 64) if tiles else 1024 if blocks == 1 else 64
+        return attempt.block or usual
+    if _DIMENSIONS.search(upper):
+        return 64
+    if _FLOATS.search(name) and "SIZE" not in upper:
+        return 0.5
+    return min(attempt.block or 64, 64)
+
+
+def shape(rank: int, largest: int) -> tuple[int, ...]:
+    """Return the shape of a guessed tensor; all sides are alike, so that tensors of one call fit one another."""
+    return (side(largest),) * rank
+
+
+def side(largest: int) -> int:
+    """Return how long all sides are where the largest rank is this."""
+    return {1: 1024, 2: 1024, 3: 128, 4: 32}.get(largest, 16)
+
+
+def make(tensor: Tensor, name: str = "") -> Any:
+    """Make a tensor: random numbers, or small whole ones that do as lengths and as indices."""
+    import torch
+
+    dtype: torch.dtype = getattr(torch, tensor.dtype)
+    if dtype == torch.bool:
+        return torch.ones(tensor.shape, dtype=dtype, device="cuda")
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.randn(tensor.shape, device="cuda").to(dtype)
+    if name.startswith("cu_") or "cu_seq" in name:
+        return torch.arange(tensor.shape[0] if tensor.shape else 1, device="cuda").to(dtype)
+    if _LENGTHS.search(name):
+        return torch.full(tensor.shape, 16, dtype=dtype, device="cuda")
+    return torch.zeros(tensor.shape, dtype=dtype, device="cuda")
+
+
+def shown(values: Mapping[str, Any]) -> str:
+    """Return values as `parse` reads them, as far as it does."""
+    import torch
+
+    def one(value: Any) -> str:
+        if isinstance(value, torch.Tensor):
+            return str(Tensor(str(value.dtype).removeprefix("torch."), tuple(value.shape)))
+        return repr(value) if isinstance(value, int | float | str | bool | tuple | None) else "…"
+
+    return ", ".join(f"{name}={one(value)}" for name, value in values.items())

@@ -1,0 +1,175 @@
+"""Confinement of a task's own code: its reference, inputs and helpers are no more trusted than a candidate.
+
+A job that runs such code has a folder of its own beside its log. The process confines itself before the first line of
+the task runs; what it was forked from stays as it is, and takes note of how it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from forewarp.gpu_runner.worker import environment, protections, toolchain
+from forewarp.gpu_runner.worker.protections import Confinement
+from forewarp.gpu_runner.worker.watched import run_watched
+
+_FOLDER_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}
+_CPU_S = 600
+"""Seconds of processor time on each core; the controller keeps the time by the clock."""
+_BESIDE = 4 << 30
+"""Address space beyond the memory that is free: stacks and pools of threads reserve more than they use."""
+_TRIAL_S = 60.0
+_TRIAL = "cuda-confinement"
+"""The file beside the jobs' logs that says what the driver bears."""
+_REPORT_BYTES = 64 << 20
+
+
+def folder_of(job: Mapping[str, Any]) -> Path:
+    """Return where a job may have a folder: beside its log. The server removes it once the job has ended."""
+    return Path(job["log"]).with_suffix("")
+
+
+def job_folder(job: Mapping[str, Any]) -> Path:
+    """Return the folder of a job, made at first use.
+
+    Anybody may pass through it, because what is confined may be another user, but list nothing.
+    """
+    folder = folder_of(job)
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o711)
+    return folder
+
+
+def device_of(job: Mapping[str, Any]) -> str:
+    """Return "cuda" for a job whose task may use a GPU that is there, else "cpu"."""
+    return "cuda" if job["target_kind"] == "cuda" and Path("/dev/nvidiactl").exists() else "cpu"
+
+
+def confine_task(
+    folder: Path,
+    device: str,
+    *,
+    contained: bool = False,
+    keep: Collection[int] | None = None,
+    reads: Sequence[str] = (),
+    signals: bool = False,
+) -> list[str]:
+    """Confine this process before it runs a task's code; return the protections that hold.
+
+    Call it before any thread is started and CUDA is used. `folder` is the job's, of which it gets a part. `contained`
+    says that this is the first process of a process namespace, `keep` and `signals` are as in `Confinement`, and
+    `reads` what it needs beside its tools, such as compiled candidates. On CUDA it keeps its user, and leaves out what
+    the driver does not bear; the first call tries that in another process.
+    """
+    how = _confinement(folder, device, contained=contained, keep=keep, reads=reads, signals=signals)
+    if needs_caution(folder, device):
+        how = replace(how, cautious=True)
+    os.chdir(how.folder)
+    environment.use_folder(how.folder)
+    return protections.confine(how)
+
+
+def needs_caution(folder: Path, device: str) -> bool:
+    """Return whether the device's driver does not bear all that a task's code is confined by; see `driver_bears`."""
+    return device == "cuda" and not driver_bears(folder, _confinement(folder, device))
+
+
+def told(in_force: Sequence[str]) -> str:
+    """Return the protections around a task's code as one entry of a measurement's."""
+    return f"task's code confined: {', '.join(in_force)}"
+
+
+def _confinement(folder: Path, device: str, **more: Any) -> Confinement:
+    own = folder / "task"
+    own.mkdir(exist_ok=True)
+    return Confinement(
+        str(own),
+        files=protections.device_files(device),
+        memory=None if device == "cuda" else free_memory() + _BESIDE,
+        folder_bytes=_FOLDER_BYTES[device],
+        own_processes=more.pop("contained", False),
+        drop_user=device != "cuda",
+        reads_only=toolchain.readable(device),
+        cpu_s=_CPU_S * (os.cpu_count() or 1),
+        **more,
+    )
+
+
+def free_memory() -> int:
+    """Return the bytes of memory that are free on this machine, or that its control group leaves."""
+    free = 1 << 62
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        free = int(Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]) << 10
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):  # "max" is no number
+            free = min(free, int(Path(limit).read_text()))
+    return free
+
+
+def driver_bears(folder: Path, how: Confinement) -> bool:
+    """Return whether CUDA works in a process so confined; tried once, and remembered beside the jobs' folders."""
+    remembered = folder.parent / _TRIAL
+    with contextlib.suppress(OSError):
+        return remembered.read_text() == "full"
+    pid = os.fork()
+    if pid == 0:
+        _use_device(how)
+    ended = os.pidfd_open(pid)
+    if not select.select([ended], [], [], _TRIAL_S)[0]:
+        os.kill(pid, signal.SIGKILL)
+    os.close(ended)
+    works = os.waitpid(pid, 0)[1] == 0
+    with contextlib.suppress(OSError):
+        with tempfile.NamedTemporaryFile("w", dir=folder.parent, delete=False) as file:
+            file.write("full" if works else "cautious")
+        os.replace(file.name, remembered)
+    return works
+
+
+def _use_device(how: Confinement) -> None:
+    """Confine this process, use CUDA and the library that measured programs use most, and end."""
+    status = 1
+    try:
+        protections.confine(replace(how, keep=()))
+        import torch
+
+        square = torch.ones(16, 16, device="cuda")
+        status = 0 if float((square @ square).sum()) == 16.0**3 else 1
+    finally:
+        os._exit(status)
+
+
+def run_confined(
+    job: dict[str, Any], work: Callable[[dict[str, Any]], dict[str, Any]], reads: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Have a task's code run in a confined child, and return what `work` made of the job, with its `protections`.
+
+    It may read `reads` beside its tools. Where the child was stopped or ended early, the document has an `error` that
+    says so.
+    """
+    folder, device = job_folder(job), device_of(job)
+    with tempfile.TemporaryFile() as report:
+
+        def act(contained: bool) -> None:
+            in_force = confine_task(folder, device, contained=contained, keep={report.fileno()}, reads=reads)
+            document = work(job) | {"protections": [told(in_force)]}
+            report.write(json.dumps(document).encode())
+            report.flush()
+
+        memory = None if device == "cuda" else free_memory()
+        stopped = run_watched(act, memory, passes_on=False)
+        if stopped is not None:
+            return {"error": f"it {stopped[1]}", "log": "", "protections": []}
+        report.seek(0)
+        try:
+            return dict(json.loads(report.read(_REPORT_BYTES)))
+        except (ValueError, TypeError):
+            return {"error": "it left no result", "log": "", "protections": []}

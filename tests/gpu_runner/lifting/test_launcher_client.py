@@ -1,0 +1,214 @@
+"""What is lifted goes to the launcher, and what is not, or goes wrong there, to cells: with scripted processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from forewarp.core.errors import DeviceError, WorkerError
+from forewarp.core.values import Target
+from forewarp.gpu_runner.executors.client import OnLook, Reply, WorkerClient
+from forewarp.gpu_runner.executors.launcher import LauncherClient
+
+GPU = Target("a GPU", "cuda", "sm_90", 132, l2_bytes=1 << 20)
+PROGRAMS = {
+    "programs": [
+        {
+            "workload": "w",
+            "nodes": [
+                {"kind": "fill"},
+                {"kind": "launch", "launch": {"name": "one"}},
+                {"kind": "launch", "launch": {"name": "one"}},
+            ],
+            "outputs": [{"stride": [8, 1]}],
+        }
+    ]
+}
+LIFTED = {"status": "ok", "log": "", "protections": [], "programs": PROGRAMS, "seconds": {"load": 0.5}}
+RESULT = {"status": "ok", "log": "", "broken": False}
+Answer = Mapping[str, Any] | None
+
+
+class Session:
+    """A process that answers what its script says."""
+
+    def __init__(self, worker: Worker, job: Mapping[str, Any]) -> None:
+        self.worker, self.job, self.alive = worker, job, True
+
+    def request(
+        self, document: dict[str, Any], timeout: float, on_look: OnLook | None = None, descriptors: Sequence[int] = ()
+    ) -> Reply:
+        del timeout, on_look
+        answer = self.worker.answer(self.job["kind"], document)
+        self.alive = answer is not None
+        return Reply(dict(answer) if answer is not None else None, "", 1.0, self.worker.started_s, exit_status=0)
+
+    def close(self) -> None:
+        self.alive = False
+
+
+class Worker:
+    """Opens scripted processes, and keeps what they were asked."""
+
+    def __init__(self, **script: Callable[[dict[str, Any]], Answer] | Answer) -> None:
+        self.script = script
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.closed, self.started_s = False, 0.1
+
+    def answer(self, kind: str, document: dict[str, Any]) -> Answer:
+        self.asked.append((kind, document))
+        found = self.script.get(kind)
+        return found(document) if callable(found) else found
+
+    def open(self, job: dict[str, Any]) -> Session:
+        return Session(self, job)
+
+    def run(self, job: dict[str, Any], timeout: float, on_look: OnLook | None = None) -> Reply:
+        del timeout, on_look
+        answer = self.answer("measure", job)
+        return Reply(dict(answer) if answer is not None else None, "", 1.0, 0.1)
+
+    def kinds(self) -> list[str]:
+        return [kind for kind, _ in self.asked]
+
+
+def client(worker: Worker) -> LauncherClient:
+    return LauncherClient(cast("WorkerClient", worker), GPU, Path("builds"))
+
+
+def job(language: str = "python") -> dict[str, Any]:
+    return {"language": language, "anchor": None, "cell_plans": ["plan"]}
+
+
+def measured(worker: Worker, tasks: Sequence[str] = ("task",), **more: Any) -> Any:
+    launching = client(worker)
+    return [launching.measure(job(**more), task, lambda _: "on", 10.0) for task in tasks][-1]
+
+
+def test_a_module_that_is_lifted_is_measured_by_the_launcher() -> None:
+    worker = Worker(observe=LIFTED, launcher=RESULT)
+    found = measured(worker)
+    assert worker.kinds() == ["observe", "observe", "launcher"]
+    assert worker.asked[-1][1]["programs"].keys() == {"candidate", "anchor"}
+    assert (found.reply.answer["status"], found.anchor) == ("ok", "lifted")
+    assert found.lifting == "lifted to 2 launches: 2 × one, fill"
+    assert found.phases["observe load"] == 0.5
+
+
+def test_the_reference_is_observed_once_per_task_and_its_strides_are_told() -> None:
+    worker = Worker(observe=LIFTED, launcher=RESULT)
+    measured(worker, ("task", "task", "other"))
+    subjects = [document["subject"] for kind, document in worker.asked if kind == "observe"]
+    assert subjects == ["reference", "candidate", "candidate", "reference", "candidate"]
+    kept = [document["keep_anchor"] for kind, document in worker.asked if kind == "launcher"]
+    assert kept == [False, True, False]
+    assert worker.asked[1][1]["strides"] == {"w": [[8, 1]]}
+
+
+def test_device_only_kernels_are_not_observed_but_their_reference_is() -> None:
+    worker = Worker(observe=LIFTED, launcher=RESULT)
+    found = measured(worker, language="triton")
+    assert worker.kinds() == ["observe", "launcher"]
+    assert found.lifting == ""
+
+
+def test_what_cannot_be_lifted_is_run_in_cells_and_says_why() -> None:
+    def observe(document: dict[str, Any]) -> Answer:
+        return LIFTED if document["subject"] == "reference" else LIFTED | {"status": "unlifted", "log": "it has a loop"}
+
+    worker = Worker(observe=observe, launcher=RESULT, measure=RESULT)
+    found = measured(worker)
+    assert worker.kinds() == ["observe", "observe", "measure"]
+    assert found.lifting == "not lifted: it has a loop"
+    assert worker.asked[-1][1]["captures"] == {"candidate": True, "anchor": True}
+
+
+def test_what_torch_refused_to_capture_is_not_captured_again() -> None:
+    def observe(document: dict[str, Any]) -> Answer:
+        if document["subject"] == "reference":
+            return LIFTED
+        return LIFTED | {"status": "unlifted", "log": "a forward cannot be captured as a CUDA graph: .item()"}
+
+    worker = Worker(observe=observe, measure=RESULT)
+    measured(worker)
+    assert worker.asked[-1][1]["captures"] == {"candidate": False, "anchor": True}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        RESULT | {"status": "incorrect", "log": "output 0 is off"},
+        {"refused": "no room", "broken": False},
+        None,
+    ],
+)
+def test_where_a_program_goes_wrong_the_module_itself_is_run(told: Answer) -> None:
+    worker = Worker(observe=LIFTED, launcher=told, measure=RESULT)
+    found = measured(worker)
+    assert worker.kinds()[-2:] == ["launcher", "measure"]
+    assert found.reply.answer["status"] == "ok"
+    assert found.lifting.startswith("not lifted: as a program it is not what it is as a module")
+
+
+def test_a_module_that_is_wrong_itself_is_told_by_its_own_run() -> None:
+    own = RESULT | {"status": "incorrect", "log": "output 0: 7 % of the elements are off"}
+    worker = Worker(observe=LIFTED, launcher=RESULT | {"status": "incorrect", "log": "off"}, measure=own)
+    found = measured(worker)
+    assert found.reply.answer == own
+    assert found.lifting == ""
+
+
+@pytest.mark.parametrize("status", ["runtime_error", "incorrect", "out_of_memory"])
+def test_what_a_module_raises_is_its_result(status: str) -> None:
+    def observe(document: dict[str, Any]) -> Answer:
+        return LIFTED if document["subject"] == "reference" else LIFTED | {"status": status, "log": "NameError: x"}
+
+    worker = Worker(observe=observe)
+    found = measured(worker)
+    assert worker.kinds() == ["observe", "observe"]
+    assert (found.reply.answer["status"], found.reply.answer["log"]) == (status, "NameError: x")
+
+
+def test_what_comes_of_the_observation_is_not_the_modules_fault() -> None:
+    def observe(document: dict[str, Any]) -> Answer:
+        log = "RuntimeError: CUDAPluggableAllocator does not yet support getDeviceStats"
+        return LIFTED if document["subject"] == "reference" else LIFTED | {"status": "runtime_error", "log": log}
+
+    worker = Worker(observe=observe, measure=RESULT)
+    assert measured(worker).reply.answer["status"] == "ok"
+    assert worker.kinds()[-1] == "measure"
+
+
+def test_a_reference_that_is_not_lifted_is_called_as_it_is_and_not_observed_again() -> None:
+    def observe(document: dict[str, Any]) -> Answer:
+        return LIFTED | ({"status": "unlifted", "log": "it waits"} if document["subject"] == "reference" else {})
+
+    worker = Worker(observe=observe, launcher=RESULT)
+    found = measured(worker, ("task", "task"))
+    assert [d["subject"] for k, d in worker.asked if k == "observe"] == ["reference", "candidate", "candidate"]
+    assert found.anchor == "called as it is: it waits"
+    assert worker.asked[-1][1]["programs"].keys() == {"candidate"}
+
+
+def test_an_answer_that_makes_no_sense_lifts_nothing() -> None:
+    def observe(document: dict[str, Any]) -> Answer:
+        return LIFTED if document["subject"] == "reference" else {"status": "ok"}
+
+    worker = Worker(observe=observe, measure=RESULT)
+    assert "makes no sense" in measured(worker).lifting
+
+
+def test_a_launcher_that_never_starts_is_told() -> None:
+    worker = Worker(observe=LIFTED, launcher=None)
+    worker.started_s = 0.0
+    with pytest.raises(WorkerError, match="does not start"):
+        measured(worker, language="triton")
+
+
+def test_a_wrong_canary_is_the_devices_fault() -> None:
+    worker = Worker(observe=LIFTED, launcher={"canary": "wrong", "broken": True})
+    with pytest.raises(DeviceError, match="right result"):
+        measured(worker, language="triton")

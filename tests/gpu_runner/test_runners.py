@@ -1,0 +1,80 @@
+"""A module's result: what is part of its call, and where it is put."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from forewarp.core.values import Signature, TensorSpec
+from forewarp.gpu_runner.worker.arena import ALIGN, Layout
+from forewarp.gpu_runner.worker.runners import LAST, ModuleRunner, make_span
+
+VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "transposed": lambda x: x.t(),
+    "expanded": lambda x: x[:1].expand(4, -1),
+    "negative": lambda x: x.to(torch.complex64).conj().imag,
+    "conjugate": lambda x: x.to(torch.complex64).conj(),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_a_view_becomes_a_tensor_of_its_own_within_the_call(view: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    x = torch.randn(4, 4)
+    expected = view(x).clone()
+    seen: list[torch.Tensor] = []
+
+    class Recorder:
+        """A span that looks at the result when the clock stops."""
+
+        def begin(self) -> None: ...
+
+        def end(self) -> None:
+            seen.extend(runner._results[0])  # pyright: ignore[reportPrivateUsage]
+
+        def seconds(self) -> float:
+            return 0.0
+
+        def wait(self) -> None: ...
+
+    runner = ModuleRunner(view, [[x]], [[torch.empty_like(expected)]], Recorder())
+    runner.run(0)
+    (result,) = seen
+    assert result.is_contiguous()
+    assert not result.is_neg()
+    assert not result.is_conj()
+    assert torch.equal(result, expected)
+
+
+def test_a_result_goes_where_the_offset_says() -> None:
+    room = torch.full((8,), torch.nan)
+    places = [[room[start : start + 4]] for start in range(5)]
+    runner = ModuleRunner(torch.neg, [[torch.ones(4)]], places, make_span("cpu"))
+    runner.run(0)
+    runner.offset = 3
+    runner.deliver(LAST)
+    assert room.nan_to_num(7.0).tolist() == [7, 7, 7, -1, -1, -1, -1, 7]
+
+
+def test_a_result_in_the_judges_memory_is_copied_to_the_offset() -> None:
+    room = torch.zeros(6)
+    places = [[room[start : start + 4]] for start in range(3)]
+
+    def write_in_advance(x: torch.Tensor) -> torch.Tensor:
+        return torch.neg(x, out=room[:4])
+
+    runner = ModuleRunner(write_in_advance, [[torch.arange(4.0)]], places, make_span("cpu"))
+    runner.run(0)
+    runner.offset = 1
+    runner.deliver(0)
+    assert room[1:5].tolist() == [0, -1, -2, -3]
+
+
+def test_a_layout_has_room_for_every_offset() -> None:
+    x, y, z = (TensorSpec(name, (3,), "float32") for name in "xyz")
+    signature = Signature("w", inputs=(x,), scalars={}, init={}, params=(), outputs=(y, z), flops=None, bytes_moved=0)
+    layout = Layout.of(signature, 1, offsets=64)
+    first, second = layout.outputs
+    assert first + 63 * ALIGN + 12 <= layout.gaps[-2][0] < second
+    assert second + 63 * ALIGN + 12 == layout.gaps[-1][0]

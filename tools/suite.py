@@ -1,0 +1,286 @@
+"""Measure a folder of kernels on a folder of problems: which are correct, how fast over eager and torch.compile."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import Field
+
+import forewarp
+from forewarp.core.errors import CandidateError, TaskError, UsageError
+from forewarp.core.protocols import Executor, Versioned
+from forewarp.core.values import Candidate
+from forewarp.gpu_runner.executors.client import readable
+from forewarp.gpu_runner.formats import candidate as candidates
+from forewarp.gpu_runner.formats import task as tasks
+from forewarp.tools import session as sessions
+from forewarp.tools import suite_modules, suite_record, suite_tables
+from forewarp.tools.measured import MeasureResult
+from forewarp.tools.parts import Device, Interval, Part, Place
+from forewarp.tools.session import Executors
+from forewarp.tools.suite_files import choose_problems, find_kernels, find_problems, match
+from forewarp.tools.suite_measuring import COMPILED, Measuring, Problem, SuiteProgress
+from forewarp.tools.suite_results import (
+    Baseline,
+    CompileRow,
+    RowStatus,
+    SuiteResult,
+    SuiteRow,
+    Unmatched,
+    best_of,
+    by_problem,
+    counted,
+    over,
+    summarise,
+    view,
+)
+
+FOLDER = "forewarp-suites"
+IDENTICAL = "identical"
+_PROBLEM = re.compile(r"^(class Model\b|def get_(init_)?inputs\b)", re.MULTILINE)
+
+
+class SuiteRequest(Part):
+    """Which problems and kernels, where, and what to compare with."""
+
+    problems: str = Field(description="Folder, file or glob of KernelBench problems, or of GPU MODE task folders.")
+    kernels: str | None = Field(default=None, description="Folder of kernels; see docs/suites.md for their names.")
+    identical: bool = Field(default=False, description="Measure each reference against itself, instead of kernels.")
+    only: str | None = Field(default=None, description="Glob for the names of problems.")
+    limit: int | None = Field(default=None, ge=1, description="Most problems.")
+    baselines: list[Baseline] = Field(default=["eager", "compile"], min_length=1, description="eager is always there.")
+    output: str | None = Field(default=None, description="Folder of the record; forewarp-suites/NAME if left out.")
+    retry_failed: bool = Field(default=False, description="Measure again what is recorded and did not work.")
+    place: Place = Place()
+
+
+def run_suite(
+    request: SuiteRequest,
+    *,
+    progress: Callable[[SuiteProgress], None] = lambda _: None,
+    stopped: Callable[[], bool] = lambda: False,
+    executors: Executors | None = None,
+) -> SuiteResult:
+    """Measure what the record does not hold yet; write the tables beside it, and return all of it.
+
+    A problem or kernel that fails is a row. Once `stopped` says so, what is being measured is finished and the rest
+    left for the next call. Raises `UsageError` for a request that makes no sense, `DeviceError`, and `WorkerError`
+    where the device is lost again and again; what was measured until then is recorded.
+    """
+    _check(request)
+    loaded = _load(request)
+    folder = Path(request.output).expanduser() if request.output else Path(FOLDER) / _name(request)
+    kept = executors or Executors()
+    try:
+        executor = kept.get(request.place, loaded.problems[0].task)
+        problems = [_fitting(p, executor) for p in loaded.problems]
+        with (
+            sessions.open_archive(request.place) as archive,
+            suite_record.opened(folder, executor.target, _versions(executor)) as record,
+        ):
+            measuring = Measuring(executor, archive, record, request.retry_failed, progress, stopped)
+            measuring.run(problems)
+            result = _result(request, loaded, problems, measuring, folder)
+    finally:
+        if executors is None:
+            kept.close()
+    suite_tables.write(result, folder)
+    return result
+
+
+def _check(request: SuiteRequest) -> None:
+    if (request.kernels is None) == (not request.identical):
+        raise UsageError(
+            "a suite needs either kernels or --identical",
+            hint="pass the folder of kernels after that of the problems; --identical measures references only",
+        )
+    if request.place.device == "replay":
+        raise UsageError("a suite is measured, not looked up", hint="leave --device replay out")
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What the files hold: problems, rows of those that cannot be read, files that belong nowhere; all in order."""
+
+    problems: list[Problem]
+    unreadable: list[SuiteRow]
+    unmatched: list[Unmatched]
+    order: list[str]
+
+
+def _load(request: SuiteRequest) -> _Loaded:
+    """Read problems and kernels; raises `UsageError` where no problem is left."""
+    every = find_problems(request.problems)
+    chosen = choose_problems(every, request.only, request.limit)
+    matched = match(chosen, [] if request.kernels is None else find_kernels(request.kernels), every)
+    loaded = _Loaded([], [], [Unmatched(path=k.name, reason=why) for k, why in matched.unmatched], [])
+    for file in chosen:
+        files = matched.kernels[file.name]
+        try:
+            task = tasks.load(str(file.path.absolute()))
+        except TaskError as e:
+            if not files and len(every) > 1 and _is_none(file.path):
+                loaded.unmatched.append(Unmatched(path=file.name, reason="it defines no Model, so it is no problem"))
+                continue
+            loaded.order.append(file.name)
+            for name in [k.name for k in files] or [""]:
+                row = SuiteRow(problem=file.name, kernel=name, status="problem_failed", log=readable(str(e)))
+                loaded.unreadable.append(row)
+            continue
+        loaded.order.append(file.name)
+        kernels: dict[str, Candidate | str] = {IDENTICAL: suite_modules.identical(task)} if request.identical else {}
+        kernels |= {k.name: _read(k.path) for k in files}
+        compiled = suite_modules.compiled(task) if "compile" in request.baselines else None
+        loaded.problems.append(Problem(file.name, task, kernels, compiled))
+    if not loaded.problems:
+        why = loaded.unreadable[0].log if loaded.unreadable else "none of the files defines a Model"
+        raise TaskError(f"no problem of {request.problems} can be read: {why}")
+    return loaded
+
+
+def _is_none(path: Path) -> bool:
+    """Return whether a file defines nothing of what a problem defines."""
+    try:
+        return path.is_file() and not _PROBLEM.search(path.read_text(errors="replace"))
+    except OSError:
+        return False
+
+
+def _read(path: Path) -> Candidate | str:
+    try:
+        return candidates.load(path)
+    except CandidateError as e:
+        return readable(str(e))
+
+
+def _fitting(problem: Problem, executor: Executor) -> Problem:
+    """Return the problem with a reason in place of each kernel that the device does not run."""
+
+    def fitting(kernel: Candidate | str) -> Candidate | str:
+        try:
+            if isinstance(kernel, Candidate):
+                sessions.check_language(kernel, executor)
+        except CandidateError as e:
+            return str(e)
+        return kernel
+
+    return replace(problem, kernels={name: fitting(kernel) for name, kernel in problem.kernels.items()})
+
+
+def _versions(executor: Executor) -> dict[str, str]:
+    """Return the versions that a result depends on; those of other machines are not known here."""
+    return {"forewarp": forewarp.__version__} | (executor.probe() if isinstance(executor, Versioned) else {})
+
+
+def _name(request: SuiteRequest) -> str:
+    """Return a folder's name for a suite: problems and kernels, by the last parts of their paths."""
+    what = Path(request.problems).expanduser().absolute()
+    whose = IDENTICAL if request.kernels is None else Path(request.kernels).expanduser().absolute().stem
+    return re.sub(r"[^\w.\-]+", "_", f"{what.stem}-{whose}").strip("_.") or "suite"
+
+
+def _result(
+    request: SuiteRequest, loaded: _Loaded, problems: Sequence[Problem], measuring: Measuring, folder: Path
+) -> SuiteResult:
+    """Make the tables of what the record holds."""
+    record = measuring.record
+    compiled = {p.name: _compile_row(p, measuring) for p in problems if COMPILED in dict(p.candidates())}
+    found = by_problem(loaded.unreadable)
+    for problem in problems:
+        over_eager = compiled[problem.name].speedup if problem.name in compiled else None
+        found[problem.name] = _rows(problem, measuring, over_eager)
+    groups = [found[name] for name in loaded.order]
+    rows = [row for group in groups for row in group]
+    baselines: list[Baseline] = ["eager", *(b for b in request.baselines if b == "compile")]
+    best = view([[best_of(group)] for group in groups], baselines)
+    left = sum(row.status == "not_measured" for row in rows) + sum(
+        c.status == "not_measured" for c in compiled.values()
+    )
+    results = {record.key(p.task, c): record.get(p.task, c) for p in problems for _, c in p.candidates()}
+    return SuiteResult(
+        summary=summarise(groups, best, left=left),
+        status="interrupted" if left else "finished",
+        device=Device.of(record.target),
+        versions=dict(record.versions),
+        baselines=baselines,
+        problems=len(groups),
+        kernels=sum(row.kernel != "" for row in rows),
+        best=best,
+        per_sample=view(groups, baselines),
+        statuses=counted(row.status for row in rows),
+        verdicts=counted(row.verdict for row in rows if row.verdict is not None and row.status == "ok"),
+        rows=rows,
+        compiled=list(compiled.values()),
+        unmatched=loaded.unmatched,
+        output=str(folder.absolute()),
+        seconds=sum(e.result.cost.seconds for e in results.values() if e is not None and e.result is not None),
+    )
+
+
+def _rows(problem: Problem, measuring: Measuring, compiled: Interval | None) -> list[SuiteRow]:
+    """Return one row for each kernel of a problem; `compiled` is what torch.compile makes of the reference."""
+    if not problem.kernels:
+        why = "no kernel's name is that of the problem"
+        return [
+            SuiteRow(problem=problem.name, problem_sha256=problem.task.sha256, kernel="", status="no_kernel", log=why)
+        ]
+    return [_row(problem, name, kernel, measuring, compiled) for name, kernel in problem.kernels.items()]
+
+
+def _row(
+    problem: Problem, name: str, kernel: Candidate | str, measuring: Measuring, compiled: Interval | None
+) -> SuiteRow:
+    bare = SuiteRow(problem=problem.name, problem_sha256=problem.task.sha256, kernel=name, status="unreadable")
+    if isinstance(kernel, str):
+        return bare.model_copy(update={"log": kernel})
+    status, log, result = _found(problem, kernel, measuring)
+    bare = bare.model_copy(update={"sha256": kernel.sha256, "status": status, "log": log})
+    if result is None:
+        return bare
+    trusted = result.trusted and result.speedup is not None
+    times = [(w.candidate_us.median, w.reference_us.median) for w in result.workloads]
+    kernel_us, reference_us = (_geomean([t[i] for t in times]) for i in (0, 1))
+    return bare.model_copy(
+        update={
+            "verdict": result.verdict,
+            "correct": result.status == "ok",
+            "trusted": trusted,
+            "eager": result.speedup,
+            "compile": over(result.speedup, compiled) if trusted and result.speedup and compiled else None,
+            "kernel_us": kernel_us,
+            "reference_us": reference_us,
+            "flags": list(result.flags),
+            "measurement_id": result.measurement_id,
+            "seconds": result.cost.seconds,
+        }
+    )
+
+
+def _compile_row(problem: Problem, measuring: Measuring) -> CompileRow:
+    assert problem.compiled is not None
+    status, log, result = _found(problem, problem.compiled, measuring)
+    row = CompileRow(problem=problem.name, status=status, log=log)
+    if result is None:
+        return row
+    speedup = result.speedup if result.trusted else None
+    return row.model_copy(update={"verdict": result.verdict, "speedup": speedup, "seconds": result.cost.seconds})
+
+
+def _found(problem: Problem, candidate: Candidate, measuring: Measuring) -> tuple[RowStatus, str, MeasureResult | None]:
+    """Return what became of a measurement, why it failed, and its result."""
+    entry = measuring.record.get(problem.task, candidate)
+    lost = measuring.lost.get(measuring.record.key(problem.task, candidate))
+    if entry is None:
+        return ("not_measured", "", None) if lost is None else ("lost", lost, None)
+    if entry.result is None:
+        return "problem_failed" if entry.of_problem else "unreadable", entry.error, None
+    log = entry.result.log if entry.result.status != "ok" or not entry.result.trusted else ""
+    return entry.result.status, log, entry.result
+
+
+def _geomean(times: Sequence[float]) -> float | None:
+    return math.exp(sum(map(math.log, times)) / len(times)) if times and min(times) > 0 else None

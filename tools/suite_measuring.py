@@ -1,0 +1,147 @@
+"""The measurements of a suite: what its record does not hold yet, on all devices, recorded one by one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from forewarp.archive.store import Archive
+from forewarp.core.errors import TaskError, WorkerError
+from forewarp.core.protocols import Executor
+from forewarp.core.values import Candidate, Task
+from forewarp.gpu_runner.executors.client import readable
+from forewarp.gpu_runner.pipeline import Job, Outcome, compile_threads, measure_jobs
+from forewarp.tools.measured import MeasureResult, result_of
+from forewarp.tools.suite_record import Record
+
+COMPILED = "torch.compile"
+"""How progress calls the reference under torch.compile."""
+
+MOST_LOST = 3
+"""So many measurements in a row whose process was lost end the suite: the device is gone."""
+
+_THREADS_PER_DEVICE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem with its kernels by name; a kernel that cannot be measured is a text that says why."""
+
+    name: str
+    task: Task
+    kernels: dict[str, Candidate | str]
+    compiled: Candidate | None = None
+
+    def candidates(self) -> Iterator[tuple[str, Candidate]]:
+        """Yield what is to be measured with its name, the reference under torch.compile first."""
+        kernels = [(name, kernel) for name, kernel in self.kernels.items() if isinstance(kernel, Candidate)]
+        if self.compiled is not None and kernels:
+            yield COMPILED, self.compiled
+        yield from kernels
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteProgress:
+    """How far a suite is: `done` of `total` measurements, the last one of them being this kernel's.
+
+    `recorded` of them were there before. `said` is the verdict, or how the kernel failed; `left_s` is how long the rest
+    will take at the pace so far.
+    """
+
+    done: int
+    total: int
+    recorded: int
+    left_s: float
+    problem: str
+    kernel: str
+    said: str
+
+
+@dataclass(slots=True)
+class Measuring:
+    """One process's part of a suite. `retry_failed` measures again what is recorded and did not work."""
+
+    executor: Executor
+    archive: Archive
+    record: Record
+    retry_failed: bool = False
+    progress: Callable[[SuiteProgress], None] = lambda _: None
+    stopped: Callable[[], bool] = lambda: False
+    lost: dict[str, str] = field(default_factory=dict[str, str])
+    """What was lost with its process, by key; the next call measures it."""
+    _numbers: dict[str, int] = field(default_factory=dict[str, int])
+    _in_a_row: int = 0
+
+    def run(self, problems: Sequence[Problem]) -> None:
+        """Measure until all is recorded or `stopped` says so.
+
+        Equal kernels are measured once. Raises `DeviceError`, and `WorkerError` where the device seems to be gone.
+        """
+        names = {
+            self.record.key(p.task, candidate): (p, name, candidate)
+            for p in reversed(problems)
+            for name, candidate in reversed(list(p.candidates()))
+        }
+        jobs = [Job(p.task, candidate) for key, (p, _, candidate) in reversed(names.items()) if self._is_wanted(key)]
+        here = max(1, min(_THREADS_PER_DEVICE * self.executor.devices, (os.cpu_count() or 1) - 1))
+        outcomes = measure_jobs(
+            self.executor,
+            jobs,
+            threads=compile_threads(self.executor, here),
+            devices=self.executor.devices,
+            describe=True,
+            started=self._announce,
+            stopped=self.stopped,
+        )
+        recorded, begun = len(names) - len(jobs), time.monotonic()
+        try:
+            for done, outcome in enumerate(outcomes, 1):
+                key = self._key(outcome.job)
+                said = self._keep(key, outcome)
+                left_s = (time.monotonic() - begun) / done * (len(jobs) - done)
+                problem, name, _ = names[key]
+                self.progress(SuiteProgress(recorded + done, len(names), recorded, left_s, problem.name, name, said))
+        finally:
+            outcomes.close()
+
+    def _is_wanted(self, key: str) -> bool:
+        entry = self.record.entries.get(key)
+        return entry is None or (self.retry_failed and (entry.result is None or entry.result.status != "ok"))
+
+    def _key(self, job: Job) -> str:
+        return self.record.key(job.task, job.candidate)
+
+    def _announce(self, job: Job) -> None:
+        number = self.archive.begin_measurement(job.task, self.executor.target, job.candidate)
+        self._numbers[self._key(job)] = number
+
+    def _keep(self, key: str, outcome: Outcome) -> str:
+        """Record what came of a job, and return it in a word or two."""
+        job, error = outcome.job, outcome.error
+        if isinstance(error, WorkerError):
+            self.archive.add_lost(None, error.lost_s, "measurement of a suite")
+            self.lost[key] = readable(str(error))
+            self._in_a_row += 1
+            if self._in_a_row >= MOST_LOST:
+                raise error
+            return "lost"
+        self._in_a_row = 0
+        if outcome.build is None or outcome.measurement is None:
+            why = readable(str(error))
+            of_problem = isinstance(error, TaskError)
+            self.record.add(job.task, job.candidate, None, error=why, of_problem=of_problem)
+            return "the reference fails" if of_problem else "cannot be measured"
+        number = self._numbers.get(key)
+        if number is not None:
+            self.archive.finish_measurement(number, outcome.measurement, outcome.build)
+        result = result_of(
+            job.task.name, self.executor.target, job.candidate, outcome.build, outcome.measurement, number
+        )
+        self.record.add(job.task, job.candidate, result)
+        return _said(result)
+
+
+def _said(result: MeasureResult) -> str:
+    return f"{result.verdict} {result.speedup}" if result.status == "ok" else result.status

@@ -1,0 +1,131 @@
+"""The tables of a suite as files: CSV for spreadsheets, Markdown for reports, and the whole result as JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from pathlib import Path
+
+from forewarp.core.errors import UsageError
+from forewarp.gpu_runner.executors.client import readable
+from forewarp.tools import wording
+from forewarp.tools.parts import Interval
+from forewarp.tools.suite_results import Baseline, SuiteResult, SuiteRow, View
+
+COLUMNS = (
+    *("problem", "kernel", "status", "verdict", "correct", "trusted"),
+    *("eager", "eager_low95", "eager_high95", "compile", "compile_low95", "compile_high95"),
+    *("kernel_us", "reference_us", "flags", "log", "sha256"),
+)
+TITLES: dict[Baseline, str] = {"eager": "eager", "compile": "torch.compile"}
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""A cell that begins with one of these is a formula to a spreadsheet."""
+
+_LOG = 300
+
+
+def write(result: SuiteResult, folder: Path) -> None:
+    """Write `result.json`, `table.csv` and `table.md` into a folder; raises `UsageError`."""
+    texts = {"result.json": result.model_dump_json(indent=2) + "\n", "table.csv": as_csv(result)}
+    for name, text in (texts | {"table.md": as_markdown(result)}).items():
+        keep(folder / name, text)
+
+
+def keep(path: Path, text: str) -> None:
+    """Write a file whole or not at all; raises `UsageError`."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(text, encoding="utf-8", newline="")
+        beside.replace(path)
+    except OSError as e:
+        beside.unlink(missing_ok=True)
+        raise UsageError(f"{path} cannot be written: {e.strerror}", hint="choose another place") from None
+
+
+def as_csv(result: SuiteResult) -> str:
+    """Return one line for each kernel; text that a spreadsheet would take for a formula has a ' before it."""
+    lines = io.StringIO(newline="")
+    table = csv.writer(lines)
+    table.writerow(COLUMNS)
+    for row in result.rows:
+        table.writerow(_cells(row))
+    return lines.getvalue()
+
+
+def _cells(row: SuiteRow) -> list[str]:
+    def number(value: float | None) -> str:
+        return "" if value is None else f"{value:.6g}"
+
+    def interval(value: Interval | None) -> list[str]:
+        return [""] * 3 if value is None else [number(v) for v in (value.ratio, value.low, value.high)]
+
+    return [
+        *(_text(t) for t in (row.problem, row.kernel, row.status, row.verdict or "")),
+        *(str(flag).lower() for flag in (row.correct, row.trusted)),
+        *(*interval(row.eager), *interval(row.compile), number(row.kernel_us), number(row.reference_us)),
+        *(_text(t) for t in ("; ".join(row.flags), line(row.log), row.sha256 or "")),
+    ]
+
+
+def _text(text: str) -> str:
+    clean = readable(text)
+    return f"'{clean}" if clean.startswith(FORMULA) else clean
+
+
+def as_markdown(result: SuiteResult) -> str:
+    """Return scores and rows as Markdown tables."""
+    compiled = "compile" in result.baselines
+    parts = [f"# {cell(Path(result.output).name)}", cell(result.summary), cell(f"Device: {result.device.name}")]
+    scores = [["", "correct", "against", "fast_1", "fast_1.5", "fast_2", "geometric mean"], ["---"] * 7]
+    scores += score_rows("best kernel of each problem", result.best)
+    scores += score_rows("one kernel at random", result.per_sample)
+    head = ["problem", "kernel", "over eager [95 %]", *(["over torch.compile [95 %]"] if compiled else []), "verdict"]
+    rows = [[*head, "remark"], ["---"] * (len(head) + 1)]
+    for row in result.rows:
+        ratios = [wording.speedup(row.eager), *([wording.speedup(row.compile)] if compiled else [])]
+        rows.append([row.problem, row.kernel, *ratios, said_of(row), remark(row)])
+    for table in (scores, rows):
+        parts.append("\n".join(f"| {' | '.join(cell(c) for c in r)} |" for r in table))
+    if result.unmatched:
+        parts.append("Not part of the suite:")
+        parts.append("\n".join(f"- {cell(u.path)}: {cell(u.reason)}" for u in result.unmatched))
+    return "\n\n".join(parts) + "\n"
+
+
+def score_rows(title: str, view: View) -> list[list[str]]:
+    """Return one row for each baseline: shares by point estimate, in brackets by the lower end of the interval."""
+    return [
+        [
+            title if not i else "",
+            f"{view.correct:.2f}" if not i else "",
+            TITLES[score.baseline],
+            *(f"{shares.point:.2f} ({shares.certain:.2f})" for shares in score.fast().values()),
+            f"{score.geomean:.3g}× of {score.timed}" if score.geomean else "–",
+        ]
+        for i, score in enumerate(view.scores)
+    ]
+
+
+def said_of(row: SuiteRow) -> str:
+    """Return a kernel's verdict, or how it failed."""
+    return row.verdict if row.status == "ok" and row.verdict else row.status.replace("_", " ")
+
+
+def remark(row: SuiteRow) -> str:
+    """Return in a line what speaks against a time, or why there is none."""
+    return "; ".join(row.flags) if row.status == "ok" and row.flags else line(row.log)
+
+
+def line(text: str) -> str:
+    """Return the first line of a log that says something."""
+    return next((t.strip() for t in readable(text).splitlines() if t.strip()), "")[:_LOG]
+
+
+def cell(text: str) -> str:
+    """Return text for a Markdown table, all of which is shown as it is."""
+    clean = " ".join(readable(text).split())
+    for mark in "\\|`<*_[":
+        clean = clean.replace(mark, f"\\{mark}") if mark != "<" else clean.replace("<", "&lt;")
+    return clean
