@@ -47,7 +47,7 @@ from forewarp.tools.suite_modules import identical
 CORPUS = Path(__file__).parent / "modules"
 PARTS = ("agreement", "identical", "planted", "short", "seconds")
 PLAIN_S = 240
-Unit = Callable[[LocalExecutor, int], None]
+Unit = Callable[[LocalExecutor, "PlainProcess"], None]
 
 
 class Run:
@@ -56,6 +56,7 @@ class Run:
     def __init__(self, out: Path, seconds: float) -> None:
         self.out, self.until = out, time.monotonic() + seconds
         self.rows: dict[str, list[dict[str, Any]]] = {part: [] for part in PARTS}
+        self.builds: list[tuple[float, float]] = []
         self._lock = threading.Lock()
         self._written = 0.0
 
@@ -77,6 +78,10 @@ class Run:
         """Write all rows and what they come to."""
         self._written = time.monotonic()
         summary = {part: SUMMARIES[part](rows) for part, rows in self.rows.items() if rows}
+        if self.builds:
+            ends = sorted(end for _, end in self.builds)
+            minutes = (ends[-1] - min(start for start, _ in self.builds)) / 60
+            summary.setdefault("seconds", {})["load_inline_per_minute"] = len(ends) / minutes
         write(self.out, {"forewarp": __version__} | summary | {"rows": self.rows})
 
 
@@ -122,7 +127,33 @@ def timed(
         return {"status": "error", "log": traceback.format_exc()[-1500:], "seconds": time.perf_counter() - start}
 
 
-def agreement(run: Run, compilers: ThreadPoolExecutor, executor: LocalExecutor, only: Sequence[str]) -> list[Unit]:
+class Compilers:
+    """Threads that compile modules from a signal on: until then, one that is timed has the processors to itself."""
+
+    def __init__(self, run: Run, executor: LocalExecutor, threads: int) -> None:
+        self.begin = threading.Event()
+        self._run, self._executor, self._threads = run, executor, ThreadPoolExecutor(threads)
+
+    def submit(self, task: Task, candidate: Candidate) -> Future[Build]:
+        """Have a module compiled."""
+
+        def compiled() -> Build:
+            self.begin.wait()
+            start = time.monotonic()
+            build = self._executor.compile(task, candidate)
+            if "load_inline" in candidate.source:
+                self._run.builds.append((start, time.monotonic()))
+            return build
+
+        return self._threads.submit(compiled)
+
+    def close(self) -> None:
+        """Start no further ones."""
+        self.begin.set()
+        self._threads.shutdown(cancel_futures=True)
+
+
+def agreement(compilers: Compilers, run: Run, only: Sequence[str]) -> list[Unit]:
     """Return a unit per operation, those that need no C++ compiler first."""
     groups = [
         (CORPUS / "problems" / f"{folder.name}.py", sorted(folder.glob("*.py")))
@@ -138,7 +169,7 @@ def agreement(run: Run, compilers: ThreadPoolExecutor, executor: LocalExecutor, 
             continue
         task = tasks.load(str(problem))
         chosen = [(path, load(path)) for path in modules]
-        builds = [(p, c, compilers.submit(executor.compile, task, c)) for p, c in chosen]
+        builds = [(p, c, compilers.submit(task, c)) for p, c in chosen]
         for built in (False, True):
             part = [b for b in builds if ("load_inline" in b[1].source) == built]
             if part:
@@ -147,14 +178,14 @@ def agreement(run: Run, compilers: ThreadPoolExecutor, executor: LocalExecutor, 
 
 
 def _agree(run: Run, problem: Path, task: Task, builds: list[tuple[Path, Candidate, Future[Build]]]) -> Unit:
-    def unit(executor: LocalExecutor, index: int) -> None:
+    def unit(executor: LocalExecutor, process: PlainProcess) -> None:
         rows: list[dict[str, Any]] = []
         for path, candidate, building in builds:
             build = building.result()
             name = f"{path.parent.name}/{path.stem}"
             row = {"name": name} | timed(executor, task, candidate, build)
             rows.append(row | {"path": str(path), "artefact": build.artefact, "build_s": build.seconds})
-        plain = in_plain_process(problem, rows, index)
+        plain = process.times(problem, rows)
         for row in rows:
             path = row.pop("path")
             row.pop("artefact")
@@ -163,23 +194,45 @@ def _agree(run: Run, problem: Path, task: Task, builds: list[tuple[Path, Candida
     return unit
 
 
-def in_plain_process(problem: Path, rows: Sequence[dict[str, Any]], index: int) -> dict[str, dict[str, Any]]:
-    """Return what a plain process says of each module, by path."""
-    wanted = [{"path": row["path"], "artefact": row["artefact"]} for row in rows]
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump({"problem": str(problem), "modules": wanted}, file)
-        file.flush()
-        command = [sys.executable, str(Path(__file__).with_name("modules_plain.py")), file.name, str(index)]
+class PlainProcess:
+    """A process that times modules without forewarp on a GPU; made anew where one hangs or dies."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self._command = [sys.executable, str(Path(__file__).with_name("modules_plain.py")), str(index)]
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def times(self, problem: Path, modules: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Return what the process says of each module, by path."""
+        wanted = [{"path": row["path"], "artefact": row["artefact"]} for row in modules]
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        hung = threading.Timer(PLAIN_S, process.kill)
+        hung.start()
+        found: dict[str, dict[str, Any]] = {}
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=PLAIN_S, check=False)
-        except subprocess.TimeoutExpired:
-            return {}
-    found: dict[str, dict[str, Any]] = {}
-    for line in done.stdout.splitlines():
-        if line.startswith("{"):
-            row = json.loads(line)
-            found[row.pop("path")] = row
-    return found or {row["path"]: {"plain_error": done.stderr[-500:]} for row in rows}
+            process.stdin.write(json.dumps({"problem": str(problem), "modules": wanted}) + "\n")
+            process.stdin.flush()
+            for line in process.stdout:
+                row: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
+                if row.get("end"):
+                    return found
+                if "path" in row:
+                    found[row.pop("path")] = row
+        except BrokenPipeError:
+            pass
+        finally:
+            hung.cancel()
+        self._process = self._start()
+        return found
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
 
 
 def identical_units(run: Run, root: Path, only: Sequence[str]) -> list[Unit]:
@@ -187,8 +240,8 @@ def identical_units(run: Run, root: Path, only: Sequence[str]) -> list[Unit]:
     listed: list[str] = json.loads((CORPUS / "kernelbench_problems.json").read_text())["problems"]
 
     def unit_of(name: str) -> Unit:
-        def unit(executor: LocalExecutor, index: int) -> None:
-            del index
+        def unit(executor: LocalExecutor, process: PlainProcess) -> None:
+            del process
             path = root / name
             try:
                 task = tasks.load(str(path))
@@ -217,8 +270,8 @@ def pair_units(run: Run, part: str, only: Sequence[str]) -> list[Unit]:
     spec.loader.exec_module(plant)
 
     def unit_of(problem: Path, module: Path, twin: str) -> Unit:
-        def unit(executor: LocalExecutor, index: int) -> None:
-            del index
+        def unit(executor: LocalExecutor, process: PlainProcess) -> None:
+            del process
             task, first = tasks.load(str(problem)), load(module)
             anchor = Subject(first, executor.compile(task, first))
             others = [("twin", Candidate(twin, "python"))]
@@ -234,12 +287,15 @@ def pair_units(run: Run, part: str, only: Sequence[str]) -> list[Unit]:
     return [unit_of(*pair) for pair in pairs if not only or any(word in str(pair[1]) for word in only)]
 
 
-def seconds_unit(run: Run) -> Unit:
-    """Return the unit that times modules as sources never seen, one after another, on an executor with empty caches."""
+def seconds_unit(run: Run, over: threading.Event) -> Unit:
+    """Return the unit that times modules as sources never seen, one after another, on an executor with empty caches.
 
-    def unit(executor: LocalExecutor, index: int) -> None:
+    It sets `over` at its end.
+    """
+
+    def unit(executor: LocalExecutor, process: PlainProcess) -> None:
         with tempfile.TemporaryDirectory() as cache:
-            fresh = LocalExecutor(executor.target, index=index, cache=Path(cache))
+            fresh = LocalExecutor(executor.target, index=process.index, cache=Path(cache))
             try:
                 for kind, pattern in (("triton", "*triton*"), ("load_inline", "*cuda*")):
                     for turn, operation in enumerate(("softmax", "layernorm", "softmax", "layernorm", "cumsum")):
@@ -257,6 +313,7 @@ def seconds_unit(run: Run) -> Unit:
                         run.add("seconds", row | {"warm": turn > 1, "total": time.perf_counter() - start})
                         time.sleep(1.0)  # as between the candidates of anybody who thinks
             finally:
+                over.set()
                 fresh.close()
 
     return unit
@@ -362,15 +419,18 @@ def main() -> None:
     run = Run(asked.out, asked.seconds)
     numbers = [int(n) for n in asked.devices.split(",")]
     executors = [LocalExecutor(devices.choose(f"cuda:{n}"), index=n) for n in numbers]
-    compilers = ThreadPoolExecutor(asked.threads)
+    processes = [PlainProcess(n) for n in numbers]
+    compilers = Compilers(run, executors[0], asked.threads)
     units: list[Unit] = []
     if "seconds" in parts:
-        units.append(seconds_unit(run))
+        units.append(seconds_unit(run, compilers.begin))
+    else:
+        compilers.begin.set()
     if "short" in parts:
         units += pair_units(run, "short", only)
     if "planted" in parts:
         units += pair_units(run, "planted", only)
-    compared = agreement(run, compilers, executors[0], only) if "agreement" in parts else []
+    compared = agreement(compilers, run, only) if "agreement" in parts else []
     same = identical_units(run, asked.kernelbench, only) if "identical" in parts else []
     # In turns, so that a run that ends early has some of each.
     for pair in zip_longest(compared, same):
@@ -379,18 +439,18 @@ def main() -> None:
     for unit in units:
         waiting.put(unit)
 
-    def work(executor: LocalExecutor, index: int) -> None:
+    def work(executor: LocalExecutor, process: PlainProcess) -> None:
         while not run.over:
             try:
                 unit = waiting.get_nowait()
             except queue.Empty:
                 return
             try:
-                unit(executor, index)
+                unit(executor, process)
             except Exception:
                 traceback.print_exc()
 
-    threads = [threading.Thread(target=work, args=pair) for pair in zip(executors, numbers, strict=True)]
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(executors, processes, strict=True)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -398,7 +458,9 @@ def main() -> None:
     run.write()
     for executor in executors:
         executor.close()
-    compilers.shutdown(cancel_futures=True)
+    for process in processes:
+        process.close()
+    compilers.close()
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """The device times of modules in a plain process: no forewarp but for the libraries of extensions, built before.
 
-    python benchmarks/modules_plain.py JOB.json GPU
+    python benchmarks/modules_plain.py GPU
 
-JOB.json has a KernelBench `problem` and `modules` with `path` and `artefact`. Prints a line of JSON per module: `plain`
-is the reference's device time over the module's. Both are captured as CUDA graphs and replayed in turns, each behind a
-flush of the L2 cache, between two events; the median of the ratios counts. What cannot be captured, or launches on a
-stream that is not (its replays leave the output as it was), is called instead: behind a kernel that keeps the device
-busy until all is enqueued, so that the host has no part in it, or, where it waits for the device, as it is.
+Reads jobs, each a line of JSON with a KernelBench `problem` and `modules` with `path` and `artefact`. Prints a line of
+JSON per module, and `{"end": true}` after the last: `plain` is the reference's device time over the module's. Both are
+captured as CUDA graphs and replayed in turns, each behind a flush of the L2 cache, between two events; the median of
+the ratios counts. What cannot be captured, or launches on a stream that is not (its replays leave the output as it
+was), is called instead: behind a kernel that keeps the device busy until all is enqueued, so that the host has no part
+in it, or, where it waits for the device, as it is.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import json
 import os
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +26,34 @@ SLEEP_CYCLES = 4_000_000
 
 
 def main() -> None:
-    """Time the modules of a job."""
-    job = json.loads(Path(sys.argv[1]).read_text())
-    os.environ["CUDA_VISIBLE_DEVICES"] = sys.argv[2]
+    """Time the modules of each job."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = sys.argv[1]
     import torch
 
     torch.set_grad_enabled(False)
-    problem = imported(job["problem"], "problem")
+    torch.empty(1, device="cuda")
+    for line in sys.stdin:
+        job = json.loads(line)
+        try:
+            time_job(job["problem"], job["modules"])
+        except Exception as e:
+            print(json.dumps({"path": "", "plain_error": f"{type(e).__name__}: {e}"[-300:]}))
+        torch.cuda.empty_cache()
+        print(json.dumps({"end": True}), flush=True)
+
+
+def time_job(path: str, modules: Sequence[dict[str, str]]) -> None:
+    """Time the modules of one problem."""
+    import torch
+
+    problem = imported(path, "problem")
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
     torch.manual_seed(0)
     values = [v.cuda() if isinstance(v, torch.Tensor) else v for v in problem.get_inputs()]
     reference = made(problem.Model, problem)
     known = {key: value.clone() for key, value in reference.state_dict().items()}
     anchor, how = captured(lambda: reference(*values))
-    for module in job["modules"]:
+    for module in modules:
         row: dict[str, Any] = {"path": module["path"]}
         try:
             install(module["artefact"])

@@ -13,7 +13,7 @@ from typing import Any
 from forewarp.core.errors import DeviceError, WorkerError
 from forewarp.core.values import Target
 from forewarp.gpu_runner.executors.client import OnLook, Reply, Session, WorkerClient, readable, was_closed
-from forewarp.gpu_runner.executors.observers import Observed, Observers
+from forewarp.gpu_runner.executors.observers import ARMS, Observed, Observers
 from forewarp.gpu_runner.lifting.graph import NO_CAPTURE
 
 _FINAL = ("runtime_error", "incorrect", "out_of_memory")
@@ -53,6 +53,7 @@ class LauncherClient:
         self._worker, self._target, self._builds = worker, target, builds
         self._observers = Observers(worker, builds)
         self._session: Session | None = None
+        self._spare: Session | None = None
         self._reference = _Reference()
 
     def measure(self, job: dict[str, Any], task: str, on_look: OnLook, limit_s: float) -> Launched:
@@ -88,13 +89,20 @@ class LauncherClient:
         )
 
     def prepare(self) -> None:
-        """Have an observer get ready for the next module while nothing is being measured."""
-        self._observers.prepare("candidate")
+        """Have processes open the device for the next module, and the next task, while nothing is being measured."""
+        for arm in ARMS:
+            self._observers.prepare(arm)
+        if self._spare is None:
+            self._spare = self._open()
+
+    def _open(self) -> Session:
+        self._builds.mkdir(parents=True, exist_ok=True)  # what is not there cannot be read later either
+        return self._worker.open({"kind": "launcher", "reads": [str(self._builds)]})
 
     def _measure(self, job: dict[str, Any], task: str, on_look: OnLook, limit_s: float) -> Launched:
         if self._session is None or not self._session.alive or self._reference.task != task:
             self._drop()
-            self._session = self._worker.open({"kind": "launcher", "reads": [str(self._builds)]})
+            self._session, self._spare = self._spare or self._open(), None
             self._reference = _Reference(task)
         arms: dict[str, Observed] = {}
         try:
@@ -196,6 +204,9 @@ class LauncherClient:
     def close(self) -> None:
         """End the launcher and the observers."""
         self._drop()
+        if self._spare is not None:
+            self._spare.close()
+            self._spare = None
         self._observers.close()
 
 

@@ -265,7 +265,7 @@ class LocalExecutor:
                 found = self._launcher.measure(job, task.sha256, looks, limit_s)
             else:
                 found = Launched(self._worker.run(job, limit_s, looks), "", "")
-        if launched and candidate.language == "python":
+        if launched:
             self._launcher.prepare()
         measured = self._judge(task, found.reply, build, signatures, anchor, limit_s)
         told = {"anchor": found.anchor} if found.anchor else {}

@@ -56,6 +56,7 @@ class Observers:
     def prepare(self, arm: str) -> None:
         """Have an observer open the device, so that the next module of this arm need not wait for it."""
         if arm not in self._spares:
+            self._builds.mkdir(parents=True, exist_ok=True)  # what is not there cannot be read later either
             job = {"kind": "observe", "base": BASES[ARMS.index(arm)], "reads": [str(self._builds)]}
             self._spares[arm] = self._worker.open(job)
 

@@ -47,7 +47,7 @@ from forewarp.gpu_runner.worker.runners import (
     make_span,
 )
 from forewarp.gpu_runner.worker.stage import Stage, fresh_seed
-from forewarp.gpu_runner.worker.task_confinement import told
+from forewarp.gpu_runner.worker.task_confinement import around_task
 from forewarp.gpu_runner.worker.timing import Arm, Condition, Sample
 from forewarp.gpu_runner.worker.witness import Witness, copy_seconds
 
@@ -131,12 +131,12 @@ class CellBench:
         self.candidate = self._cell("candidate", self._bind_candidate)
         spare = self._cell("candidate", self._bind_candidate, cautious=True) if self._cuda else None
         watch.go_first()
-        around_task = told(confine())
+        guarded = around_task(confine())
         self._open_arenas()
         if spare is not None:
             self._choose(spare)
         apart = "inputs, expected values and clock in another process"
-        self.protections = [*self.candidate.protections, apart, around_task]
+        self.protections = [*self.candidate.protections, apart, guarded]
         self.flush = l2_flush() if self._cuda else None
         self._probe = _Probe() if self._cuda else None
         self._state = self._probe.state if self._probe is not None else processors

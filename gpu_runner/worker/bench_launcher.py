@@ -32,7 +32,7 @@ from forewarp.gpu_runner.worker.guards import Bands, Guarded
 from forewarp.gpu_runner.worker.hold import Hold
 from forewarp.gpu_runner.worker.problem import Problem, running_reference, tensors_of
 from forewarp.gpu_runner.worker.runners import Buffers, find_plan
-from forewarp.gpu_runner.worker.stage import Guards, Stage, contiguous, fresh_seed
+from forewarp.gpu_runner.worker.stage import Guards, Stage, contiguous, expect, fresh_seed
 from forewarp.gpu_runner.worker.timing import Arm, Condition, DeviceHung, Sample
 
 GRAPH_BELOW_S = 50e-6
@@ -58,6 +58,7 @@ class Launcher:
         self._windows: dict[str, Window] = {}
         self._codes = Codes()
         self._canary = torch.arange(1 << 16, dtype=torch.int64, device="cuda")
+        _warm_up()
 
     def receive(self, job: Mapping[str, Any], descriptors: Sequence[int]) -> None:
         """Take the programs that come with a job; raises `Refused` where one cannot be run here.
@@ -310,14 +311,14 @@ class LauncherBench:
     def _chained(self, stage: Stage, arm: str, slot: int, condition: Condition) -> Callable[[], Sample]:
         chain, hold = self._chain(stage, arm, slot, condition), self.launcher.hold
         chain.renew()
-        length = chain.draw()
+        length, empty, full = chain.draw()
         marks = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
         turn = hold.take()
         try:
             marks[0].record()
-            chain.launch(length, whole=False)
+            empty.launch(_stream())
             marks[1].record()
-            chain.launch(length, whole=True)
+            full.launch(_stream())
             marks[2].record()
         finally:
             hold.release()
@@ -422,6 +423,12 @@ class LauncherBench:
         """Let go of what an interrupted workload left; a context that a kernel broke has nothing to let go of."""
         with contextlib.suppress(RuntimeError):
             self._unload()
+
+
+def _warm_up() -> None:
+    """Judge a small product: what a process loads for its first comparison takes half a second."""
+    model, values = torch.nn.Linear(64, 64, device="cuda"), [torch.randn(64, 64, device="cuda")]
+    expect(model, values, None)[0].compare([model(*values)])
 
 
 def _stream() -> int:

@@ -18,7 +18,14 @@ from forewarp.core.values import Candidate, Signature, Target, Workload
 from forewarp.gpu_runner.worker import environment, protections, toolchain
 from forewarp.gpu_runner.worker.channel import Answer, Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.conditions import driver
-from forewarp.gpu_runner.worker.task_confinement import confine_task, device_of, job_folder, needs_caution, run_confined
+from forewarp.gpu_runner.worker.task_confinement import (
+    around_task,
+    confine_task,
+    device_of,
+    job_folder,
+    needs_caution,
+    run_confined,
+)
 from forewarp.gpu_runner.worker.tracebacks import told
 from forewarp.gpu_runner.worker.watched import run_watched
 
@@ -250,7 +257,7 @@ def launcher(job: dict[str, Any], answer: Channel) -> None:
     are of one task. `job["reads"]` names the folder of compiled candidates. Each request begins with a canary, a kernel
     whose result is known.
     """
-    confine_task(job_folder(job), "cuda", keep={answer.descriptor}, reads=job["reads"])
+    guards = confine_task(job_folder(job), "cuda", keep={answer.descriptor}, reads=job["reads"])
     from forewarp.gpu_runner.lifting.replay import Refused
     from forewarp.gpu_runner.worker import numerics
     from forewarp.gpu_runner.worker.bench_launcher import Launcher, LauncherBench
@@ -276,6 +283,7 @@ def launcher(job: dict[str, Any], answer: Channel) -> None:
         broken = result["status"] == "timeout" or not _sound(host)
         if not broken:
             host.release("candidate")
+        result["protections"] = [*result["protections"], around_task(guards)]
         answer.send(result | {"broken": broken})
         if broken:
             return

@@ -82,7 +82,7 @@ def needs_caution(folder: Path, device: str) -> bool:
     return device == "cuda" and not driver_bears(folder, _confinement(folder, device))
 
 
-def told(in_force: Sequence[str]) -> str:
+def around_task(in_force: Sequence[str]) -> str:
     """Return the protections around a task's code as one entry of a measurement's."""
     return f"task's code confined: {', '.join(in_force)}"
 
@@ -160,7 +160,7 @@ def run_confined(
 
         def act(contained: bool) -> None:
             in_force = confine_task(folder, device, contained=contained, keep={report.fileno()}, reads=reads)
-            document = work(job) | {"protections": [told(in_force)]}
+            document = work(job) | {"protections": [around_task(in_force)]}
             report.write(json.dumps(document).encode())
             report.flush()
 

@@ -297,7 +297,7 @@ def test_a_launcher_serves_one_task_and_is_confined(victim: Victim) -> None:
         for task in (victim.task(*PLACES), victim.task(*PLACES), small_task()):
             result = executor.measure(task, cuda(), executor.compile(task, cuda()))
             assert result.status == "ok", result.log
-            pids.append(vars(executor)["_launcher"].pid)
+            pids.append(vars(vars(executor)["_launcher"])["_session"].pid)
     finally:
         executor.close()
     assert pids[0] == pids[1] != pids[2]

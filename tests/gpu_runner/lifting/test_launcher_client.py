@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -76,7 +77,7 @@ class Worker:
 
 
 def client(worker: Worker) -> LauncherClient:
-    return LauncherClient(cast("WorkerClient", worker), GPU, Path("builds"))
+    return LauncherClient(cast("WorkerClient", worker), GPU, Path(tempfile.gettempdir()))
 
 
 def job(language: str = "python") -> dict[str, Any]:

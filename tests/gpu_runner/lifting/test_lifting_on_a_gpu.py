@@ -76,7 +76,7 @@ def test_a_module_identical_to_its_reference_is_lifted_and_a_tie(executor: Local
     assert result.status == "ok", result.log
     assert result.lifting.startswith("lifted to"), result.lifting
     assert result.environment["anchor"] == "lifted"
-    assert (result.tier, result.verdict) == ("T0", "tie")
+    assert (result.tier, result.verdict) == ("T0", "tie"), (result.low, result.high)
 
 
 @pytest.mark.parametrize(
