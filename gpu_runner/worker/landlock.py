@@ -15,6 +15,8 @@ _CREATE, _ADD_RULE, _RESTRICT = 444, 445, 446
 # All rights but executing, reading files and reading folders.
 _WRITES_BY_ABI = {1: 0x1FF2, 2: 0x3FF2, 3: 0x7FF2, 4: 0x7FF2, 5: 0xFFF2}
 _READS = 0x000D
+_MOVES = 0x2000
+"""Moving a file to another folder: what says nothing of it refuses it."""
 _OF_FILES = 0xC007
 """Rights that a rule on a file may name: execute, write, read, truncate, device control."""
 _TCP = 3
@@ -49,8 +51,9 @@ def keep_signals_inside() -> None:
     abi = version()
     if abi < 6:
         raise OSError("this kernel's Landlock does not know signals")
-    ruleset = _create(abi, 0, 0, _SIGNALS)
+    ruleset = _create(abi, _MOVES, 0, _SIGNALS)
     try:
+        _allow(ruleset, "/", _MOVES)
         _enter(ruleset)
     finally:
         os.close(ruleset)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from forewarp.gpu_runner.worker import environment, protections, seccomp, toolchain
+from forewarp.gpu_runner.worker import environment, landlock, protections, seccomp, toolchain
 from forewarp.gpu_runner.worker.protections import Confinement
 
 HEADERS = {
@@ -209,6 +209,33 @@ def test_what_was_started_before_can_be_stopped_if_that_is_wanted(tmp_path: Path
         finally:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
+
+
+def _cannot_signal(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    return False
+
+
+def test_what_keeps_its_signals_inside_may_still_move_files_between_folders(tmp_path: Path) -> None:
+    """As Triton and Inductor do with what they have compiled."""
+    made = tmp_path / "new" / "made"
+    made.parent.mkdir()
+    made.touch()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            protections.keep_signals_inside()
+            landlock.restrict([str(tmp_path)])
+            os.replace(made, tmp_path / "made")
+            status = 0 if _cannot_signal(os.getppid()) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert (tmp_path / "made").exists()
 
 
 def test_no_other_process_is_seen(tmp_path: Path) -> None:
