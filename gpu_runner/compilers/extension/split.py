@@ -8,6 +8,7 @@ read off the host object's undefined symbols. Whatever is not understood raises 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -108,7 +109,8 @@ _PASSED = re.compile(r"-(?:D|U|I|O\d?$|std=|g$|f|W(?!no-deprecated-gpu))")
 _DROPPED = re.compile(
     r"-(?:gencode=|arch=|-gpu-architecture=|-?expt-|-?extended-lambda|-?use_fast_math$|lineinfo$|-generate-line-info$"
     r"|-?maxrregcount=|Xptxas=|-ptxas-options=|-?ftz=|-?prec-div=|-?prec-sqrt=|-?fmad=|-?extra-device-vectorization$"
-    r"|t=|-threads=|-?split-compile=|diag-suppress=|-diag-suppress=|w$|-resource-usage$|res-usage$)"
+    r"|t=|-threads=|-?split-compile=|diag-suppress=|-diag-suppress=|w$"
+    r"|-resource-usage$|res-usage$)"
 )
 _PASSED_PAIRS = {"-isystem", "-D", "-U", "-I", "-include"}
 _DROPPED_PAIRS = {"-gencode", "-arch", "-Xptxas", "--ptxas-options", "-maxrregcount", "--maxrregcount", "-t"}
@@ -127,6 +129,10 @@ def host_flags(flags: Sequence[str]) -> list[str]:
             kept += [flag, next(rest, "")]
         elif flag in _DROPPED_PAIRS:
             next(rest, "")
+        elif flag == "-ccbin":
+            # torch passes on $CC, which is for nvcc's own host code; $CXX compiles this half.
+            if (compiler := next(rest, "")) != os.environ.get("CC"):
+                raise NotUnderstood(f"nvcc's option {flag} {compiler}")
         elif _PASSED.match(flag) and not _DROPPED.match(flag):
             kept.append(flag)
         elif not _DROPPED.match(flag):

@@ -104,6 +104,12 @@ class TestHostFlags:
         expected = ["-DA=1", "-isystem", "/x", "-fPIC", "-O3", "-std=c++17", "-Wall", "-g"]
         assert split.host_flags([*flags, *more]) == expected
 
+    def test_the_host_compiler_that_torch_names_to_nvcc_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CC", "/opt/gcc")
+        assert split.host_flags(["-ccbin", "/opt/gcc", "-O3"]) == ["-O3"]
+        with pytest.raises(NotUnderstood, match="clang"):
+            split.host_flags(["-ccbin", "clang"])
+
     @pytest.mark.parametrize("flag", ["-rdc=true", "-ccbin", "--something-new"])
     def test_an_unknown_flag_is_not_understood(self, flag: str) -> None:
         with pytest.raises(NotUnderstood):
