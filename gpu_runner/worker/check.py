@@ -59,6 +59,8 @@ _SEEN = 1 << 14
 """Elements in which equal ones are looked for."""
 _STEP = {"cuda": 1 << 22, "cpu": 1 << 18}
 """Elements per step: at most some 200 MB of fp64 in between on a GPU, and what fits a cache on a CPU."""
+_SAMPLED = {"cuda": 1 << 27, "cpu": 1 << 24}
+"""Elements that tell how the reference errs. Of a candidate's output, all are compared."""
 
 
 Exact = Callable[[], Iterator[tuple[slice, torch.Tensor]]]
@@ -332,6 +334,7 @@ class _Floats:
     the errors may be. `coarse` is what the reference gives in a precision that is accepted, too. `spread` are pairs of
     an error as a share of the plain tolerance and how many elements may err by more; empty where the reference itself
     stays well within the tolerance. `full` says that the oracle's and the reference's elements need all bits of fp32.
+    How the reference errs is seen in every `every`-th stretch.
     """
 
     index: int
@@ -348,6 +351,7 @@ class _Floats:
     coarse_itself: bool
     far_off: bool
     full: bool
+    every: int
     spread: list[tuple[float, int]]
 
     @classmethod
@@ -362,12 +366,19 @@ class _Floats:
         least: float,
         sizes: Sequence[int],
         repeats: float,
+        *,
+        every: int = 0,
     ) -> _Floats:
         limits = tolerance or DEFAULTS.get(reference.dtype, DEFAULTS[torch.float32])
-        total, overflowing = torch.zeros(4, dtype=torch.float64, device=reference.device), []
-        equal, full = 1, False
-        for part, stretch in exact():
+        total, overflowing = torch.zeros(5, dtype=torch.float64, device=reference.device), []
+        equal, full, sampled = 1, False, 0
+        every = every or max(1, -(-reference.numel() // _SAMPLED.get(kind.device, _SAMPLED["cpu"])))
+        for number, (part, stretch) in enumerate(exact()):
             wide = stretch.double()
+            if number % every:
+                total[4] = torch.maximum(total[4], wide.abs().max())
+                continue
+            sampled += len(wide)
             over = _overflows(wide, reference.dtype)
             overflowing.append(over.any())
             odd = ~torch.isfinite(wide) | over
@@ -378,9 +389,13 @@ class _Floats:
             sums = wide.masked_fill(odd, 0.0).square_().sum(), own.square().sum(), odd.sum().double()
             total[:3] += torch.stack(sums)
             total[3] = torch.maximum(total[3], own.max())
-        squares, own_squares, odds, own_most = total.tolist()
+        squares, own_squares, odds, own_most, elsewhere = total.tolist()
+        if (
+            not elsewhere <= torch.finfo(reference.dtype).max
+        ):  # also for NaN: elements that are not finite are rare ones
+            return cls.of(index, kind, exact, reference, coarse, tolerance, least, sizes, repeats, every=1)
         size = reference.numel()
-        count = max(1, size - odds)
+        count = max(1, sampled - odds)
         rms, own_rms = math.sqrt(squares / count), math.sqrt(own_squares / count)
         scale, tiny = max(rms, least), torch.finfo(reference.dtype).tiny
         unit = torch.finfo(torch.float64 if reference.dtype == torch.float64 else torch.float32).eps / 2
@@ -408,6 +423,7 @@ class _Floats:
             coarse_itself=own_rms > share * scale,
             far_off=own_rms > _FAR * rms,
             full=full,
+            every=every,
             spread=[],
         )
         factor = REFERENCE_SHARE * min(few, _FEW)
@@ -423,6 +439,9 @@ class _Floats:
                 wide = torch.where(_overflows(wide, self.reference.dtype), wide * math.inf, wide)
             yield part, wide
 
+    def _sample(self) -> Iterator[tuple[slice, torch.Tensor]]:
+        return (found for number, found in enumerate(self._stretches()) if number % self.every == 0)
+
     def _plain(self, exact: torch.Tensor) -> torch.Tensor:
         return exact.abs().mul_(self.rtol).add_(self.absolute)
 
@@ -433,7 +452,7 @@ class _Floats:
         """Return by how much how many elements may err, from the distribution of the reference's own errors."""
         device, bins = self.reference.device, _BINS_PER_OCTAVE * _OCTAVES
         counts, most = (torch.zeros(n, dtype=torch.float64, device=device) for n in (bins, 1))
-        for part, exact in self._stretches():
+        for part, exact in self._sample():
             share = self._own(part, exact).div_(self._plain(exact)).nan_to_num_(0.0, 0.0, 0.0)
             most = torch.maximum(most, share.max())
             # From 2^-2, an eighth of an octave each.
@@ -442,7 +461,7 @@ class _Floats:
         below, size = counts.cumsum(0).tolist(), self.reference.numel()
         spread: list[tuple[float, int]] = []
         for quantile in QUANTILES:
-            bin_ = next((i for i, c in enumerate(below) if c >= quantile * size), bins - 1)
+            bin_ = next((i for i, c in enumerate(below) if c >= quantile * below[-1]), bins - 1)
             limit = min(2.0 ** ((bin_ + 1) / _BINS_PER_OCTAVE - 2.0), float(most))
             spread.append((max(1.0, factor * limit), int((1.0 - quantile) * size) + self._strays()))
         # The largest of two equal distributions differ more than their other quantiles.
@@ -480,12 +499,14 @@ class _Floats:
             return torch.zeros((), dtype=torch.bool, device=output.device)
         return _short(output) > 0.99
 
-    def _errors(self, output: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Yield errors, what is allowed per element, and the plain tolerance, stretch by stretch.
+    def _errors(
+        self, output: torch.Tensor, stretches: Iterator[tuple[slice, torch.Tensor]] | None = None
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Yield errors, what is allowed per element, and the plain tolerance, stretch by stretch of the oracle's.
 
         The error is NaN or infinite where only one of output and oracle is finite.
         """
-        for part, exact in self._stretches():
+        for part, exact in self._stretches() if stretches is None else stretches:
             plain = self._plain(exact)
             allowed = self._own(part, exact).mul_(REFERENCE_SHARE).add_(plain)
             seen = output[part].double()
@@ -530,7 +551,7 @@ class _Floats:
     def errs_like(self, output: torch.Tensor, simulated: torch.Tensor) -> bool:
         """Return whether an output's errors have the size of another's, and go with them."""
         total = torch.zeros(3, dtype=torch.float64, device=output.device)
-        for part, exact in self._stretches():
+        for part, exact in self._sample():
             seen, other = ((t[part].double() - exact).nan_to_num_(0.0, 0.0, 0.0) for t in (output, simulated))
             total += torch.stack([seen.square().sum(), other.square().sum(), (seen * other).sum()])
         seen, other, both = total.tolist()
@@ -540,7 +561,7 @@ class _Floats:
 
     def reference_error(self) -> float:
         worst = torch.zeros((), dtype=torch.float64, device=self.reference.device)
-        for error, _, plain in self._errors(self.reference):
+        for error, _, plain in self._errors(self.reference, self._sample()):
             worst = torch.maximum(worst, error.div_(plain).max())
         return math.inf if math.isnan(float(worst)) else float(worst)
 

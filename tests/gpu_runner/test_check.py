@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy
@@ -121,6 +122,42 @@ def test_steps_see_every_element(monkeypatch: pytest.MonkeyPatch) -> None:
         output.view(-1)[index] += 1.0
         with pytest.raises(Mismatch, match=rf"first at \[{index // 9}, {index % 9}\]"):
             judge.compare([output])
+
+
+class TestLargeOutputs:
+    """How the reference errs is seen in a part of them, whether a candidate is right in all."""
+
+    @pytest.fixture(autouse=True)
+    def _small_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(check, "_STEP", {"cpu": 100})
+        monkeypatch.setattr(check, "_SAMPLED", {"cpu": 2000})
+
+    def test_every_element_of_the_candidates_is_compared(self) -> None:
+        exact = torch.randn(10_000, dtype=torch.float64)
+        judge = expected(exact)
+        for index in (0, 150, 4999, 9999):
+            output = exact.float()
+            output[index] += 1.0
+            with pytest.raises(Mismatch, match=rf"first at \[{index}\]"):
+                judge.compare([output])
+
+    def test_the_reference_errs_in_a_part_as_in_the_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        exact = torch.randn(100_000, dtype=torch.float64)
+        noise = 3e-4 * torch.randn(2, 100_000, dtype=torch.float64)
+        reference, output = (exact + n for n in noise)
+        sampled = Expected([exact], [reference.float()], None).compare([output.float()])
+        monkeypatch.setattr(check, "_SAMPLED", {"cpu": 1 << 20})
+        whole = Expected([exact], [reference.float()], None).compare([output.float()])
+        assert whole <= sampled < 1.6 * whole  # the largest error of fewer is smaller
+
+    @pytest.mark.parametrize("odd", [math.inf, math.nan, 1e300])
+    def test_what_is_not_finite_is_looked_for_everywhere(self, odd: float) -> None:
+        exact = torch.randn(10_000, dtype=torch.float64)
+        exact[150] = odd
+        judge = expected(exact)
+        assert judge.compare([exact.float()]) < 0.1
+        with pytest.raises(Mismatch):
+            judge.compare([exact.float().nan_to_num(0.0, 0.0, 0.0)])
 
 
 def test_comparing_leaves_everything_as_it_was() -> None:
