@@ -14,9 +14,6 @@ from forewarp.gpu_runner.lifting.program import GAP, Place, Program, Programs, b
 from forewarp.gpu_runner.lifting.window import Window
 from forewarp.gpu_runner.worker.cubin import Module
 
-MOVED_BYTES = 32 << 20
-"""Size up to which the place of memory matters: larger buffers lie in so many places that it evens out."""
-
 
 class Refused(RuntimeError):
     """Programs that this process cannot run; the text says why."""
@@ -84,7 +81,6 @@ class Lifted:
         Where data lie in memory makes a difference of up to a percent, which must not tell the two apart. Inputs and
         outputs are written anew before each call of either, weights are the same.
         """
-        self._window.unshare()
         for workload, mine in self.programs.items():
             theirs = other.programs[workload]
             pairs = [*zip(mine.inputs, theirs.inputs, strict=False), *zip(mine.outputs, theirs.outputs, strict=False)]
@@ -97,22 +93,6 @@ class Lifted:
                 number, its_number = self._window.chunk_at(place.address), other._window.chunk_at(its.address)
                 if number is not None and its_number is not None:
                     self._window.share(number, other._window, its_number)
-
-    def move(self) -> None:
-        """Have all small memory that no other module shares lie elsewhere, with the same contents and addresses.
-
-        Moved often enough, no module keeps what a lucky place gives it. Nothing of it may be running.
-        """
-        for number in self._window.own(MOVED_BYTES):
-            chunk = self._window.chunks[number]
-            there = bytes_at(self._window.base + chunk.offset, chunk.size)
-            contents = there.clone()
-            torch.cuda.synchronize()
-            try:
-                self._window.move(number)
-            except driver.CudaError:  # the device has no more memory: it stays
-                return
-            there.copy_(contents)
 
     def state_of(self, workload: str) -> dict[str, torch.Tensor]:
         """Return the buffers that a call of the module changes, by `state_dict` key."""

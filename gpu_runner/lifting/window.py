@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,8 +20,6 @@ BASES = (0x2000_0000_0000, 0x2800_0000_0000)
 """Where windows begin, for candidate and anchor: far from what the driver and the system choose by themselves."""
 
 _RELAXED = 2
-_PAST = 8
-"""Former memory that a window holds on to, in chunks."""
 
 
 class WindowTaken(RuntimeError):
@@ -54,8 +51,6 @@ class Window:
             raise WindowTaken(f"the driver gives {found.value:#x} for a window at {base:#x}")
         self.chunks: list[Chunk] = []
         self._handles: list[driver.Handle] = []
-        self._shared: set[int] = set()
-        self._past: deque[driver.Handle] = deque()
         self._properties = driver.pinned(device)
         grain = ctypes.c_size_t()
         driver.call("cuMemGetAllocationGranularity", ctypes.byref(grain), ctypes.byref(self._properties), 0)
@@ -72,21 +67,17 @@ class Window:
     def grow(self, size: int) -> Chunk:
         """Map at least `size` more bytes; raises `CudaError` where the device has no more."""
         size = -(-size // self.grain) * self.grain
-        mode = ctypes.c_int(_RELAXED)
+        handle, mode = driver.Handle(), ctypes.c_int(_RELAXED)
         # While a stream is being captured, the driver allows this only to a thread that says that it is safe.
         driver.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
         try:
-            return self._map(Chunk(self.mapped, size), self._create(size))
+            driver.call(
+                "cuMemCreate",
+                *(ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(self._properties), ctypes.c_uint64(0)),
+            )
+            return self._map(Chunk(self.mapped, size), handle)
         finally:
             driver.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
-
-    def _create(self, size: int) -> driver.Handle:
-        handle = driver.Handle()
-        driver.call(
-            "cuMemCreate",
-            *(ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(self._properties), ctypes.c_uint64(0)),
-        )
-        return handle
 
     def adopt(self, chunks: list[Chunk], descriptors: list[int]) -> None:
         """Map memory of another process at the offsets that it has there; closes the descriptors.
@@ -140,35 +131,11 @@ class Window:
         handle = driver.Handle()
         address = ctypes.c_uint64(other.base + other.chunks[its].offset)
         driver.call("cuMemRetainAllocationHandle", ctypes.byref(handle), address)
-        driver.call("cuMemRelease", self._exchange(number, handle))
-        self._shared.add(number)
-        other._shared.add(its)
-        return True
-
-    def unshare(self) -> None:
-        """Forget what was shared with a window that is empty by now."""
-        self._shared.clear()
-
-    def own(self, most: int) -> list[int]:
-        """Return the numbers of chunks of at most so many bytes that are not shared."""
-        return [n for n, chunk in enumerate(self.chunks) if n not in self._shared and chunk.size <= most]
-
-    def move(self, number: int) -> None:
-        """Put new memory in the place of a chunk, of which nothing may be running; contents are lost.
-
-        Raises `CudaError` where the device has no more; the chunk is then as it was.
-        """
-        self._past.append(self._exchange(number, self._create(self.chunks[number].size)))
-        # What was let go of just now would be given out again first.
-        if len(self._past) > _PAST:
-            driver.call("cuMemRelease", self._past.popleft())
-
-    def _exchange(self, number: int, handle: driver.Handle) -> driver.Handle:
-        chunk, before = self.chunks[number], self._handles[number]
         driver.call("cuMemUnmap", ctypes.c_uint64(self.base + chunk.offset), ctypes.c_size_t(chunk.size))
+        driver.call("cuMemRelease", self._handles[number])
         self._handles[number] = handle
         self._place(chunk, handle)
-        return before
+        return True
 
     def export(self, chunks: Sequence[Chunk]) -> list[int]:
         """Return a descriptor for each of these chunks, which another process can `adopt`; the caller closes them."""
@@ -191,7 +158,4 @@ class Window:
         for chunk, handle in zip(self.chunks, self._handles, strict=True):
             driver.status("cuMemUnmap", ctypes.c_uint64(self.base + chunk.offset), ctypes.c_size_t(chunk.size))
             driver.status("cuMemRelease", handle)
-        while self._past:
-            driver.status("cuMemRelease", self._past.pop())
         self.chunks, self._handles = [], []
-        self._shared.clear()

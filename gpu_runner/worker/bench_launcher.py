@@ -40,8 +40,6 @@ GRAPH_BELOW_S = 50e-6
 CHAIN_BELOW_S = 100e-6
 """Where a call is shorter than this, and both arms are made of nodes, it is repeated within a graph."""
 LATENCY_SAMPLES = 9
-MOVED_AFTER = 12
-"""Samples after which the memory of lifted programs is moved: where it lies makes up to a percent of difference."""
 WARM_S = 0.03
 
 
@@ -135,7 +133,7 @@ class LauncherBench:
         self.runners: dict[str, CubinRunner | LiftedRunner] = {}
         self.graphs: dict[str, list[torch.cuda.CUDAGraph]] = {}
         self.chains: dict[tuple[str, int, str], Chain] = {}
-        self.chained, self.latency_s, self.taken = False, 0.0, 0
+        self.chained, self.latency_s = False, 0.0
         self.anchor_outputs: Sequence[torch.Tensor] | None = None
         self.hung = False
         launcher.steady()
@@ -352,11 +350,6 @@ class LauncherBench:
 
     def sample(self, stage: Stage, arm: Arm, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
         """Enqueue one timed call; the returned function waits for it."""
-        self.taken += 1
-        if self.taken % MOVED_AFTER == 0:
-            torch.cuda.synchronize()
-            for lifted in self.lifted.values():
-                lifted.move()
         for runner in self.runners.values():
             runner.prepare()
         if condition == "launched":
