@@ -5,6 +5,8 @@ Attribute codes as printed by `cuobjdump -elf`: 0x2f register count, 0x11 frame 
 
 from __future__ import annotations
 
+import hashlib
+import re
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,6 +14,7 @@ from typing import NamedTuple
 from forewarp.core.inspection import Code
 from forewarp.gpu_runner.compilers import sass
 
+_FOR_DEBUGGERS = re.compile(r"(?:\.rela?)?\.(?:nv_)?debug_|\.note|\.comment")
 _REGISTERS, _FRAME = 0x2F, 0x11
 _SYMTAB, _NOBITS = 2, 8
 _ENTRY = 0x10
@@ -53,6 +56,22 @@ def _symbols(sections: list[_Section]) -> dict[int, str]:
 def section(image: bytes, name: str) -> bytes:
     """Return the contents of an ELF file's section; empty where it has none of that name."""
     return next((x.contents for x in _sections(image) if x.name == name), b"")
+
+
+def digest(image: bytes) -> bytes:
+    """Return what cubins have in common that do the same: what only debuggers read, such as paths, is left out.
+
+    Of anything else than an ELF file, all counts.
+    """
+    found = hashlib.sha256()
+    try:
+        found.update(image[:0x20] + image[0x30:0x34])  # for which architecture it is
+        for part in _sections(image):
+            if not _FOR_DEBUGGERS.match(part.name):
+                found.update(f"{part.name}\0{part.kind}\0{part.size}\0".encode() + part.contents)
+    except (struct.error, ValueError, IndexError, OverflowError):
+        found.update(image)
+    return found.digest()
 
 
 def exports(library: bytes) -> set[str]:

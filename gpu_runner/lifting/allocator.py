@@ -52,7 +52,7 @@ class WindowAllocator:
 
     def __init__(self, window: Memory) -> None:
         self.window = window
-        self._alone_left, self._sealed = 0, False
+        self._alone_left, self._alone_from, self._sealed = 0, 0, False
         self._used: set[int] = set()
         self._chunks: set[int] = set()
         self.exhausted = False
@@ -73,9 +73,9 @@ class WindowAllocator:
         change(make(*pointers))
 
     @contextlib.contextmanager
-    def each_alone(self, most: int) -> Generator[None]:
-        """Give blocks that are allocated meanwhile memory to themselves, however small; at most so many small ones."""
-        self._alone_left = most
+    def each_alone(self, most: int, least: int = 0) -> Generator[None]:
+        """Give blocks of `least` bytes and more that are allocated meanwhile memory to themselves; at most so many."""
+        self._alone_left, self._alone_from = most, least
         try:
             yield
         finally:
@@ -121,7 +121,7 @@ class WindowAllocator:
 
     def _take(self, size: int, stream: int) -> int:
         free = self._free.setdefault(stream, [])
-        alone = self._alone_left > 0 and size < LARGE
+        alone = self._alone_left > 0 and self._alone_from <= size < LARGE
         position = bisect_left(free, (size, False, 0))
         # A block much larger than what is asked for is kept for what it was made for.
         if not alone and position < len(free) and free[position][0] <= 2 * size + SMALL:

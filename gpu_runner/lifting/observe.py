@@ -16,7 +16,7 @@ import torch
 from forewarp.core import serde
 from forewarp.core.values import Signature, Workload
 from forewarp.gpu_runner.lifting import driver, graph, streams
-from forewarp.gpu_runner.lifting.allocator import LARGE, WindowAllocator
+from forewarp.gpu_runner.lifting.allocator import SMALL, WindowAllocator
 from forewarp.gpu_runner.lifting.code import CodeLog
 from forewarp.gpu_runner.lifting.graph import NO_CAPTURE, NotLiftable
 from forewarp.gpu_runner.lifting.program import Place, Program, Programs, pack
@@ -29,7 +29,7 @@ from forewarp.gpu_runner.worker.stage import contiguous
 from forewarp.gpu_runner.worker.state import held_by
 
 MOST_ALONE = 32
-"""Small blocks of one call that get memory to themselves; each costs at least two megabytes and a file descriptor."""
+"""Small blocks of a call, and half as many weights, that get memory of their own: two megabytes and a descriptor each."""
 WARM_UPS = 3
 """Forwards before the one that is captured: what a module prepares, tunes or compiles at first is done by then."""
 
@@ -102,7 +102,7 @@ class Observer:
             tuple(Place.of(t) for t in tensors_of(subject.values)),
             tuple(Place.of(o) for o in outputs),
             tuple((k, Place.of(v)) for k, v in subject.state.items()),
-            tuple((k, Place.of(v)) for k, v in subject.weights.items() if v.nbytes >= LARGE),
+            tuple((k, Place.of(v)) for k, v in subject.weights.items() if v.nbytes >= SMALL),
         )
 
     @contextlib.contextmanager
@@ -145,14 +145,17 @@ class _Subject:
     @classmethod
     def load(cls, job: Mapping[str, Any], workload: Workload, signature: Signature, observer: Observer) -> _Subject:
         problem = Problem.of_job(job, workload, job["weight_seed"])
-        reference = problem.model("cuda")
+        own = job["subject"] != "candidate"
+        with observer.allocator.each_alone(MOST_ALONE // 2 if own else 0, SMALL):
+            reference = problem.model("cuda")
         values = contiguous(problem.inputs(job["random_seed"], "cuda"))
         with observer.allocator.each_alone(MOST_ALONE):
             values = copies(values)
         call: Callable[..., Any] = reference
-        if job["subject"] == "candidate":
+        if not own:
             extensions.install(job["artefact"], job["manifest"])
-            call = load_candidate(job["source"], problem, "cuda", reference.state_dict())
+            with observer.allocator.each_alone(MOST_ALONE // 2, SMALL):
+                call = load_candidate(job["source"], problem, "cuda", reference.state_dict())
         torch.cuda.synchronize()
         module = call.module if isinstance(call, OnNest) else call
         held = held_by(module) if isinstance(module, torch.nn.Module) else {}
@@ -163,7 +166,7 @@ class _Subject:
             {k: v for k, v in held.items() if k not in signature.state and v.is_contiguous()},
             {k: v for k, v in held.items() if k in signature.state},
             job["random_seed"],
-            (job.get("strides") or {}).get(workload.name) if job["subject"] == "candidate" else None,
+            None if own else (job.get("strides") or {}).get(workload.name),
         )
 
     def rehearse(self, allocator: WindowAllocator) -> list[torch.Tensor]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
+from forewarp.gpu_runner.compilers import cubin
 from forewarp.gpu_runner.lifting import driver, graph
 from forewarp.gpu_runner.lifting.driver import Handle
 from forewarp.gpu_runner.lifting.graph import Built, Launch, Node
@@ -20,22 +21,27 @@ class Refused(RuntimeError):
 
 
 class Codes:
-    """Loaded codes, each once: where the same code lies twice, one of the two is slower when it is fetched anew."""
+    """Loaded codes, each once: where the same code lies twice, one of the two is slower when it is fetched anew.
+
+    Codes are the same that differ in what debuggers read of them, such as the folder of their source.
+    """
 
     def __init__(self) -> None:
         self._loaded: dict[bytes, tuple[Module, int]] = {}
 
     def take(self, image: bytes) -> Module:
         """Return an image as a module, loaded unless it is there already; raises `CudaError`."""
-        module, users = self._loaded.get(image) or (Module(image), 0)
-        self._loaded[image] = module, users + 1
+        key = cubin.digest(image)
+        module, users = self._loaded.get(key) or (Module(image), 0)
+        self._loaded[key] = module, users + 1
         return module
 
     def leave(self, image: bytes) -> None:
         """Unload an image once nobody uses it any more."""
-        module, users = self._loaded.pop(image)
+        key = cubin.digest(image)
+        module, users = self._loaded.pop(key)
         if users > 1:
-            self._loaded[image] = module, users - 1
+            self._loaded[key] = module, users - 1
         else:
             module.unload()
 
@@ -76,7 +82,7 @@ class Lifted:
                 raise ValueError("a tensor of the program lies outside its memory")
 
     def share(self, other: Lifted) -> None:
-        """Have both modules' inputs, outputs and large weights in the same memory, as far as they are alike.
+        """Have both modules' inputs, outputs and weights in the same memory, as far as they are alike.
 
         Where data lie in memory makes a difference of up to a percent, which must not tell the two apart. Inputs and
         outputs are written anew before each call of either, weights are the same.

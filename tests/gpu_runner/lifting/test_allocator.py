@@ -89,6 +89,13 @@ def test_small_blocks_have_chunks_to_themselves_when_asked_for_up_to_a_number(
     assert {take(allocator, 1000), take(allocator, 1000)} == set(blocks[:2])
 
 
+def test_blocks_below_a_size_have_no_chunks_to_themselves(allocator: WindowAllocator, memory: Memory) -> None:
+    with allocator.each_alone(1, 100_000):
+        small, large = take(allocator, 1000), take(allocator, 200_000)
+    assert large - memory.base in {c.offset for c in memory.chunks}
+    assert take(allocator, 1000) - small < GRAIN
+
+
 def test_what_was_used_by_no_capture_does_not_travel(allocator: WindowAllocator, memory: Memory) -> None:
     idle, kept = take(allocator, LARGE), take(allocator, 2 * LARGE)
     give(allocator, idle)
