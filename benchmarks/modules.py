@@ -30,7 +30,6 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +46,15 @@ from forewarp.tools.suite_modules import identical
 CORPUS = Path(__file__).parent / "modules"
 PARTS = ("agreement", "identical", "planted", "short", "seconds")
 PLAIN_S = 240
+SECONDS = (
+    *(("triton", "softmax", i) for i in range(3)),
+    *(("triton", "layernorm", i) for i in range(3)),
+    *(("cuda", "layernorm", i % 2) for i in range(3)),
+)
+"""What is timed from source to result: kind, operation, and which module."""
+FIRST_BUILT = 6
+THINKING_S = 2.0
+"""Seconds between two candidates: nobody writes them faster."""
 Unit = Callable[[LocalExecutor, "PlainProcess"], None]
 
 
@@ -163,7 +171,7 @@ def agreement(compilers: Compilers, run: Run, only: Sequence[str]) -> list[Unit]
         (CORPUS / "unliftable" / "problems" / path.name, [path])
         for path in sorted((CORPUS / "unliftable").glob("*.py"))
     ]
-    units: list[Unit] = []
+    units: list[list[Unit]] = [[], []]
     for problem, modules in groups:
         if only and not any(word in str(problem) for word in only):
             continue
@@ -173,8 +181,8 @@ def agreement(compilers: Compilers, run: Run, only: Sequence[str]) -> list[Unit]
         for built in (False, True):
             part = [b for b in builds if ("load_inline" in b[1].source) == built]
             if part:
-                units.append(_agree(run, problem, task, part))
-    return units
+                units[built].append(_agree(run, problem, task, part))
+    return [*units[0], *units[1]]
 
 
 def _agree(run: Run, problem: Path, task: Task, builds: list[tuple[Path, Candidate, Future[Build]]]) -> Unit:
@@ -297,11 +305,10 @@ def seconds_unit(run: Run, over: threading.Event) -> Unit:
         with tempfile.TemporaryDirectory() as cache:
             fresh = LocalExecutor(executor.target, index=process.index, cache=Path(cache))
             try:
-                for kind, pattern in (("triton", "*triton*"), ("load_inline", "*cuda*")):
-                    for turn, operation in enumerate(("softmax", "layernorm", "softmax", "layernorm", "cumsum")):
-                        if run.over or (kind == "load_inline" and turn > 3):
-                            break
-                        path = sorted((CORPUS / "kernels" / operation).glob(pattern))[turn // 2 % 2]
+                known = ""
+                for turn, (kind, operation, which) in enumerate(SECONDS):
+                    if not run.over:
+                        path = sorted((CORPUS / "kernels" / operation).glob(f"*{kind}*"))[which]
                         task = tasks.load(str(CORPUS / "problems" / f"{operation}.py"))
                         fresh.describe(task)
                         new = Candidate(f"{path.read_text()}\n# {time.time_ns()}\n", "python")
@@ -309,9 +316,11 @@ def seconds_unit(run: Run, over: threading.Event) -> Unit:
                         build = fresh.compile(task, new)
                         row = timed(fresh, task, new, build)
                         row |= {"name": f"{operation}/{path.stem}", "kind": kind, "build_s": build.seconds}
-                        # What comes first warms workers, and makes the headers that all extensions share.
-                        run.add("seconds", row | {"warm": turn > 1, "total": time.perf_counter() - start})
-                        time.sleep(1.0)  # as between the candidates of anybody who thinks
+                        row |= {"total": time.perf_counter() - start, "new_task": operation != known}
+                        # The first warms workers; the first extension waits for the headers that all share.
+                        run.add("seconds", row | {"warm": turn not in (0, FIRST_BUILT)})
+                        known = operation
+                        time.sleep(THINKING_S)
             finally:
                 over.set()
                 fresh.close()
@@ -382,8 +391,10 @@ def sum_short(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def sum_seconds(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Sum up the seconds from source to result, of warm workers."""
     warm = [r for r in rows if r["warm"] and r["status"] == "ok"]
-    triton, inline = ([r for r in warm if r["kind"] == kind] for kind in ("triton", "load_inline"))
+    triton, inline = ([r for r in warm if r["kind"] == kind and not r["new_task"]] for kind in ("triton", "cuda"))
     found: dict[str, Any] = {}
+    if first := [r["total"] for r in warm if r["kind"] == "triton" and r["new_task"]]:
+        found["triton_new_task"] = statistics.median(first)
     if triton:
         found["triton"] = statistics.median(r["total"] for r in triton)
         # The rehearsal is where Triton compiles; its calls themselves take a few milliseconds.
@@ -421,20 +432,18 @@ def main() -> None:
     executors = [LocalExecutor(devices.choose(f"cuda:{n}"), index=n) for n in numbers]
     processes = [PlainProcess(n) for n in numbers]
     compilers = Compilers(run, executors[0], asked.threads)
-    units: list[Unit] = []
+    lists = [pair_units(run, part, only) for part in ("short", "planted") if part in parts]
+    if "agreement" in parts:
+        lists.append(agreement(compilers, run, only))
+    if "identical" in parts:
+        lists.append(identical_units(run, asked.kernelbench, only))
+    # Mixed, so that a run that ends early has some of each.
+    placed = [((i + 0.5) / len(units), unit) for units in lists for i, unit in enumerate(units)]
+    units = [unit for _, unit in sorted(placed, key=lambda p: p[0])]
     if "seconds" in parts:
-        units.append(seconds_unit(run, compilers.begin))
+        units.insert(0, seconds_unit(run, compilers.begin))
     else:
         compilers.begin.set()
-    if "short" in parts:
-        units += pair_units(run, "short", only)
-    if "planted" in parts:
-        units += pair_units(run, "planted", only)
-    compared = agreement(compilers, run, only) if "agreement" in parts else []
-    same = identical_units(run, asked.kernelbench, only) if "identical" in parts else []
-    # In turns, so that a run that ends early has some of each.
-    for pair in zip_longest(compared, same):
-        units += [u for u in pair if u is not None]
     waiting: queue.SimpleQueue[Unit] = queue.SimpleQueue()
     for unit in units:
         waiting.put(unit)

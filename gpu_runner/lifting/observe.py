@@ -29,7 +29,7 @@ from forewarp.gpu_runner.worker.stage import contiguous
 from forewarp.gpu_runner.worker.state import held_by
 
 MOST_ALONE = 32
-"""Small blocks of a call, and half as many weights, that get memory of their own: two megabytes and a descriptor each."""
+"""Small blocks of a call, and half as many weights, with memory of their own: two megabytes and a descriptor each."""
 WARM_UPS = 3
 """Forwards before the one that is captured: what a module prepares, tunes or compiles at first is done by then."""
 

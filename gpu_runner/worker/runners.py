@@ -17,10 +17,10 @@ from forewarp.gpu_runner.worker.problem import OnNest, outputs_of, tensors_of
 from forewarp.gpu_runner.worker.state import State
 
 _CTYPES: dict[str, Any] = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": ctypes.c_float, "f64": ctypes.c_double}
-
-
 FLUSHED = 1
 """Byte that a flush of the L2 cache leaves behind, for the judge to see."""
+FLUSH_TURNS = 2
+"""How often a burst flushes between two calls: the device is to be busy for as long as the host prepares the next one."""
 LAST = 3
 """Number of no slot: that of the last call."""
 
@@ -149,13 +149,13 @@ class ModuleRunner:
 
     def _call(self, slot: int) -> list[torch.Tensor]:
         # Here and not when the result is fetched: what a view puts off is part of the call.
-        return [r.contiguous().resolve_conj().resolve_neg() for r in outputs_of(self.model(*self.slots[slot]))]
+        return _settled(self.model(*self.slots[slot]))
 
-    def _kept(self, slot: int, others: Sequence[list[torch.Tensor]]) -> list[torch.Tensor]:
-        """Call forward; what it returns in memory of an input or of other results is made tensors of its own."""
+    def _kept(self, results: Sequence[torch.Tensor], others: Sequence[list[torch.Tensor]]) -> list[torch.Tensor]:
+        """Make tensors of their own of results in memory of an input or of other results."""
         tensors = [t for values in self.slots for t in tensors_of(values)] + [t for result in others for t in result]
         taken = {t.untyped_storage().data_ptr() for t in tensors}
-        return [r.clone() if r.untyped_storage().data_ptr() in taken else r for r in self._call(slot)]
+        return [r.clone() if r.untyped_storage().data_ptr() in taken else r for r in results]
 
     def capture(self) -> None:
         """Capture a call on each slot as a CUDA graph, for `burst` to replay; without graphs, `burst` calls forward.
@@ -173,7 +173,7 @@ class ModuleRunner:
                     streams.redirected(streams.foreign(), stream.cuda_stream, waiting=True),
                     torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"),
                 ):
-                    result = self._kept(slot, [results for _, results in graphs])
+                    result = self._kept(self._call(slot), [results for _, results in graphs])
                 graphs.append((graph, result))
         except Exception:
             torch.cuda.set_stream(before)  # torch leaves it at the one that was captured
@@ -182,17 +182,27 @@ class ModuleRunner:
         self._graphs = graphs
 
     def burst(self, *, calls: bool) -> None:
-        """Flush the L2 cache once per slot, and run the slot behind it where `calls`; wait for all of it."""
-        for slot, flush in enumerate(self.flushes):
-            flush.fill_(FLUSHED)
-            if not calls:
-                continue
-            if self._graphs:
-                graph, self._results[slot] = self._graphs[slot]
+        """Flush the L2 cache, then run each slot where `calls`, with a flush behind it; wait for all of it.
+
+        What the host does between two calls falls into the flush, which is as long as that takes.
+        """
+        results = self._results
+        self._flush(0)
+        for slot in range(len(self.flushes)):
+            result = None
+            if self._graphs and calls:
+                graph, results[slot] = self._graphs[slot]
                 graph.replay()
-            else:
-                self._results[slot] = self._kept(slot, list(self._results.values()))
+            elif calls:
+                result = self.model(*self.slots[slot])
+            self._flush((slot + 1) % len(self.flushes))
+            if result is not None:
+                results[slot] = self._kept(_settled(result), list(results.values()))
         self.span.wait()
+
+    def _flush(self, number: int) -> None:
+        for _ in range(FLUSH_TURNS):
+            self.flushes[number].fill_(FLUSHED)
 
     def null(self) -> None:
         """Do all that `run` does but call forward: what remains is overhead."""
@@ -223,6 +233,10 @@ class ModuleRunner:
                 buffer.copy_(own)
         self.span.wait()
         self._results.clear()
+
+
+def _settled(result: Any) -> list[torch.Tensor]:
+    return [r.contiguous().resolve_conj().resolve_neg() for r in outputs_of(result)]
 
 
 class Buffers:

@@ -33,6 +33,8 @@ WARM_UPS = 3
 LEAST_BLOCKS = 6
 SIGHTING = 8
 """Blocks after which a candidate that has something to beat is looked at for the first time."""
+CHAIN_TIME = 2
+"""Kernels that are repeated within a graph get so many times the time: most of it goes to what is between them."""
 GRAPH_BLOCKS, SHORT_S = 4, 50e-6
 """Kernels shorter than this, replayed as graphs, are noisier and cheaper: each look takes so many times the blocks."""
 Sample = tuple[float, float]
@@ -106,8 +108,9 @@ class Schedule:
         pair_s, longest_s = self._pilot()
         mode = self.bench.choose_mode(self.stage, longest_s)
         scale = GRAPH_BLOCKS if mode in ("graph", "chain") and longest_s < SHORT_S else 1
-        looks = self._affordable(pair_s, [look * scale for look in self.looks])
-        deadline = time.perf_counter() + self.time_s
+        time_s = self.time_s * (CHAIN_TIME if mode == "chain" else 1)
+        looks = self._affordable(time_s, pair_s, [look * scale for look in self.looks])
+        deadline = time.perf_counter() + time_s
         if not self.sighting or self._goes_on(min(SIGHTING * scale, looks[0]), mode, len(looks)):
             self._take(looks, mode, deadline)
         self.stage.check_inputs()
@@ -157,9 +160,9 @@ class Schedule:
                 longest = max(longest, seconds) if turn else 0.0
         return (time.perf_counter() - start) / (WARM_UPS - 1), longest
 
-    def _affordable(self, pair_s: float, looks: Sequence[int]) -> tuple[int, ...]:
+    def _affordable(self, time_s: float, pair_s: float, looks: Sequence[int]) -> tuple[int, ...]:
         """Keep the looks that fit into the time, a block costing two pairs; slow kernels get one look at few blocks."""
-        most = self.time_s / max(2 * pair_s, 1e-9)
+        most = time_s / max(2 * pair_s, 1e-9)
         within = tuple(look for look in looks if look <= most)
         return within or (min(looks[0], max(LEAST_BLOCKS, int(4 * most))),)
 
