@@ -20,7 +20,7 @@ _CTYPES: dict[str, Any] = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": 
 FLUSHED = 1
 """Byte that a flush of the L2 cache leaves behind, for the judge to see."""
 FLUSH_TURNS = 2
-"""How often a burst flushes between two calls: the device is to be busy for as long as the host prepares the next one."""
+"""How often a burst flushes between two calls: the device is to be busy while the host prepares the next one."""
 LAST = 3
 """Number of no slot: that of the last call."""
 
