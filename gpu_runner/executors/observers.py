@@ -15,6 +15,8 @@ from forewarp.gpu_runner.executors.client import Session, WorkerClient, readable
 from forewarp.gpu_runner.lifting.window import BASES
 
 ARMS = ("candidate", "anchor")
+SPARES = {"candidate": 2, "anchor": 1}
+"""Observers that wait for modules: one takes longer to open the device than a measurement does."""
 
 
 @dataclass(slots=True)
@@ -46,19 +48,21 @@ class Observed:
 
 
 class Observers:
-    """One spare observer for each arm; not safe to use from several threads at once."""
+    """Spare observers for each arm; not safe to use from several threads at once."""
 
     def __init__(self, worker: WorkerClient, builds: Path) -> None:
         """`builds` is the folder of compiled candidates."""
         self._worker, self._builds = worker, builds
-        self._spares: dict[str, Session] = {}
+        self._spares: dict[str, list[Session]] = {arm: [] for arm in ARMS}
 
     def prepare(self, arm: str) -> None:
-        """Have an observer open the device, so that the next module of this arm need not wait for it."""
-        if arm not in self._spares:
-            self._builds.mkdir(parents=True, exist_ok=True)  # what is not there cannot be read later either
-            job = {"kind": "observe", "base": BASES[ARMS.index(arm)], "reads": [str(self._builds)]}
-            self._spares[arm] = self._worker.open(job)
+        """Have observers open the device, so that the next modules of this arm need not wait for it."""
+        while len(self._spares[arm]) < SPARES[arm]:
+            self._spares[arm].append(self._open(arm))
+
+    def _open(self, arm: str) -> Session:
+        self._builds.mkdir(parents=True, exist_ok=True)  # what is not there cannot be read later either
+        return self._worker.open({"kind": "observe", "base": BASES[ARMS.index(arm)], "reads": [str(self._builds)]})
 
     def observe(self, arm: str, job: dict[str, Any], limit_s: float) -> Observed:
         """Observe a job's module within `limit_s` seconds; the observer ends with it."""
@@ -73,8 +77,7 @@ class Observers:
 
     def _observe(self, arm: str, job: dict[str, Any], limit_s: float) -> Observed | None:
         """Observe once; None where the observer ended before it was ready."""
-        self.prepare(arm)
-        session = self._spares.pop(arm)
+        session = self._spares[arm].pop(0) if self._spares[arm] else self._open(arm)
         try:
             reply = session.request(job, limit_s)
         finally:
@@ -100,8 +103,9 @@ class Observers:
 
     def close(self) -> None:
         """End the spare observers."""
-        while self._spares:
-            self._spares.popitem()[1].close()
+        for spares in self._spares.values():
+            while spares:
+                spares.pop().close()
 
 
 def _close(descriptors: Sequence[int]) -> None:

@@ -13,6 +13,8 @@ from forewarp.gpu_runner.worker.problem import outputs_of
 
 _PROBED = 4
 """Rows on which it is seen whether each depends on itself alone."""
+_KEPT_SHARE = 0.15
+"""Of the free device memory, what results in fp64 may take that are kept; there are two sets of them at times."""
 _ALIKE = 1e-9
 """By how much, of their root mean square, fp64 results may differ between two ways of cutting."""
 
@@ -45,13 +47,22 @@ class Pieces:
             for one, (a, b) in zip(whole, parts, strict=True)
         )
 
-    def exact(self, output: int, size: int, step: int) -> Exact:
-        """Return the elements of one output, which has `size` of them, worked out anew each time they are asked for."""
+    def exact(self, output: int, size: int, step: int, *, kept: bool = False) -> Exact:
+        """Return the elements of one output, which has `size` of them.
+
+        They are worked out anew each time they are asked for, or `kept` from the first time on.
+        """
         row = size // self.rows
+        known: list[torch.Tensor] = []
 
         def elements() -> Iterator[tuple[slice, torch.Tensor]]:
-            for start in range(0, self.rows, step):
-                piece = self.run(start, min(start + step, self.rows))[output]
+            for number, start in enumerate(range(0, self.rows, step)):
+                if number < len(known):
+                    piece = known[number]
+                else:
+                    piece = self.run(start, min(start + step, self.rows))[output]
+                    if kept:
+                        known.append(piece)
                 for part, stretch in stretches(piece)():
                     yield slice(part.start + start * row, part.start + start * row + len(stretch)), stretch
 
@@ -72,12 +83,21 @@ def exact_in_pieces(
         try:
             pieces = Pieces(model, values, cut, rows)
             if pieces.independent():
-                return [pieces.exact(i, _elements(r), step) for i, r in enumerate(reference)]
+                kept = _may_be_kept(reference)
+                return [pieces.exact(i, _elements(r), step, kept=kept) for i, r in enumerate(reference)]
         except torch.OutOfMemoryError:
             raise
         except Exception:  # a reference may refuse fp64, or fewer rows, in any way; then it is run as a whole
             continue
     return None
+
+
+def _may_be_kept(outputs: Sequence[torch.Tensor]) -> bool:
+    """Return whether there is so much memory that these outputs in fp64 take little of what is free."""
+    if not outputs[0].is_cuda:
+        return False
+    free, _ = torch.cuda.mem_get_info()
+    return _KEPT_SHARE * free > 8 * sum(_elements(r) for r in outputs)
 
 
 def _cuts(values: Sequence[Any], reference: Sequence[torch.Tensor]) -> list[list[int]]:

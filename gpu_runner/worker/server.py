@@ -48,13 +48,20 @@ def preload() -> None:
             importlib.import_module(home).triton_key()
             break
     with contextlib.suppress(Exception):  # what a C compiler has to build once on a machine, for all that comes
-        from triton.backends.nvidia.driver import CudaUtils
+        from triton.backends.nvidia import driver
 
-        CudaUtils()
+        utilities: Any = driver.CudaUtils
+        utilities()
+        # The one object is made anew for everyone who asks for it, by a C compiler where caches are empty.
+        utilities.__init__ = _nothing
     _wake_triton()
     # Every task is described on tensors without values, whose first operations load half of torch: seconds each time.
     torch.randn(2, 2, device="meta").mul(2).softmax(0)
     importlib.import_module("torch.utils.flop_counter")
+
+
+def _nothing(self: object) -> None:
+    del self
 
 
 def _wake_triton() -> None:

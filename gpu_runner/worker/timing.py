@@ -108,7 +108,9 @@ class Schedule:
         pair_s, longest_s = self._pilot()
         mode = self.bench.choose_mode(self.stage, longest_s)
         scale = GRAPH_BLOCKS if mode in ("graph", "chain") and longest_s < SHORT_S else 1
-        time_s = self.time_s * (CHAIN_TIME if mode == "chain" else 1)
+        time_s = self.time_s
+        if mode == "chain":
+            time_s, (pair_s, _) = CHAIN_TIME * time_s, self._pilot()  # such samples cost something else
         looks = self._affordable(time_s, pair_s, [look * scale for look in self.looks])
         deadline = time.perf_counter() + time_s
         if not self.sighting or self._goes_on(min(SIGHTING * scale, looks[0]), mode, len(looks)):

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from forewarp.core.values import Workload
+from forewarp.gpu_runner.worker import pieces
 from forewarp.gpu_runner.worker.check import Mismatch
 from forewarp.gpu_runner.worker.pieces import exact_in_pieces
 from forewarp.gpu_runner.worker.problem import Problem, oracle
@@ -50,14 +51,33 @@ def test_pieces_give_what_the_whole_gives(function: Callable[..., Any], values: 
     exact, how = oracle(model, values)
     reference = [e.float() if e.is_floating_point() else e for e in exact]
     before = [v.clone() for v in values if isinstance(v, torch.Tensor)]
-    pieces = exact_in_pieces(model, values, reference, 5 * 33 * 8)
+    found = exact_in_pieces(model, values, reference, 5 * 33 * 8)
     assert how == "fp64"
-    assert pieces is not None
-    for whole, piece in zip(exact, pieces, strict=True):
+    assert found is not None
+    for whole, piece in zip(exact, found, strict=True):
         parts = list(piece())
         assert len(parts) > 1
         assert [p.start for p, _ in parts[1:]] == [p.stop for p, _ in parts[:-1]]
         assert torch.allclose(torch.cat([stretch for _, stretch in parts]), whole.reshape(-1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_where_there_is_memory_they_are_worked_out_once(kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def count(x: torch.Tensor) -> torch.Tensor:
+        calls.append(len(x))
+        return x.exp()
+
+    monkeypatch.setattr(pieces, "_may_be_kept", lambda _: kept)
+    values = [torch.randn(33, 20)]
+    found = exact_in_pieces(Function(count), values, [values[0].exp()], 5 * 33 * 8)
+    assert found is not None
+    calls.clear()
+    next(iter(found[0]()))  # one that is left halfway
+    first, again = ([stretch.clone() for _, stretch in found[0]()] for _ in range(2))
+    assert sum(calls) == (33 if kept else calls[0] + 2 * 33)
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     assert all(
         torch.equal(a, b) for a, b in zip(before, (v for v in values if isinstance(v, torch.Tensor)), strict=True)
     )
