@@ -59,6 +59,9 @@ def test_pieces_give_what_the_whole_gives(function: Callable[..., Any], values: 
         assert len(parts) > 1
         assert [p.start for p, _ in parts[1:]] == [p.stop for p, _ in parts[:-1]]
         assert torch.allclose(torch.cat([stretch for _, stretch in parts]), whole.reshape(-1), rtol=1e-12)
+    assert all(
+        torch.equal(a, b) for a, b in zip(before, (v for v in values if isinstance(v, torch.Tensor)), strict=True)
+    )
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -78,9 +81,6 @@ def test_where_there_is_memory_they_are_worked_out_once(kept: bool, monkeypatch:
     first, again = ([stretch.clone() for _, stretch in found[0]()] for _ in range(2))
     assert sum(calls) == (33 if kept else calls[0] + 2 * 33)
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
-    assert all(
-        torch.equal(a, b) for a, b in zip(before, (v for v in values if isinstance(v, torch.Tensor)), strict=True)
-    )
 
 
 @pytest.mark.parametrize(
