@@ -41,6 +41,7 @@ _NOT_VARIABLES = {
     "half",
 }
 _TORCH = {"torch", "at", "c10", "Tensor", "pybind11", "py", "PYBIND11_MODULE"}
+_NAMESPACES = {"torch", "at", "c10", "py"}
 _TORCH_PREFIXES = ("TORCH_", "AT_", "C10_", "THC", "CUDA_KERNEL_")
 # Namespaces whose headers need nvcc.
 _DEVICE_ONLY = {"cooperative_groups", "nvcuda", "wmma", "cub", "cuda", "cg"}
@@ -168,7 +169,15 @@ class _Halves:
         return self.source[self.found[first].start : self.found[last].end]
 
     def _names(self, item: Item) -> set[str]:
-        return {t.text for t in self.found[item.first : item.last + 1] if t.kind == "name"}
+        span = range(item.first, item.last + 1)
+        return {self.found[i].text for i in span if self.found[i].kind == "name" and not self._is_variable(i)}
+
+    def _is_variable(self, index: int) -> bool:
+        """Return whether a name that torch has for a namespace stands for something else, such as an index `at`."""
+        if self.found[index].text not in _NAMESPACES:
+            return False
+        before = self.found[index - 1].text if index else ""
+        return before != "namespace" and [t.text for t in self.found[index + 1 : index + 3]] != [":", ":"]
 
     def _both(self, text: str) -> None:
         self.device.append(text + "\n")

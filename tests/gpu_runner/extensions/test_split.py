@@ -97,6 +97,16 @@ class TestSplit:
         assert split.unresolved(["k(float*)", "PyList_New", "at::empty(int)"], kernels) == ["k(float*)"]
 
 
+@pytest.mark.parametrize("name", ["at", "py", "torch"])
+def test_a_variable_may_have_the_name_of_a_namespace(name: str) -> None:
+    kernel = f"__global__ void k(float* x) {{ int {name} = threadIdx.x; x[{name}] = {name} ? 1.f : 0.f; }}"
+    assert (
+        "threadIdx" in split.split(f"{kernel}\nvoid f(torch::Tensor x) {{ k<<<1, 1>>>(x.data_ptr<float>()); }}").device
+    )
+    with pytest.raises(NotUnderstood):
+        split.split(kernel.replace("float* x", f"{name}::Thing x"))
+
+
 class TestHostFlags:
     def test_nvcc_flags_for_the_cpp_compiler(self) -> None:
         flags = ["-DA=1", "-isystem", "/x", "-gencode=arch=compute_90,code=sm_90", "--compiler-options", "'-fPIC'"]
