@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.shared_executors import limited
 
 from forewarp.core.errors import TaskError
 from forewarp.core.values import CAPTURED, Candidate, Task
@@ -18,7 +19,6 @@ from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.worker import captured
 from forewarp.gpu_runner.worker.captured import Call
 from forewarp.gpu_runner.worker.problem import Problem
-from tests.support.shared_executors import limited
 
 SOURCE = """\
 import torch
