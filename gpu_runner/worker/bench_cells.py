@@ -379,6 +379,12 @@ class CellBench:
         cell.call(STIR, self.timeout)
         return cell
 
+    def _rest(self, cell: Cell) -> None:
+        """Stop a cell on the CPU device: what it does after its call must neither be in time nor cost others theirs."""
+        if not self._cuda:
+            cell.pause()
+            self._running = None
+
     def _handle(self, arm: Arm) -> bytes:
         """Return what a cell needs to open the arena; empty where it inherited a descriptor."""
         if self.device == "cpu":
@@ -420,6 +426,7 @@ class CellBench:
             copying = min(self._copy_s, max(0.0, raw - extra)) if arm in self._copying else 0.0
             raw += cell.call(fetch, self.timeout)
             extra += self.round_trip_s + copying
+        self._rest(cell)
         # A call hardly longer than a call of nothing has no time to speak of.
         seconds = max(raw - extra, raw / 10)
         return lambda: (seconds, hertz)
@@ -476,6 +483,7 @@ class CellBench:
             cell.call(run_order(slot), self.timeout)
             cell.call(fetch, self.timeout)
         seconds = time.perf_counter() - start
+        self._rest(cell)
         if arm == "candidate":
             stage.compare(last)
         return seconds / count - (3 if stage.prepares_calls else 2) * self._turn_s
@@ -507,7 +515,9 @@ class CellBench:
             offset = self._draw_place("candidate")
             self.awake("candidate").call(fetch_order(self._last, offset), self.timeout)
         elif not self._fetches:
-            self.awake("candidate").call(FETCH, self.timeout)
+            candidate = self.awake("candidate")
+            candidate.call(FETCH, self.timeout)
+            self._rest(candidate)
 
     def _synchronize(self) -> None:
         if self.device == "cuda":

@@ -306,7 +306,7 @@ class Cell:
         self._members = [p.pid for p in self.watch.family()]
 
     def pause(self) -> None:
-        """Stop the cell, so that it takes nothing from whoever runs meanwhile."""
+        """Stop the cell, so that it takes nothing from whoever runs meanwhile, and leaves its results as they are."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -314,6 +314,8 @@ class Cell:
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)  # those that it has started since
         for pid in self._members:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)

@@ -114,6 +114,25 @@ def test_a_stopped_cell_uses_no_processor_time_and_goes_on(make: Make) -> None:
     cell.call(NOTHING, PATIENCE_S)
 
 
+def test_what_a_stopped_cell_has_started_stops_with_it(make: Make) -> None:
+    def start(slot: int) -> None:
+        if os.fork() == 0:
+            while True:
+                time.sleep(0.001)
+
+    cell = make(start)
+    cell.call(run_order(0), PATIENCE_S)
+    family = [p.pid for p in cell.watch.family()]
+    assert len(family) == 2
+    cell.pause()
+    deadline = time.monotonic() + PATIENCE_S
+    while {state_of(pid) for pid in family} != {"T"}:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    cell.resume()
+    cell.call(NOTHING, PATIENCE_S)
+
+
 def test_output_is_bounded_with_beginning_and_end(make: Make, capfd: pytest.CaptureFixture[str]) -> None:
     def chatter(slot: int) -> None:
         print("begin")
