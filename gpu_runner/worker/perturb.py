@@ -55,13 +55,14 @@ def _sparse(tensor: torch.Tensor) -> torch.Tensor:
 
 PERTURBATIONS = (
     Perturbation("inputs × 3", lambda t: t * 3, grows=True),
+    Perturbation("inputs × 100", lambda t: t * 100, grows=True),
     Perturbation("inputs × 0.01", lambda t: t * 0.01, ties=True),
     Perturbation("signs flipped", torch.neg, signs=True),
     Perturbation("zeros", torch.zeros_like, ties=True),
     Perturbation("small integers", _whole, ties=True, signs=True, grows=True),
     Perturbation("mostly zeros", _sparse, ties=True),
 )
-_TELLING = ("inputs × 3", "mostly zeros")
+_TELLING = ("inputs × 3", "inputs × 100", "mostly zeros")
 
 
 def cases(

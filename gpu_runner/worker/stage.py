@@ -34,6 +34,8 @@ FRESH_CASES = 1
 """Ordinary draws in `Stage.cases`; at least three more are compared while and after timing runs."""
 SLOW_COMPARISON_S = 1.0
 """Where working out what is expected and comparing it take longer, only the perturbations that tell most are tried."""
+MOST_SHIFTS = 8
+"""Shifts of inputs after which they are drawn anew: to compare, all have to be made again."""
 CHEAP_DRAW_S = 0.005
 """A draw of inputs that takes no longer is made anew for every timed call."""
 _PIECE = 1 << 24
@@ -58,15 +60,17 @@ class Drawn:
     """One set of input values, tensors contiguous, with what is expected of them once that was asked for.
 
     While a candidate runs on inputs for the first time, nobody has worked out yet what it should find: device code
-    could look for it in the memory that it shares with the launcher. `seed` draws the same values again; None once they
-    were changed. Where memory is short, `values` are None until they are asked for, `digests` tell whether tensors are
-    as they were, and `kept` are copies of those that the reference writes to, by position. `call_seed` is what torch is
-    seeded with before each call on them, where the reference draws random numbers. `after` is the reference's state
-    after a call, by name, once it was asked for.
+    could look for it in the memory that it shares with the launcher. `seed` draws the same values again, and `shifts`
+    are what was done to them since, in order: a distance and a factor for each float tensor, by position. Where memory
+    is short, `values` are None until they are asked for, `digests` tell whether tensors are as they were, and `kept`
+    are copies of those that the reference writes to, by position. `call_seed` is what torch is seeded with before each
+    call on them, where the reference draws random numbers. `after` is the reference's state after a call, by name, once
+    it was asked for.
     """
 
     values: list[Any] | None
     seed: int | None = None
+    shifts: list[dict[int, tuple[int, float]]] = field(default_factory=list[dict[int, tuple[int, float]]])
     expected: Expected | None = None
     digests: list[int] = field(default_factory=list[int])
     kept: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
@@ -267,7 +271,8 @@ class Stage:
         Where candidate and judge share an address space, what the anchor made of nearly the same inputs may still lie
         in memory, and device code could find it there; so changed ones are second best.
         """
-        (self.redraw if self._draw_s <= CHEAP_DRAW_S else self.touch)(slot, arm)
+        cheap = self._draw_s <= CHEAP_DRAW_S or len(self._drawn[slot].shifts) >= MOST_SHIFTS
+        (self.redraw if cheap else self.touch)(slot, arm)
 
     def _draw_twice(self) -> tuple[bool, float]:
         """Draw from one seed twice; return whether both draws are alike, and the seconds of the quicker one."""
@@ -294,14 +299,16 @@ class Stage:
         drawn = self._drawn[slot]
         if self.lean:
             self._check_slot(slot)  # what is changed in place must be what it was
-        drawn.expected = drawn.seed = None
+        drawn.expected = None
         if self.lean:
             drawn.values = None
+        shifts: dict[int, tuple[int, float]] = {}
         masters = drawn.kept if drawn.values is None else dict(enumerate(tensors_of(drawn.values)))
         for index, seen in enumerate(tensors_of(self.slots[slot])):
             if not seen.is_floating_point() or seen.numel() < 2:
                 continue
             distance, shrunk = int.from_bytes(os.urandom(6), "little"), 1.0 - random.random() / 64
+            shifts[index] = distance, shrunk
             master = masters.get(index)
             if master is not None:
                 _shift(master, distance, shrunk, pieces=self.lean)
@@ -313,18 +320,19 @@ class Stage:
                     buffer.copy_(master)
             if self.lean:
                 drawn.digests[index] = self._digest.of(seen)
+        drawn.shifts.append(shifts)
 
     def cases(self, slot: int = 0, *, thorough: bool = True) -> Iterator[str]:
         """Fill a slot with one correctness case after another, and yield each one's name.
 
         Fresh draws come first, then perturbations of a draw that mean something to the reference. After the last, the
-        slot holds a fresh draw. Without `thorough`, one draw and, on a GPU, where they cost little, the perturbations
-        that tell most; those alone as well where a comparison takes over `SLOW_COMPARISON_S`.
+        slot holds a fresh draw. Without `thorough`, one draw and the perturbations that tell most; those alone as well
+        where a comparison takes over `SLOW_COMPARISON_S`.
         """
         for _ in range(FRESH_CASES):
             self.redraw(slot)
             yield "fresh inputs"
-        if self.perturb and (thorough or self.device == "cuda"):
+        if self.perturb:
             made = list[Drawn]()
             count, slow = len(self.outputs), self._compare_s > SLOW_COMPARISON_S
 
@@ -388,10 +396,14 @@ class Stage:
         return contiguous(self._inputs(seed))
 
     def _given(self, drawn: Drawn) -> list[Any]:
-        """Return the values that were drawn, drawn again where they were not kept."""
+        """Return the values that were drawn and shifted, drawn and shifted again where they were not kept."""
         if drawn.values is None:
-            assert drawn.seed is not None, "inputs that were changed in place are not compared"
+            assert drawn.seed is not None, "inputs that no seed gives are kept"
             drawn.values = self._draw_from(drawn.seed)
+            tensors = tensors_of(drawn.values)
+            for shifts in drawn.shifts:
+                for index, shift in shifts.items():
+                    _shift(tensors[index], *shift, pieces=self.lean)
         return drawn.values
 
     def _expected(self, slot: int) -> Expected:

@@ -185,11 +185,10 @@ class Schedule:
         share = VERIFIED_EARLY if number < EARLY_BLOCKS else VERIFIED_LATE
         share *= min(1.0, CHEAP_VERIFY_S / max(self.verify_s, 1e-9))
         verified = [first or self.chance.random() < share, last or self.chance.random() < share]
-        # A draw for one call means one for all four: what it leaves in the caches slows the call after it.
-        renew = self.stage.redraw if any(verified) else self.stage.renew
         pending: list[tuple[Arm, Callable[[], Sample]]] = []
         for arm in self._order("candidate", "anchor"):
-            renew(slot, arm)
+            # Alike for all four: inputs must not tell a call that is compared, nor leave other caches behind.
+            self.stage.renew(slot, arm)
             pending.append((arm, self._prepared(arm, slot)))
             if arm == "candidate":
                 if (reported := self.bench.reported()) is not None:

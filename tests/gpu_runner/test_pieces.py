@@ -154,7 +154,7 @@ def test_inputs_of_which_no_copies_are_kept_are_judged_as_others_are() -> None:
     stage = lean()
     assert stage.lean
     seen = {name: try_on(stage) < 0.1 for name in stage.cases()}
-    assert len(seen) == 7
+    assert len(seen) == 8
     assert all(seen.values())
     assert try_on(stage) < 0.1
     stage.outputs[0][0, 0] += 0.1
@@ -164,6 +164,8 @@ def test_inputs_of_which_no_copies_are_kept_are_judged_as_others_are() -> None:
     stage.touch(0)
     assert not torch.equal(before, stage.slots[0][0])
     assert torch.equal(stage.mirrors[0][0][0], stage.slots[0][0])
+    stage.touch(0)
+    assert try_on(stage) < 0.1
     stage.check_inputs()
     for act in (stage.check_inputs, lambda: stage.touch(0)):
         stage.slots[0][0][5, 5] += 1e-6

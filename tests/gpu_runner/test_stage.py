@@ -98,6 +98,23 @@ def test_slots_hold_different_inputs_and_mirrors_the_same() -> None:
     assert not torch.equal(stage.slots[0][0], before)
 
 
+@pytest.mark.parametrize("mirrored", [True, False])
+@pytest.mark.parametrize("forward", [PURE, WRITES])
+def test_inputs_changed_in_place_are_compared_as_drawn_ones_are(forward: str, mirrored: bool) -> None:
+    stage = staged(forward, mirrored=mirrored)
+    for _ in range(3):
+        before = stage.slots[0][0].clone()
+        stage.touch(0)
+        assert not torch.equal(stage.slots[0][0], before)
+        assert try_on(stage) < 0.1
+    stage.check_inputs()
+    stage.prepare(0)
+    run(stage)
+    stage.outputs[0][0, 0] += 1.0
+    with pytest.raises(Mismatch, match="of the elements are off"):
+        stage.compare(0)
+
+
 def test_outputs_are_poisoned_before_every_call() -> None:
     stage = staged()
     assert try_on(stage) < 0.1
@@ -186,6 +203,7 @@ def test_cases_are_judged_one_by_one_and_end_on_a_fresh_draw() -> None:
     assert seen == [
         *["fresh inputs"] * FRESH_CASES,
         "inputs × 3",
+        "inputs × 100",
         "inputs × 0.01",
         "signs flipped",
         "zeros",
@@ -207,7 +225,21 @@ def test_a_shortcut_for_the_usual_inputs_is_found_out() -> None:
             stage.compare(0)
         except Mismatch:
             wrong.append(name)
-    assert wrong == ["inputs × 3"]
+    assert wrong == ["inputs × 3", "inputs × 100"]
+
+
+def test_a_softmax_without_its_maximum_is_found_out() -> None:
+    stage = staged("return torch.softmax(x, -1)", "torch.rand(8, 128)")
+    wrong: list[str] = []
+    for name in stage.cases(thorough=False):
+        stage.prepare(0)
+        power = stage.slots[0][0].exp()
+        stage.outputs[0].copy_(power / power.sum(-1, keepdim=True))
+        try:
+            stage.compare(0)
+        except Mismatch:
+            wrong.append(name)
+    assert wrong == ["inputs × 100"]
 
 
 def test_perturbations_can_be_turned_off() -> None:

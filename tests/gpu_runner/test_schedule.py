@@ -1,0 +1,89 @@
+"""In which order calls are timed, on which inputs, and which of them are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from forewarp.gpu_runner.worker.stage import Stage
+from forewarp.gpu_runner.worker.timing import CONTROL_BLOCKS, Arm, Condition, Sample, Schedule
+
+BLOCKS = 200
+
+
+class Recorded:
+    """A bench and a stage that take down what they are asked for."""
+
+    conditions: tuple[Condition, ...] = ()
+    slot_count = 2
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def sample(self, stage: Stage, arm: Arm, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
+        self.asked.append(("sample", arm))
+        return lambda: (1e-4, 0.0)
+
+    def choose_mode(self, stage: Stage, longest_s: float) -> str:
+        self.asked.clear()  # what comes now is timed
+        return "stream"
+
+    def reported(self) -> None:
+        return None
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *arguments: self.asked.append((name, str(arguments[-1]) if arguments else ""))
+
+
+def timed() -> tuple[Recorded, dict[str, Any]]:
+    bench = Recorded()
+
+    def verify(slot: int) -> float:
+        bench.asked.append(("verify", str(slot)))
+        return 0.0
+
+    schedule = Schedule(
+        bench, cast("Stage", bench), looks=(BLOCKS,), time_s=60.0, verify=verify, ask=lambda _: "enough"
+    )
+    return bench, schedule.run()
+
+
+def blocks(bench: Recorded) -> list[str]:
+    """Return the blocks of four samples in order, such as "ABBA" (A is the candidate, B the anchor)."""
+    arms = "".join("A" if what == "candidate" else "B" for name, what in bench.asked if name == "sample")
+    return [arms[i : i + 4] for i in range(0, len(arms), 4)]
+
+
+def test_blocks_are_mirrored_and_begin_with_either_arm() -> None:
+    bench, _ = timed()
+    orders = [order for order in blocks(bench) if "A" in order]
+    assert len(orders) == BLOCKS
+    assert set(orders) == {"ABBA", "BAAB"}
+    assert 0.3 < orders.count("ABBA") / BLOCKS < 0.7
+
+
+def test_controls_lie_between_the_blocks() -> None:
+    bench, _ = timed()
+    kinds = ["control" if order == "BBBB" else "block" for order in blocks(bench)]
+    assert kinds.count("control") == CONTROL_BLOCKS
+    assert kinds[: 2 * CONTROL_BLOCKS] == ["block", "control"] * CONTROL_BLOCKS
+
+
+def test_calls_are_compared_at_random_and_at_both_ends() -> None:
+    bench, _ = timed()
+    names = [name for name, _ in bench.asked if name in ("sample", "verify")]
+    # Of the first 25 blocks an eighth, of later ones one in fifty.
+    assert 6 <= names.count("verify") <= 40
+    calls = [i for i, (name, what) in enumerate(bench.asked) if (name, what) == ("sample", "candidate")]
+    compared = [bench.asked[i + 1][0] == "verify" for i in calls]
+    assert compared[0]
+    assert compared[-1]
+    assert any(compared[1:-1])
+
+
+def test_no_input_tells_whether_a_call_is_compared() -> None:
+    bench, result = timed()
+    names = [name for name, _ in bench.asked]
+    assert "redraw" not in names
+    assert "touch" not in names
+    assert names.count("renew") == len(result["candidate_s"]) + len(result["anchor_s"]) == 4 * BLOCKS
