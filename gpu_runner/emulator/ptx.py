@@ -16,7 +16,10 @@ class UnsupportedPtx(CandidateError):
 _START = re.compile(r"\b(?:asm|__asm__|__asm)\b(?:\s+(?:volatile|__volatile__|inline))*\s*\(")
 _STRING = re.compile(r'\s*"((?:[^"\\]|\\.)*)"')
 _OPERAND = re.compile(r'\s*(?:\[(\w+)\]\s*)?"([^"]*)"\s*\((.*)\)\s*\Z', re.DOTALL)
-_NOTHING = ("fence", "membar", "griddepcontrol", "prefetch", "prefetchu", "discard", "applypriority", "nanosleep")
+_FENCES = ("fence", "membar")
+_ORDERED_ACCESS = re.compile(r"(?:ld|st)\..*\b(?:volatile|relaxed|acquire|release|mmio)\b")
+_RELEASING = re.compile(r"\.(?:release|acq_rel)\b")
+_NOTHING = ("griddepcontrol", "prefetch", "prefetchu", "discard", "applypriority", "nanosleep")
 _TYPES = {
     **dict.fromkeys(("b8", "u8"), "uint8_t"),
     **dict.fromkeys(("b16", "u16", "f16", "bf16"), "uint16_t"),
@@ -205,8 +208,15 @@ def _instruction(text: str, scope: _Scope) -> str:
     operands = _split(rest, ",") if rest.strip() else []
     if any(opcode == n or opcode.startswith(n + ".") for n in _NOTHING):
         return ""
+    if opcode.partition(".")[0] in _FENCES:
+        return f"{guard}fw::fw_fence();"
     flat = [v for o in operands for v in scope.flat(o)]
-    return f"{guard}fw::ptx::{_call(opcode, operands)}({', '.join(flat)});"
+    call = f"fw::ptx::{_call(opcode, operands)}({', '.join(flat)});"
+    if _ORDERED_ACCESS.match(opcode):
+        call = f"fw::fw_order_unknown(); {call}"
+    elif _RELEASING.search(opcode):
+        call = f"fw::fw_fence(); {call}"
+    return f"{guard}{{ {call} }}" if guard and call.startswith("fw::fw_") else f"{guard}{call}"
 
 
 def _declare(text: str, scope: _Scope) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from forewarp.core.values import Candidate, Task, Workload
 
 
@@ -18,6 +20,7 @@ def task(forward: str, inputs: str, *, perturb: bool = False) -> Task:
 DOUBLE = task("x * 2", "torch.randn(1000)")
 ROW_SUM = task("x.sum(1)", "torch.randn(5, 200)")
 FLIP = task("x.flip(1)", "torch.randn(6, 128)")
+TOTAL = task("x.sum().reshape(1)", "torch.randn(1000)")
 PRODUCT = task("(x.float() @ rest[0].float())", "torch.randn(32, 64).half(), torch.randn(64, 16).half()")
 
 
@@ -72,3 +75,28 @@ row[threadIdx.x] = x[blockIdx.x * 128 + threadIdx.x];
 __syncthreads();
 y[blockIdx.x * 128 + threadIdx.x] = row[127 - threadIdx.x];
 """
+LAST_BLOCK = """
+__shared__ bool last;
+if (threadIdx.x == 0) {
+    float sum = 0.0f;
+    for (int i = blockIdx.x * 128; i < n && i < (blockIdx.x + 1) * 128; i++) sum += x[i];
+    part[blockIdx.x] = sum;
+    __threadfence();
+    last = atomicAdd(ticket, 1) == gridDim.x - 1;
+}
+__syncthreads();
+if (last && threadIdx.x == 0) {
+    float sum = 0.0f;
+    for (int b = 0; b < gridDim.x; b++) sum += part[b];
+    y[0] = sum;
+}
+"""
+
+
+def total(body: str) -> Candidate:
+    """Return a candidate for `TOTAL`: eight blocks, with a float of scratch for each and a counter that is zero."""
+    candidate = launched(
+        '"x", "y", "part", "ticket", "numel(x)"', "const float* x, float* y, float* part, int* ticket, int n", body
+    )
+    scratch = '[scratch]\npart = { dtype = "float32", shape = [8] }\nticket = { dtype = "int32", shape = [1] }\n'
+    return replace(candidate, source=candidate.source.replace("[[launch]]", f"{scratch}[[launch]]"))

@@ -59,6 +59,10 @@ bool fw_is_shared(const void* pointer);
 void fw_read(const void* pointer, size_t bytes, const void* from);
 void fw_write(const void* pointer, size_t bytes, const void* from);
 void fw_atomic(const void* pointer, size_t bytes, const void* from);
+/// Says that what the block has done to memory so far becomes visible before what it does next.
+void fw_fence();
+/// Says that the launch orders its blocks in a way that is not followed.
+void fw_order_unknown();
 /// Says that an atomic operation has changed a value.
 void fw_changed();
 /// Copies to shared memory that land when their thread waits for their group.

@@ -134,8 +134,8 @@ void run(Call& call) {
     const Launch launch = {call.kernel, arguments, call.shared};
     gridDim = call.grid, blockDim = call.block;
     device.kernel = call.kernel->name;
-    begin_launch_memory(call.shared);
     const unsigned long long all = 1ull * gridDim.x * gridDim.y * gridDim.z;
+    begin_launch_memory(call.shared, all);
     // For a sample, the ends come first, and then blocks from all over the grid.
     const unsigned long long step = sampled ? coprime(all) : 1;
     for (unsigned long long k = 0; k < all; k++) {

@@ -1,4 +1,5 @@
-// What the candidate may touch, and in which order: bounds, uninitialised and racing accesses to shared memory.
+// What the candidate may touch, and in which order: bounds, uninitialised and racing accesses to shared memory, and
+// accesses of two blocks of a launch to the same bytes of a buffer that nothing orders.
 // g++ -fsanitize=thread calls __tsan_* before each access, -fsanitize=bounds and =alignment __ubsan_* at a fault.
 #include "runtime.hpp"
 
@@ -11,7 +12,9 @@
 namespace fw {
 namespace {
 
-constexpr unsigned SLOTS = 96, CONFLICTS = 64, COPIES = 4096;
+constexpr unsigned SLOTS = 96, CONFLICTS = 64, COPIES = 4096, NOTICES = 1024;
+/// More blocks than these are not told apart.
+constexpr uint32_t MOST_BLOCKS = 1 << 14;
 constexpr uint32_t DYNAMIC_WINDOW = 0x400, STATIC_WINDOW = 0x100000;
 
 /// The last access of its sort to one byte. `many`: 1 where several lanes of a warp had it, 2 where several warps.
@@ -30,7 +33,24 @@ struct Conflict {
     unsigned bytes, other;
     const void *at, *before;
     bool read_first;
+    /// 0, or one more than the other block's number: the bytes are in a buffer.
+    uint32_t other_block;
     uint8_t old[16];
+};
+
+/// The last access of its sort to one byte of a buffer: by which block of the launch, and when.
+struct Visit {
+    const void* at;
+    uint32_t launch, block, time;
+    bool atomic;
+};
+struct Spot {
+    Visit write, read;
+};
+/// What whoever uses this address atomically learns: until when accesses of each block of the launch are visible.
+struct Notice {
+    uintptr_t address;
+    uint32_t* seen;
 };
 
 /// A copy under way; `group` counts the groups that its thread had closed before.
@@ -50,6 +70,12 @@ Range* dynamic_range;
 Range* static_range;
 Cell *dynamic_cells, *static_cells;
 Conflict conflicts[CONFLICTS];
+Spot* spots[SLOTS];
+Notice notices[NOTICES];
+unsigned notice_count;
+uint32_t* seen;
+uint32_t blocks, launch_number, linear_block, moment, fenced;
+bool across_blocks;
 Copy* copies;
 unsigned copy_count, copy_room;
 uint32_t groups[MAX_THREADS];
@@ -84,7 +110,7 @@ void race(const Access& before, const void* at, unsigned bytes, const char* did,
 void conflict(const Access& before, uintptr_t address, unsigned bytes, const void* at, bool read_first) {
     if (conflict_count == CONFLICTS || bytes > sizeof(Conflict::old)) return;
     Conflict& c = conflicts[conflict_count++];
-    c = {address, bytes, before.thread, at, before.at, read_first, {}};
+    c = {address, bytes, before.thread, at, before.at, read_first, 0, {}};
     memcpy(c.old, reinterpret_cast<const void*>(address), bytes);
 }
 
@@ -141,6 +167,67 @@ void land(const Range& range, uintptr_t address, size_t bytes, const void* at) {
     for (size_t i = 0; i < bytes; i++) cells[i].write = mine(at, false);
 }
 
+void race_of_blocks(uint32_t other, const void* before, const void* at, unsigned bytes, const char* did, const char* had) {
+    if (!known("race", at))
+        report("race", at, before, "the block %s bytes of a buffer that block %u of the launch %s, neither atomically nor behind "
+               "a fence and an atomic operation that both blocks make", did, other, had);
+    count_more("race", at, bytes);
+}
+
+bool ordered_across(const Visit& before) {
+    return !before.at || before.launch != launch_number || before.block == linear_block || seen[before.block] > before.time;
+}
+
+/// Notes an access to a buffer, and whether another block's is ordered before it.
+void visit(const Range& range, uintptr_t address, size_t bytes, bool writes, bool atomic, const void* at) {
+    Spot* cells = spots[&range - ranges] + (address - range.begin);
+    const Visit now = {at, launch_number, linear_block, moment, atomic};
+    bool found = false;
+    for (size_t i = 0; i < bytes; i++) {
+        Spot& spot = cells[i];
+        const Visit* before = !ordered_across(spot.write) && !(spot.write.atomic && (atomic || !writes)) ? &spot.write
+                              : writes && !ordered_across(spot.read) && !(spot.read.atomic && atomic)    ? &spot.read
+                                                                                                         : nullptr;
+        if (before && !found) {
+            found = true;
+            const bool read_first = before == &spot.read;
+            if (!writes) {
+                race_of_blocks(before->block, before->at, at, unsigned(bytes), "reads", "writes");
+            } else if (conflict_count < CONFLICTS && bytes <= sizeof(Conflict::old)) {
+                Conflict& c = conflicts[conflict_count++];
+                c = {address, unsigned(bytes), 0, at, before->at, read_first, before->block + 1, {}};
+                memcpy(c.old, reinterpret_cast<const void*>(address), bytes);
+            }
+        }
+        (writes ? spot.write : spot.read) = now;
+    }
+}
+
+/// Takes over what others have told at an address that the block uses atomically, and tells what it had fenced.
+void exchange(uintptr_t address) {
+    Notice* notice = nullptr;
+    for (unsigned i = 0; i < notice_count && !notice; i++)
+        if (notices[i].address == address) notice = &notices[i];
+    if (!notice) {
+        if (!fenced) return;  // nobody has anything to tell
+        if (notice_count == NOTICES) {
+            across_blocks = false;
+            return;
+        }
+        notice = &notices[notice_count];
+        if (!notice->seen) notice->seen = static_cast<uint32_t*>(malloc(MOST_BLOCKS * sizeof(uint32_t)));
+        if (!notice->seen) finish("failed", "no memory to keep track of blocks");
+        memset(notice->seen, 0, blocks * sizeof(uint32_t));
+        notice->address = address;
+        notice_count++;
+    }
+    if (fenced > seen[linear_block]) seen[linear_block] = fenced;
+    for (uint32_t b = 0; b < blocks; b++) {
+        const uint32_t both = seen[b] > notice->seen[b] ? seen[b] : notice->seen[b];
+        seen[b] = notice->seen[b] = both;
+    }
+}
+
 [[noreturn]] void out_of_bounds(uintptr_t address, size_t bytes, bool writes, const void* at) {
     char text[256];
     report("out of bounds", at, nullptr, "%s %zu bytes %s", writes ? "writes" : "reads", bytes,
@@ -156,6 +243,10 @@ inline void touch(uintptr_t address, size_t bytes, bool writes, const void* at, 
     device.changes += writes && !atomic;
     device.atomics |= atomic && writes && range->kind == BUFFER;
     if (range->kind == DYNAMIC || range->kind == STATIC) shadow(*range, address, bytes, writes, atomic, at);
+    if (range->kind == BUFFER && across_blocks && spots[range - ranges]) {
+        if (atomic) exchange(address);
+        visit(*range, address, bytes, writes, atomic, at);
+    }
 }
 
 inline void aligned(uintptr_t address, size_t bytes, const void* at) {
@@ -180,17 +271,19 @@ int own_segments(dl_phdr_info* info, size_t, void*) {
     return 1;  // the program comes first; its libraries hold nothing that a kernel may touch
 }
 
-Cell* make_cells(size_t bytes) {
-    void* cells = mmap(nullptr, bytes * sizeof(Cell) + 1, PROT_READ | PROT_WRITE,
+template <class T>
+T* make_cells(size_t count) {
+    void* cells = mmap(nullptr, count * sizeof(T) + 1, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (cells == MAP_FAILED) finish("failed", "no memory to keep track of accesses");
-    return static_cast<Cell*>(cells);
+    return static_cast<T*>(cells);
 }
 
 }  // namespace
 
 void add_range(const Range& range) {
     if (range_count == SLOTS) finish("failed", "the plan has too many buffers");
+    if (range.kind == BUFFER && !range.read_only) spots[range_count] = make_cells<Spot>(range.end - range.begin);
     ranges[range_count++] = range;
 }
 
@@ -204,16 +297,25 @@ void set_up_memory() {
     dynamic_range = &ranges[range_count];
     add_range({uintptr_t(region) + guard, uintptr_t(region) + guard, DYNAMIC, false, "dynamic shared memory"});
     dl_iterate_phdr(own_segments, nullptr);
-    dynamic_cells = make_cells(SHARED_BYTES);
-    if (static_range) static_cells = make_cells(static_range->end - static_range->begin);
+    dynamic_cells = make_cells<Cell>(SHARED_BYTES);
+    if (static_range) static_cells = make_cells<Cell>(static_range->end - static_range->begin);
+    seen = make_cells<uint32_t>(MOST_BLOCKS);
 }
 
-void begin_launch_memory(unsigned bytes) {
+void begin_launch_memory(unsigned bytes, unsigned long long grid) {
+    launch_number++;
+    moment = 1;
+    notice_count = 0;
+    across_blocks = grid > 1 && grid <= MOST_BLOCKS;
+    blocks = across_blocks ? uint32_t(grid) : 0;
     if (bytes > SHARED_BYTES) finish("failed", "the launch asks for more shared memory than a block can have (227 KiB)");
     dynamic_range->end = dynamic_range->begin + bytes;
 }
 
 void begin_block_memory() {
+    linear_block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    fenced = 0;
+    memset(seen, 0, blocks * sizeof(uint32_t));
     block_number++;
     device.epoch++;
     copy_count = 0;
@@ -230,6 +332,10 @@ void settle_conflicts() {
     for (unsigned i = 0; i < conflict_count; i++) {
         const Conflict& c = conflicts[i];
         if (memcmp(c.old, reinterpret_cast<const void*>(c.address), c.bytes) == 0) continue;
+        if (c.other_block) {
+            race_of_blocks(c.other_block - 1, c.before, c.at, c.bytes, "writes to", c.read_first ? "reads" : "writes");
+            continue;
+        }
         Access before = {};
         before.thread = uint16_t(c.other), before.at = c.before;
         race(before, c.at, c.bytes, "writes to", c.read_first ? "reads" : "writes");
@@ -324,6 +430,12 @@ void fw_atomic(const void* p, size_t n, const void* from) {
 }
 
 void fw_changed() { device.changes++; }
+
+void fw_order_unknown() { across_blocks = false; }
+
+void fw_fence() {
+    if (device.running) fenced = ++moment;
+}
 
 #define FROM __builtin_return_address(0)
 #define HOOKS(n)                                                                                                     \

@@ -39,7 +39,7 @@ struct Range {
 
 void add_range(const Range& range);
 void set_up_memory();
-void begin_launch_memory(unsigned dynamic_bytes);
+void begin_launch_memory(unsigned dynamic_bytes, unsigned long long grid);
 void begin_block_memory();
 void settle_conflicts();
 const char* describe_address(uintptr_t address, size_t bytes, char* text, size_t size);

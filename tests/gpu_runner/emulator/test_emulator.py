@@ -60,6 +60,37 @@ def test_a_missing_barrier_is_a_race(checks: LocalExecutor) -> None:
     assert f"(line {line_of(candidate, 'row[threadIdx.x] =')})" in finding.message
 
 
+def test_blocks_that_add_up_without_atomics_are_a_race(checks: LocalExecutor) -> None:
+    part = "float sum = 0.0f;\nfor (int i = blockIdx.x * 128; i < n && i < (blockIdx.x + 1) * 128; i++) sum += x[i];\n"
+    candidate = samples.total(f"if (threadIdx.x) return;\n{part}part[0] += sum;\ny[0] = part[0];")
+    finding = found(run(checks, samples.TOTAL, candidate), "race")
+    assert finding.where == f"k, line {line_of(candidate, 'part[0] +=')}"
+    assert "of the launch writes, neither atomically nor behind a fence" in finding.message
+
+
+def test_a_last_block_needs_a_fence(checks: LocalExecutor) -> None:
+    right, wrong = (samples.total(t) for t in (samples.LAST_BLOCK, samples.LAST_BLOCK.replace("__threadfence();", "")))
+    check = run(checks, samples.TOTAL, right)
+    assert (check.status, check.findings) == ("ok", ())
+    finding = found(run(checks, samples.TOTAL, wrong), "race")
+    assert finding.where == f"k, line {line_of(wrong, 'sum += part[b]')}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "body",
+    [
+        "part[0] = 1.0f;",  # all write the same
+        "atomicAdd(part, 1.0f);",
+        'part[blockIdx.x] = 1.0f; asm volatile("fence.acq_rel.gpu;"); atomicAdd(ticket, 1); y[0] = part[0];',
+    ],
+)
+def test_what_blocks_may_do_is_no_race(checks: LocalExecutor, body: str) -> None:
+    check = run(checks, samples.TOTAL, samples.total(f"if (threadIdx.x == 0) {{ {body} }}"))
+    assert check.status == "incorrect", check
+    assert [f for f in check.findings if f.kind == "race"] == []
+
+
 @pytest.mark.slow
 def test_threads_that_wait_for_each_other_are_a_divergent_barrier(checks: LocalExecutor) -> None:
     body = samples.RIGHT_DOUBLE + "if (threadIdx.x % 2) __syncthreads();\nelse __syncwarp();"

@@ -7,9 +7,9 @@ inline __attribute__((always_inline)) int __syncthreads_or(int p) { return fw::f
 inline __attribute__((always_inline)) int __syncthreads_and(int p) { return fw::fw_barrier(0, 0, !p, false) == 0; }
 inline __attribute__((always_inline)) void __syncwarp(unsigned mask = 0xffffffffu) { fw::fw_meet(mask, nullptr, nullptr); }
 inline __attribute__((always_inline)) unsigned __activemask() { return fw::fw_together(); }
-inline void __threadfence() {}
+inline void __threadfence() { fw::fw_fence(); }
 inline void __threadfence_block() {}
-inline void __threadfence_system() {}
+inline void __threadfence_system() { fw::fw_fence(); }
 inline void __nanosleep(unsigned) { fw::fw_relax(); }
 [[noreturn]] inline void __trap() { fw::fw_trap("failed", "the kernel called __trap()"); }
 inline void __brkpt() {}
