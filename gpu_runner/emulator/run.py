@@ -168,6 +168,8 @@ def read_report(data: bytes, program: Path) -> Outcome:
         line, second = lines.get(_number(at)), lines.get(_number(other))
         if kind == "slow":
             line = line or second
+        if kind == "divergent barrier" and _number(other) and line == second:
+            continue  # one barrier, for which the compiler has made code twice
         where = kernel if line is None else f"{kernel}, line {line}"
         place = f"{where}, block ({block}), thread ({thread}): "
         text = f"{text} (line {second})" if second is not None else text

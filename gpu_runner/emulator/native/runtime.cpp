@@ -111,6 +111,23 @@ unsigned lanes_of(unsigned warp) {
     return left >= WARP ? ~0u : (1u << left) - 1;
 }
 
+// All threads of a block have to come to the same __syncthreads, not to one each in the branches of a condition.
+void compare_places() {
+    const Fiber* first = nullptr;
+    for (unsigned i = 0; i < threads; i++) {
+        const Fiber& one = fibers[i];
+        if (one.state != BARRIER || one.barrier != 0) continue;
+        if (!first) first = &one;
+        if (one.at == first->at) continue;
+        if (!known("divergent barrier", one.at))
+            report("divergent barrier", one.at, first->at,
+                   "thread %u is at this barrier while thread %u is at another one, which is undefined", i,
+                   unsigned(first - fibers));
+        count_more("divergent barrier", one.at, 1);
+        return;
+    }
+}
+
 // Lets the threads at a barrier go on once it has all it waits for. Since Volta it waits for no thread that has returned.
 void try_barrier(int id) {
     unsigned waiting = 0;
@@ -123,6 +140,7 @@ void try_barrier(int id) {
     }
     waiting += device.arrived[id];
     if (waiting == 0 || waiting < (count ? unsigned(count) : alive)) return;
+    if (id == 0 && !count) compare_places();
     device.arrived[id] = 0;
     device.epoch++;
     progressed = true;

@@ -91,6 +91,19 @@ def test_what_blocks_may_do_is_no_race(checks: LocalExecutor, body: str) -> None
     assert [f for f in check.findings if f.kind == "race"] == []
 
 
+def test_barriers_in_two_branches_are_divergent_although_the_counts_fit(checks: LocalExecutor) -> None:
+    branches = "if (threadIdx.x % 2) {\n__syncthreads();\n} else {\nn += 1;\n__syncthreads();\n}"
+    candidate = samples.kernel(f"{samples.RIGHT_DOUBLE}{branches}\nif (n < 0) y[0] = n;")
+    finding = found(run(checks, samples.DOUBLE, candidate), "divergent barrier")
+    assert "which is undefined" in finding.message
+
+
+def test_one_barrier_in_a_loop_is_not_divergent(checks: LocalExecutor) -> None:
+    body = samples.RIGHT_DOUBLE + "for (int k = 0; k < 6; k++) {\nif (k == int(threadIdx.x)) n++;\n__syncthreads();\n}"
+    check = run(checks, samples.DOUBLE, samples.kernel(body + "\nif (n < 0) y[0] = n;"))
+    assert (check.status, check.findings) == ("ok", ())
+
+
 @pytest.mark.slow
 def test_threads_that_wait_for_each_other_are_a_divergent_barrier(checks: LocalExecutor) -> None:
     body = samples.RIGHT_DOUBLE + "if (threadIdx.x % 2) __syncthreads();\nelse __syncwarp();"
