@@ -1,6 +1,6 @@
 """What training with each reward made of a small model, on the recorded answers of `train_surrogate.py`.
 
-    python benchmarks/train_figures.py pool results/train --out train_figures.json --document training.md
+    python benchmarks/train_figures.py pool results/train --out train_figures.json --document docs/forecasting.md
 
 A run is one arm with one seed from one base model, and is compared with what that base answered to the same questions.
 Figures are means over an arm's runs, on the valid candidates of the test families; an answer that cannot be read counts
