@@ -1,10 +1,8 @@
-"""The tables of how good measuring and inspecting are, from the committed results.
+"""The tables of the README and of `docs/results.md`, from the committed results.
 
-python benchmarks/figures.py              # measuring, on an H200
-python benchmarks/figures.py inspecting   # without a GPU
-python benchmarks/figures.py pool         # what the features of `forewarp-h200` alone tell of families never seen
-python benchmarks/figures.py forecasting  # how good forecasts are on families never seen
-python benchmarks/figures.py searching    # how few measurements a search needs: replayed, and live
+python benchmarks/figures.py            # print them, each between its marks
+python benchmarks/figures.py measuring  # print one
+python benchmarks/figures.py --write    # fill them into README.md and docs/results.md
 """
 
 from __future__ import annotations
@@ -12,11 +10,12 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
 Row = tuple[str, ...]
 
 
@@ -72,12 +71,11 @@ def spread() -> Iterator[Row]:
             f"{100 * statistics.median(ours):.2f} %",
             target,
         )
-    pairs = load("h200/measuring_aa.json")["aa"].values()
     naive = found["do_bench"].values()
     yield (
-        "a kernel against itself: false `faster`/`slower` at ±1 %",
+        SELF,
         f"sequential means {sum(r['beyond_margin'] for r in naive)} of {sum(r['runs'] for r in naive)}",
-        f"{sum(r['false'] for r in pairs)} of {sum(r['measured'] for r in pairs)}",
+        _false(found["aa"]),
         "≤ 1 %",
     )
     for name, r in found["planted"].items():
@@ -88,6 +86,22 @@ def spread() -> Iterator[Row]:
             "93 to 97 %",
         )
     yield "share of checking in the time on the device", "", f"{100 * found['checks']['share']:.0f} %", "≤ 35 %"
+
+
+SELF = "a kernel against itself: false `faster`/`slower` at ±1 %"
+
+
+def _false(pairs: dict[str, Any]) -> str:
+    return f"{sum(r['false'] for r in pairs.values())} of {sum(r['measured'] for r in pairs.values())}"
+
+
+def itself() -> Iterator[Row]:
+    """Return how often kernels are told from themselves, with the version that allows for launch offsets."""
+    pairs = load("h200/measuring_aa.json")["aa"]
+    yield SELF, "", _false(pairs), "≤ 1 %"
+    for name, r in pairs.items():
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(r["verdicts"].items()))
+        yield f"the kernel of {r['candidate_us']:.1f} µs ({name})", "", verdicts, "`tie`"
 
 
 def trust() -> Iterator[Row]:
@@ -178,23 +192,26 @@ def inspecting() -> Iterator[Row]:
 def pool() -> Iterator[Row]:
     """Compare what models predict on families that they have not seen, by what they look at; 95 % intervals by task."""
     for name, found in load("features_alone.json")["results"].items():
+        split, _, seen = name.partition(": ")
+        if split != "test":
+            continue
         mean = found["mean"]
-        yield name, _interval(mean["spearman"]), _interval(mean["recovery_at_10"]), _interval(mean["bin"])
+        yield seen, _interval(mean["spearman"]), _interval(mean["recovery_at_10"]), _interval(mean["bin"])
 
 
 FORECASTS = (
-    ("exact", "exact bin", "0.68", "0.80"),
-    ("within_one", "±1 bin", "0.89", "0.98"),
-    ("pairwise", "order of pairs over 10 % apart", "0.91", "0.96"),
-    ("spearman", "Spearman in a task, median", "0.88", "0.95"),
-    ("ece", "ECE", "0.106", "0.03"),
-    ("auroc_confidence", "AUROC of confidence", "0.83", "0.90"),
-    ("crps", "CRPS", "0.051", "0.035"),
-    ("coverage", "measured within the 80 % interval", "", "0.80"),
-    ("valid_auroc", "AUROC of P(valid)", "", ""),
-    ("recovery_10", "recovery of the top 10 %, median", "0.944", "0.97"),
-    ("recovery_mean_10", "recovery of the top 10 %, mean", "", ""),
-    ("share_for_all", "to be measured so that at most 5 % of those near the best are lost", "", "0.15"),
+    ("exact", "exact bin", "0.80"),
+    ("within_one", "±1 bin", "0.98"),
+    ("pairwise", "order of pairs over 10 % apart", "0.96"),
+    ("spearman", "Spearman in a task, median", "0.95"),
+    ("ece", "ECE", "0.03"),
+    ("auroc_confidence", "AUROC of confidence", "0.90"),
+    ("crps", "CRPS", "0.035"),
+    ("coverage", "measured within the 80 % interval", "0.80"),
+    ("valid_auroc", "AUROC of P(valid)", ""),
+    ("recovery_10", "recovery of the top 10 %, median", "0.97"),
+    ("recovery_mean_10", "recovery of the top 10 %, mean", ""),
+    ("share_for_all", "to be measured so that at most 5 % of those near the best are lost", "0.15"),
 )
 WHO = ("learned", "learned, trials", "llm bare", "llm evidence", "llm trials", "llm full", "cascade")
 
@@ -202,10 +219,10 @@ WHO = ("learned", "learned, trials", "llm bare", "llm evidence", "llm trials", "
 def forecasting() -> Iterator[Row]:
     """Compare forecasters on the same kernels of test families: the point estimates, and the cascade's interval."""
     figures = load("llm_figures.json")["test"]["figures"]
-    for name, title, anchor, target in FORECASTS:
+    for name, title, target in FORECASTS:
         said = [f"{figures[who][name][0]:.2f}" if name not in _FINE else f"{figures[who][name][0]:.3f}" for who in WHO]
         low, high = figures["cascade"][name][1:]
-        yield title, anchor, *said, f"{low:.2f} to {high:.2f}", target
+        yield title, *said, f"{low:.2f} to {high:.2f}", target
 
 
 def earned() -> Iterator[Row]:
@@ -216,7 +233,7 @@ def earned() -> Iterator[Row]:
 
 
 ARMS = {
-    "everything": "everything, as written",
+    "everything": "everything, in the pool's order",
     "random": "random order",
     "learned": "learned forecaster",
     "llm": "model's forecasts",
@@ -237,7 +254,7 @@ def replayed() -> Iterator[Row]:
         )
         yield (
             title,
-            f"{row['needed_median']:.0f}; {row['needed_mean']:.1f}",
+            f"{row['needed_median']:g}; {row['needed_mean']:.1f}",
             f"{row['share_at_10']:.2f}",
             *(_ratio(row[name]) if name in row else "" for name in beside),
         )
@@ -307,7 +324,7 @@ def _believed(honest: list[dict[str, Any]]) -> str:
 
 MEASURED = ("figure", "beside it", "forewarp", "target")
 LEARNED = (
-    "split: what the model sees",
+    "what the model sees",
     "rank correlation in a task",
     "best of its top 10 % over the best",
     "right bin",
@@ -335,36 +352,194 @@ LIVE = (
 )
 
 
+EVALUATED = (
+    "exact",
+    "within_one",
+    "pairwise",
+    "spearman",
+    "ece",
+    "crps",
+    "coverage",
+    "recovery_10",
+    "recovery_mean_10",
+    "milliseconds",
+)
+
+
+def history() -> Iterator[Row]:
+    """Compare the learned forecaster after 0, 8 and 16 measured kernels of a task with even odds for all bins."""
+    found = [load(f"evaluate/learned_{n}.json")["forecasters"] for n in (0, 8, 16)]
+    titles = {name: title for name, title, _ in FORECASTS} | {"milliseconds": "milliseconds a kernel"}
+    for name in EVALUATED:
+        learned = [f[0]["figures"][name] for f in found]
+        even = found[0][1]["figures"][name]["value"]
+        if name == "milliseconds":
+            yield titles[name], f"{even:.1f}", *(f"{x['value']:.1f}" for x in learned)
+        else:
+            yield titles[name], f"{even:.2f}", *(_interval([x["value"], x["low"], x["high"]]) for x in learned)
+
+
+def jobs() -> Iterator[Row]:
+    """Return what each main job found, and where the time of its candidates went."""
+    for job in load("h200/summary.json")["jobs"]:
+        best, phases = job["best"], job["phases_median_s"]
+        yield (
+            job["job"],
+            f"{best['ratio']:.3f}× ({best['low']:.3f} to {best['high']:.3f})",
+            f"{job['considered']}; {job['measured']}",
+            *(f"{phases[k]:.3f} s" for k in ("spawn", "compile", "setup", "check", "time")),
+            f"{job['wall_s']:.0f} s",
+        )
+
+
+def equal() -> Iterator[Row]:
+    """Compare searches with and without forecasts at an equal number of measurements."""
+    for name in ("equal_budget_h200.json", "equal_budget_cpu.json"):
+        found = load(name)
+        for row in found["table"]:
+            yield (
+                found["device"],
+                row["task"],
+                str(row["pairs"]),
+                f"{row['on']:.2f}×; {row['off']:.2f}×",
+                f"{row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f})",
+            )
+
+
+def kills() -> Iterator[Row]:
+    """Return what became of a run that was killed twenty times, on a real and on a simulated device."""
+    found = load("search_kills.json")
+    run = found["runs"][0]
+    lost = sum(k["lost"] != "nothing" for k in found["kills"])
+    yield "kills; during a measurement", f"{len(found['kills'])}; {found['phases']['measure']}"
+    yield "attempts at a measurement lost with their device seconds, which were not booked", str(lost)
+    yield "measurements done; booked; made twice", f"{run['measurements']}; {run['booked']}; {run['repeated']}"
+    yield "device seconds booked; wall time booked", f"{run['device_s_booked']:.0f} s; {run['wall_s_booked']:.0f} s"
+    yield (
+        "the same run left alone: device seconds; wall time",
+        (f"{found['alone']['device_s_booked']:.0f} s; {found['alone']['wall_s_booked']:.0f} s"),
+    )
+    simulated = load("search_kills_simulated.json")
+    same = [name for name, is_same in simulated["identical"].items() if is_same]
+    yield f"simulated device, {len(simulated['kills'])} kills: equal to the run left alone", ", ".join(same)
+
+
+def readme() -> Iterator[Row]:
+    """Return the few results that the README shows, misses included."""
+    found = {job["job"]: job["best"]["ratio"] for job in load("h200/summary.json")["jobs"]}
+    yield (
+        "six tasks, 20 measurements each: winner over eager PyTorch",
+        f"{min(found.values()):.2f}× (`matmul`, far behind cuBLAS) to {max(found.values()):.1f}× (`topk_gate`)",
+        "",
+    )
+    runs = load("live/live.json")
+    pairs = [task["cascade_over_everything"] for task in runs["checks"]["tasks"].values()]
+    yield (
+        f"a model writes kernels for {len(pairs)} tasks, 20 measurements: winner with forecasts over winner without",
+        "; ".join(_pair(p) for p in sorted(pairs, key=lambda p: -p["speedup"])),
+        "",
+    )
+    for name, device in (("equal_budget_h200.json", "H200"), ("equal_budget_cpu.json", "CPU")):
+        table = load(name)["table"]
+        yield (
+            f"tunables only, {len(table) - 1} tasks, {load(name)['budget']} measurements, {device}: the same ratio",
+            _pair(table[-1]) + ": no gain shown",
+            "",
+        )
+    cascade = load("search_replay.json")["figures"]["cascade"]
+    yield (
+        "recorded pools: times fewer measurements to within 5 % of the best than the pool's order; than random order",
+        f"{_ratio(cascade['fewer_than_everything'])}; {_ratio(cascade['fewer_than_random'])}",
+        "8",
+    )
+    figures = load("llm_figures.json")["test"]["figures"]["cascade"]
+    yield "forecasts of unseen families: exact bin of eight", _interval(figures["exact"]), "0.80"
+    yield (
+        "likewise: speed of the best among the tenth forecast highest, over the best",
+        _interval(figures["recovery_mean_10"]),
+        "",
+    )
+    ways = load("h200/compile.json")["compile"]["ways"]
+    yield (
+        "one Triton candidate, from loaded to result (KernelBench "
+        f"{ways['KernelBench, Triton module']['running_s']:.2f} s)",
+        f"{ways['forewarp, Triton device-only']['running_s']:.2f} s",
+        "≤ 0.6 s",
+    )
+    before, since = (_false(load(f"h200/{name}.json")["aa"]) for name in ("measuring", "measuring_aa"))
+    yield (
+        "a kernel against itself: false `faster`/`slower`, before and since launch offsets are allowed for",
+        f"{before}; {since}",
+        "≤ 1 %",
+    )
+    trusted = [load(f"trust_{name}.json") for name in ("h200", "cpu")]
+    for kind, title in (("cheats", "cheats as they should be"), ("honest", "honest kernels believed")):
+        counts = "; ".join(_believed(t[kind]) for t in trusted)
+        yield f"{title}: H200; CPU", counts, "all"
+
+
+def _pair(found: dict[str, Any]) -> str:
+    return f"{found['speedup' if 'speedup' in found else 'ratio']:.2f} ({found['low']:.2f} to {found['high']:.2f})"
+
+
+ASKED = ("figure", *(w.replace("llm", "model") for w in WHO), "cascade, 95 %", "target")
+PHASES = ("spawn", "compile", "setup", "check", "time")
+STOPPING = (
+    "as it ends by itself",
+    "measured",
+    "considered per measured",
+    "share of the best",
+    "false discards",
+    "alarms",
+)
+
+TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
+    "readme": (("what was measured", "result (95 % interval)", "target"), (readme,)),
+    "jobs": (("job", "winner (95 %)", "considered; measured", *PHASES, "whole run"), (jobs,)),
+    "live": (LIVE, (live,)),
+    "equal": (("device", "task", "pairs of runs", "with forecasts; without", "ratio (95 %)"), (equal,)),
+    "replayed": (REPLAYED, (replayed,)),
+    "stopping": (STOPPING, (stopping,)),
+    "forecasting": (ASKED, (forecasting,)),
+    "earned": (("first − second", "exact", "pairs", "CRPS", "recovery"), (earned,)),
+    "history": (("figure", "even odds", "0 trials", "8 trials", "16 trials"), (history,)),
+    "pool": (LEARNED, (pool,)),
+    "measuring": (MEASURED, (speed, spread, trust)),
+    "itself": (MEASURED, (itself,)),
+    "kills": (("figure", "found"), (kills,)),
+    "inspecting": (MEASURED, (inspecting,)),
+}
+
+
+def table(name: str) -> str:
+    """Return one table as Markdown."""
+    heads, parts = TABLES[name]
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    lines += [f"| {' | '.join(row)} |" for part in parts for row in part()]
+    return "\n".join(lines)
+
+
+def filled(text: str) -> str:
+    """Return a document with each table that it has marks for made anew."""
+    for name in TABLES:
+        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        if begin in text:
+            before, _, rest = text.partition(begin)
+            text = f"{before}{begin}\n{table(name)}\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "results.md")
+
+
 def main() -> None:
-    """Print a table."""
-    which = sys.argv[1] if len(sys.argv) > 1 else ""
-    asked = ("figure", "anchor", *(w.replace("llm", "model") for w in WHO), "cascade, 95 %", "target")
-    tables = {
-        "inspecting": [(MEASURED, (inspecting,))],
-        "pool": [(LEARNED, (pool,))],
-        "forecasting": [(asked, (forecasting,)), (("first − second", "exact", "pairs", "CRPS", "recovery"), (earned,))],
-        "searching": [
-            (REPLAYED, (replayed,)),
-            (
-                (
-                    "as it ends by itself",
-                    "measured",
-                    "considered per measured",
-                    "share of the best",
-                    "false discards",
-                    "alarms",
-                ),
-                (stopping,),
-            ),
-            (LIVE, (live,)),
-        ],
-    }
-    for heads, parts in tables.get(which, [(MEASURED, (speed, spread, trust))]):
-        print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
-        for part in parts:
-            for row in part():
-                print(f"| {' | '.join(row)} |")
-        print()
+    """Print tables, or write them into the documents."""
+    if sys.argv[1:] == ["--write"]:
+        for path in DOCUMENTS:
+            path.write_text(filled(path.read_text()))
+        return
+    for name in sys.argv[1:] or TABLES:
+        print(f"<!-- {name} -->\n{table(name)}\n<!-- end of {name} -->\n")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python benchmarks/search_replay.py pool --split test --answers benchmarks/results/llm_evidence.parquet
 
 Each run may pick from all recorded kernels of one task; nothing runs on a device, and what is "measured" is looked up.
-Arms: `everything` measures in the order in which the pool was made (program after program, as they were written),
+Arms: `everything` measures in the order in which the pool was recorded (programs shuffled, default tunables first),
 `random` in random order, `learned` asks the embedded forecaster, `llm` a language model's recorded answers, `cascade`
 both. The model's answers were given before anything of the task was measured, with compiled facts and no neighbours.
 Each forecasting arm may pick from the whole pool at once, and nothing ends it early, so that whole curves can be drawn;
@@ -117,7 +117,7 @@ def make_forecaster(arm: str, task: str) -> Forecaster | None:
 
 
 class InOrder:
-    """Proposes the pool's kernels in the order in which it was made."""
+    """Proposes the pool's kernels in the order in which they were recorded."""
 
     name = "pool"
 

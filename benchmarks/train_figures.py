@@ -1,6 +1,6 @@
 """What training with each reward made of a small model, on the recorded answers of `train_surrogate.py`.
 
-    python benchmarks/train_figures.py pool results/train --out train_figures.json --document training.md
+    python benchmarks/train_figures.py pool results/train --out train_figures.json --document docs/forecasting.md
 
 A run is one arm with one seed from one base model, and is compared with what that base answered to the same questions.
 Figures are means over an arm's runs, on the valid candidates of the test families; an answer that cannot be read counts
@@ -57,6 +57,7 @@ FIGURES = {
     "crps_skill": ("CRPS skill", "{:+.3f}"),
     "confidence": ("mean confidence", "{:.3f}"),
 }
+COMPARED = ("exact", "ece", "brier", "crps", "confidence")
 PAIRS = (("brier", "correctness"), ("brier", "brier-group"))
 BUCKETS = 10
 Picks = NDArray[np.int64]
@@ -193,26 +194,17 @@ def table(data: Mapping[str, Any]) -> str:
         cells = [_shown(line["figures"][n], form) for n, (_, form) in FIGURES.items()]
         lines.append(f"| {NAMES[arm]} | {len(line['runs'])} | {line['read']:.1%} | " + " | ".join(cells) + " |")
     lines += ["", "Paired differences to before, and of two rewards, with 95 % intervals:", ""]
-    lines += ["| reward | " + " | ".join(named) + " |", "|---" * (len(named) + 1) + "|"]
+    compared = {name: shown for name, shown in FIGURES.items() if name in COMPARED}
+    lines += ["| reward | " + " | ".join(title for title, _ in compared.values()) + " |"]
+    lines += ["|---" * (len(compared) + 1) + "|"]
     for arm, line in data["arms"].items():
         if "minus_before" in line:
-            cells = [_shown(line["minus_before"][n], _signed(form), spread=True) for n, (_, form) in FIGURES.items()]
+            cells = [_shown(line["minus_before"][n], _signed(form), spread=True) for n, (_, form) in compared.items()]
             lines.append(f"| {NAMES[arm]} | " + " | ".join(cells) + " |")
     for pair in data["between"]:
-        cells = [_shown(pair[n], _signed(form), spread=True) for n, (_, form) in FIGURES.items()]
+        cells = [_shown(pair[n], _signed(form), spread=True) for n, (_, form) in compared.items()]
         lines.append(f"| {NAMES[pair['one']]} − {NAMES[pair['other']]} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *_sharpness(data)])
-
-
-def _sharpness(data: Mapping[str, Any]) -> list[str]:
-    edges = [f"{k / BUCKETS:.1f}" for k in range(1, BUCKETS + 1)]
-    lines = ["Share of forecasts by the probability of their likeliest bin, up to:", ""]
-    lines += ["| reward | " + " | ".join(edges[1:]) + " |", "|---" * BUCKETS + "|"]
-    for arm, line in data["arms"].items():
-        shares = line["confidence_histogram"]
-        # Eight bins that sum to one leave nothing under an eighth: the first bucket is empty.
-        lines.append(f"| {NAMES[arm]} | " + " | ".join(f"{s:.0%}" for s in shares[1:]) + " |")
-    return lines
+    return "\n".join(lines)
 
 
 def _signed(form: str) -> str:

@@ -166,18 +166,24 @@ def _interval(found: Mapping[str, Any]) -> str:
 
 INTRODUCTION = """# Trust
 
-What comes of the known ways to cheat a benchmark of kernels, and of honest kernels. Made by `benchmarks/trust.py` from
-the results named below; the candidates are in `tests/cheats` and `tests/honest`, and `pytest` runs them too.
+With this page you can tell which ways to cheat a benchmark of kernels are caught, which get through, and what protects
+your machine while foreign code runs.
 
-An *ordinary harness* (`tests/cheats/naive.py`: one process, one seed, `allclose` at 1e-2, a clock around each call)
-shows that the attempts are real: the last column says how many of the row's cheats in Python it accepts, and the
-largest speed-up that it reports for them.
+```bash
+forewarp doctor                        # the protections that hold on this machine
+forewarp validate path/to/problem.py   # can this task be answered without computing anything?
+```
 
-Where a cheat can be tried from: **H** needs host code, which device-only GPU candidates (tier T0) do not have at all;
-**D** works from device code, too; **P** is a flaw of the problem. An outcome such as `incorrect` is a measurement's
-status; `no gain` means that the cheat was measured, but that its interval does not lie above its honest version's;
-`degenerate` that `forewarp validate` refuses the task. A `suspicious`, `impossible` or `ambiguous` time never counts as
-a win.
+`benchmarks/trust.py` makes this page from `trust_cpu.json` and `trust_h200.json` in `benchmarks/results/`. The
+candidates are in `tests/cheats` and `tests/honest`; `pytest` runs them too.
+
+- The last column of the table says how many of a row's cheats in Python an *ordinary harness* accepts, and the largest
+  speed-up that it reports for them. It is `tests/cheats/naive.py`: one process, one seed, `allclose` at 1e-2, a clock
+  around each call.
+- **H** needs host code, which device-only GPU candidates (tier T0) do not have; **D** works from device code, too;
+  **P** is a flaw of the problem.
+- `no gain`: measured, but the interval does not lie above that of the honest version. `degenerate`: `forewarp validate`
+  refuses the task. A `suspicious`, `impossible` or `ambiguous` time never counts as a win.
 """
 
 
@@ -299,15 +305,19 @@ def _open(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _honest_part(results: Sequence[Mapping[str, Any]]) -> str:
-    lines = ["## Honest kernels\n", "| task | kernel | " + " | ".join(f"on {r['kind']}" for r in results) + " |"]
-    lines.append("|---|---|" + "---|" * len(results))
-    seen: dict[tuple[str, str], list[str]] = {}
-    for column, result in enumerate(results):
-        for found in result["honest"]:
-            cells = seen.setdefault((found["task"], found["kernel"]), ["–"] * len(results))
-            verdict = f"{found['outcome']} {_interval(found)}".strip()
-            cells[column] = verdict if found["right"] else f"**{verdict}**"
-    lines += [f"| {task} | {kernel} | " + " | ".join(cells) + " |" for (task, kernel), cells in seen.items()]
+    """Count the honest kernels, and name those that were not believed."""
+    lines = ["## Honest kernels\n"]
+    for result in results:
+        found = result["honest"]
+        tasks = len({h["task"] for h in found})
+        lines.append(
+            f"- {result['kind']}: {sum(h['right'] for h in found)} of {len(found)} believed, of {tasks} tasks."
+        )
+        lines += [
+            f"  Not believed: `{h['kernel']}` of {h['task']}, {h['outcome']} {_interval(h)}."
+            for h in found
+            if not h["right"]
+        ]
     return "\n".join(lines) + "\n"
 
 

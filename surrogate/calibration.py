@@ -3,7 +3,7 @@
 The five parameters of `correction` are the mode of a posterior whose priors (normal for `tails`, Cauchy for the others)
 sit at the calibration that the fit starts from: a small correction takes much evidence, a large one, once it is clear,
 is hardly held back. Outcomes of one task resemble each other, so n of them count as n / (1 + (n − 1)·correlation).
-`docs/calibration.md` says what else was compared.
+`docs/forecasting.md` says what else was compared.
 """
 
 from __future__ import annotations

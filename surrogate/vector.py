@@ -1,7 +1,7 @@
 """A candidate as one vector of numbers that mean the same for every task: what forecasters across tasks learn from.
 
-Sizes enter as ratios to what the target has or the task needs, counts as log2. `docs/features.md` lists the columns and
-is checked against this module. A number that is not known is NaN.
+Sizes enter as ratios to what the target has or the task needs, counts as log2. `docs/inspecting.md` lists the columns
+and is checked against this module. A number that is not known is NaN.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def test_the_example_module_agrees_with_the_example_problem() -> None:
 
 
 def documented() -> list[tuple[str, str]]:
-    text = (ROOT / "docs/candidates.md").read_text()
+    text = (ROOT / "docs/tasks.md").read_text()
     return re.findall(r"### (cpp|cuda|triton|python)\n+```\w+\n(.*?)```", text, re.DOTALL)
 
 

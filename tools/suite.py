@@ -48,7 +48,7 @@ class SuiteRequest(Part):
     """Which problems and kernels, where, and what to compare with."""
 
     problems: str = Field(description="Folder, file or glob of KernelBench problems, or of GPU MODE task folders.")
-    kernels: str | None = Field(default=None, description="Folder of kernels; see docs/suites.md for their names.")
+    kernels: str | None = Field(default=None, description="Folder of kernels; see docs/commands.md for their names.")
     identical: bool = Field(default=False, description="Measure each reference against itself, instead of kernels.")
     only: str | None = Field(default=None, description="Glob for the names of problems.")
     limit: int | None = Field(default=None, ge=1, description="Most problems.")

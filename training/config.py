@@ -129,7 +129,7 @@ def load(path: Path, changes: dict[str, Any] | None = None) -> Config:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as e:
         raise UsageError(
-            f"{path} cannot be read: {e.strerror}", hint="pass a file like docs/training.md shows"
+            f"{path} cannot be read: {e.strerror}", hint="pass a file like docs/forecasting.md shows"
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise UsageError(f"{path} is not valid TOML: {e}") from None
@@ -143,7 +143,7 @@ def make(values: dict[str, Any], name: str = "the request") -> Config:
     except ValidationError as e:
         first = e.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{name} describes no run: {where}: {first['msg']}", hint="see docs/training.md") from None
+        raise UsageError(f"{name} describes no run: {where}: {first['msg']}", hint="see docs/forecasting.md") from None
 
 
 def dump(config: Config) -> str:

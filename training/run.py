@@ -145,7 +145,9 @@ def _labelled(settings: Config, found: Material, tokenizer: Any) -> Any:
     for epoch in range(settings.warm.epochs):
         pairs = warm.replies(asked[epoch % len(asked)], epoch, settings, found.climatology, recorded)
         if not pairs:
-            raise UsageError("no recorded forecast is about a row of the training split", hint="see docs/training.md")
+            raise UsageError(
+                "no recorded forecast is about a row of the training split", hint="see docs/forecasting.md"
+            )
         parts.append(warm.tokens(pairs, tokenizer, whole=epoch < settings.warm.whole))
     return package("datasets").concatenate_datasets(parts)
 

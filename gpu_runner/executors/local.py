@@ -413,7 +413,7 @@ def _parse_module(candidate: Candidate) -> Build:
         return Build("compile_error", time.perf_counter() - start, f"SyntaxError: {e}")
     if not any(name in candidate.source for name in ("ModelNew", "custom_kernel")):
         raise CandidateError(
-            "the module defines neither class ModelNew nor custom_kernel", hint="see docs/candidates.md, modules"
+            "the module defines neither class ModelNew nor custom_kernel", hint="see docs/tasks.md, modules"
         )
     digest = hashlib.sha256(candidate.source.encode()).hexdigest()
     return Build("ok", time.perf_counter() - start, binary_sha256=digest)

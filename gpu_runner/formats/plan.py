@@ -1,7 +1,7 @@
 """The device-only candidate format: kernel source that opens with its launch plan.
 
 The plan is a TOML table in the file's first comment (`/*forewarp … */`) or, for Triton, in its docstring
-(`\"\"\"forewarp … \"\"\"`). `docs/candidates.md` is the reference, with one complete example per language.
+(`\"\"\"forewarp … \"\"\"`). `docs/tasks.md` is the reference, with one complete example per language.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def parse(candidate: Candidate) -> Plan:
         raise CandidateError(
             "the source has no launch plan",
             hint=f"open the file with {opening}, a TOML launch plan and the closing mark, or put the plan of a .cu or "
-            ".cpp file beside it, as a .toml of the same name (docs/candidates.md)",
+            ".cpp file beside it, as a .toml of the same name (docs/tasks.md)",
         )
     try:
         table = tomllib.loads(match.group(1))

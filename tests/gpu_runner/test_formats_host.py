@@ -168,7 +168,7 @@ def test_architectures(arch: str, flag: str) -> None:
 
 
 def test_the_documented_host_function_parses() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "candidates.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text()
     source = text.partition("## Host functions")[2].partition("```cuda\n")[2].partition("```")[0]
     two = Signature("w", (TENSOR, TENSOR), {}, {}, (), (TENSOR,), None, 0)
     plan = plans.parse(candidates.from_source(source, "cuda"))

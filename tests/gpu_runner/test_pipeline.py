@@ -102,7 +102,7 @@ def test_failures_are_yielded_and_stop_nothing() -> None:
     class Picky(Watched):
         def compile(self, task: Task, candidate: Candidate) -> Build:
             if "malformed" in candidate.source:
-                raise CandidateError("no launch plan", hint="see docs/candidates.md")
+                raise CandidateError("no launch plan", hint="see docs/tasks.md")
             return super().compile(task, candidate)
 
     texts = ("", "#error\n", "// malformed\n", "// crash\n", "// wrong\n")

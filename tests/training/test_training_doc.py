@@ -1,4 +1,4 @@
-"""docs/training.md shows what the scripts make of the committed results."""
+"""docs/forecasting.md shows what the scripts make of the committed results."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def test_the_tables_are_those_of_the_results(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
     figures = importlib.import_module("train_figures")
     data = json.loads((ROOT / "benchmarks/results/train_figures.json").read_text())
-    text = (ROOT / "docs/training.md").read_text()
+    text = (ROOT / "docs/forecasting.md").read_text()
     parts = {"figures": figures.table(data), "plan": figures.plan_table()}
-    assert figures.filled(text, parts) == text, "run benchmarks/train_figures.py with --document docs/training.md"
+    assert figures.filled(text, parts) == text, "run benchmarks/train_figures.py with --document docs/forecasting.md"
