@@ -6,7 +6,7 @@
     print(result.summary)
     result.save("out/")
 
-`docs/python.md` explains. What is offered here is imported when it is first used, so that `import forewarp` takes no
+`docs/commands.md` explains. What is offered here is imported when it is first used, so that `import forewarp` takes no
 time. The sub-packages are links to the folders at the top of the repository; `docs/architecture.md` says what each one
 knows and what it must not import.
 """
