@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
 import sys
-import tempfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +12,7 @@ from typing import Any
 from forewarp.core.errors import TaskError
 from forewarp.core.values import CAPTURED, DeviceKind, Task, Workload
 from forewarp.gpu_runner.executors.builds import default_cache
+from forewarp.gpu_runner.executors.cached_text import cached
 from forewarp.gpu_runner.executors.client import WorkerClient
 
 CACHE_VERSION = 1
@@ -40,7 +37,7 @@ def with_inputs(task: Task, path: Path, python: str = sys.executable, cache: Pat
         )
     digest = _digest(path)
     folder = (cache or default_cache()) / "inputs"
-    text = _kept(folder / f"{digest}-{CACHE_VERSION}.json", lambda: _read(path, digest, python))
+    text = cached(folder / f"{digest}-{CACHE_VERSION}.json", _checked, lambda: _read(path, digest, python))
     calls: list[dict[str, Any]] = json.loads(text)["calls"]
     workloads: dict[DeviceKind, tuple[Workload, ...]] = {
         kind: tuple(Workload(c["name"], known[0].constants, c["weight"]) for c in calls)
@@ -55,26 +52,18 @@ def repeated(task: Task) -> list[str]:
     return [c["name"] for c in calls if all("data" in t for t in c["tensors"])]
 
 
+def _checked(text: str) -> str:
+    """Return the text of a file in the cache; raises ValueError for one that is no JSON."""
+    json.loads(text)
+    return text
+
+
 def _digest(path: Path) -> str:
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as e:
         raise TaskError(f"the file of captured inputs {path} cannot be read: {e.strerror}", hint=_HINT) from None
-
-
-def _kept(path: Path, read: Callable[[], str]) -> str:
-    with contextlib.suppress(OSError, ValueError):
-        return path.read_text()
-    text = read()
-    # A cache that cannot be written costs seconds, not the answer.
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        os.replace(name, path)
-    return text
 
 
 def _read(path: Path, digest: str, python: str) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 from forewarp.gpu_runner.executors.builds import ending
 from forewarp.gpu_runner.executors.client import Session, WorkerClient, readable
 from forewarp.gpu_runner.lifting.window import BASES
+from forewarp.gpu_runner.worker.channel import close_all
 
 ARMS = ("candidate", "anchor")
 SPARES = {"candidate": 2, "anchor": 1}
@@ -84,7 +83,7 @@ class Observers:
             session.close()
         answer = reply.answer
         if answer is None:
-            _close(reply.descriptors)
+            close_all(reply.descriptors)
             if not reply.started_s and not reply.timed_out:
                 return None
             return Observed(*ending(reply, limit_s), reply.seconds)
@@ -96,9 +95,9 @@ class Observers:
             if status == "ok":
                 return Observed(status, log, 0.0, dict(programs), reply.descriptors, guards, phases)
         except (KeyError, TypeError, ValueError):
-            _close(reply.descriptors)
+            close_all(reply.descriptors)
             return Observed("unlifted", "the process that observed the module gave an answer that makes no sense", 0.0)
-        _close(reply.descriptors)
+        close_all(reply.descriptors)
         return Observed(status, log, 0.0, protections=guards)
 
     def close(self) -> None:
@@ -106,9 +105,3 @@ class Observers:
         for spares in self._spares.values():
             while spares:
                 spares.pop().close()
-
-
-def _close(descriptors: Sequence[int]) -> None:
-    for descriptor in descriptors:
-        with contextlib.suppress(OSError):
-            os.close(descriptor)

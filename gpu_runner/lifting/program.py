@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -99,13 +98,6 @@ def unpack(descriptor: int, sizes: Sequence[int]) -> list[bytes]:
         if any(s < 0 for s in sizes) or os.fstat(file.fileno()).st_size != sum(sizes):
             raise ValueError("the compiled code is not of the size that was told")
         return [file.read(size) for size in sizes]
-
-
-def close(descriptors: Sequence[int]) -> None:
-    """Close file descriptors, those that are closed already included."""
-    for descriptor in descriptors:
-        with contextlib.suppress(OSError):
-            os.close(descriptor)
 
 
 def from_data(data: Any) -> Programs:

@@ -11,8 +11,9 @@ from forewarp.gpu_runner.compilers import cubin
 from forewarp.gpu_runner.lifting import driver, graph
 from forewarp.gpu_runner.lifting.driver import Handle
 from forewarp.gpu_runner.lifting.graph import Built, Launch, Node
-from forewarp.gpu_runner.lifting.program import GAP, Place, Program, Programs, bytes_at, close, unpack
+from forewarp.gpu_runner.lifting.program import GAP, Place, Program, Programs, bytes_at, unpack
 from forewarp.gpu_runner.lifting.window import Window
+from forewarp.gpu_runner.worker.channel import close_all
 from forewarp.gpu_runner.worker.cubin import Module
 
 
@@ -60,7 +61,7 @@ class Lifted:
             try:
                 found = unpack(images, programs.images)
             except ValueError:
-                close(memory)
+                close_all(memory)
                 raise
             window.adopt(list(programs.chunks), memory)
             for image in found:

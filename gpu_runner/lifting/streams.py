@@ -19,7 +19,8 @@ from typing import Any
 
 import torch
 
-_Handle = ctypes.c_void_p
+from forewarp.gpu_runner.lifting.driver import Handle
+
 _SLOTS = {"x86_64": (6, 7), "aarch64": (1025, 1026)}
 """Kinds of relocation that are a function's address in a table: R_*_GLOB_DAT and R_*_JUMP_SLOT."""
 _DEFAULT = (None, 0, 1)
@@ -33,14 +34,14 @@ class _Dim3(ctypes.Structure):
 
 
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
-    "__cudaPopCallConfiguration": (_Handle, _Handle, _Handle, ctypes.POINTER(_Handle)),
-    "cudaLaunchKernel": (_Handle, _Dim3, _Dim3, _Handle, ctypes.c_size_t, _Handle),
-    "cudaLaunchCooperativeKernel": (_Handle, _Dim3, _Dim3, _Handle, ctypes.c_size_t, _Handle),
-    "cudaMemsetAsync": (_Handle, ctypes.c_int, ctypes.c_size_t, _Handle),
-    "cudaMemset": (_Handle, ctypes.c_int, ctypes.c_size_t),
-    "cudaMemcpyAsync": (_Handle, _Handle, ctypes.c_size_t, ctypes.c_int, _Handle),
+    "__cudaPopCallConfiguration": (Handle, Handle, Handle, ctypes.POINTER(Handle)),
+    "cudaLaunchKernel": (Handle, _Dim3, _Dim3, Handle, ctypes.c_size_t, Handle),
+    "cudaLaunchCooperativeKernel": (Handle, _Dim3, _Dim3, Handle, ctypes.c_size_t, Handle),
+    "cudaMemsetAsync": (Handle, ctypes.c_int, ctypes.c_size_t, Handle),
+    "cudaMemset": (Handle, ctypes.c_int, ctypes.c_size_t),
+    "cudaMemcpyAsync": (Handle, Handle, ctypes.c_size_t, ctypes.c_int, Handle),
     "cudaDeviceSynchronize": (),
-    "cudaStreamSynchronize": (_Handle,),
+    "cudaStreamSynchronize": (Handle,),
 }
 _WAITS = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaMemset")
 
@@ -74,7 +75,7 @@ def redirected(paths: Sequence[str], stream: int, *, waiting: bool = False) -> G
     own = [getattr(home, name) for home, name in waits]
     try:
         for place in places:
-            kept.append((place, place.swap(ctypes.cast(hooks[place.name], _Handle).value or 0)))
+            kept.append((place, place.swap(ctypes.cast(hooks[place.name], Handle).value or 0)))
         for home, name in waits:
             setattr(home, name, _pass)
         yield
@@ -101,13 +102,13 @@ def _hooks(runtime: ctypes.CDLL, stream: int) -> Iterator[tuple[str, Any]]:
     pop = getattr(runtime, "__cudaPopCallConfiguration")
 
     def popped(grid: Any, block: Any, shared: Any, where: Any) -> int:
-        code = pop(_Handle(grid), _Handle(block), _Handle(shared), where)
+        code = pop(Handle(grid), Handle(block), Handle(shared), where)
         if where[0] in _DEFAULT:
             where[0] = stream
         return code
 
     def memset(address: Any, value: int, size: int) -> int:
-        return runtime.cudaMemsetAsync(_Handle(address), value, ctypes.c_size_t(size), _Handle(stream))
+        return runtime.cudaMemsetAsync(Handle(address), value, ctypes.c_size_t(size), Handle(stream))
 
     calls: dict[str, Callable[..., int]] = {
         "__cudaPopCallConfiguration": popped,
@@ -138,7 +139,7 @@ class _Place:
         """Write another function's address, and return the one that was there."""
         page = self.address & ~(mmap.PAGESIZE - 1)
         libc = ctypes.CDLL(None)
-        libc.mprotect(_Handle(page), ctypes.c_size_t(2 * mmap.PAGESIZE), _READ_WRITE)
+        libc.mprotect(Handle(page), ctypes.c_size_t(2 * mmap.PAGESIZE), _READ_WRITE)
         slot = ctypes.c_uint64.from_address(self.address)
         before, slot.value = slot.value, function
         return before

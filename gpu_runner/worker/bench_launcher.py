@@ -26,6 +26,7 @@ from forewarp.gpu_runner.lifting.replay import Codes, Lifted, LiftedRunner, Refu
 from forewarp.gpu_runner.lifting.window import BASES, Window, WindowTaken
 from forewarp.gpu_runner.worker import memory
 from forewarp.gpu_runner.worker.bench_cells import l2_flush
+from forewarp.gpu_runner.worker.channel import close_all
 from forewarp.gpu_runner.worker.conditions import Conditions
 from forewarp.gpu_runner.worker.cubin import CubinRunner, reset_persisting_l2
 from forewarp.gpu_runner.worker.guards import Bands, Guarded
@@ -83,7 +84,7 @@ class Launcher:
         except (ValueError, WindowTaken, CudaError) as e:
             raise Refused(str(e)) from e
         finally:
-            lifting.close(left)
+            close_all(left)
         if len(self.lifted) == 2:
             try:
                 self.lifted["anchor"].share(self.lifted["candidate"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -27,6 +28,13 @@ class ChannelClosed(Exception):
 
 class ChannelTimeout(Exception):
     """No whole line came in time."""
+
+
+def close_all(descriptors: Sequence[int]) -> None:
+    """Close file descriptors, those that are closed already included."""
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
 
 
 class Channel:
