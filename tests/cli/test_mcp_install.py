@@ -153,7 +153,7 @@ def test_codex_keeps_strings_comments_and_what_the_user_set(tmp_path: Path, caps
     "text",
     [
         'mcp_servers = { other = { command = "x" } }  # inline\n[tui]\na = 1\n',
-        '[mcp_servers]\nother = { command = "x" }\nforewarp = { command = "old", env = { A = "b" }, enabled = false }\n',
+        '[mcp_servers]\nother = { command = "x" }\nforewarp = { command = "old", env = { A = "b" }, note = 1 }\n',
         'mcp_servers.forewarp.command = "old"\nmcp_servers.forewarp.env.A = "b"\nmcp_servers.other.command = "x"\n',
         '[mcp_servers."forewarp"]\ncommand = "x"\nenabled = false\n',
         '[mcp_servers.a]\ncommand = "a"\n[tui]\nx = 1\n[mcp_servers.forewarp.env]\nK = "v"\n[mcp_servers.b]\nc = 1\n',
