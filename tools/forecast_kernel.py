@@ -340,7 +340,7 @@ def _result(
         log=trim(chosen.build.log),
     )
     if chosen.build.status == "timeout":
-        said = f"compiling it takes more than the {chosen.build.seconds:.0f} s that a forecast waits"
+        said = f"compiling it takes more than the {int(chosen.build.seconds)} s that a forecast waits"
         return found.model_copy(update={"summary": f"Skip: {said}.", "reason": f"{said}; a measurement waits longer"})
     if not first:
         return found
