@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from forewarp.cli.options import PLAIN, Output, tunables_of
 
 if TYPE_CHECKING:
+    from forewarp.core.values import Task
     from forewarp.tools.inspect_kernel import InspectResult
 
 
@@ -18,6 +19,7 @@ def inspect(
     /,
     *,
     task: str | None = None,
+    inputs: Path | None = None,
     target: str = "auto",
     check: Annotated[bool, Parameter(negative="")] = False,
     tunable: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
@@ -33,6 +35,7 @@ def inspect(
         candidates: Files that hold the kernels.
         task: Bundled task, task folder or KernelBench file; left out, the task whose folder holds the kernels. Files of
             Triton kernels need none: they are called as they call themselves, else with guessed arguments.
+        inputs: File of captured calls of the task, which become its shapes.
         target: a100, h100, h200, b200, l40s, rtx4090 or cuda; auto is this machine's GPU, else the H200.
         check: Also run each kernel on the CPU at small shapes and compare it with the reference.
         tunable: NAME=VALUE of a declared tunable; may be given several times.
@@ -47,7 +50,7 @@ def inspect(
     from forewarp.tools.parts import Kernel
 
     request = InspectRequest(
-        task=task or _task_of(candidates),
+        task=_with_inputs(task or _task_of(candidates), inputs, python),
         args=args,
         call=call,
         backward=backward,
@@ -67,6 +70,19 @@ def inspect(
 
         render(result, display.stdout(), full=output.verbose)
     return exits.OK if any(k.sound for k in result.kernels) else exits.NO_KERNEL
+
+
+def _with_inputs(task: str | None, inputs: Path | None, python: Path | None) -> str | Task | None:
+    """Return the task with the captured calls as its shapes, if there are some; raises `UsageError` without a task."""
+    if inputs is None:
+        return task
+    from forewarp.core.errors import UsageError
+    from forewarp.tools.parts import Place
+    from forewarp.tools.session import with_inputs
+
+    if task is None:
+        raise UsageError("--inputs needs a task, whose calls they are", hint="pass --task TASK, or leave --inputs out")
+    return with_inputs(task, str(inputs), Place(python=str(python.expanduser().absolute()) if python else None))
 
 
 def _print_json(result: InspectResult) -> None:

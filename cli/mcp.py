@@ -49,6 +49,7 @@ class Limits:
 
 
 OPEN = Limits()
+KEEP_WARM_S = 120.0
 
 
 def mcp(
@@ -62,7 +63,7 @@ def mcp(
     base_url: str | None = None,
     http: str | None = None,
     host_name: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
-    keep_warm: Annotated[float, Parameter(validator=positive)] = 120.0,
+    keep_warm: Annotated[float, Parameter(validator=positive)] = KEEP_WARM_S,
     print_: Annotated[bool, Parameter(name="--print", negative="", show_default=False)] = False,
     where: Where = HERE,
 ) -> int:
@@ -84,10 +85,12 @@ def mcp(
         where: Device and archive; a call may name another device.
     """
     if action != "serve":
+        _refuse_http(action, http, host_name)
         from forewarp.cli import mcp_install
 
         there = (workspace or Path.cwd()) if action == "install" else workspace
-        given = mcp_install.given_of(where, asdict(limits), asdict(OPEN), there, base_url)
+        warm = None if keep_warm == KEEP_WARM_S else keep_warm
+        given = mcp_install.given_of(where, asdict(limits), asdict(OPEN), there, base_url, warm)
         if action == "install":
             return mcp_install.install(to, mcp_install.flags_of(given, model), only_print=print_)
         from forewarp.cli import mcp_bundle
@@ -122,6 +125,19 @@ def mcp(
     host, port = over_http.address(http)
     over_http.serve(_build(options), host, port, os.environ.get("FOREWARP_MCP_TOKEN", ""), host_name)
     return 0
+
+
+def _refuse_http(action: str, http: str | None, host_name: tuple[str, ...]) -> None:
+    """Raise `UsageError` for options of a server over HTTP, which no client can start."""
+    from forewarp.core.errors import UsageError
+
+    given = [name for name, value in (("--http", http), ("--host-name", host_name)) if value]
+    if given:
+        raise UsageError(
+            f"mcp {action} does not take {' and '.join(given)}: a client starts what it writes on stdio",
+            hint=f"leave {' and '.join(given)} out; or start `forewarp mcp --http HOST:PORT` yourself, and give the "
+            "client the URL http://HOST:PORT/mcp",
+        )
 
 
 def _build(options: Options) -> MCPServer[None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -56,6 +55,7 @@ def given_of(
     unset: Mapping[str, object],
     workspace: Path | None,
     base_url: str | None,
+    keep_warm: float | None = None,
 ) -> dict[str, str]:
     """Return the flags that were given, without their dashes, and their values; paths are absolute."""
     given: dict[str, Any] = {}
@@ -65,7 +65,7 @@ def given_of(
         given["executor"] = where.executor
     given |= {name: getattr(where, name) for name in ("pool", "archive", "python")}
     given |= {name: value for name, value in limits.items() if value != unset[name]}
-    given |= {"workspace": workspace, "base_url": base_url}
+    given |= {"workspace": workspace, "base_url": base_url, "keep_warm": keep_warm}
     return {
         name.replace("_", "-"): str(value.expanduser().absolute() if isinstance(value, Path) else value)
         for name, value in given.items()
@@ -90,18 +90,19 @@ def install(client: str | Path | None, flags: list[str], *, only_print: bool) ->
     entry: dict[str, Any] = {"command": command[0], "args": [*command[1:], "mcp", *flags]}
     if chosen.typed:
         entry = {"type": "stdio"} | entry
-    if client == "claude-code":
-        entry["timeout"] = TIMEOUT_MS
     path = chosen.place
     before = _text(path)
-    text = _toml(path, before, chosen.key, entry) if path.suffix == ".toml" else _json(path, before, chosen.key, entry)
+    # Some clients give up on a call after this time; it is the user's once it is there.
+    defaults = {"timeout": TIMEOUT_MS} if client == "claude-code" else {}
+    written = _toml if path.suffix == ".toml" else _json
+    text, held = written(path, before, chosen.key, entry, defaults)
     if only_print:
         print(text, end="")
         return exits.OK
     _write(path, text)
     said = "unchanged" if text == before else "written" if not before else f"{NAME} set, the rest kept"
     print(f"{path}: {said}")
-    print(f"  {chosen.key}.{NAME} = {json.dumps(entry)}")
+    print(f"  {chosen.key}.{NAME} = {json.dumps(_shown(held))}")
     print(f"Restart {client}, or have it read its servers anew; `forewarp doctor` says what this machine can measure.")
     return exits.OK
 
@@ -115,47 +116,92 @@ def _command() -> list[str]:
     return [found] if found else [sys.executable, "-m", "forewarp.cli.main"]
 
 
+def _shown(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry without the values of its environment and headers: they are often keys."""
+    secret = ("env", "headers", "http_headers")
+    return {k: dict.fromkeys(v, "…") if k in secret and isinstance(v, Mapping) else v for k, v in entry.items()}
+
+
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        # Line ends stay as they are.
+        with path.open(encoding="utf-8", newline="") as file:
+            return file.read()
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as e:
         raise UsageError(f"{path} cannot be read: {e}", hint="pass --print, and put the entry there yourself") from None
 
 
-def _json(path: Path, before: str, key: str, entry: Mapping[str, Any]) -> str:
+def _merged(
+    path: Path, document: Any, key: str, entry: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return our entry over what it was before, of which other keys stay; raises `UsageError`."""
+    servers: Any = document.get(key, {}) if isinstance(document, dict) else None
+    before: Any = servers.get(NAME, {}) if isinstance(servers, dict) else None
+    if not isinstance(before, dict):
+        raise UsageError(f"{path} does not hold what {key} should be", hint="nothing was changed; pass --print")
+    kept = cast("dict[str, Any]", before)
+    if "url" in kept:
+        raise UsageError(
+            f"{path} has {key}.{NAME} already, for a server that is reached at {kept['url']}",
+            hint="nothing was changed; remove that entry first if the client is to start the server itself",
+        )
+    return {**defaults, **kept, **entry}
+
+
+def _json(
+    path: Path, before: str, key: str, entry: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
     try:
         document: Any = json.loads(before) if before.strip() else {}
     except ValueError as e:
         raise UsageError(
             f"{path} is no plain JSON: {e}",
-            hint=f"nothing was changed; put this into it under {key}: {json.dumps({NAME: entry})}",
+            hint=f"nothing was changed; put this into it under {key}: {json.dumps({NAME: {**defaults, **entry}})}",
         ) from None
-    servers: Any = document.get(key, {}) if isinstance(document, dict) else None
-    if not isinstance(servers, dict):
-        raise UsageError(f"{path} does not hold what {key} should be", hint="nothing was changed; pass --print")
-    whole = cast("dict[str, Any]", document)
-    merged = whole | {key: cast("dict[str, Any]", servers) | {NAME: dict(entry)}}
-    return json.dumps(merged, indent=2, ensure_ascii=False) + "\n"
+    merged = _merged(path, document, key, entry, defaults)
+    whole = document | {key: document.get(key, {}) | {NAME: merged}}
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n", merged
 
 
-def _toml(path: Path, before: str, key: str, entry: Mapping[str, Any]) -> str:
-    """Return the file with our table replaced or added at its end; all other lines stay as they are."""
+def _toml(
+    path: Path, before: str, key: str, entry: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """Return the file with our keys set in place, all else as it is written there, and our entry."""
     import tomllib
+
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+    from tomlkit.items import InlineTable
 
     try:
         held = tomllib.loads(before)
     except tomllib.TOMLDecodeError as e:
         raise UsageError(f"{path} is no TOML: {e}", hint="nothing was changed; pass --print") from None
-    table = f"[{key}.{NAME}]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in entry.items())
-    kept = re.sub(rf"(?ms)^\[{key}\.{NAME}\]\s*\n.*?(?=^\[|\Z)", "", before)
-    if NAME in held.get(key, {}) and NAME in tomllib.loads(kept).get(key, {}):
+    merged = _merged(path, held, key, entry, defaults)
+    try:
+        document: Any = tomlkit.parse(before)
+        if key not in document:
+            document.add(key, tomlkit.table(is_super_table=True))
+        servers = document[key]
+        if NAME not in servers:
+            servers[NAME] = tomlkit.inline_table() if isinstance(servers, InlineTable) else tomlkit.table()
+        ours = servers[NAME]
+        for name, value in merged.items():
+            if name not in ours or ours[name] != value:
+                ours[name] = value
+        text = tomlkit.dumps(document)
+        right = tomllib.loads(text) == held | {key: held.get(key, {}) | {NAME: merged}}
+    except (TOMLKitError, tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError):
+        text, right = "", False
+    if not right:
+        table = f"[{key}.{NAME}]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in entry.items())
         raise UsageError(
-            f"{path} writes {key}.{NAME} in a way that cannot be replaced", hint=f"put this there instead:\n{table}"
+            f"{path} writes {key} in a way that cannot be changed in place",
+            hint=f"nothing was changed; put this there instead:\n{table}",
         )
-    head = kept.rstrip()
-    return f"{head}\n\n{table}" if head else table
+    return text, merged
 
 
 def _write(path: Path, text: str) -> None:
@@ -166,7 +212,9 @@ def _write(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Such files hold keys.
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as handle:
+        with os.fdopen(
+            os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8", newline=""
+        ) as handle:
             os.fchmod(handle.fileno(), mode)  # whatever the umask leaves out
             handle.write(text)
             handle.flush()

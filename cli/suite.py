@@ -38,7 +38,8 @@ def suite(
     """Measure a folder of kernels on a folder of problems: correctness, verdicts, fast_1, fast_1.5 and fast_2.
 
     Args:
-        problems: Folder, file or quoted glob of KernelBench problems, or of GPU MODE task folders.
+        problems: Folder, file or quoted glob of KernelBench problems, or of GPU MODE task folders. NAME.inputs.pt
+            beside NAME.py holds captured calls, which become its shapes.
         kernels: Folder of kernels; each belongs to the problem that its name, or its folder's name, tells.
         identical: Measure each reference against itself, renamed to ModelNew, instead of kernels: a check of the
             harness, in which every verdict should be tie.

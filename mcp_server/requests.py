@@ -10,7 +10,7 @@ from typing import Any, Literal
 from forewarp.core.errors import UsageError
 from forewarp.mcp_server.options import Options
 from forewarp.mcp_server.workspace import MAX_BYTES, Workspace
-from forewarp.tools import runs
+from forewarp.tools import runs, sources
 from forewarp.tools.parts import Kernel, Place
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -29,7 +29,19 @@ class Requests:
         inside = self._files.root / given
         if _NAME.fullmatch(given) and not inside.exists():
             return given
-        return str(self._files.locate(given, "task"))
+        found = self._files.locate(given, "task")
+        if found.is_dir() and (inputs := sources.captured_file(found)) is not None:
+            self._files.locate(str(inputs), "inputs of task.toml")
+        return str(found)
+
+    def inputs(self, given: str | None) -> str | None:
+        """Return where a file of captured inputs is; raises `UsageError` for one outside the workspace."""
+        if given is None:
+            return None
+        found = self._files.locate(given, "inputs")
+        if not found.is_file():
+            raise UsageError(f"inputs {given!r} is no regular file", hint="pass a file that torch.save wrote")
+        return str(found)
 
     def kernel(self, given: dict[str, Any]) -> Kernel:
         """Return the one kernel that a call names by source or by path."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import difflib
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -10,7 +11,8 @@ import anyio.to_thread
 from mcp import MCPError
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
-from mcp.types import INVALID_PARAMS, GetPromptResult, InputRequiredResult, ToolAnnotations
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import INVALID_PARAMS, CallToolResult, GetPromptResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field
 
 import forewarp
@@ -20,7 +22,16 @@ from forewarp.mcp_server.verbs import Verbs
 
 
 class Server(MCPServer[None]):
-    """The SDK's server, which answers a prompt that cannot be given as the protocol asks for."""
+    """The SDK's server, which refuses unknown arguments, and prompts that cannot be given as the protocol asks for."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """Call a tool; raises `ToolError` that names arguments which the tool does not have."""
+        for tool in await self.list_tools():
+            if tool.name == name:
+                _check_names(name, arguments, list(tool.input_schema.get("properties", {})))
+        return await super().call_tool(name, arguments, context)
 
     async def get_prompt(
         self, name: str, arguments: dict[str, Any] | None = None, context: Context[None, Any] | None = None
@@ -33,6 +44,16 @@ class Server(MCPServer[None]):
             # that an internal error, and log it as a crash.
             known = [f"{p.name}({', '.join(a.name for a in p.arguments or [])})" for p in await self.list_prompts()]
             raise MCPError(INVALID_PARAMS, f"{e}; prompts: {', '.join(known)}") from e
+
+
+def _check_names(tool: str, given: Iterable[str], known: Sequence[str]) -> None:
+    unknown = [name for name in given if name not in known]
+    if not unknown:
+        return
+    said = [repr(name[:100]) for name in unknown[:5]] + ["…"] * (len(unknown) > 5)
+    nearest = [n for name in unknown[:5] for n in difflib.get_close_matches(name[:100], known, 1)]
+    meant = f"did you mean {', '.join(dict.fromkeys(nearest))}? " if nearest else ""
+    raise ToolError(f"{tool} has no argument {', '.join(said)}; {meant}it takes {', '.join(known)}")
 
 
 def build_server(options: Options | None = None) -> MCPServer[None]:

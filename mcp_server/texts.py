@@ -65,6 +65,7 @@ Example: {"run_id": "r-7f3a2c", "wait_s": 45}"""
 CANCEL = """\
 End the work behind a handle: a run keeps its best so far and counts as interrupted; a measurement, waiting or in
 progress, is thrown away. The device is free within about a second. What was spent stays spent.
+run_id must be whole. Over HTTP, a session ends only what it started itself.
 When not: to stop waiting; just call nothing. A run that is over needs no cancelling: that is said, and changes nothing.
 Cost: none. Side effects: kills the processes of that work; `forewarp resume RUN` can take a run up again.
 Example: {"run_id": "r-7f3a2c"}"""

@@ -69,6 +69,10 @@ Handle = Annotated[
 Wait = Annotated[float, Field(ge=0, le=MAX_WAIT_S, description="Seconds to wait for the end; at most 45.")]
 Details = Annotated[Detail, Field(description="detailed adds evidence, phases, candidates and longer logs.")]
 AllowTf32 = Annotated[bool, Field(description="Accept products in TF32 where the reference has fp32.")]
+Inputs = Annotated[
+    str | None,
+    Field(max_length=4000, description="File of the workspace with captured calls, in place of the task's shapes."),
+]
 Against = Annotated[
     str | None, Field(max_length=4000, description="File of a kernel to compare with, instead of the reference.")
 ]
@@ -126,6 +130,7 @@ class Verbs:
         paths: Annotated[
             list[str] | None, Field(max_length=MAX_RANKED, description="Files to rank, instead of source or path.")
         ] = None,
+        inputs: Inputs = None,
         against: Against = None,
         target: Annotated[
             str | None, Field(max_length=40, description="a100, h100, h200, b200, l40s or rtx4090; not with device.")
@@ -142,7 +147,7 @@ class Verbs:
         given = {
             **{"task": task, "source": source, "path": path, "language": language, "tunables": tunables},
             **{"paths": paths, "against": against, "target": target, "device": device},
-            **{"forecaster": forecaster, "model": model},
+            **{"forecaster": forecaster, "model": model, "inputs": inputs},
         }
         with told():
             work = await self.work()
@@ -156,6 +161,7 @@ class Verbs:
         path: FilePath = None,
         language: Language = None,
         tunables: Tunables = None,
+        inputs: Inputs = None,
         against: Against = None,
         allow_tf32: AllowTf32 = False,
         device: Device = None,
@@ -167,7 +173,7 @@ class Verbs:
         """Measure a kernel."""
         given = {
             **{"task": task, "source": source, "path": path, "language": language, "tunables": tunables},
-            **{"against": against, "allow_tf32": allow_tf32, "device": device},
+            **{"against": against, "allow_tf32": allow_tf32, "device": device, "inputs": inputs},
         }
         wait = self._options.soft_deadline_s if wait_s is None else wait_s
         with told():
@@ -201,6 +207,7 @@ class Verbs:
             list[str] | None, Field(max_length=MAX_RANKED, description="Files of the workspace to start from.")
         ] = None,
         language: Language = None,
+        inputs: Inputs = None,
         allow_tf32: AllowTf32 = False,
         seed: int = 0,
         device: Device = None,
@@ -211,7 +218,7 @@ class Verbs:
             **{"task": task, "budget": budget, "max_gpu_seconds": max_gpu_seconds, "max_usd": max_usd},
             **{"max_tokens": max_tokens, "deadline_s": deadline_s, "forecaster": forecaster, "model": model},
             **{"seed_kernels": seed_kernels, "language": language, "seed": seed, "device": device},
-            **{"allow_tf32": allow_tf32},
+            **{"allow_tf32": allow_tf32, "inputs": inputs},
         }
         with told():
             work = await self.work()
@@ -227,11 +234,13 @@ class Verbs:
             async with _progress(ctx, "the work goes on") as say:
                 return reply(await self._aside(partial(work.status, run_id, detail, wait_s, say)), detail)
 
-    async def search_cancel(self, run_id: Handle) -> Annotated[CallToolResult, StatusAnswer]:
+    async def search_cancel(self, ctx: Context, run_id: Handle) -> Annotated[CallToolResult, StatusAnswer]:
         """End the work behind a handle."""
         with told():
             work = await self.work()
-            return reply(await self._surely(partial(work.cancel, run_id)))
+            # On stdio there are no headers and no other clients: the user of this machine started all that there is.
+            alone = ctx.headers is None
+            return reply(await self._surely(partial(work.cancel, self.session(ctx), run_id, alone=alone)))
 
     async def describe(
         self,

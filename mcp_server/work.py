@@ -29,11 +29,15 @@ from forewarp.tools.measure_kernel import MeasureRequest
 from forewarp.tools.parts import trim
 from forewarp.tools.session import Executors, check_price, make_model
 
+AnyJob = TypeVar("AnyJob", Job, Job | None)
+
 MEASURE_LIMIT_S = 120.0
 START_S = 30.0
 ROOM = 600
 """Bytes of an answer about a task that are neither reference nor kernel."""
 SEARCH_MEASUREMENTS = 24
+FORECAST_COMPILE_S = 20.0
+"""Most seconds that compiling a kernel may take for a forecast; a measurement waits longer."""
 
 
 class Work:
@@ -44,7 +48,7 @@ class Work:
         self.jobs = Jobs(options)
         self.budget = Budget(options, self.jobs.spool)
         self.requests = Requests(options)
-        self._executors = Executors()
+        self._executors = Executors(compile_s=FORECAST_COMPILE_S)
         self._forecasts = threading.BoundedSemaphore(2)
         self.jobs.spool.prune()
 
@@ -67,6 +71,7 @@ class Work:
             place = place.model_copy(update={"device": given["device"] or "auto", "pool": None})
         request = ForecastRequest(
             task=task,
+            inputs=self.requests.inputs(given["inputs"]),
             kernel=kernel,
             kernels=[self.requests.file(p, "paths") for p in paths or ()],
             against=self.requests.file(given["against"], "against") if given["against"] else None,
@@ -109,6 +114,7 @@ class Work:
         task = self.requests.task(given["task"])
         request = MeasureRequest(
             task=task,
+            inputs=self.requests.inputs(given["inputs"]),
             kernel=self.requests.kernel(given),
             against=self.requests.file(given["against"], "against") if given["against"] else None,
             allow_tf32=given["allow_tf32"],
@@ -160,6 +166,7 @@ class Work:
         """Start a run and return its first state."""
         task = self.requests.task(given["task"])
         model = self.requests.model(given["model"])
+        inputs = self.requests.inputs(given["inputs"])
         seeds = [str(self.requests.seed(p)) for p in given["seed_kernels"] or ()]
         with self.budget.deciding():
             live = self.jobs.searching()
@@ -186,6 +193,7 @@ class Work:
                 "--base-url": self.options.base_url if model else None,
                 "--language": given["language"],
                 "--seed": given["seed"],
+                "--inputs": inputs,
             }
             arguments = [task, *(f"{k}={v}" for k, v in flags.items() if v is not None)]
             arguments += [f"--seed-kernel={path}" for path in seeds]
@@ -242,14 +250,17 @@ class Work:
             return self.run_of(self.jobs.spool.job(run_id), detail, wait_s, 0.0, say)
         return self.run(run_id, detail, wait_s, say)
 
-    def cancel(self, run_id: str) -> SearchAnswer | MeasureAnswer:
-        """End the work behind a handle."""
+    def cancel(self, session: str, run_id: str, *, alone: bool) -> SearchAnswer | MeasureAnswer:
+        """End the work behind a handle; raises `UsageError` for a part of one, and for another session's.
+
+        `alone` says that there is one session, which may end all work of this archive.
+        """
         if run_id.startswith("m-"):
-            job = self.jobs.spool.job(run_id)
+            job = self._own(session, self.jobs.spool.job(run_id), run_id, alone=alone)
             ended = self.cancel_measurement(job)
             return _noted(self.measurement(job, "concise", 0.0, _silent), over=not ended)
         if run_id.startswith("s-"):
-            job = self.jobs.spool.job(run_id)
+            job = self._own(session, self.jobs.spool.job(run_id), run_id, alone=alone)
             known = self.jobs.await_id(job, 0.0)
             if known is None:
                 self.jobs.cancel_start(job)
@@ -257,10 +268,26 @@ class Work:
                 return SearchAnswer(summary=said, run_id=run_id, status="cancelled", task=job.task)
             run_id = known
         seen = runs.glance(self.options.place, run_id)
+        if seen.run_id != run_id:
+            raise UsageError(
+                f"{run_id!r} is only the beginning of run {seen.run_id}; nothing was cancelled",
+                hint="pass the whole run_id",
+            )
+        started = (j for j in self.jobs.spool.jobs() if (self.jobs.spool.read(j.id, "run") or "").strip() == run_id)
+        self._own(session, next(started, None), run_id, alone=alone)
         over = seen.status != "running" or seen.lost
         if not over:
             runs.cancel(self.options.place, seen.run_id)
         return _noted(self.run(seen.run_id, "concise", 0.0, _silent, written=False), over=over)
+
+    def _own(self, session: str, job: AnyJob, run_id: str, *, alone: bool) -> AnyJob:
+        """Return the job if a session may end it; raises `UsageError`."""
+        if alone or (job is not None and job.session == session):
+            return job
+        raise UsageError(
+            f"{run_id} was not started by this session, which can only cancel what it started itself",
+            hint="search_status shows where it stands; the operator can end it from a server on stdio",
+        )
 
     def describe(self, session: str, about: str, task: str | None) -> Described:
         """Return what there is."""

@@ -9,6 +9,8 @@ from pathlib import Path
 from forewarp.core.errors import UsageError
 
 MAX_BYTES = 200_000
+MAX_FILES = 2_000
+"""Most files and folders below a folder that a client names."""
 
 
 class Workspace:
@@ -61,8 +63,18 @@ class Workspace:
                 raise self._unreadable(path, what, parts[: number + 1], None)
         if not place.exists():
             raise self._unreadable(path, what, parts, FileNotFoundError(2, "no such file"))
-        if place.is_dir() and any(p.is_symlink() for p in place.rglob("*")):
-            raise UsageError(f"{what} {path!r} holds symbolic links", hint="pass a folder without links")
+        for number, found in enumerate(place.rglob("*") if place.is_dir() else (place,)):
+            if number == MAX_FILES:
+                raise UsageError(
+                    f"{what} {path!r} holds more than {MAX_FILES} files", hint="pass the folder of one task"
+                )
+            mode = found.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                raise UsageError(f"{what} {path!r} holds symbolic links", hint="pass a folder without links")
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                raise UsageError(
+                    f"{what} {path!r}: {found.name} is no regular file", hint="pass files, no devices or pipes"
+                )
         return place
 
     def _parts(self, path: str, what: str) -> tuple[str, ...]:

@@ -51,6 +51,9 @@ class ForecastRequest(Part):
     task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
     kernel: Kernel | None = Field(default=None, description="The kernel; or pass several as kernels.")
     kernels: list[Kernel] = Field(default_factory=list[Kernel], max_length=MAX_KERNELS, description="Kernels to rank.")
+    inputs: str | None = Field(
+        default=None, description="File of captured calls, which become the workloads in place of the task's own."
+    )
     against: Kernel | None = Field(default=None, description="Kernel to forecast against, instead of the reference.")
     place: Place = Place()
     target: str | None = Field(
@@ -137,11 +140,12 @@ def forecast_kernel(
 @contextmanager
 def _opened(request: ForecastRequest, executors: Executors | None) -> Generator[Session]:
     if request.target is None:
-        with sessions.open_session(request.place, request.task, executors) as opened:
+        task = sessions.with_inputs(request.task, request.inputs, request.place)
+        with sessions.open_session(request.place, task, executors) as opened:
             yield opened
         return
     target = choose_target(request.target)
-    task = sessions.load_task(request.task, request.place)
+    task = sessions.load_task(sessions.with_inputs(request.task, request.inputs, request.place), request.place)
     with sessions.open_archive(request.place) as archive:
         kept = executors or Executors()
         try:
@@ -335,6 +339,9 @@ def _result(
         evidence=Facts.of(chosen.build.evidence),
         log=trim(chosen.build.log),
     )
+    if chosen.build.status == "timeout":
+        said = f"compiling it takes more than the {int(chosen.build.seconds)} s that a forecast waits"
+        return found.model_copy(update={"summary": f"Skip: {said}.", "reason": f"{said}; a measurement waits longer"})
     if not first:
         return found
     answer = answers[first]

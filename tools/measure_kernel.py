@@ -26,6 +26,9 @@ class MeasureRequest(Part):
 
     task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
     kernel: Kernel
+    inputs: str | None = Field(
+        default=None, description="File of captured calls, which become the workloads in place of the task's own."
+    )
     against: Kernel | None = Field(default=None, description="Kernel to time it against, instead of the reference.")
     allow_tf32: bool = Field(
         default=False, description="Accept products in TF32 where the reference computes them in fp32."
@@ -76,7 +79,8 @@ def measure_kernel(
     candidate = sessions.choose_candidate(request.kernel)
     other = _other(request.against, request.place)
     stage("starting the device")
-    with sessions.open_session(request.place, request.task, executors, allow_tf32=request.allow_tf32) as opened:
+    given = sessions.with_inputs(request.task, request.inputs, request.place)
+    with sessions.open_session(request.place, given, executors, allow_tf32=request.allow_tf32) as opened:
         task, executor, archive = opened.task, opened.executor, opened.archive
         sessions.check_language(candidate, executor)
         stage("compiling")

@@ -21,11 +21,13 @@ from forewarp.core.values import Candidate, DeviceKind, Language, Target, Task
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
+from forewarp.tools import sources
 from forewarp.tools.parts import Kernel, Place
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
+    from forewarp.gpu_runner.executors.local import Limits
     from forewarp.surrogate.models import LanguageModel
 
 LANGUAGES: dict[DeviceKind, tuple[Language, ...]] = {"cpu": ("cpp", "python"), "cuda": ("triton", "cuda", "python")}
@@ -53,7 +55,12 @@ class Executors:
     `with Executors() as warm:` closes them at the end, and for good: later calls raise `WorkerError`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, compile_s: float | None = None) -> None:
+        """`compile_s` bounds the seconds that compiling one kernel may take on this machine, instead of the usual 60.
+
+        A module that builds torch extensions may take four times as long.
+        """
+        self._compile_s = compile_s
         self._open: dict[tuple[str, ...], Executor] = {}
         self._begun: list[Executor] = []
         self._closed = False
@@ -63,14 +70,15 @@ class Executors:
         """Return the executor for a place; a pool's executor is chosen by task, too."""
         of_task = task.sha256 if place.pool else ""
         key = (place.executor, place.device, place.card, place.pool or "", place.python or "", of_task)
-        return self._kept(key, lambda: open_executor(place, task, self._begin))
+        return self._kept(key, lambda: open_executor(place, task, self._begin, self._compile_s))
 
     def compiler(self, place: Place, target: Target) -> Executor:
         """Return an executor that compiles for a target which this machine need not have; it measures nothing."""
         from forewarp.gpu_runner.executors.local import LocalExecutor
 
         key = ("compiler", target.name, place.python or "")
-        return self._kept(key, lambda: LocalExecutor(target, python=place.python or sys.executable))
+        limits = _limits(self._compile_s)
+        return self._kept(key, lambda: LocalExecutor(target, limits=limits, python=place.python or sys.executable))
 
     def _kept(self, key: tuple[str, ...], opened: Callable[[], Executor]) -> Executor:
         with self._one_opens:
@@ -148,7 +156,9 @@ def with_inputs(task: str | Task, inputs: str | None, place: Place) -> str | Tas
         raise UsageError("a recorded pool has no captured inputs", hint="leave the inputs out, or --device replay")
     from forewarp.gpu_runner.executors import captured
 
-    return captured.with_inputs(load_task(task, place), Path(inputs).expanduser(), _here(place))
+    path = Path(inputs).expanduser()
+    sources.check_inputs(path)
+    return captured.with_inputs(load_task(task, place), path, _here(place))
 
 
 def _here(place: Place) -> str:
@@ -159,7 +169,7 @@ def _here(place: Place) -> str:
 def _loaded(name: str, place: Place) -> Task:
     held = tasks_of(Path(place.pool).expanduser()) if place.device == "replay" and place.pool else {}
     try:
-        loaded = tasks.load(name, _here(place))
+        loaded = read_task(name, place)
         if not held or loaded.sha256 in held or Path(name).exists():
             return loaded
     except TaskError:
@@ -175,6 +185,26 @@ def _loaded(name: str, place: Place) -> Task:
     raise TaskError(
         problem, hint=f"it holds {', '.join(sorted({t.name for t in held.values()}))}; or pass a task's file"
     )
+
+
+def read_task(name: str, place: Place) -> Task:
+    """Read a task by bundled name or path; raises `TaskError`, also for files that are hostile by kind or size."""
+    sources.check_task(Path(name))
+    with sources.bounded_nesting(f"the task {name}", TaskError):
+        loaded = tasks.load(name, _here(place))
+    sources.check_depth(loaded.reference, f"the reference of {name}", TaskError)
+    return loaded
+
+
+def read_candidate(path: str | Path, tunables: Mapping[str, int] | None = None) -> Candidate:
+    """Read a kernel's file and the launch plan beside it; raises `CandidateError`, also for hostile files and text."""
+    path = Path(path).expanduser()
+    for file in (path, path.with_suffix(".toml")):
+        sources.check_file(file)
+    with sources.bounded_nesting():
+        candidate = candidates.load(path, tunables)
+    sources.check_text(candidate.source)
+    return candidate
 
 
 def archive_path(place: Place) -> Path:
@@ -202,10 +232,22 @@ def existing_archive(place: Place, run: str = "") -> Archive:
     )
 
 
-def open_executor(place: Place, task: Task, begun: Callable[[Executor], None] = lambda _: None) -> Executor:
+def _limits(compile_s: float | None) -> Limits | None:
+    from forewarp.gpu_runner.executors.local import Limits
+
+    return None if compile_s is None else Limits(compile_s=compile_s)
+
+
+def open_executor(
+    place: Place,
+    task: Task,
+    begun: Callable[[Executor], None] = lambda _: None,
+    compile_s: float | None = None,
+) -> Executor:
     """Return an executor for the device asked for; raises `DeviceError` that says what is missing.
 
-    `begun` gets one that has yet to start its processes, so that somebody else may close it in the meantime.
+    `compile_s` bounds the seconds of compiling one kernel on this machine. `begun` gets an executor that has yet to
+    start its processes, so that somebody else may close it in the meantime.
     """
     if place.device == "replay":
         if place.executor != "local":
@@ -220,7 +262,7 @@ def open_executor(place: Place, task: Task, begun: Callable[[Executor], None] = 
     else:
         from forewarp.gpu_runner.executors.opening import open_local
 
-        executor = open_local(_device_of(place), python=place.python, begun=begun)
+        executor = open_local(_device_of(place), python=place.python, limits=_limits(compile_s), begun=begun)
     try:
         _check_card(place, executor.target)
     except BaseException:
@@ -280,9 +322,11 @@ def choose_candidate(kernel: Kernel) -> Candidate:
     if (kernel.path is None) == (kernel.source is None):
         raise UsageError("give the candidate either as a path or as source text", hint="pass exactly one of the two")
     if kernel.path is not None:
-        return candidates.load(Path(kernel.path).expanduser(), kernel.tunables)
+        return read_candidate(kernel.path, kernel.tunables)
     source = kernel.source or ""
-    return candidates.from_source(source, kernel.language or candidates.language_of(source), kernel.tunables)
+    sources.check_text(source)
+    with sources.bounded_nesting():
+        return candidates.from_source(source, kernel.language or candidates.language_of(source), kernel.tunables)
 
 
 def check_language(candidate: Candidate, executor: Executor) -> None:
@@ -306,7 +350,7 @@ def with_seeds(task: Task, kind: DeviceKind, paths: Sequence[str], language: str
     if language is not None and language not in allowed:
         raise UsageError(f"{language} does not run on the {kind} device", hint=f"use one of {', '.join(allowed)}")
     wanted = (language,) if language else allowed
-    given = tuple(candidates.load(Path(p).expanduser()) for p in paths) or task.seeds
+    given = tuple(read_candidate(p) for p in paths) or task.seeds
     fitting = tuple(c for c in given if c.language in wanted)
     if not fitting and (needed or paths):
         raise UsageError(

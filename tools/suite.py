@@ -13,16 +13,14 @@ from pydantic import Field
 import forewarp
 from forewarp.core.errors import CandidateError, TaskError, UsageError
 from forewarp.core.protocols import Executor, Versioned
-from forewarp.core.values import Candidate
+from forewarp.core.values import Candidate, Task
 from forewarp.gpu_runner.executors.client import readable
-from forewarp.gpu_runner.formats import candidate as candidates
-from forewarp.gpu_runner.formats import task as tasks
 from forewarp.tools import session as sessions
 from forewarp.tools import suite_modules, suite_record, suite_tables
 from forewarp.tools.measured import MeasureResult
 from forewarp.tools.parts import Device, Interval, Part, Place
 from forewarp.tools.session import Executors
-from forewarp.tools.suite_files import choose_problems, find_kernels, find_problems, match
+from forewarp.tools.suite_files import ProblemFile, choose_problems, find_kernels, find_problems, match
 from forewarp.tools.suite_measuring import COMPILED, Measuring, Problem, SuiteProgress
 from forewarp.tools.suite_results import (
     Baseline,
@@ -121,7 +119,7 @@ def _load(request: SuiteRequest) -> _Loaded:
     for file in chosen:
         files = matched.kernels[file.name]
         try:
-            task = tasks.load(str(file.path.absolute()))
+            task = _task(file, request.place)
         except TaskError as e:
             if not files and len(every) > 1 and _is_none(file.path):
                 loaded.unmatched.append(Unmatched(path=file.name, reason="it defines no Model, so it is no problem"))
@@ -142,6 +140,14 @@ def _load(request: SuiteRequest) -> _Loaded:
     return loaded
 
 
+def _task(file: ProblemFile, place: Place) -> Task:
+    """Read a problem, with the captured calls of a file beside it as its workloads; raises `TaskError`."""
+    task = sessions.read_task(str(file.path.absolute()), place)
+    if file.inputs is None:
+        return task
+    return sessions.load_task(sessions.with_inputs(task, str(file.inputs), place), place)
+
+
 def _is_none(path: Path) -> bool:
     """Return whether a file defines nothing of what a problem defines."""
     try:
@@ -152,7 +158,7 @@ def _is_none(path: Path) -> bool:
 
 def _read(path: Path) -> Candidate | str:
     try:
-        return candidates.load(path)
+        return sessions.read_candidate(path)
     except CandidateError as e:
         return readable(str(e))
 

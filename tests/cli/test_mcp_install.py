@@ -93,3 +93,125 @@ def test_an_unknown_client_is_named_with_those_that_are_known(capsys: pytest.Cap
     told = capsys.readouterr().err
     assert "'emacs'" in told
     assert "claude-desktop" in told
+
+
+CODEX = '''\
+# mine
+model = "m"   # why
+notes = """
+[mcp_servers.forewarp]
+command = "this is text"
+"""
+
+[mcp_servers.forewarp]   # by hand
+command = "old"
+args = [
+    "mcp",  # first
+]
+startup_timeout_sec = 20
+enabled = false
+note = """
+[other]
+"""
+
+[mcp_servers.forewarp.env]   # keys
+KEY = "secret"
+
+[mcp_servers.other]
+command = "x"
+'''
+
+
+def codex(home: Path, text: str) -> Path:
+    file = home / ".codex" / "config.toml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(text.encode())
+    return file
+
+
+def test_codex_keeps_strings_comments_and_what_the_user_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = codex(tmp_path, CODEX)
+    assert main(["mcp", "install", "codex", "--device", "cpu"]) == 0
+    assert "secret" not in capsys.readouterr().out
+    text = file.read_text()
+    changed = ('command = "old"', "args = [", '    "mcp",  # first', "]")
+    assert [line for line in CODEX.splitlines() if line not in text.splitlines()] == list(changed)
+    before, after = tomllib.loads(CODEX), tomllib.loads(text)
+    ours = after["mcp_servers"].pop("forewarp")
+    theirs = before["mcp_servers"].pop("forewarp")
+    assert after == before
+    assert {k: v for k, v in ours.items() if k not in ("command", "args")} == {
+        k: v for k, v in theirs.items() if k not in ("command", "args")
+    }
+    assert "--device" in ours["args"]
+    assert main(["mcp", "install", "codex", "--device", "cpu"]) == 0
+    assert "unchanged" in capsys.readouterr().out
+    assert file.read_text() == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'mcp_servers = { other = { command = "x" } }  # inline\n[tui]\na = 1\n',
+        '[mcp_servers]\nother = { command = "x" }\nforewarp = { command = "old", env = { A = "b" }, note = 1 }\n',
+        'mcp_servers.forewarp.command = "old"\nmcp_servers.forewarp.env.A = "b"\nmcp_servers.other.command = "x"\n',
+        '[mcp_servers."forewarp"]\ncommand = "x"\nenabled = false\n',
+        '[mcp_servers.a]\ncommand = "a"\n[tui]\nx = 1\n[mcp_servers.forewarp.env]\nK = "v"\n[mcp_servers.b]\nc = 1\n',
+        'model = "m"',
+        'model = "m"\r\n\r\n[mcp_servers.other]\r\ncommand = "x"\r\n',
+    ],
+)
+def test_codex_keeps_every_way_of_writing_tables(tmp_path: Path, text: str) -> None:
+    file = codex(tmp_path, text)
+    assert main(["mcp", "install", "codex"]) == 0
+    before, after = tomllib.loads(text), tomllib.loads(file.read_bytes().decode())
+    theirs, ours = before.get("mcp_servers", {}).pop("forewarp", {}), after["mcp_servers"].pop("forewarp")
+    assert {"mcp_servers": {}} | after == {"mcp_servers": {}} | before
+    assert ours == theirs | {"command": ours["command"], "args": ours["args"]}
+    assert file.read_bytes().count(b"\r\n") == text.count("\r\n")
+
+
+def test_a_value_in_place_of_the_servers_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = codex(tmp_path, "mcp_servers = 3\n")
+    assert main(["mcp", "install", "codex"]) == 2
+    assert "nothing was changed" in capsys.readouterr().err
+    assert file.read_text() == "mcp_servers = 3\n"
+
+
+@pytest.mark.parametrize("client", ["claude-code", "vscode"])
+def test_reinstalling_keeps_what_the_user_set(tmp_path: Path, client: str) -> None:
+    assert main(["mcp", "install", client, "--device", "cpu", "--max-usd", "3"]) == 0
+    file = tmp_path / "project" / (".mcp.json" if client == "claude-code" else ".vscode/mcp.json")
+    document = json.loads(file.read_text())
+    (key,) = document
+    mine = {"env": {"KEY": "v"}, "disabled": True, "timeout": 7, "alwaysAllow": ["describe"]}
+    document[key]["forewarp"] |= mine
+    file.write_text(json.dumps(document))
+    assert main(["mcp", "install", client, "--device", "cuda"]) == 0
+    entry = json.loads(file.read_text())[key]["forewarp"]
+    assert entry | mine == entry
+    assert "cuda" in entry["args"]
+    assert "--max-usd" not in entry["args"]
+
+
+def test_an_entry_that_reaches_a_server_by_url_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "project" / ".mcp.json"
+    text = json.dumps({"mcpServers": {"forewarp": {"type": "http", "url": "http://box:8000/mcp"}}})
+    file.write_text(text)
+    assert main(["mcp", "install", "claude-code"]) == 2
+    assert "http://box:8000/mcp" in capsys.readouterr().err
+    assert file.read_text() == text
+
+
+@pytest.mark.parametrize("action", [["install", "cursor"], ["bundle", "forewarp.mcpb"]])
+def test_every_flag_is_installed_or_refused_by_name(
+    action: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for flag, value in (("--http", "127.0.0.1:8000"), ("--host-name", "box")):
+        assert main(["mcp", *action, flag, value]) == 2
+        assert flag in capsys.readouterr().err
+    assert list((tmp_path / "project").iterdir()) == []
+    assert main(["mcp", *action, "--keep-warm", "30", "--print"]) == 0
+    assert '"--keep-warm",\n' in capsys.readouterr().out

@@ -189,3 +189,25 @@ async def test_malformed_calls_leave_it_well(served: Served) -> None:
         for name, arguments in 10 * bad:
             await refused(client, name, **arguments)
         assert len((await client.list_tools()).tools) == len(TOOLS)
+
+
+async def test_unknown_arguments_are_refused_by_name(served: Served, mode: Mode) -> None:
+    wrong: tuple[tuple[str, dict[str, object], str], ...] = (
+        (
+            "measure_kernel",
+            {"task": "toy.py", "path": "toy.cpp", "tunable": {"W": 1}},
+            "'tunable'; did you mean tunables?",
+        ),
+        ("forecast_kernel", {"task": "toy.py", "path": "toy.cpp", "modle": "x"}, "'modle'; did you mean model?"),
+        ("search", {"task": "toy.py", "max_measurements": 3}, "'max_measurements'; "),
+        ("search_cancel", {"run": "r-1"}, "did you mean run_id?"),
+        ("describe", {"x" * 1_000_000: 1, "ctx": 2}, "'ctx'"),
+    )
+    async with served.in_memory(mode) as client:
+        for tool, arguments, says in wrong:
+            text = await refused(client, tool, **arguments)
+            assert f"{tool} has no argument" in text
+            assert says in text
+            assert "it takes " in text
+            assert len(text) < 2000
+        assert not [j for j in Spool(default_path().parent).jobs() if j.kind == "search"]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from forewarp.core.errors import UsageError
+from forewarp.mcp_server import workspace
+from forewarp.mcp_server.options import Options
+from forewarp.mcp_server.requests import Requests
 from forewarp.mcp_server.workspace import MAX_BYTES, Workspace
 
 
@@ -68,3 +72,40 @@ def test_a_task_folder_with_links_in_it_is_refused(root: Path) -> None:
     (root / "task" / "reference.py").symlink_to(root / "kernels" / "a.cu")
     with pytest.raises(UsageError, match="symbolic links"):
         Workspace(root).locate("task", "task")
+
+
+def test_pipes_are_refused_wherever_they_lie(root: Path) -> None:
+    os.mkfifo(root / "pipe.cu")
+    (root / "task").mkdir()
+    os.mkfifo(root / "task" / "reference.py")
+    with pytest.raises(UsageError, match="no regular file"):
+        Workspace(root).read("pipe.cu")
+    for path in ("pipe.cu", "task"):
+        with pytest.raises(UsageError, match="no regular file"):
+            Workspace(root).locate(path, "task")
+
+
+def test_a_folder_with_thousands_of_files_is_no_task(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workspace, "MAX_FILES", 3)
+    for name in "abcd":
+        (root / "kernels" / name).touch()
+    with pytest.raises(UsageError, match="more than 3 files"):
+        Workspace(root).locate("kernels", "task")
+
+
+def test_captured_inputs_lie_in_the_workspace(root: Path) -> None:
+    requests = Requests(Options(workspace=root))
+    (root / "calls.pt").write_bytes(b"x")
+    assert requests.inputs("calls.pt") == str(root / "calls.pt")
+    assert requests.inputs(None) is None
+    for path in ("../secret", "link.cu", "/dev/zero", "none.pt", "kernels"):
+        with pytest.raises(UsageError):
+            requests.inputs(path)
+
+
+@pytest.mark.parametrize("inputs", ["../../secret", "/dev/zero", "/etc/passwd", "none.pt"])
+def test_a_task_names_captured_inputs_of_the_workspace_only(root: Path, inputs: str) -> None:
+    (root / "task").mkdir()
+    (root / "task" / "task.toml").write_text(f'inputs = "{inputs}"\n')
+    with pytest.raises(UsageError, match=r"inputs of task\.toml"):
+        Requests(Options(workspace=root)).task("task")

@@ -1,0 +1,165 @@
+"""Hostile sources are refused at once and by name; what people write passes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from forewarp.core.errors import CandidateError, TaskError, UsageError
+from forewarp.tools import session as sessions
+from forewarp.tools import sources
+from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
+from forewarp.tools.parts import Kernel, Place
+from forewarp.tools.session import Executors
+
+TASKS = Path(sessions.__file__).parents[1] / "tasks"
+MODULE = "class ModelNew:\n    def forward(self, x):\n        return "
+
+
+def doubling(times: int) -> str:
+    chain = "".join(f"#define A{n} A{n - 1} + A{n - 1}\n" for n in range(1, times))
+    return f"#define A0 1 + 1\n{chain}static const long bomb = A{times - 1};\n"
+
+
+def subsets(times: int) -> str:
+    """Macros whose arguments have another length in every use."""
+    lines = ["#define K0 a", "#define D0(x) x"]
+    for n in range(1, times):
+        lines += [f"#define K{n} K{n - 1} K{n - 1}", f"#define D{n}(x) D{n - 1}(x) D{n - 1}(x K{n - 1})"]
+    return "\n".join([*lines, f"D{times - 1}(1)"])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        doubling(31),
+        'SOURCE = """\n' + doubling(31) + '"""\n',
+        "#define TWICE(x) x x\nint a = " + "TWICE(" * 30 + "1" + ")" * 30 + ";",
+        "#define D0(x) x x\n" + "".join(f"#define D{n}(x) D{n - 1}(D{n - 1}(x))\n" for n in range(1, 8)) + "D7(1)",
+        "#define ALL(...) __VA_ARGS__ , __VA_ARGS__\n" + "ALL(" * 30 + "1" + ")" * 30,
+        "#define TWICE(x) x + x\n" + "TWICE(" * 60_000,
+        "#define A \\\n B B\n#define B C C\n" + doubling(31),
+        subsets(18),
+    ],
+)
+def test_macros_that_explode_are_refused_within_seconds(source: str) -> None:
+    start = time.perf_counter()
+    with pytest.raises(CandidateError, match="macros expand"):
+        sources.check_text(source)
+    assert time.perf_counter() - start < 5
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        doubling(12),
+        "#define A B B\n#define B A A\nint x = A;",
+        "#define MAX(a, b) ((a) > (b) ? (a) : (b))\n" + "int m = MAX(MAX(1, 2), MAX(3, MAX(4, 5)));\n" * 1000,
+        "#define STEP(n) y[n] = f(x[n]);\n" + "STEP(1) " * 20_000,
+        "#define " * 10_000,
+        "not python, and no macros (((",
+    ],
+)
+def test_ordinary_macros_pass(source: str) -> None:
+    sources.check_text(source)
+
+
+def test_every_bundled_kernel_passes() -> None:
+    seeds = [p for p in TASKS.glob("*/seeds/*") if p.suffix in (".cpp", ".cu", ".py")]
+    assert len(seeds) > 10
+    for seed in seeds:
+        sources.check_text(seed.read_text())
+
+
+@pytest.mark.parametrize("expression", ["+".join(["x"] * 40_000), "-" * 90_000 + "x", "x" + ".a" * 90_000])
+def test_deep_python_is_the_candidates_fault(expression: str) -> None:
+    with pytest.raises(CandidateError, match="levels deep"):
+        sessions.choose_candidate(Kernel(source=MODULE + expression + "\n", language="python"))
+
+
+def test_python_of_some_depth_passes() -> None:
+    sources.check_text("x = " + "+".join(["x"] * 250))
+
+
+def test_a_launch_plan_that_nests_deeply_is_the_candidates_fault() -> None:
+    plan = "x = " + "[" * 20_000 + "]" * 20_000
+    with pytest.raises(CandidateError):
+        sessions.choose_candidate(Kernel(source=f'/*forewarp\n{plan}\n*/\nextern "C" void f() {{}}\n', language="cpp"))
+
+
+def pipe(path: Path) -> Path:
+    os.mkfifo(path)
+    return path
+
+
+def sparse(path: Path) -> Path:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    return path
+
+
+Made = Callable[[Path], Path]
+
+
+@pytest.mark.parametrize(
+    ("made", "says"), [(pipe, "no regular file"), (sparse, "at most"), (lambda _: Path("/dev/zero"), "no regular file")]
+)
+def test_only_regular_files_of_limited_size_are_read(tmp_path: Path, made: Made, says: str) -> None:
+    path = made(tmp_path / "kernel.cpp")
+    with pytest.raises(CandidateError, match=says):
+        sessions.choose_candidate(Kernel(path=str(path)))
+    with pytest.raises(TaskError, match=says):
+        sessions.load_task(str(path), Place(device="cpu"))
+    (tmp_path / "task").mkdir()
+    (tmp_path / "task" / "task.toml").write_text("")
+    made(tmp_path / "task" / "reference.py")
+    if path.parent == tmp_path:
+        with pytest.raises(TaskError, match=says):
+            sessions.load_task(str(tmp_path / "task"), Place(device="cpu"))
+
+
+def test_a_plan_beside_a_kernel_is_looked_at_first(tmp_path: Path) -> None:
+    (tmp_path / "kernel.cpp").write_text('extern "C" void f() {}')
+    pipe(tmp_path / "kernel.toml")
+    with pytest.raises(CandidateError, match="no regular file"):
+        sessions.choose_candidate(Kernel(path=str(tmp_path / "kernel.cpp")))
+
+
+def test_captured_inputs_are_looked_at_first(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="no regular file"):
+        sessions.with_inputs("softmax", str(pipe(tmp_path / "calls.pt")), Place(device="cpu"))
+    (tmp_path / "task.toml").write_text('inputs = "/dev/zero"\n')
+    with pytest.raises(TaskError, match="/dev/zero is no regular file"):
+        sessions.load_task(str(tmp_path), Place(device="cpu"))
+
+
+def test_a_deep_reference_is_the_tasks_fault(tmp_path: Path) -> None:
+    names = "class Model: pass\ndef get_inputs(): pass\ndef get_init_inputs(): pass\n"
+    for expression in ("-" * 90_000 + "x", "+".join(["x"] * 3_000)):
+        (tmp_path / "task.py").write_text(f"{names}y = {expression}\n")
+        with pytest.raises(TaskError, match="deep"):
+            sessions.load_task(str(tmp_path / "task.py"), Place(device="cpu"))
+
+
+def test_a_forecast_waits_so_long_for_the_compiler_and_says_so() -> None:
+    # Each level reads the file twice: nothing that is counted beforehand.
+    bomb = "\n#if __INCLUDE_LEVEL__ < 60\n#include __FILE__\n#include __FILE__\n#endif\n"
+    seed = next(p for p in (TASKS / "softmax" / "seeds").glob("*.cpp")).read_text()
+    plan, mark, body = seed.partition("*/")
+    guarded = f"{plan}{mark}\n#if __INCLUDE_LEVEL__ == 0\n{body}\n#endif{bomb}"
+    place, start = Place(device="cpu"), time.perf_counter()
+    with Executors(compile_s=1.0) as executors:
+        request = ForecastRequest(task="softmax", kernel=Kernel(source=guarded), place=place)
+        found = forecast_kernel(request, executors=executors)
+    assert (found.status, found.recommendation) == ("timeout", "skip")
+    assert "that a forecast waits" in found.summary
+    assert time.perf_counter() - start < 30
+
+
+def test_captured_inputs_of_a_replay_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="recorded pool"):
+        sessions.with_inputs("softmax", str(tmp_path / "calls.pt"), Place(device="replay"))
