@@ -90,7 +90,9 @@ def normalise(candidate: Candidate) -> str:
 
 
 def _strip_c(source: str) -> str:
-    pattern = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|//[^\n]*|/\*.*?\*/', re.DOTALL)
+    # What is never closed ends with the text, or each quote would be tried up to there.
+    quoted = (rf"{quote}(?:\\.|[^{quote}\\])*+(?:{quote}|\\?\Z)" for quote in "\"'")
+    pattern = re.compile("|".join((*quoted, r"//[^\n]*", r"/\*.*?(?:\*/|\Z)")), re.DOTALL)
     return pattern.sub(lambda m: m.group(0) if m.group(0)[0] in "\"'" else " ", source)
 
 

@@ -288,6 +288,12 @@ def test_normalise_sees_programs_not_layout(language: str, one: str, other: str,
     assert (first == second) is same
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", ['"\\', "'\\", "/*", '\\"', "\"'/*"])
+def test_what_is_never_closed_takes_no_time_to_normalise(text: str) -> None:
+    assert candidates.normalise(Candidate(f"int x; {text * 60_000}", "cuda")).startswith("int x;")
+
+
 SIGNATURES = {
     "softmax": signature((spec("0", 7, 33),), (spec("0", 7, 33),)),
     "rmsnorm": signature((spec("0", 7, 33),), (spec("0", 7, 33),), (spec("weight", 33),), init={"0": 33, "1": 1e-6}),
