@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from forewarp.gpu_runner.worker import watch
 from forewarp.gpu_runner.worker.cells import FETCH, NOTHING, Cell, CellFailed, load_order, run_order
 from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.runners import Runner
@@ -122,7 +123,7 @@ def test_what_a_stopped_cell_has_started_stops_with_it(make: Make) -> None:
 
     cell = make(start)
     cell.call(run_order(0), PATIENCE_S)
-    family = [p.pid for p in cell.watch.family()]
+    family = [p.pid for p in watch.family({cell.pid})]
     assert len(family) == 2
     cell.pause()
     deadline = time.monotonic() + PATIENCE_S
