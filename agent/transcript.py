@@ -138,7 +138,9 @@ def home(place: Place) -> Path:
 def read(path: Path) -> Past:
     """Read a conversation; a last line that was cut off by a kill is left out. Raises `UsageError` for another file."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = path.read_text(encoding="utf-8", errors="replace").split(
+            "\n"
+        )  # U+2028 and the like are no line ends of JSON
     except OSError as e:
         raise UsageError(f"{path} cannot be read: {e.strerror}", hint="`/resume` lists the conversations") from None
     header, found, messages = _header(path, lines[0] if lines else ""), list[Event](), tuple[Any, ...]()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from forewarp.cli import exits
+from forewarp.cli import exits, printing
 from forewarp.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -96,13 +96,14 @@ def install(client: str | Path | None, flags: list[str], *, only_print: bool) ->
     before = _text(path)
     text = _toml(path, before, chosen.key, entry) if path.suffix == ".toml" else _json(path, before, chosen.key, entry)
     if only_print:
-        print(text, end="")
+        printing.out(text, end="")
         return exits.OK
     _write(path, text)
     said = "unchanged" if text == before else "written" if not before else f"{NAME} set, the rest kept"
-    print(f"{path}: {said}")
-    print(f"  {chosen.key}.{NAME} = {json.dumps(entry)}")
-    print(f"Restart {client}, or have it read its servers anew; `forewarp doctor` says what this machine can measure.")
+    printing.out(f"{path}: {said}")
+    printing.out(f"  {chosen.key}.{NAME} = {json.dumps(entry)}")
+    doctor = "`forewarp doctor` says what this machine can measure"
+    printing.out(f"Restart {client}, or have it read its servers anew; {doctor}.")
     return exits.OK
 
 

@@ -15,6 +15,7 @@ from textual.widgets import Input, Static
 
 from forewarp.agent.events import ApprovalAsked, Reply
 from forewarp.agent.tui.code import coloured
+from forewarp.core.untrusted_text import UNREADABLE, one_line, printable
 
 _KEYS: tuple[str | tuple[str, str], ...] = (
     "   ",
@@ -145,11 +146,13 @@ class Approvals(Vertical, can_focus=True):
             self.focus()
         many = f"  1 of {len(self._asked)}" if len(self._asked) > 1 else ""
         parts: list[str | tuple[str, str]] = [(f"Allow {question.tool}?", "bold"), (many, "dim"), *_KEYS]
-        parts.append(f"\n{question.command}" if question.command else "")
-        parts.append((f"\n{question.reason}" if question.reason else "", "dim"))
+        # What is hidden from sight must not be allowed unseen, so control characters are marked.
+        command, reason = one_line(question.command, UNREADABLE), one_line(question.reason, UNREADABLE)
+        parts.append(f"\n{command}" if command else "")
+        parts.append((f"\n{reason}" if reason else "", "dim"))
         self.query_one("#approval-question", Static).update(Content.assemble(*parts))
         text = self.query_one("#approval-text")
         text.display = bool(question.text)
         # The question stays in sight above what would be written, however low the terminal is.
         text.styles.max_height = max(2, self.app.size.height // 2 - 4)
-        self.query_one("#approval-diff", Static).update(coloured(question.text))
+        self.query_one("#approval-diff", Static).update(coloured(printable(question.text, UNREADABLE)))
