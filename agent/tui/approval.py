@@ -17,15 +17,10 @@ from forewarp.agent.events import ApprovalAsked, Reply
 from forewarp.agent.tui.code import coloured
 from forewarp.core.untrusted_text import UNREADABLE, one_line, printable
 
-_KEYS: tuple[str | tuple[str, str], ...] = (
-    "   ",
-    ("y", "bold $text-success"),
-    (" yes  ", "dim"),
-    ("a", "bold $text-success"),
-    (" always in budget  ", "dim"),
-    ("n", "bold $text-error"),
-    (" no", "dim"),
-)
+_Parts = tuple[str | tuple[str, str], ...]
+_YES: _Parts = ("   ", ("y", "bold $text-success"), (" yes  ", "dim"))
+_ALWAYS: _Parts = (("a", "bold $text-success"), (" always in budget  ", "dim"))
+_NO: _Parts = (("n", "bold $text-error"), (" no", "dim"))
 
 
 class Approvals(Vertical, can_focus=True):
@@ -100,8 +95,9 @@ class Approvals(Vertical, can_focus=True):
         self.query_one("#approval-text").styles.max_height = max(2, self.app.size.height // 2 - 4)
 
     def action_reply(self, reply: Reply) -> None:
-        """Answer the question that is shown."""
-        self._answer(reply)
+        """Answer the question that is shown; `always` is no answer to one that is asked each time."""
+        if reply != "always" or (self.current is not None and not self.current.once):
+            self._answer(reply)
 
     def action_refuse(self) -> None:
         """Ask for a reason."""
@@ -145,7 +141,8 @@ class Approvals(Vertical, can_focus=True):
         if why.has_focus:
             self.focus()
         many = f"  1 of {len(self._asked)}" if len(self._asked) > 1 else ""
-        parts: list[str | tuple[str, str]] = [(f"Allow {question.tool}?", "bold"), (many, "dim"), *_KEYS]
+        keys = (*_YES, *(() if question.once else _ALWAYS), *_NO)
+        parts: list[str | tuple[str, str]] = [(f"Allow {question.tool}?", "bold"), (many, "dim"), *keys]
         # What is hidden from sight must not be allowed unseen, so control characters are marked.
         command, reason = one_line(question.command, UNREADABLE), one_line(question.reason, UNREADABLE)
         parts.append(f"\n{command}" if command else "")
