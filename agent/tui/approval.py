@@ -9,12 +9,12 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Static
 
 from forewarp.agent.events import ApprovalAsked, Reply
 from forewarp.agent.tui.code import coloured
+from forewarp.agent.tui.printable import assemble
 from forewarp.core.untrusted_text import UNREADABLE, one_line, printable
 
 _Parts = tuple[str | tuple[str, str], ...]
@@ -147,7 +147,7 @@ class Approvals(Vertical, can_focus=True):
         command, reason = one_line(question.command, UNREADABLE), one_line(question.reason, UNREADABLE)
         parts.append(f"\n{command}" if command else "")
         parts.append((f"\n{reason}" if reason else "", "dim"))
-        self.query_one("#approval-question", Static).update(Content.assemble(*parts))
+        self.query_one("#approval-question", Static).update(assemble(*parts))
         text = self.query_one("#approval-text")
         text.display = bool(question.text)
         # The question stays in sight above what would be written, however low the terminal is.
