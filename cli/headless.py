@@ -156,7 +156,7 @@ class Text:
     def _aside(self, text: str) -> None:
         if text and not self._quiet:
             self._end_line()
-            printing.err(text)
+            printing.err(text.replace("\n", "\n  "))  # so that no line of others begins as ours do
 
     def _end_line(self) -> None:
         if self._open:

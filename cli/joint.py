@@ -13,6 +13,7 @@ from forewarp.cli.documents import Artifact, JointDocument, JointEstimateDocumen
 from forewarp.cli.options import Output
 from forewarp.cli.progress import drawable, redrawn, sparkline
 from forewarp.cli.tally import Tally
+from forewarp.core.untrusted_text import model_json
 from forewarp.tools import wording
 from forewarp.tools.bake import SUFFIXES
 
@@ -96,7 +97,7 @@ def _write(document: JointDocument, archive: Archive, folder: Path) -> JointDocu
     artifacts.keep(report, page(document, pages))
     made += [Artifact(kind="report", path=str(report)), Artifact(kind="result", path=str(result))]
     document = document.model_copy(update={"artifacts": made})
-    artifacts.keep(result, document.model_dump_json(indent=2) + "\n")
+    artifacts.keep(result, model_json(document, indent=2) + "\n")
     return document
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from forewarp.core.untrusted_text import escaped_json, printable
+from forewarp.core.untrusted_text import escaped_json, model_json, printable
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -35,7 +35,7 @@ def trace(error: BaseException) -> None:
 
 def document(model: BaseModel) -> None:
     """Write a result to stdout as one line of JSON."""
-    json_out(model.model_dump_json())
+    print(model_json(model), flush=True)
 
 
 def json_line(data: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 _CONTROLS = (
     "\x7f-\x9f"  # DEL and the C1 controls, which 8-bit terminals read as ESC sequences
@@ -47,3 +48,11 @@ def escaped_json(document: str) -> str:
     The document means the same to a parser, and holds no line end that only some readers know, such as U+2028.
     """
     return _UNESCAPED.sub(lambda found: json.dumps(found[0])[1:-1], document)
+
+
+def model_json(model: Any, indent: int | None = None) -> str:
+    """Return a pydantic model as JSON for files and terminals, also where it holds names that are not UTF-8."""
+    try:
+        return escaped_json(model.model_dump_json(indent=indent))
+    except ValueError:  # pydantic's own writer takes no lone surrogates; the standard library escapes them
+        return json.dumps(model.model_dump(mode="json"), indent=indent)

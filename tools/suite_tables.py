@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from forewarp.core.errors import UsageError
-from forewarp.core.untrusted_text import escaped_json, one_line, printable, spreadsheet_cell
+from forewarp.core.untrusted_text import model_json, one_line, printable, spreadsheet_cell
 from forewarp.tools import wording
 from forewarp.tools.parts import Interval
 from forewarp.tools.suite_results import Baseline, SuiteResult, SuiteRow, View
@@ -25,7 +25,7 @@ _LOG = 300
 
 def write(result: SuiteResult, folder: Path) -> None:
     """Write `result.json`, `table.csv` and `table.md` into a folder; raises `UsageError`."""
-    texts = {"result.json": escaped_json(result.model_dump_json(indent=2)) + "\n", "table.csv": as_csv(result)}
+    texts = {"result.json": model_json(result, indent=2) + "\n", "table.csv": as_csv(result)}
     for name, text in (texts | {"table.md": as_markdown(result)}).items():
         keep(folder / name, text)
 

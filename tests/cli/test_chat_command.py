@@ -327,7 +327,7 @@ def test_what_a_model_and_its_tools_say_does_nothing_to_a_terminal(
     if shape == "text":
         assert "Done ]0;owned[2J2J [red]x[/]" in out
         assert "not allowed: write .hidden\ufffd]0;owned" in err
-        assert "It is safe. (nobody can be asked" in " ".join(err.split("\n"))
+        assert not [line for line in err.splitlines() if line.startswith("It is safe.")]
     else:
         documents = [json.loads(line) for line in out.splitlines()]
         assert HOSTILE in documents[-1]["summary"]

@@ -97,10 +97,11 @@ def test_documents_stay_json_that_means_the_same(capsys: pytest.CaptureFixture[s
     class Result(BaseModel):
         log: str
 
-    printing.document(Result(log=HOSTILE))
-    out = capsys.readouterr().out
-    assert json.loads(out) == {"log": HOSTILE}
-    assert out.removesuffix("\n").isprintable()
+    for text in (HOSTILE, "not UTF-8 \udcff"):
+        printing.document(Result(log=text))
+        out = capsys.readouterr().out
+        assert json.loads(out) == {"log": text}
+        assert out.removesuffix("\n").isprintable()
 
 
 @pytest.mark.parametrize(
