@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -33,10 +32,6 @@ _COLOURS = {
 
 class SafeConsole(Console):
     """A console that writes no control characters and no links but its own, whatever it is given to print."""
-
-    def render_str(self, text: str, **options: Any) -> Text:
-        """Return printable text, so that tables measure what is shown."""
-        return super().render_str(printable(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield what is drawn; rich's own cursor movements are control segments and stay."""
