@@ -186,7 +186,7 @@ class Conversation:
         finally:
             self._questions.pop(question.call, None)
         self.emit(given)
-        if given.reply == "always" and self.settings.approval == "each":
+        if given.reply == "always" and not question.once and self.settings.approval == "each":
             self.change("budget", approval="budget")
         return given
 

@@ -57,10 +57,15 @@ class ApprovalAsked:
     reason: str
     text: str = ""
 
+    @property
+    def once(self) -> bool:
+        """Whether the answer is for this call alone: each file that is written is asked for by itself."""
+        return self.tool == "write_file"
+
 
 @dataclass(frozen=True, slots=True)
 class ApprovalGiven:
-    """The answer to `ApprovalAsked`: `always` allows all that stays within the budget from now on."""
+    """The answer to `ApprovalAsked`: `always` allows all measurements within the budget from now on."""
 
     call: str
     reply: Reply

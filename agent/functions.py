@@ -11,9 +11,10 @@ from typing import Any
 
 from forewarp.agent import answers
 from forewarp.agent.answers import Answer
-from forewarp.agent.arguments import GENERATED
+from forewarp.agent.arguments import GENERATED, shown
 from forewarp.agent.board import Row
 from forewarp.agent.events import ApprovalAsked
+from forewarp.agent.file_rules import readable_file, why_ask
 from forewarp.agent.kit import Kit
 from forewarp.agent.memory import refuse_left_out
 from forewarp.agent.talk import Host
@@ -168,7 +169,7 @@ class Functions:
         return await _told(work)
 
     async def read_file(self, path: str, offset: int = 0) -> Answer:
-        """Read a text file of the working folder.
+        """Read a text file of the working folder; files with keys, tokens or passwords are refused.
 
         Args:
             path: The file, seen from the working folder.
@@ -176,7 +177,10 @@ class Functions:
         """
 
         async def work() -> Answer:
-            text = self._kit.inside(path).read_text(errors="replace")
+            found = self._kit.inside(path)
+            if found.exists() and not found.is_file():
+                raise UsageError(f"{path} is no file", hint="list_files lists the files of a folder")
+            text = found.read_text(errors="replace")
             start = max(0, offset)
             part = text[start : start + MAX_READ]
             return {"summary": f"{len(part)} of {len(text)} characters of {path}", "text": part}
@@ -188,8 +192,26 @@ class Functions:
         cap, spent = self._host.settings.budget.measurements, self._host.spent.measurements
         return f"{spent}{'' if cap is None else f' of {cap}'} measurements spent"
 
+    async def _ask_to_write(self, path: str, target: Path, text: str, reason: str) -> None:
+        """Ask for the user's word; raises `UsageError` for a no, and where another file is meant by then."""
+        name = shown(self._host.settings.folder, target)
+        there = target.exists()
+        before = target.read_text(errors="replace") if there else ""
+        lines = difflib.unified_diff(before.splitlines(), text.splitlines(), name, name, lineterm="")
+        command = f"{'overwrite' if there else 'write'} {name}"
+        given = await self._host.ask(ApprovalAsked(CALL.get(), "write_file", command, reason, "\n".join(lines)))
+        if given.reply == "no":
+            raise UsageError(
+                f"{path} was not written: the user said no{given.why and f': {given.why}'}",
+                hint="go on without it, or say in the answer what the user is to write there",
+            )
+        if self._kit.inside(path) != target:
+            raise UsageError(f"{path} was not written: it became another file meanwhile", hint="look at it again")
+
     async def write_file(self, path: str, text: str) -> Answer:
-        """Write a text file of the working folder; what is not your own needs the user's word.
+        """Write a text file of the working folder.
+
+        Files that are not your own, hidden ones and programs need the user's word.
 
         Args:
             path: The file, seen from the working folder.
@@ -199,13 +221,11 @@ class Functions:
         async def work() -> Answer:
             target = self._kit.inside(path)
             refuse_left_out(text)
-            before = target.read_text(errors="replace") if target.exists() else ""
-            if target.exists() and target not in self._written:
-                lines = difflib.unified_diff(before.splitlines(), text.splitlines(), path, path, lineterm="")
-                question = ApprovalAsked(CALL.get(), "write_file", f"overwrite {path}", "", "\n".join(lines))
-                given = await self._host.ask(question)
-                if given.reply == "no":
-                    raise UsageError(f"{path} was not written: the user said no{given.why and f': {given.why}'}")
+            if target.exists() and not target.is_file():
+                raise UsageError(f"{path} is no file", hint="name a text file")
+            reasons = why_ask(self._host.settings.folder, path, text)
+            if reasons or (target.exists() and target not in self._written):
+                await self._ask_to_write(path, target, text, "; ".join(reasons))
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
             self._written.add(target)
@@ -215,16 +235,30 @@ class Functions:
 
 
 def _files(folder: Path, pattern: str) -> list[str]:
-    """Return the files that fit, one more than are shown if there are; hidden and generated folders are left out."""
+    """Return the files that fit, one more than are shown if there are.
+
+    Hidden and generated folders, files with secrets, and links to any of these or out of the folder are left out.
+    """
     found: list[str] = []
     for path in folder.glob(pattern):
         inner = path.relative_to(folder)
         if not path.is_file() or any(p.startswith(".") or p in GENERATED for p in inner.parts):
             continue
+        if _leads_away(folder, path):
+            continue
         found.append(str(inner))
         if len(found) > MAX_FILES:
             break
     return found
+
+
+def _leads_away(folder: Path, path: Path) -> bool:
+    """Return whether a file leads out of the folder, to secrets or to hidden files, so that it is not listed."""
+    try:
+        found = readable_file(folder, path)
+    except UsageError:
+        return True
+    return any(part.startswith(".") for part in found.relative_to(folder).parts)
 
 
 def _standing(row: Row) -> tuple[bool, float]:

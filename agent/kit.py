@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from forewarp.agent.arguments import inside
 from forewarp.agent.events import ApprovalAsked, Progressed, Spent
+from forewarp.agent.file_rules import readable_file, refuse_task_secrets
 from forewarp.agent.talk import Host
 from forewarp.core.errors import CandidateError, UsageError
 from forewarp.tools.parts import Amounts, Kernel
@@ -190,8 +190,8 @@ class Kit:
         return {"summary": f"{found.name}: {found.title}", **found.model_dump(mode="json")}
 
     def inside(self, path: str) -> Path:
-        """Return a path of the working folder; raises `UsageError` for one outside of it."""
-        return inside(self._host.settings.folder, path)
+        """Return a path of the working folder; raises `UsageError` for one outside of it and for one with secrets."""
+        return readable_file(self._host.settings.folder, path)
 
     async def _aside(self, what: Callable[[Executors], T]) -> T:
         """Run something in a thread with the open devices; cancelling ends the wait, `interrupt` the work."""
@@ -230,8 +230,11 @@ class Kit:
         return best.forecast.kernel if best and best.forecast.kernel != found.kernel.sha256 else ""
 
     def _task(self, name_or_path: str) -> str:
-        there = (self._host.settings.folder / name_or_path).exists()
-        return str(self.inside(name_or_path)) if there else name_or_path
+        if not (self._host.settings.folder / name_or_path).exists():
+            return name_or_path
+        path = self.inside(name_or_path)
+        refuse_task_secrets(self._host.settings.folder, path)
+        return str(path)
 
     def _inside(self, kernel: Kernel) -> Kernel:
         return kernel.model_copy(update={"path": str(self.inside(kernel.path))}) if kernel.path else kernel

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from forewarp.agent.arguments import inside, shown
+from forewarp.agent.arguments import shown
+from forewarp.agent.file_rules import readable_file
 from forewarp.core.errors import UsageError
 
 MOST_OF_ONE, MOST_OF_ALL = 64_000, 200_000
@@ -21,7 +22,7 @@ def expand(text: str, folder: Path) -> str:
     """Append the content of each file that the text names as `@path`; a path with blanks goes into quotes.
 
     What cannot be a path, such as `@triton.jit`, is left alone. Raises `UsageError` for a file that is missing, too
-    large, no text, or outside of the folder.
+    large, no text, outside of the folder, or named as one that holds secrets.
     """
     parts: list[str] = []
     seen: set[Path] = set()
@@ -47,13 +48,13 @@ def _named(quoted: str, bare: str, folder: Path) -> Path | None:
         return _existing(quoted, folder)
     for name in dict.fromkeys((bare, bare.rstrip(_AFTER))):
         if name and (folder / Path(name).expanduser()).is_file():
-            return inside(folder, name)
+            return readable_file(folder, name)
     name = bare.rstrip(_AFTER)
     return _existing(name, folder) if Path(name).suffix.lower() in _CODE | _OTHER or "/" in name.strip("/") else None
 
 
 def _existing(name: str, folder: Path) -> Path:
-    path = inside(folder, name)
+    path = readable_file(folder, name)
     if not path.is_file():
         problem = "is a folder" if path.is_dir() else "is not there"
         raise UsageError(f"@{name}: {path} {problem}", hint="name a file below the working folder, or leave the @ out")

@@ -11,6 +11,7 @@ from forewarp.agent import arguments
 from forewarp.agent.arguments import Arguments, at_most, inside, whole
 from forewarp.agent.board import Row
 from forewarp.agent.events import Noted
+from forewarp.agent.file_rules import readable_file
 from forewarp.agent.kit import MAX_SEARCH
 from forewarp.agent.settings import Settings
 from forewarp.agent.talk import Commanded
@@ -162,7 +163,7 @@ def _described(settings: Settings, name: str) -> str:
     from forewarp.tools.describe import task_of as facts_of
 
     there = (settings.folder / name).exists()
-    found = facts_of(str(inside(settings.folder, name)) if there else name, settings.place)
+    found = facts_of(str(readable_file(settings.folder, name)) if there else name, settings.place)
     lines = found.reference.strip().splitlines()
     more = [f"# … {len(lines) - REFERENCE_LINES} more lines"] if len(lines) > REFERENCE_LINES else []
     seeds = [f"{language} ({len(text.splitlines())} lines)" for language, text in found.seeds.items()]

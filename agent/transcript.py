@@ -20,6 +20,7 @@ from forewarp.agent import events
 from forewarp.agent.events import Event, TextDelta, UserSaid
 from forewarp.core import serde
 from forewarp.core.errors import UsageError
+from forewarp.core.untrusted_text import escaped_json
 from forewarp.tools.parts import Place
 from forewarp.tools.steps import CandidateForecast
 
@@ -124,7 +125,7 @@ class Transcript:
 
     def _put(self, data: dict[str, Any]) -> None:
         assert self._file is not None
-        self._file.write(json.dumps(data, ensure_ascii=False) + "\n")
+        self._file.write(escaped_json(json.dumps(data, ensure_ascii=False)) + "\n")
         self._file.flush()
 
 
@@ -138,9 +139,10 @@ def home(place: Place) -> Path:
 def read(path: Path) -> Past:
     """Read a conversation; a last line that was cut off by a kill is left out. Raises `UsageError` for another file."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as e:
         raise UsageError(f"{path} cannot be read: {e.strerror}", hint="`/resume` lists the conversations") from None
+    lines = text.split("\n")  # U+2028 and the like, as earlier versions wrote them, end no line of JSON
     header, found, messages = _header(path, lines[0] if lines else ""), list[Event](), tuple[Any, ...]()
     texts: dict[str, str] = {}
     for line in lines[1:]:

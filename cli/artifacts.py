@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from forewarp.cli.documents import Artifact, SearchDocument
 from forewarp.core.errors import UsageError
+from forewarp.core.untrusted_text import model_json, spreadsheet_cell
 from forewarp.tools.bake import SUFFIXES
 from forewarp.tools.parts import shown
 
@@ -59,19 +60,20 @@ def _write(document: SearchDocument, folder: Path, figures: RunFigures, drop_in:
     if best is not None:
         add("kernel", f"best{SUFFIXES[best.kernel.language]}", best.source)
     if drop_in is not None:
-        add("evidence", "evidence.json", drop_in.evidence.model_dump_json(indent=2) + "\n")
+        add("evidence", "evidence.json", model_json(drop_in.evidence, indent=2) + "\n")
         if drop_in.text is not None:
             add("module", drop_in.evidence.module or "", drop_in.text)
     lines = io.StringIO(newline="")
     table = csv.DictWriter(lines, COLUMNS)
     table.writeheader()
-    table.writerows(_row(line) for line in document.candidates)
+    for line in document.candidates:
+        table.writerow({name: spreadsheet_cell(str(value)) for name, value in _row(line).items()})
     add("candidates", "candidates.csv", lines.getvalue())
     add("report", "report.html", page(document, figures))
     # The result names itself, so that one file leads to all others.
     made.append(Artifact(kind="result", path=str(folder / "result.json")))
     document = document.model_copy(update={"artifacts": made})
-    keep(folder / "result.json", document.model_dump_json(indent=2) + "\n")
+    keep(folder / "result.json", model_json(document, indent=2) + "\n")
     return document
 
 

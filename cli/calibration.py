@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from forewarp.cli import printing
 from forewarp.cli.options import PLAIN, Output
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def calibration(
     if output.json:
         status = "ok" if any(t.after for t in found.tiers) else "too_few"
         document = CalibrationDocument(command="calibration", status=status, artifacts=artifacts, **dict(found))
-        print(document.model_dump_json())
+        printing.document(document)
         return exits.OK
     console = display.stdout()
     for tier in found.tiers:

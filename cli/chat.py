@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from forewarp.cli import printing
 from forewarp.cli.options import HERE, NO_MODEL, PLAIN, Model, Output, Where, positive
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ def _listed(where: Where, shape: Format) -> int:
         lines = [ConversationLine(id=h.id, title=h.title, folder=h.folder, began=h.began) for h in found]
         summary = f"{len(lines)} conversations."
         made = ConversationsDocument(command="chat", status="ok", summary=summary, conversations=lines)
-        print(made.model_dump_json())
+        printing.document(made)
         return exits.OK
     console = display.stdout()
     if not found:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from forewarp.cli import printing
 from forewarp.cli.options import PLAIN, Output, positive
 
 if TYPE_CHECKING:
@@ -238,7 +239,7 @@ def _show(result: DataResult, summary: str, output: Output) -> int:
         from forewarp.cli.documents import DataDocument
 
         document = DataDocument(command="data", status="problems" if wrong else "ok", summary=summary, **dict(result))
-        print(document.model_dump_json())
+        printing.document(document)
         return exit_code
     console = display.stdout()
     if result.counts is not None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forewarp.cli import printing
 from forewarp.cli.options import HERE, PLAIN, Output, Where
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def doctor(*, where: Where = HERE, output: Output = PLAIN) -> int:
 
     console = display.stderr()
     console.quiet = output.quiet or not console.is_terminal
-    with console.status("looking around …"):
+    with display.waiting(console, "looking around …"):
         checks = list(examine(where))
     found = {c.name for c in checks if c.found}
     if where.executor == "local":
@@ -76,7 +77,7 @@ def doctor(*, where: Where = HERE, output: Output = PLAIN) -> int:
         able, summary = _verdict_elsewhere(where, found)
     if output.json:
         status = "ok" if able else "degraded"
-        print(DoctorDocument(command="doctor", status=status, summary=summary, checks=checks).model_dump_json())
+        printing.document(DoctorDocument(command="doctor", status=status, summary=summary, checks=checks))
         return exits.OK if able else exits.UNAVAILABLE
     from rich.table import Table
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from forewarp.cli import printing
 from forewarp.cli.options import PLAIN, Output, positive
 
 if TYPE_CHECKING:
@@ -80,13 +81,13 @@ def evaluate(
     )
     console = display.stderr()
     console.quiet = output.quiet or not console.is_terminal
-    with console.status("reading …") as status:
-        result = run(request, lambda name, done, of: status.update(f"{name}: task {done + 1} of {of} …"))
+    with display.waiting(console, "reading …") as tell:
+        result = run(request, lambda name, done, of: tell(f"{name}: task {done + 1} of {of} …"))
     document = EvaluateDocument(command="evaluate", status="ok", **dict(result))
     if out:
         document = _write(document, out)
     if output.json:
-        print(document.model_dump_json())
+        printing.document(document)
     else:
         from forewarp.cli.evaluate_tables import render
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from forewarp.cli import printing
 from forewarp.core.errors import ForewarpError
 
 if TYPE_CHECKING:
@@ -46,9 +47,7 @@ def code(result: Any) -> int:
 def failed(error: Exception, arguments: Sequence[str]) -> int:
     """Report an error as a message with its hint, as JSON where that was asked for."""
     if {"-v", "--verbose"} & set(arguments):
-        import traceback
-
-        traceback.print_exception(error)
+        printing.trace(error)
     exit_code = of_error(error)
     if isinstance(error, ForewarpError):
         report(arguments, error.code, error.message, error.hint, retryable=error.retryable)
@@ -86,12 +85,12 @@ def report(arguments: Sequence[str], code: str, message: str, hint: str, *, retr
         verb = next((a for a in arguments if not a.startswith("-")), "")
         status = "interrupted" if code == "interrupted" else "error"
         failure = Failure(code=code, message=message, hint=hint, retryable=retryable)
-        print(Envelope(command=verb, status=status, summary=message, reason=message, error=failure).model_dump_json())
+        printing.document(Envelope(command=verb, status=status, summary=message, reason=message, error=failure))
 
 
 def tell(message: str, hint: str) -> None:
     """Print an error on stderr."""
-    print(f"forewarp: {message}" + (f"\n  {hint}" if hint else ""), file=sys.stderr)
+    printing.err(f"forewarp: {message}" + (f"\n  {hint}" if hint else ""))
 
 
 def _wants_document(arguments: Sequence[str]) -> bool:

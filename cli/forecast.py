@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from forewarp.cli import printing
 from forewarp.cli.options import HERE, NO_MODEL, PLAIN, Model, Output, Where, tunables_of
 
 if TYPE_CHECKING:
@@ -67,12 +68,12 @@ def forecast(
     )
     console = display.stderr()
     console.quiet = output.quiet or not console.is_terminal
-    with console.status("compiling and forecasting …"):
+    with display.waiting(console, "compiling and forecasting …"):
         result = forecast_kernel(request)
     if output.json:
         from forewarp.cli.documents import ForecastDocument
 
-        print(ForecastDocument(command="forecast", **dict(result)).model_dump_json())
+        printing.document(ForecastDocument(command="forecast", **dict(result)))
     else:
         render(result, display.stdout())
     return exits.OK if result.forecast is not None else exits.NO_KERNEL

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import os
 import select
 import signal
@@ -31,7 +30,8 @@ from forewarp.agent.events import (
     ToolReturned,
     UserSaid,
 )
-from forewarp.cli import exits
+from forewarp.cli import exits, printing
+from forewarp.core.untrusted_text import UNREADABLE, one_line
 from forewarp.tools.steps import CandidateMeasured
 from forewarp.tools.wording import spread
 
@@ -54,7 +54,7 @@ def run(talk: Talk, texts: Sequence[str], shape: Format, output: Output, *, repl
     lines, plain = Lines(replay=replay), Text(quiet=output.quiet)
     views: dict[Format, View] = {"text": plain, "json": Silent(), "stream-json": lines}
     if replay and not output.quiet:
-        print(f"forewarp: {REPLAY}", file=sys.stderr)
+        printing.err(f"forewarp: {REPLAY}")
     began = time.perf_counter()
     try:
         seen = asyncio.run(_said(talk, texts, views[shape]))
@@ -63,7 +63,7 @@ def run(talk: Talk, texts: Sequence[str], shape: Format, output: Output, *, repl
     last = seen[-1] if seen else Answered("")
     if shape != "text":
         made = document(talk, seen, time.perf_counter() - began, replay=replay, full=shape == "json")
-        print(made.model_dump_json(), flush=True)
+        printing.document(made)
     if isinstance(last, Failed):
         exits.tell(last.message, last.hint)
         return exits.of_code(last.code, retryable=last.retryable)
@@ -120,7 +120,7 @@ class Lines:
 
     def show(self, event: Event, talk: Talk) -> None:
         """Print the event."""
-        print(json.dumps(events.to_data(event) | self._more, ensure_ascii=False), flush=True)
+        printing.json_line(events.to_data(event) | self._more)
 
 
 class Text:
@@ -137,7 +137,7 @@ class Text:
             case UserSaid(text=text, steering=False):
                 self._by_hand = text.startswith("/")
             case TextDelta(text=text):
-                print(text, end="", flush=True)
+                printing.out(text, end="")
                 self._open = not text.endswith("\n")
             case Noted(text=text):
                 self._out(text)
@@ -151,16 +151,16 @@ class Text:
 
     def _out(self, text: str) -> None:
         self._end_line()
-        print(text, flush=True)
+        printing.out(text)
 
     def _aside(self, text: str) -> None:
         if text and not self._quiet:
             self._end_line()
-            print(text, file=sys.stderr, flush=True)
+            printing.err(text.replace("\n", "\n  "))  # so that no line of others begins as ours do
 
     def _end_line(self) -> None:
         if self._open:
-            print(flush=True)
+            printing.out()
             self._open = False
 
 
@@ -246,7 +246,7 @@ def _in_words(event: Event, talk: Talk) -> str:
         case SettingChanged(name=name, value=value):
             return f"{name}: {value}"
         case ApprovalAsked(command=command, reason=reason):
-            return f"not allowed: {command}{f'; {reason}' if reason else ''} ({NOBODY})"
+            return one_line(f"not allowed: {command}{f'; {reason}' if reason else ''} ({NOBODY})", UNREADABLE)
         case Compacted():
             return "the conversation was summarised"
         case _:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from forewarp.cli import printing
 from forewarp.cli.options import PLAIN, Output, tunables_of
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ def inspect(
     )
     console = display.stderr()
     console.quiet = output.quiet or not console.is_terminal
-    with console.status("compiling …") as status:
-        result = inspect_kernels(request, stage=lambda stage: status.update(f"{stage} …"))
+    with display.waiting(console, "compiling …") as tell:
+        result = inspect_kernels(request, stage=lambda stage: tell(f"{stage} …"))
     if output.json:
         _print_json(result)
     else:
@@ -89,7 +90,7 @@ def _print_json(result: InspectResult) -> None:
     from forewarp.cli.documents import InspectDocument
 
     status = "ok" if all(k.sound for k in result.kernels) else "failed"
-    print(InspectDocument(command="inspect", status=status, **dict(result)).model_dump_json())
+    printing.document(InspectDocument(command="inspect", status=status, **dict(result)))
 
 
 def _task_of(candidates: tuple[Path, ...]) -> str | None:

@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forewarp.cli import artifacts, display, exits, running, stream
+from forewarp.cli import artifacts, display, exits, printing, running, stream
 from forewarp.cli.documents import Artifact, JointDocument, JointEstimateDocument
 from forewarp.cli.options import Output
 from forewarp.cli.progress import drawable, redrawn, sparkline
 from forewarp.cli.tally import Tally
+from forewarp.core.untrusted_text import model_json
 from forewarp.tools import wording
 from forewarp.tools.bake import SUFFIXES
 
@@ -37,9 +38,7 @@ def drive(job: JointJob, command: str, *, out: Path | None, output: Output, even
         output = replace(output, json=True)
     error = _work(job, output, events)
     if output.verbose and error is not None:
-        import traceback
-
-        traceback.print_exception(error)
+        printing.trace(error)
     failures = [error] if error is not None else list(job.errors.values())
     document = document_of(job.result(), command, failures[0] if failures else None)
     document = write(document, job.archive, out or Path("forewarp-runs") / job.group)
@@ -58,7 +57,7 @@ def foresee(found: list[Estimate], output: Output) -> int:
             running.foresee(one, output)
         return exits.OK
     summary = " ".join(one.summary for one in found)
-    print(JointEstimateDocument(command="optimize", status="estimated", summary=summary, runs=found).model_dump_json())
+    printing.document(JointEstimateDocument(command="optimize", status="estimated", summary=summary, runs=found))
     return exits.OK
 
 
@@ -98,7 +97,7 @@ def _write(document: JointDocument, archive: Archive, folder: Path) -> JointDocu
     artifacts.keep(report, page(document, pages))
     made += [Artifact(kind="report", path=str(report)), Artifact(kind="result", path=str(result))]
     document = document.model_copy(update={"artifacts": made})
-    artifacts.keep(result, document.model_dump_json(indent=2) + "\n")
+    artifacts.keep(result, model_json(document, indent=2) + "\n")
     return document
 
 
@@ -110,7 +109,7 @@ def slug(device: str) -> str:
 def show(document: JointDocument, output: Output) -> None:
     """Print the search: the document with --json, tables without."""
     if output.json:
-        print(document.model_dump_json())
+        printing.document(document)
         return
     console = display.stdout()
     if document.kernels:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from forewarp.cli import exits
+from forewarp.cli import exits, printing
 from forewarp.cli.mcp_install import flags_of
 from forewarp.core.errors import UsageError
 
@@ -29,13 +29,13 @@ def write(to: Path, given: Mapping[str, str], model: tuple[str, ...], *, only_pr
     fixed = flags_of({name: value for name, value in given.items() if name not in bundle.FIELDS}, model)
     manifest = asyncio.run(bundle.manifest(build_server(), given, fixed))
     if only_print:
-        print(json.dumps(manifest, indent=2, ensure_ascii=False))
+        printing.json_out(json.dumps(manifest, indent=2, ensure_ascii=False))
         return exits.OK
     data = bundle.packed(manifest)
     try:
         to.write_bytes(data)
     except OSError as e:
         raise UsageError(f"{to} cannot be written: {e.strerror}", hint="pass another path") from None
-    print(f"{to}: {len(data) / 1e6:.1f} MB, forewarp {manifest['version']} with {len(manifest['tools'])} tools")
-    print("Open it with Claude Desktop; the libraries that it needs are fetched there.")
+    printing.out(f"{to}: {len(data) / 1e6:.1f} MB, forewarp {manifest['version']} with {len(manifest['tools'])} tools")
+    printing.out("Open it with Claude Desktop; the libraries that it needs are fetched there.")
     return exits.OK

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from forewarp.cli import exits
+from forewarp.cli import exits, printing
 from forewarp.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -97,13 +97,14 @@ def install(client: str | Path | None, flags: list[str], *, only_print: bool) ->
     written = _toml if path.suffix == ".toml" else _json
     text, held = written(path, before, chosen.key, entry, defaults)
     if only_print:
-        print(text, end="")
+        printing.out(text, end="")
         return exits.OK
     _write(path, text)
     said = "unchanged" if text == before else "written" if not before else f"{NAME} set, the rest kept"
-    print(f"{path}: {said}")
-    print(f"  {chosen.key}.{NAME} = {json.dumps(_shown(held))}")
-    print(f"Restart {client}, or have it read its servers anew; `forewarp doctor` says what this machine can measure.")
+    printing.out(f"{path}: {said}")
+    printing.out(f"  {chosen.key}.{NAME} = {json.dumps(_shown(held))}")
+    doctor = "`forewarp doctor` says what this machine can measure"
+    printing.out(f"Restart {client}, or have it read its servers anew; {doctor}.")
     return exits.OK
 
 

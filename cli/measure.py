@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from forewarp.cli import printing
 from forewarp.cli.options import HERE, PLAIN, Output, Where, tunables_of
 
 if TYPE_CHECKING:
@@ -61,12 +62,12 @@ def _one(request: MeasureRequest, output: Output) -> int:
 
     console = display.stderr()
     console.quiet = output.quiet or not console.is_terminal
-    with console.status("starting the device …") as status:
-        result = measure_kernel(request, stage=lambda stage: status.update(f"{stage} …"))
+    with display.waiting(console, "starting the device …") as tell:
+        result = measure_kernel(request, stage=lambda stage: tell(f"{stage} …"))
     if output.json:
         from forewarp.cli.documents import MeasureDocument
 
-        print(MeasureDocument(command="measure", reason=result.verdict, **dict(result)).model_dump_json())
+        printing.document(MeasureDocument(command="measure", reason=result.verdict, **dict(result)))
     else:
         from forewarp.cli.measure_tables import render
 
@@ -80,14 +81,14 @@ def _many(request: MeasureManyRequest, output: Output) -> int:
 
     console = display.stderr()
     console.quiet = output.quiet or not console.is_terminal
-    with console.status("starting the device …") as status:
-        found = measure_kernels(request, stage=lambda stage: status.update(f"{stage} …"))
+    with display.waiting(console, "starting the device …") as tell:
+        found = measure_kernels(request, stage=lambda stage: tell(f"{stage} …"))
     trusted = any(a.result is not None and a.result.trusted for a in found.kernels)
     if output.json:
         from forewarp.cli.documents import MeasureManyDocument
 
         state = "ok" if trusted else "failed"
-        print(MeasureManyDocument(command="measure", status=state, **dict(found)).model_dump_json())
+        printing.document(MeasureManyDocument(command="measure", status=state, **dict(found)))
     else:
         from forewarp.cli.measure_tables import render_many
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from forewarp.cli import printing
 from forewarp.cli.options import PLAIN, Output
 
 
@@ -48,7 +49,7 @@ def report(
         artifacts=[Artifact(kind="report", path=str(path))],
     )
     if output.json:
-        print(document.model_dump_json())
+        printing.document(document)
     else:
         console = display.stdout()
         console.print(found.summary, style="bold")
@@ -60,7 +61,6 @@ def report(
 
 def _open(path: Path) -> None:
     """Open a page in the browser, and say so where there is none: the page was written all the same."""
-    import sys
     import webbrowser
 
     try:
@@ -68,4 +68,4 @@ def _open(path: Path) -> None:
     except webbrowser.Error:
         opened = False
     if not opened:
-        print(f"forewarp: no browser was found; open {path}", file=sys.stderr)
+        printing.err(f"forewarp: no browser was found; open {path}")

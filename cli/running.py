@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -11,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
-from forewarp.cli import artifacts, display, exits, stream
+from forewarp.cli import artifacts, display, exits, printing, stream
 from forewarp.cli.documents import EstimateDocument, Failure, SearchDocument
 from forewarp.cli.options import Output
 from forewarp.cli.progress import shown_live
@@ -38,9 +37,7 @@ def drive(job: SearchJob, command: str, *, out: Path | None, output: Output, eve
         output = replace(output, json=True)
     error = _work(job, output, events)
     if output.verbose and error is not None:
-        import traceback
-
-        traceback.print_exception(error)
+        printing.trace(error)
     document = _document(job.result(), command, error)
     figures = job.figures(document)
     document = artifacts.write(document, out or Path("forewarp-runs") / job.run_id, figures, job.drop_in())
@@ -91,7 +88,7 @@ def foresee(found: Estimate, output: Output) -> int:
     """Print what a run will probably take; nothing else happens."""
     if output.json:
         document = EstimateDocument(command="optimize", status="estimated", **dict(found))
-        print(document.model_dump_json())
+        printing.document(document)
         return exits.OK
     from forewarp.tools.estimate import origin
 
@@ -145,7 +142,7 @@ def _figures(found: Estimate) -> Table:
 def show(document: SearchDocument, output: Output, figures: RunFigures) -> None:
     """Print a run: the document with --json, tables and plots without."""
     if output.json:
-        print(document.model_dump_json())
+        printing.document(document)
         return
     from forewarp.cli.run_tables import render
 
@@ -157,7 +154,7 @@ def complain(error: Failure | None) -> None:
     """Say on stderr what ended a run before its time, if anything did."""
     if error is not None:
         hint = f"\n  {error.hint}" if error.hint else ""
-        print(f"forewarp: {error.message}{hint}", file=sys.stderr)
+        printing.err(f"forewarp: {error.message}{hint}")
 
 
 def _document(result: SearchResult, command: str, error: BaseException | None) -> SearchDocument:
@@ -191,7 +188,7 @@ def stopping(job: Stoppable, numbers: Sequence[signal.Signals] = (signal.SIGINT,
     def stop(number: int, frame: FrameType | None) -> None:
         job.stop()
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        print("\nstopping with the best so far; press Ctrl-C again to stop at once", file=sys.stderr)
+        printing.err("\nstopping with the best so far; press Ctrl-C again to stop at once")
 
     before = {}
     # Handlers can only be set in the main thread; elsewhere the caller has its own way to stop.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from forewarp.cli import printing
 from forewarp.cli.options import PLAIN, Output, positive
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def runs(
     if not lines:
         summary = f"No runs in {where} yet; start one with `forewarp optimize softmax`."
     if output.json:
-        print(RunsDocument(command="runs", status="ok", summary=summary, runs=lines).model_dump_json())
+        printing.document(RunsDocument(command="runs", status="ok", summary=summary, runs=lines))
         return exits.OK
     console = display.stdout()
     if lines:

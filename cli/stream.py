@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forewarp.cli import printing
 from forewarp.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,12 +55,11 @@ class EventStream:
         """Write every event since the last call, each line flushed; raises `UsageError` if the file takes no more."""
         for row in self._archive.events(self._run, self._after):
             fields = {"seq": row.seq, "time": row.time, "type": row.type, **row.data}
-            line = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
             if self._file is None:
-                print(line, flush=True)
+                printing.json_line(fields)
             else:
                 with _explained(self._target):
-                    self._file.write(line + "\n")
+                    self._file.write(json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n")
                     self._file.flush()
             self._after = row.seq
 

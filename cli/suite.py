@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from forewarp.cli import printing
 from forewarp.cli.options import HERE, PLAIN, Output, Where
 
 if TYPE_CHECKING:
@@ -108,20 +109,21 @@ def _baselines(given: str) -> list[Baseline]:
 @contextmanager
 def _shown(console: Console, *, quiet: bool) -> Generator[Callable[[SuiteProgress], None]]:
     """Show how far a suite is: one line that changes on a terminal, a line for each measurement elsewhere."""
-    from forewarp.gpu_runner.executors.client import readable
+    from forewarp.cli import display
+    from forewarp.core.untrusted_text import one_line
     from forewarp.tools.estimate import clock
 
     def line(p: SuiteProgress) -> str:
         left = f"{clock(p.left_s)} to go" if p.done < p.total else "done"
-        return readable(f"{p.done}/{p.total}, {left}: {p.problem} {p.kernel}: {p.said}").replace("\n", " ")
+        return f"{p.done}/{p.total}, {left}: {p.problem} {p.kernel}: {p.said}"
 
     if quiet:
         yield lambda _: None
     elif console.is_terminal and not console.is_dumb_terminal:
-        with console.status("reading problems and starting the device …") as status:
-            yield lambda p: status.update(line(p)[: console.width - 3])
+        with display.waiting(console, "reading problems and starting the device …") as tell:
+            yield lambda p: tell(line(p))
     else:
-        yield lambda p: console.print(line(p), soft_wrap=True)
+        yield lambda p: console.print(one_line(line(p)), soft_wrap=True)
 
 
 def _print(result: SuiteResult, csv: Path | None, output: Output) -> None:
@@ -133,7 +135,7 @@ def _print(result: SuiteResult, csv: Path | None, output: Output) -> None:
     if csv is not None:
         made.append(Artifact(kind="candidates", path=str(csv.expanduser().absolute())))
     if output.json:
-        print(SuiteDocument(command="suite", artifacts=made, **dict(result)).model_dump_json())
+        printing.document(SuiteDocument(command="suite", artifacts=made, **dict(result)))
         return
     from forewarp.cli.suite_tables import render
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from forewarp.cli import display
-from forewarp.gpu_runner.executors.client import readable
+from forewarp.core.untrusted_text import one_line
 from forewarp.tools import wording
 from forewarp.tools.suite_results import by_problem
 from forewarp.tools.suite_tables import line, remark, said_of, score_rows
@@ -37,9 +37,9 @@ def render(result: SuiteResult, console: Console, *, full: bool = False) -> None
     if result.statuses.keys() - {"ok"} or result.verdicts:
         console.print(_counts(result), style="dim")
     _unmatched(result, console, full=full)
-    console.print(_clean(result.summary), style="bold")
-    console.print(f"device: {_clean(result.device.name)}", style="dim")
-    console.print(f"record and tables: {_clean(result.output)}", style="dim", soft_wrap=True)
+    console.print(one_line(result.summary), style="bold")
+    console.print(f"device: {one_line(result.device.name)}", style="dim")
+    console.print(f"record and tables: {one_line(result.output)}", style="dim", soft_wrap=True)
 
 
 def _kernels(result: SuiteResult, width: int) -> Table:
@@ -54,7 +54,7 @@ def _kernels(result: SuiteResult, width: int) -> Table:
         table.add_column(title, no_wrap=True)
     for problem, rows in by_problem(result.rows).items():
         for index, row in enumerate(rows):
-            names = [Text(_clean(problem) if not index else "")]
+            names = [Text(one_line(problem) if not index else "")]
             names += [Text(_kernel_name(row))] if several else []
             ratios = [wording.speedup(row.eager), *([wording.speedup(row.compile)] if compiled else [])]
             table.add_row(*names, *ratios, said_of(row), style=_colour(row))
@@ -70,7 +70,7 @@ def _kernel_name(row: SuiteRow) -> str:
     name = str(PurePosixPath(row.kernel).with_suffix("")) if row.kernel else ""
     stem = PurePosixPath(row.problem).name
     short = _NAMED.sub("", name.replace(f"{stem}/", "").removeprefix(stem).strip("_-."))
-    return _clean(short or PurePosixPath(name).name)
+    return one_line(short or PurePosixPath(name).name)
 
 
 def _colour(row: SuiteRow) -> str:
@@ -90,14 +90,14 @@ def _remarks(result: SuiteResult, console: Console, *, full: bool) -> None:
         said = remark(row)
         if said:
             name = f"{row.problem}{f' {_kernel_name(row)}' if whose and whose != 'identical' else ''}"
-            console.print(Text(f"{_clean(name)}: {said_of(row)}: {said}"), style=_colour(row))
+            console.print(Text(f"{one_line(name)}: {said_of(row)}: {said}"), style=_colour(row))
         if full and row.log:
-            console.print(Text(readable(row.log)), style="dim")
+            console.print(row.log.strip(), style="dim")
     for compiled in result.compiled:
         if compiled.speedup is None and compiled.status not in ("problem_failed", "not_measured"):
             said = compiled.status if compiled.status != "ok" else compiled.verdict or ""
             console.print(
-                Text(f"{_clean(compiled.problem)} under torch.compile: {said}: {line(compiled.log)}"), style="yellow"
+                Text(f"{one_line(compiled.problem)} under torch.compile: {said}: {line(compiled.log)}"), style="yellow"
             )
 
 
@@ -123,10 +123,6 @@ def _unmatched(result: SuiteResult, console: Console, *, full: bool) -> None:
         return
     console.print(f"{wording.counted(len(result.unmatched), 'file')} not part of the suite:", style="yellow")
     for file in result.unmatched if full else result.unmatched[:_SHOWN]:
-        console.print(Text(f"  {_clean(file.path)}: {_clean(file.reason)}"), style="yellow")
+        console.print(Text(f"  {one_line(file.path)}: {one_line(file.reason)}"), style="yellow")
     if not full and len(result.unmatched) > _SHOWN:
         console.print(f"  and {len(result.unmatched) - _SHOWN} more; -v shows all", style="yellow")
-
-
-def _clean(text: str) -> str:
-    return " ".join(readable(text).split())

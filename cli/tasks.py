@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from forewarp.cli import printing
 from forewarp.cli.options import PLAIN, Output
 
 
@@ -23,7 +24,7 @@ def tasks(*, output: Output = PLAIN) -> int:
     ]
     summary = f"{len(lines)} bundled tasks; any KernelBench file is a task, too."
     if output.json:
-        print(TasksDocument(command="tasks", status="ok", summary=summary, tasks=lines).model_dump_json())
+        printing.document(TasksDocument(command="tasks", status="ok", summary=summary, tasks=lines))
         return exits.OK
     from rich.table import Table
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from forewarp.cli import printing
 from forewarp.cli.options import PLAIN, Output
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def train(
     if dry_run:
         planned = tool.plan_training(request)
         if output.json:
-            print(TrainPlanDocument(command="train", status="planned", **dict(planned)).model_dump_json())
+            printing.document(TrainPlanDocument(command="train", status="planned", **dict(planned)))
         else:
             _show_plan(planned, display.stdout(), full=output.verbose)
         return exits.OK
@@ -75,7 +76,7 @@ def train(
     done = tool.train(request, lambda line: _tell(line, console))
     if output.json:
         made = [Artifact(kind="adapter", path=done.adapter)]
-        print(TrainDocument(command="train", status="ok", artifacts=made, **dict(done)).model_dump_json())
+        printing.document(TrainDocument(command="train", status="ok", artifacts=made, **dict(done)))
     else:
         _show(done, display.stdout())
     return exits.OK

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from forewarp.cli import printing
 from forewarp.cli.options import HERE, PLAIN, Output, Where
 
 if TYPE_CHECKING:
@@ -41,14 +42,14 @@ def validate(
     wanted = with_inputs(task, inputs and str(inputs), place)
     console = display.stderr()
     console.quiet = output.quiet or not console.is_terminal
-    with console.status("starting the device …") as status:
+    with display.waiting(console, "starting the device …") as tell:
         request = ValidateRequest(task=wanted, allow_tf32=allow_tf32, place=place)
-        result = validate_task(request, stage=lambda stage: status.update(f"{stage} …"))
+        result = validate_task(request, stage=lambda stage: tell(f"{stage} …"))
     if output.json:
         from forewarp.cli.documents import ValidateDocument
 
         document = ValidateDocument(command="validate", status=result.verdict, **dict(result))
-        print(document.model_dump_json())
+        printing.document(document)
     else:
         render(result, display.stdout(), full=output.verbose)
     return exits.OK if result.verdict == "sound" else exits.NO_KERNEL

@@ -84,3 +84,25 @@ def test_importing_forewarp_does_no_work() -> None:
     code = "import forewarp, sys; print([m for m in ('torch', 'numpy', 'mcp', 'pydantic') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_command_line_writes_through_two_modules_only() -> None:
+    """What others wrote cannot reach a terminal past `printing` and `display`, which take control characters out."""
+    for path in [*(ROOT / "cli").glob("*.py"), *(ROOT / "agent").rglob("*.py"), *(ROOT / "tools").rglob("*.py")]:
+        if path.parent.name == "cli" and path.name in ("printing.py", "display.py"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                writes = called in (
+                    "print",
+                    "Console",
+                    "Text.from_markup",
+                    "Text.from_ansi",
+                    "traceback.print_exception",
+                )
+                writes |= called.startswith(("sys.stdout.write", "sys.stderr.write", "sys.__std"))
+                writes |= called.endswith((".print_exception", ".status", ".from_markup"))
+                writes |= called in ("Content.assemble", "Content.styled") and path.name != "printable.py"
+                # Markdown is drawn into memory, from where it goes through the filter of the application.
+                assert not writes or path.name == "prose.py", f"{path}:{node.lineno}: {called}"

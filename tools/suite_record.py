@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from forewarp.core.errors import UsageError
+from forewarp.core.untrusted_text import model_json
 from forewarp.core.values import Candidate, Target, Task
 from forewarp.tools.measured import MeasureResult
 from forewarp.tools.parts import SCHEMA_VERSION, Part
@@ -82,7 +83,7 @@ class Record:
         )
         try:
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(entry.model_dump_json() + "\n")
+                file.write(model_json(entry) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as e:

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from forewarp.core.errors import UsageError
-from forewarp.gpu_runner.executors.client import readable
+from forewarp.core.untrusted_text import model_json, one_line, printable, spreadsheet_cell
 from forewarp.tools import wording
 from forewarp.tools.parts import Interval
 from forewarp.tools.suite_results import Baseline, SuiteResult, SuiteRow, View
@@ -19,15 +19,13 @@ COLUMNS = (
     *("kernel_us", "reference_us", "flags", "log", "sha256"),
 )
 TITLES: dict[Baseline, str] = {"eager": "eager", "compile": "torch.compile"}
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""A cell that begins with one of these is a formula to a spreadsheet."""
 
 _LOG = 300
 
 
 def write(result: SuiteResult, folder: Path) -> None:
     """Write `result.json`, `table.csv` and `table.md` into a folder; raises `UsageError`."""
-    texts = {"result.json": result.model_dump_json(indent=2) + "\n", "table.csv": as_csv(result)}
+    texts = {"result.json": model_json(result, indent=2) + "\n", "table.csv": as_csv(result)}
     for name, text in (texts | {"table.md": as_markdown(result)}).items():
         keep(folder / name, text)
 
@@ -62,16 +60,11 @@ def _cells(row: SuiteRow) -> list[str]:
         return [""] * 3 if value is None else [number(v) for v in (value.ratio, value.low, value.high)]
 
     return [
-        *(_text(t) for t in (row.problem, row.kernel, row.status, row.verdict or "")),
+        *(spreadsheet_cell(t) for t in (row.problem, row.kernel, row.status, row.verdict or "")),
         *(str(flag).lower() for flag in (row.correct, row.trusted)),
         *(*interval(row.eager), *interval(row.compile), number(row.kernel_us), number(row.reference_us)),
-        *(_text(t) for t in ("; ".join(row.flags), line(row.log), row.sha256 or "")),
+        *(spreadsheet_cell(t) for t in ("; ".join(row.flags), line(row.log), row.sha256 or "")),
     ]
-
-
-def _text(text: str) -> str:
-    clean = readable(text)
-    return f"'{clean}" if clean.startswith(FORMULA) else clean
 
 
 def as_markdown(result: SuiteResult) -> str:
@@ -120,12 +113,12 @@ def remark(row: SuiteRow) -> str:
 
 def line(text: str) -> str:
     """Return the first line of a log that says something."""
-    return next((t.strip() for t in readable(text).splitlines() if t.strip()), "")[:_LOG]
+    return next((t.strip() for t in printable(text).splitlines() if t.strip()), "")[:_LOG]
 
 
 def cell(text: str) -> str:
     """Return text for a Markdown table, all of which is shown as it is."""
-    clean = " ".join(readable(text).split())
+    clean = one_line(text)
     for mark in "\\|`<*_[":
         clean = clean.replace(mark, f"\\{mark}") if mark != "<" else clean.replace("<", "&lt;")
     return clean

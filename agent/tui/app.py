@@ -10,6 +10,7 @@ from typing import ClassVar
 from textual import on, work
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -21,12 +22,14 @@ from forewarp.agent.tui.approval import Approvals
 from forewarp.agent.tui.candidates import Candidates
 from forewarp.agent.tui.chat import Chat
 from forewarp.agent.tui.history import History
+from forewarp.agent.tui.printable import Printable
 from forewarp.agent.tui.prompt import Prompt
 from forewarp.agent.tui.status import StatusLine, lines_waiting, what_goes_on
 from forewarp.agent.tui.turns import Turns
 from forewarp.agent.tui.views import KEYS, VIEWS, WIDE, Names, Panes, View, Views
 from forewarp.agent.tui.welcome import REPLAYED, welcome
 from forewarp.agent.tui.wording import seconds
+from forewarp.core.untrusted_text import printable
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 
 LONG_TURN_S = 10.0
@@ -73,6 +76,7 @@ class ForewarpApp(App[int]):
         self._history = history or History()
         self._turns = Turns(talk, self._take, clock)
         self._armed = float("-inf")
+        self._printable = Printable()
         for each in look.THEMES:
             self.register_theme(each)
         self.theme = look.named(theme or "dark", self.available_themes) or look.DARK.name
@@ -86,6 +90,14 @@ class ForewarpApp(App[int]):
         yield Approvals(id="approvals")
         yield Prompt(folder, self._history, placeholder="Ask, /command, @file", id="prompt")
         yield StatusLine(clock=self._clock, id="status")
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return the filters that every line of every widget passes on its way to the terminal."""
+        return [*super().get_line_filters(), self._printable]
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy printable text: what is copied is pasted into other terminals."""
+        super().copy_to_clipboard(printable(text))
 
     def on_mount(self) -> None:
         """Show what there is, and begin with what was asked for."""
@@ -161,7 +173,7 @@ class ForewarpApp(App[int]):
 
     def _announce(self, text: str) -> None:
         self.bell()
-        self.notify(text, timeout=8)
+        self.notify(text, timeout=8, markup=False)
 
     def _offer_keys(self) -> None:
         """Give a question the keys, unless something is being typed."""

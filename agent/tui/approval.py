@@ -9,22 +9,18 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Static
 
 from forewarp.agent.events import ApprovalAsked, Reply
 from forewarp.agent.tui.code import coloured
+from forewarp.agent.tui.printable import assemble
+from forewarp.core.untrusted_text import UNREADABLE, one_line, printable
 
-_KEYS: tuple[str | tuple[str, str], ...] = (
-    "   ",
-    ("y", "bold $text-success"),
-    (" yes  ", "dim"),
-    ("a", "bold $text-success"),
-    (" always in budget  ", "dim"),
-    ("n", "bold $text-error"),
-    (" no", "dim"),
-)
+_Parts = tuple[str | tuple[str, str], ...]
+_YES: _Parts = ("   ", ("y", "bold $text-success"), (" yes  ", "dim"))
+_ALWAYS: _Parts = (("a", "bold $text-success"), (" always in budget  ", "dim"))
+_NO: _Parts = (("n", "bold $text-error"), (" no", "dim"))
 
 
 class Approvals(Vertical, can_focus=True):
@@ -99,8 +95,9 @@ class Approvals(Vertical, can_focus=True):
         self.query_one("#approval-text").styles.max_height = max(2, self.app.size.height // 2 - 4)
 
     def action_reply(self, reply: Reply) -> None:
-        """Answer the question that is shown."""
-        self._answer(reply)
+        """Answer the question that is shown; `always` is no answer to one that is asked each time."""
+        if reply != "always" or (self.current is not None and not self.current.once):
+            self._answer(reply)
 
     def action_refuse(self) -> None:
         """Ask for a reason."""
@@ -144,12 +141,15 @@ class Approvals(Vertical, can_focus=True):
         if why.has_focus:
             self.focus()
         many = f"  1 of {len(self._asked)}" if len(self._asked) > 1 else ""
-        parts: list[str | tuple[str, str]] = [(f"Allow {question.tool}?", "bold"), (many, "dim"), *_KEYS]
-        parts.append(f"\n{question.command}" if question.command else "")
-        parts.append((f"\n{question.reason}" if question.reason else "", "dim"))
-        self.query_one("#approval-question", Static).update(Content.assemble(*parts))
+        keys = (*_YES, *(() if question.once else _ALWAYS), *_NO)
+        parts: list[str | tuple[str, str]] = [(f"Allow {question.tool}?", "bold"), (many, "dim"), *keys]
+        # What is hidden from sight must not be allowed unseen, so control characters are marked.
+        command, reason = one_line(question.command, UNREADABLE), one_line(question.reason, UNREADABLE)
+        parts.append(f"\n{command}" if command else "")
+        parts.append((f"\n{reason}" if reason else "", "dim"))
+        self.query_one("#approval-question", Static).update(assemble(*parts))
         text = self.query_one("#approval-text")
         text.display = bool(question.text)
         # The question stays in sight above what would be written, however low the terminal is.
         text.styles.max_height = max(2, self.app.size.height // 2 - 4)
-        self.query_one("#approval-diff", Static).update(coloured(question.text))
+        self.query_one("#approval-diff", Static).update(coloured(printable(question.text, UNREADABLE)))

@@ -14,6 +14,7 @@ from textual.widgets import Static
 
 from forewarp.agent.tui import wording
 from forewarp.agent.tui.items import Answer, Call, Closing, Item, Measured, Note, Said
+from forewarp.agent.tui.printable import assemble, styled
 from forewarp.agent.tui.prose import Pages
 
 SHOWN_LINES = 8
@@ -85,7 +86,7 @@ class SaidBlock(Unfolding):
         shown = "\n".join(lines[: SHOWN_LINES - 2] if folded else lines)
         more = f"\n… {len(lines) - SHOWN_LINES + 2} more lines" if folded else ""
         steering = "  steering" if self.item.steering else ""
-        return Content.assemble(shown, (more, "dim"), (steering, "$text-warning"))
+        return assemble(shown, (more, "dim"), (steering, "$text-warning"))
 
 
 class CallBlock(Unfolding):
@@ -111,7 +112,7 @@ class CallBlock(Unfolding):
         parts += self._news()
         if i.expanded:
             parts.append((f"\n{wording.body(i.arguments, i.result)}", "dim"))
-        return Content.assemble(*parts)
+        return assemble(*parts)
 
     def _news(self) -> list[str | tuple[str, str]]:
         i = self.item
@@ -150,7 +151,7 @@ class MeasuredBlock(Block):
         rows = wording.candidates(self.item.rows[-SHOWN_LINES:], self.content_size.width)
         earlier = len(self.item.rows) - len(rows)
         if earlier:
-            rows.insert(0, Content.styled(f"… {earlier} earlier ones under Candidates (F3)", "dim"))
+            rows.insert(0, styled(f"… {earlier} earlier ones under Candidates (F3)", "dim"))
         return Content("\n").join(rows)
 
 
@@ -166,9 +167,9 @@ class NoteBlock(Block):
         i = self.item
         if i.tone == "interrupted":
             during = f" during {i.text}" if i.text else ""
-            return Content.styled(f"interrupted{during}; what was done is kept", "$text-warning")
+            return styled(f"interrupted{during}; what was done is kept", "$text-warning")
         hint = (f"\n→ {i.hint}", "dim") if i.hint else ""
-        return Content.assemble((i.text, "$text-error"), hint)
+        return assemble((i.text, "$text-error"), hint)
 
 
 class ClosingBlock(Block):
@@ -183,7 +184,7 @@ class ClosingBlock(Block):
         a = self.item.answered
         price = "price unknown" if a.dollars is None else wording.dollars(a.dollars)
         tokens = f"{wording.amount(a.input_tokens)} in, {wording.amount(a.output_tokens)} out"
-        return Content.styled(f"{wording.seconds(a.seconds)} · {tokens} · {price}", "dim")
+        return styled(f"{wording.seconds(a.seconds)} · {tokens} · {price}", "dim")
 
 
 class AnswerBlock(Pages):

@@ -20,6 +20,7 @@ from textual.widgets import Static
 
 from forewarp.agent.board import Board, Row
 from forewarp.agent.tui.columns import BY_NAME, COLUMNS, GAP, Column, Tone, arranged, fit, times
+from forewarp.core.untrusted_text import one_line
 
 MARGIN = 2
 """Columns left of the first one: where the best candidates have their star."""
@@ -372,7 +373,7 @@ def _speedup(row: Row) -> float:
 
 def _sized(text: str, width: int, *, right: bool = False) -> str:
     """Return a text in so many columns, whatever characters it is made of."""
-    text = text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+    text = one_line(text, "?") if not text.isprintable() else text
     length = cell_len(text)
     if length > width:
         return set_cell_size(text, width - 1) + "…"

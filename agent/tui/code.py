@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
+from forewarp.agent.tui.printable import styled
+from forewarp.core.untrusted_text import printable
+
 if TYPE_CHECKING:
     from forewarp.agent.board import Row
 
@@ -19,6 +22,7 @@ _LEXERS: Mapping[str, str] = {"cpp": "cpp", "cuda": "cuda", "triton": "python", 
 
 def highlighted(text: str, language: str) -> Content:
     """Return a candidate's text with its syntax coloured; `language` is that of the candidate."""
+    text = printable(text)
     lexer = _LEXERS.get(language)
     if lexer is None or len(text) > LONGEST:
         return Content(text)
@@ -63,6 +67,6 @@ def coloured(diff: str) -> Content:
 
 def _line(line: str) -> Content:
     if line.startswith(("+++", "---")):
-        return Content.styled(line, "bold")
+        return styled(line, "bold")
     style = {"+": "$text-success", "-": "$text-error", "@": "$text-secondary"}.get(line[:1], "")
-    return Content.styled(line, style) if style else Content(line)
+    return styled(line, style) if style else Content(line)

@@ -16,6 +16,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from forewarp.agent.board import Board, Row
+from forewarp.agent.tui.printable import styled
 from forewarp.tools.parts import Place
 
 ENOUGH = 10
@@ -140,7 +141,7 @@ class Plots(Widget):
         if not self._stale or not self.is_mounted or not self.size.width:
             return
         self._stale = False
-        parts = [Content.styled(_title(n), "bold" if n == self._shown else "dim") for n in range(len(TITLES))]
+        parts = [styled(_title(n), "bold" if n == self._shown else "dim") for n in range(len(TITLES))]
         self.query_one("#plots-titles", Static).update(Content("   ").join(parts))
         self.run_worker(self._draw(), exclusive=True, group="plots")
 

@@ -18,6 +18,7 @@ from textual.widgets.option_list import Option
 from forewarp.agent.tui import look
 from forewarp.agent.tui.completion import Meant, Named, Word, files, meant_commands, meant_files, ranked, word
 from forewarp.agent.tui.history import History
+from forewarp.agent.tui.printable import assemble
 
 FOLDED_LINES = 12
 FOLDED_CHARACTERS = 3000
@@ -305,4 +306,4 @@ class Prompt(Vertical):
 
 
 def _line(meant: Meant) -> Content:
-    return Content.assemble(meant.text.strip(), (f"  {meant.about}" if meant.about else "", "dim"))
+    return assemble(meant.text.strip(), (f"  {meant.about}" if meant.about else "", "dim"))

@@ -88,7 +88,8 @@ def _console() -> Console:
 def draw(markdown: str, width: int, *, dark: bool = True) -> Content:
     """Return Markdown as lines of at most `width` cells, in the terminal's own sixteen colours."""
     console = _console()
-    renderable = _Markdown(markdown.strip(), code_theme="ansi_dark" if dark else "ansi_light")
+    # A link shows its address: under other words it could lead anywhere.
+    renderable = _Markdown(markdown.strip(), code_theme="ansi_dark" if dark else "ansi_light", hyperlinks=False)
     options = console.options.update(width=max(width, 10), height=None)
     text = Text(no_wrap=True)
     for number, line in enumerate(_stripped(console.render_lines(renderable, options, pad=False))):

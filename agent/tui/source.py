@@ -14,6 +14,7 @@ from textual.widgets import Static
 from forewarp.agent.board import Row
 from forewarp.agent.tui import code
 from forewarp.agent.tui.columns import SURPRISING, share, sigmas, tone, verdict, within
+from forewarp.agent.tui.printable import assemble, styled
 from forewarp.tools.steps import CandidateForecast
 
 Shown = Literal["text", "parent", "best"]
@@ -65,7 +66,7 @@ class Source(Widget):
 
     def compose(self) -> ComposeResult:
         """Yield the head and the lines."""
-        yield Static(Content.styled(EMPTY, "dim"), id="source-head", markup=False)
+        yield Static(styled(EMPTY, "dim"), id="source-head", markup=False)
         with _Lines(), Horizontal():
             yield _Numbers("", id="source-numbers", markup=False)
             yield Static("", id="source-text", markup=False)
@@ -94,7 +95,7 @@ class Source(Widget):
         row = self._row
         if row is None:
             self.text = ""
-            head.update(Content.styled(EMPTY, "dim"))
+            head.update(styled(EMPTY, "dim"))
             numbers.update("")
             body.update("")
             return
@@ -125,23 +126,23 @@ class Source(Widget):
         names.append(f"by {f.origin}")
         leads = best is not None and best.number == row.number
         lines = [
-            Content.assemble((f"{'★ ' * leads}#{row.number}", "bold"), " ", (" · ".join(names), "dim")),
+            assemble((f"{'★ ' * leads}#{row.number}", "bold"), " ", (" · ".join(names), "dim")),
             *self._forecasts(row.expected, f),
         ]
         if m is not None:
-            lines.append(Content.assemble(("measured ", "dim"), *self._measured(row)))
+            lines.append(assemble(("measured ", "dim"), *self._measured(row)))
         if m is not None and m.flags:
-            lines.append(Content.styled(f"flags    {', '.join(m.flags)}", "$text-accent"))
+            lines.append(styled(f"flags    {', '.join(m.flags)}", "$text-accent"))
         if f.reason:
-            lines.append(Content.styled(f.reason, "dim"))
+            lines.append(styled(f.reason, "dim"))
         return Content("\n").join(lines)
 
     def _forecasts(self, expected: CandidateForecast, latest: CandidateForecast) -> list[Content]:
         """Return what is expected and, where the latest forecast is another one, that as well, told apart."""
         if latest.median is None or _numbers(latest) == _numbers(expected):
-            return [Content.assemble(("forecast ", "dim"), *self._forecast(expected))]
+            return [assemble(("forecast ", "dim"), *self._forecast(expected))]
         return [
-            Content.assemble((title, "dim"), *self._forecast(f), (_basis(f), "dim"))
+            assemble((title, "dim"), *self._forecast(f), (_basis(f), "dim"))
             for title, f in (("forecast ", expected), ("latest   ", latest))
         ]
 

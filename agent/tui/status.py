@@ -13,6 +13,7 @@ from forewarp.agent.events import Spent
 from forewarp.agent.settings import Settings
 from forewarp.agent.tui import wording
 from forewarp.agent.tui.items import Answer, Fold
+from forewarp.agent.tui.printable import assemble
 
 SEPARATOR = " · "
 _WAITING_SHOWN = 3
@@ -70,7 +71,7 @@ class StatusLine(Static):
         left = self._left().truncate(max(12, width - len(needed) - 2), ellipsis=True)
         right = fitting(told, width - left.cell_length - 2)
         gap = max(1, width - left.cell_length - Content(right).cell_length)
-        return Content.assemble(left, " " * gap, (right, "dim")).truncate(width, ellipsis=True)
+        return assemble(left, " " * gap, (right, "dim")).truncate(width, ellipsis=True)
 
     def _left(self) -> Content:
         s = self.state
@@ -88,7 +89,7 @@ class StatusLine(Static):
             pieces.append((f"{SEPARATOR}{s.queued} queued", "$text-accent"))
         if s.behind:
             pieces.append((f"{SEPARATOR}↓ new below (End)", "$text-accent"))
-        return Content.assemble(*pieces)
+        return assemble(*pieces)
 
 
 def what_goes_on(fold: Fold, *, asking: bool) -> str:

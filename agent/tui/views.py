@@ -7,7 +7,6 @@ from typing import Literal, cast, get_args
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
-from textual.content import Content
 from textual.message import Message
 from textual.widgets import ContentSwitcher, Static
 
@@ -15,6 +14,7 @@ from forewarp.agent.board import Board, Row
 from forewarp.agent.tui.candidates import Candidates
 from forewarp.agent.tui.chat import Chat
 from forewarp.agent.tui.plots import Plots
+from forewarp.agent.tui.printable import assemble
 from forewarp.agent.tui.source import Source
 from forewarp.tools.parts import Place
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
@@ -42,7 +42,7 @@ class _Name(Static):
 
     def __init__(self, view: View) -> None:
         super().__init__(
-            Content.assemble(view.capitalize(), (f" {KEYS[view].upper()}", "dim")),
+            assemble(view.capitalize(), (f" {KEYS[view].upper()}", "dim")),
             id=f"name-{view}",
             classes="name",
             markup=False,

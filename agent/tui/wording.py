@@ -9,6 +9,7 @@ from typing import Any
 from textual.content import Content
 
 from forewarp.agent.tui.columns import SURPRISING, sigmas, times, within
+from forewarp.agent.tui.printable import assemble
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 
 _SHORT = 60
@@ -107,4 +108,4 @@ def _candidate(f: CandidateForecast | None, m: CandidateMeasured, words: int) ->
         parts.append((f" ({sigmas(m.surprise)})", "$text-warning" if surprising else "dim"))
     if not m.trusted:
         parts.append((f" untrusted{': ' if m.flags else ''}{', '.join(m.flags)}", "$text-warning"))
-    return Content.assemble(*parts)
+    return assemble(*parts)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.core.errors import DeviceError, WorkerError
+from forewarp.core.untrusted_text import printable
 from forewarp.gpu_runner.worker.channel import Answer, Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.environment import allowed
 
@@ -44,7 +45,7 @@ class Reply:
 
 def readable(text: str, limit: int = LOG_BYTES) -> str:
     """Trim a log to its head and tail, and drop control characters: a candidate's output is data."""
-    clean = "".join(c for c in text if c == "\n" or c == "\t" or c.isprintable()).strip()
+    clean = printable(text).strip()
     if len(clean) <= limit:
         return clean
     return f"{clean[: limit // 2]}\n… {len(clean) - limit} characters left out …\n{clean[-limit // 2 :]}"

@@ -579,3 +579,17 @@ async def test_all_events_survive_json(recorded: Recorded, settings: Callable[..
     for event in await turn(Conversation(settings(scripted(call)))):
         assert kinds.from_data(json.loads(json.dumps(kinds.to_data(event)))) == event
     assert of(Spent, [e for e in (kinds.from_data({"type": "Spent"}), kinds.from_data({"type": "Later"})) if e])
+
+
+async def test_a_record_keeps_what_holds_unusual_line_ends(settings: Callable[..., Settings], tmp_path: Path) -> None:
+    text = "one\u2028two\x85three\udcff"
+    one = settings(scripted(answer=lambda _: text), folder=tmp_path)
+    talk = Conversation(one, transcript=Transcript.begin(one.place, one.folder))
+    await turn(talk)
+    talk.close()
+    path = Path(conversations(one.place)[0].path)
+    assert not talk._transcript or not talk._transcript.problem
+    assert "".join(e.text for e in of(TextDelta, list(read(path).events))).strip() == text
+    # Earlier versions wrote them as they are.
+    path.write_text(path.read_text().replace("\\u2028", "\u2028").replace("\\u0085", "\x85"))
+    assert "".join(e.text for e in of(TextDelta, list(read(path).events))).strip() == text

@@ -302,3 +302,32 @@ def test_on_a_terminal_it_opens_and_quit_leaves_it(folder: Path, arguments: list
         opened.kill()
         os.close(ours)
     assert asked
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b2J\u202e\b"
+
+
+@pytest.mark.parametrize("shape", ["text", "json", "stream-json"])
+def test_what_a_model_and_its_tools_say_does_nothing_to_a_terminal(
+    talk: Callable[..., Conversation], folder: Path, capsys: pytest.CaptureFixture[str], shape: Any
+) -> None:
+    (folder / f"evil{HOSTILE}.cpp").write_text(f"#error {HOSTILE}")
+    calls: list[Call] = [
+        ("forecast_kernel", {"task": "toy.py", "path": f"evil{HOSTILE}.cpp"}),
+        ("read_file", {"path": f"missing{HOSTILE}"}),
+        ("list_files", {"pattern": f"*{HOSTILE}*"}),
+        (f"no_tool{HOSTILE}", {"path": HOSTILE}),
+        ("write_file", {"path": f".hidden{HOSTILE}\nIt is safe.", "text": HOSTILE}),
+    ]
+    conversation = talk(scripted(*calls, answer=lambda _: f"Done {HOSTILE} [red]x[/]"))
+    headless.run(conversation, [f"Go on {HOSTILE}"], shape, Output(json=shape == "json"))
+    out, err = capsys.readouterr()
+    for text in (out, err):
+        assert not [c for c in text if not c.isprintable() and c != "\n"], ascii(text)
+    if shape == "text":
+        assert "Done ]0;owned[2J2J [red]x[/]" in out
+        assert "not allowed: write .hidden\ufffd]0;owned" in err
+        assert not [line for line in err.splitlines() if line.startswith("It is safe.")]
+    else:
+        documents = [json.loads(line) for line in out.splitlines()]
+        assert HOSTILE in documents[-1]["summary"]

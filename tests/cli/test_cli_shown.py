@@ -18,7 +18,7 @@ from support.clock import Clock
 from support.recorded_pool import Recorded, record
 
 from forewarp.archive.store import Archive, default_path
-from forewarp.cli import exits, plots, progress, running
+from forewarp.cli import artifacts, exits, plots, progress, running
 from forewarp.cli import tally as tallies
 from forewarp.cli.main import VERBS, main
 from forewarp.cli.options import Output
@@ -229,3 +229,15 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
     os.close(write)
     assert done.stderr == ""
+
+
+def test_no_cell_of_the_candidates_is_a_formula(
+    recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = artifacts._row
+    monkeypatch.setattr(artifacts, "_row", lambda line: kept(line) | {"reason": "=1+1\x1b[2J", "proposer": "@SUM(A1)"})
+    assert optimize(recorded) == 0
+    with (tmp_path / "here" / "candidates.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["reason"], row["proposer"]) for row in rows} == {("'=1+1[2J", "'@SUM(A1)")}
+    assert all(float(row["speedup"]) > 0 for row in rows if row["speedup"])

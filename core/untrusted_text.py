@@ -1,0 +1,58 @@
+"""Text of models, files, kernels and compilers, made safe for terminals, spreadsheets and line-based readers.
+
+Every face shows such text through this module: `cli/printing.py` and `cli/display.py` for the command line, the line
+filter of `agent/tui/app.py` for the terminal agent.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_CONTROLS = (
+    "\x7f-\x9f"  # DEL and the C1 controls, which 8-bit terminals read as ESC sequences
+    "\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible, and text direction
+    "\U000e0000-\U000e007f"  # invisible tags
+)
+_SURROGATES = "\ud800-\udfff"  # bytes of a file name that are not UTF-8
+_UNPRINTABLE = re.compile(f"[\x00-\x08\x0b-\x1f{_CONTROLS}{_SURROGATES}]")
+_UNESCAPED = re.compile(f"[{_CONTROLS}{_SURROGATES}]")
+_FORMULA = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
+UNREADABLE = "\ufffd"
+
+
+def printable(text: str, mark: str = "") -> str:
+    """Return the text with `mark` in place of each control character and each invisible one; line ends and tabs stay.
+
+    Bytes that are not UTF-8, as they come in file names, become U+FFFD. Joiners of emoji and of Arabic and Indic
+    scripts stay. Stateless, so that text can be cleaned piece by piece.
+    """
+    return _UNPRINTABLE.sub(lambda found: UNREADABLE if "\ud800" <= found[0] <= "\udfff" else mark, text)
+
+
+def one_line(text: str, mark: str = "") -> str:
+    """Return the printable text with each run of blanks and line ends as one blank."""
+    return " ".join(printable(text, mark).split())
+
+
+def spreadsheet_cell(text: str) -> str:
+    """Return text for a cell of a CSV file, with a ' before what a spreadsheet would run as a formula."""
+    clean = printable(text).strip()
+    return f"'{clean}" if clean.startswith(_FORMULA) else clean
+
+
+def escaped_json(document: str) -> str:
+    """Return a JSON document with the characters escaped that JSON allows in strings and terminals act upon.
+
+    The document means the same to a parser, and holds no line end that only some readers know, such as U+2028.
+    """
+    return _UNESCAPED.sub(lambda found: json.dumps(found[0])[1:-1], document)
+
+
+def model_json(model: Any, indent: int | None = None) -> str:
+    """Return a pydantic model as JSON for files and terminals, also where it holds names that are not UTF-8."""
+    try:
+        return escaped_json(model.model_dump_json(indent=indent))
+    except ValueError:  # pydantic's own writer takes no lone surrogates; the standard library escapes them
+        return json.dumps(model.model_dump(mode="json"), indent=indent)

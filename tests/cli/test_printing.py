@@ -1,0 +1,142 @@
+"""The border between text of others and the terminal, as bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from rich.panel import Panel
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from forewarp.cli import display, printing
+from forewarp.cli.main import main
+from forewarp.core.errors import UsageError
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b2J\u202e\b\r[red]x[/] [link=http://evil]y[/link]"
+CLEAN = "]0;owned[2J2J[red]x[/] [link=http://evil]y[/link]"
+
+
+def on_terminal(code: str) -> str:
+    """What reaches a terminal of 100 columns when Python runs this code with `HOSTILE` in it."""
+    here = f"HOSTILE = {HOSTILE!r}\nfrom forewarp.cli import display, printing\nfrom rich.text import Text\n{code}"
+    primary, secondary = pty.openpty()
+    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", here], stdin=secondary, stdout=secondary, stderr=secondary, env=env
+    )
+    os.close(secondary)
+    read = b""
+    with suppress(OSError):  # Linux raises at the end of a terminal
+        while more := os.read(primary, 65536):
+            read += more
+    os.close(primary)
+    assert process.wait(60) == 0, read
+    return read.decode()
+
+
+def acts(shown: str) -> bool:
+    """Whether the terminal would do what the hostile text says."""
+    return any(part in shown for part in ("\x1b]0", "\x1b[2J", "\x1b]8", "\x9b", "\u202e", "\b", "\x07"))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "display.stdout().print(HOSTILE, style='red')",
+        "display.stderr().print(Text(HOSTILE))",
+        "display.stdout().print(f'{HOSTILE}', soft_wrap=True)",
+        "from rich.table import Table; t = Table(HOSTILE); t.add_row(HOSTILE); display.stdout().print(t)",
+        "from rich.table import Table; t = Table('a'); t.add_row(Text(HOSTILE)); display.stdout().print(t)",
+        "from rich.panel import Panel; display.stdout().print(Panel(Text(HOSTILE), title=Text(HOSTILE)))",
+        "printing.out(HOSTILE)",
+        "printing.out(HOSTILE, end='')",
+        "printing.err(HOSTILE)",
+        "printing.trace(ValueError(HOSTILE))",
+        "printing.json_line({'log': HOSTILE})",
+        "from forewarp.cli import progress\n"
+        "with progress.redrawn(display.stderr(), lambda: Text(HOSTILE)) as live: live.refresh()",
+        "import time\nwith display.waiting(display.stderr(), HOSTILE) as tell: tell(HOSTILE); time.sleep(0.3)",
+    ],
+)
+def test_hostile_text_does_nothing_to_a_terminal(code: str) -> None:
+    shown = on_terminal(code)
+    assert not acts(shown), ascii(shown)
+    assert "[red]x" in shown  # neither markup nor lost
+    assert "evil" in shown
+
+
+def test_a_table_is_as_wide_as_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("a", "b")
+    table.add_row(HOSTILE, "1")
+    table.add_row("x", "2")
+    display.stdout().print(table)
+    lines = capsys.readouterr().out.splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert CLEAN in lines[3]
+
+
+def test_no_style_makes_a_link(capsys: pytest.CaptureFixture[str]) -> None:
+    console = display.SafeConsole(force_terminal=True, markup=False)
+    console.print(Panel(Text("here", style=Style(link="http://evil", bold=True))))
+    out = capsys.readouterr().out
+    assert "\x1b]8" not in out
+    assert "\x1b[1m" in out
+
+
+def test_documents_stay_json_that_means_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    class Result(BaseModel):
+        log: str
+
+    for text in (HOSTILE, "not UTF-8 \udcff"):
+        printing.document(Result(log=text))
+        out = capsys.readouterr().out
+        assert json.loads(out) == {"log": text}
+        assert out.removesuffix("\n").isprintable()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show", HOSTILE],
+        ["measure", f"no{HOSTILE}.py", "k.cpp"],
+        ["measure", "softmax", "--tunable", HOSTILE],
+        [f"verb{HOSTILE}"],
+        ["optimize", "softmax", f"--{HOSTILE}", "1"],
+        ["suite", "a", "b", "--baselines", HOSTILE],
+        ["-p", f"/{HOSTILE}"],
+        ["-p", "/forecast softmax", "--device", HOSTILE],
+        ["inspect", "softmax", f"no{HOSTILE}.cpp", "-v"],
+    ],
+)
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_errors_that_echo_what_was_given_are_harmless(
+    arguments: list[str], more: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREWARP_ARCHIVE", str(tmp_path / "archive.db"))
+    assert main([*arguments, *more]) != 0
+    out, err = capsys.readouterr()
+    assert err
+    assert not acts(out + err), ascii(out + err)
+    if more and arguments[0] != f"verb{HOSTILE}":
+        assert json.loads(out)
+
+
+def test_a_traceback_and_an_error_of_ours_are_harmless(capsys: pytest.CaptureFixture[str]) -> None:
+    from forewarp.cli import exits
+
+    for error in (UsageError(HOSTILE, hint=HOSTILE), ValueError(HOSTILE)):
+        exits.failed(error, ["-v"])
+    err = capsys.readouterr().err
+    assert not acts(err)
+    assert err.count("]0;owned") >= 4
