@@ -48,6 +48,11 @@ DATA = {
     "check": "Check schema, hashes, splits, and that no text speaks of speed.",
 }
 
+ARCHIVE = {
+    "check": "Read every row of the archive and say what is damaged.",
+    "repair": "Keep what can be read of a damaged archive; the damaged file stays beside it.",
+}
+
 
 _ABOUT = ("-h", "--help", "--version")
 
@@ -71,6 +76,10 @@ def build_app(*, about: bool = False) -> App:
     for place, (verb, text) in enumerate(DATA.items()):
         data.command(f"forewarp.cli.data:{verb.replace('import', 'import_')}", name=verb, help=text, sort_key=place)
     app.command(data)
+    archive = App(name="archive", help="Look for damage in the archive, and repair it.", sort_key=len(VERBS) + 1)
+    for place, (verb, text) in enumerate(ARCHIVE.items()):
+        archive.command(f"forewarp.cli.archive:{verb}", name=verb, help=text, sort_key=place)
+    app.command(archive)
     if about:
         from forewarp.cli.chat import chat
 
