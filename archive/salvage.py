@@ -144,9 +144,10 @@ def _salvaged(path: Path, made: Path, check: Check) -> Salvage:
         with archive.transaction():
             for table in _TABLES:
                 lost += _write(db, table, rows[table], check)
-            lost += _mended(db)
             # The gaps that an earlier repair left are no news.
-            if lost or pages.damaged:
+            is_new = bool(lost or pages.damaged)
+            lost += _mended(db, is_new=is_new)
+            if is_new:
                 for table, key in _COUNTED.items():
                     lost += _gaps(db, table, key, rows[table])
         kept = {t: int(db.execute(f"SELECT count(*) FROM {t}").fetchone()[0]) for t in _TABLES}
@@ -276,10 +277,11 @@ def _target_of(row: Row) -> Target:
     return target
 
 
-def _mended(db: sqlite3.Connection) -> list[str]:
+def _mended(db: sqlite3.Connection, *, is_new: bool) -> list[str]:
     """Put rows back that stand elsewhere too, detach trials from lost runs, and drop what belongs to nothing.
 
-    Returns what is lost by it, in sentences. Measurements are kept where their kernel, task and target are.
+    Returns what is lost by it, in sentences. Measurements are kept where their kernel is: their task and target come
+    back when the same task is measured on the same target again.
     """
     for sha256, data in db.execute("SELECT DISTINCT task, task_data FROM run").fetchall():
         task = serde.from_data(Task, json.loads(data))
@@ -299,8 +301,19 @@ def _mended(db: sqlite3.Connection) -> list[str]:
             if found:
                 db.execute(f"UPDATE {table} SET {column} = NULL WHERE {gone}")
                 lost.append(f"the {column} of {len(found)} {table} rows, which are kept: {_some(found)}")
+    for column, key in (("task", "sha256"), ("target", "name")):
+        sql = f"SELECT id FROM measurement WHERE {column} NOT IN (SELECT {key} FROM {column})"
+        if (found := [str(r[0]) for r in db.execute(sql)]) and is_new:
+            lost.append(
+                f"the {column} of {len(found)} measurements, which are kept and count again once that {column} is"
+                f" measured again: {_some(found)}"
+            )
     while True:
-        orphans = [(str(t), r) for t, r, *_ in db.execute("PRAGMA foreign_key_check").fetchall()]
+        orphans = [
+            (str(table), row)
+            for table, row, parent, _ in db.execute("PRAGMA foreign_key_check").fetchall()
+            if table != "measurement" or parent not in ("task", "target")
+        ]
         if not orphans:
             break
         for table in sorted({t for t, _ in orphans}):
