@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 import forewarp
-from forewarp.cli import exits
+from forewarp.cli import exits, signals, streams
 
 EPILOGUE = (
     "Without a verb, forewarp opens the terminal agent; forewarp -p TEXT does one turn of it and prints the answer.\n\n"
@@ -89,7 +89,14 @@ def build_app(*, about: bool = False) -> App:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; never shows a traceback unless asked to by -v."""
+    streams.use_utf8(arguments)
     given = _with_verb(sys.argv[1:] if arguments is None else arguments)
+    streams.survive_any_text(given)
+    with signals.hangup_as_interrupt():
+        return _run(given)
+
+
+def _run(given: list[str]) -> int:
     app = build_app(about=given[0] in _ABOUT)
     try:
         return exits.code(app(given, exit_on_error=False, print_error=False, result_action="return_value"))
