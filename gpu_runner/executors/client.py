@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.core.errors import DeviceError, WorkerError
+from forewarp.gpu_runner import child
 from forewarp.gpu_runner.worker.channel import Answer, Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.environment import allowed
 
@@ -222,14 +223,12 @@ class WorkerClient:
         ours, theirs = socket.socketpair()
         errors = Path(self._folder.name) / "server.log"
         errors.touch(mode=0o600)
-        source = Path(__file__).parents[3]
-        environment = (
+        environment = child.environment(
             # Inductor would keep processes to compile in, which go on working between calls.
             {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
             | allowed(os.environ)
             | self._environment
             | {
-                "PYTHONPATH": os.pathsep.join(p for p in (str(source), os.environ.get("PYTHONPATH", "")) if p),
                 # Idle threads of one arm must not spin while the other is timed.
                 "OMP_WAIT_POLICY": "PASSIVE",
                 "CUDA_MODULE_LOADING": "LAZY",
@@ -238,7 +237,9 @@ class WorkerClient:
         with theirs, errors.open("wb") as log:
             try:
                 self._process = subprocess.Popen(
-                    [self.python, "-m", "forewarp.gpu_runner.worker.server", *(["--cpu"] if self._cpu_only else [])],
+                    child.command(
+                        self.python, "forewarp.gpu_runner.worker.server", *(["--cpu"] if self._cpu_only else [])
+                    ),
                     stdin=theirs.fileno(),
                     stdout=log,
                     stderr=log,
