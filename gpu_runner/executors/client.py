@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 from forewarp.core.errors import DeviceError, WorkerError
 from forewarp.gpu_runner import child
+from forewarp.gpu_runner.executors.scratch import Scratch
 from forewarp.gpu_runner.worker.channel import Answer, Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.environment import allowed
 
@@ -154,9 +154,7 @@ class WorkerClient:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="forewarp-")
-        # What is confined may be another user, and passes through on its way to its job's folder.
-        Path(self._folder.name).chmod(0o711)
+        self._scratch = Scratch()
         self._jobs = 0
         self._closed = False
 
@@ -200,7 +198,7 @@ class WorkerClient:
     def _log_path(self) -> Path:
         with self._lock:
             self._jobs += 1
-            return Path(self._folder.name) / f"job{self._jobs}.log"
+            return self._scratch.path / f"job{self._jobs}.log"
 
     def _send(self, line: bytes, descriptors: list[int]) -> None:
         with self._lock:
@@ -221,7 +219,7 @@ class WorkerClient:
             return self._control
         self._forget()
         ours, theirs = socket.socketpair()
-        errors = Path(self._folder.name) / "server.log"
+        errors = self._scratch.path / "server.log"
         errors.touch(mode=0o600)
         environment = child.environment(
             # Inductor would keep processes to compile in, which go on working between calls.
@@ -229,6 +227,8 @@ class WorkerClient:
             | allowed(os.environ)
             | self._environment
             | {
+                # Folders of cells too go with ours, whatever ends them.
+                "TMPDIR": str(self._scratch.temporary),
                 # Idle threads of one arm must not spin while the other is timed.
                 "OMP_WAIT_POLICY": "PASSIVE",
                 "CUDA_MODULE_LOADING": "LAZY",
@@ -304,4 +304,4 @@ class WorkerClient:
         self._closed = True  # before the lock: a thread that waits for the server to start holds it
         with self._lock:
             self._forget()
-            self._folder.cleanup()
+            self._scratch.close()
