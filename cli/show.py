@@ -44,7 +44,8 @@ def show(
         return exits.OK
     with session.existing_archive(place, run) as opened:
         status, reason = standing(opened.run(run))
-        document = SearchDocument(command="show", **dict(report(opened, run)) | {"status": status, "reason": reason})
+        told = report(opened, run).model_copy(update={"status": status, "reason": reason})
+        document = SearchDocument(command="show", **dict(told))
         found = figures(opened, document)
         made = drop_in(opened, run) if out is not None else None
     if out is not None:
