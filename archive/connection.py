@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sqlite3
 import threading
+import zlib
 from collections.abc import Generator
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +17,11 @@ from forewarp.archive import migrations
 from forewarp.core.errors import ArchiveError
 
 BUSY_TIMEOUT_S = 30.0
+DAMAGED_ROW = (
+    *(ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError),
+    zlib.error,
+)
+"""What building a value from a row raises if bytes of the row changed."""
 _ELSEWHERE = "pass --archive PATH (or set FOREWARP_ARCHIVE) to use another file"
 
 
@@ -121,6 +128,37 @@ class Connection:
             yield
         except sqlite3.Error as e:
             raise _in_words(e, self.path) from e
+        except (UnicodeDecodeError, OverflowError) as e:
+            raise damage(self.path, "it holds text that is no UTF-8") from e
+
+    @contextlib.contextmanager
+    def whole(self, what: str) -> Generator[None]:
+        """Raise `ArchiveError` if values cannot be built from what was read; `what` names the row."""
+        try:
+            yield
+        except DAMAGED_ROW as e:
+            raise damage(self.path, f"{what} cannot be read") from e
+
+
+def damage(path: Path, what: str) -> ArchiveError:
+    """Return the error of a file whose bytes have changed."""
+    # Exactly one line: the text of SQLite may hold bytes of the file.
+    shown = "".join(c if c.isprintable() else "?" for c in what)
+    return ArchiveError(
+        f"the archive {path} is damaged: {shown}",
+        hint=f"`forewarp archive repair --archive {shlex.quote(str(path))}` keeps what can be read and says what is"
+        f" lost; or {_ELSEWHERE}",
+    )
+
+
+def _is_archive(path: Path) -> bool:
+    """Return whether a file that SQLite refuses was once an archive: the text of its schema says so."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(1 << 16)
+    except OSError:
+        return False
+    return content.startswith(b"SQLite format 3") or b"CREATE TABLE migration" in content or b"TABLE kernel" in content
 
 
 def _in_words(error: sqlite3.Error, path: Path) -> ArchiveError:
@@ -131,6 +169,8 @@ def _in_words(error: sqlite3.Error, path: Path) -> ArchiveError:
         return ArchiveError(
             f"the archive {path} cannot grow: the disk is full", hint=f"free some space, then resume; or {_ELSEWHERE}"
         )
+    if "not a database" in text and _is_archive(path):
+        return damage(path, "its first page")
     if "not a database" in text:
         return ArchiveError(f"{path} is not an archive: it is no SQLite file", hint=_ELSEWHERE)
     if "unable to open" in text:
@@ -140,6 +180,9 @@ def _in_words(error: sqlite3.Error, path: Path) -> ArchiveError:
             f"the archive {path} was locked by another process for {BUSY_TIMEOUT_S:.0f} s",
             hint=f"wait until that process is done, or {_ELSEWHERE}",
         )
-    if "malformed" in text:
-        return ArchiveError(f"the archive {path} is damaged: {text}", hint=f"restore a copy, or {_ELSEWHERE}")
+    if isinstance(error, sqlite3.DataError) or any(
+        sign in text
+        for sign in ("malformed", "decode to UTF-8", "unsupported file format", "no such", "already exists")
+    ):
+        return damage(path, text)
     return ArchiveError(f"the archive {path} failed: {text}", hint=_ELSEWHERE)

@@ -264,6 +264,9 @@ def check_ours(db: sqlite3.Connection, path: Path) -> None:
             f"{path} is a database of another program", hint="pass --archive PATH (or set FOREWARP_ARCHIVE)"
         )
     unknown = sorted(_applied(db) - {step.__name__ for step in STEPS})
+    if any(name[:5] <= STEPS[-1].__name__[:5] for name in unknown):
+        # Steps are numbered, so a newer one has a higher number.
+        raise sqlite3.DatabaseError(f"malformed name of a step of the schema: {unknown[0]!r}")
     if unknown:
         raise ArchiveError(
             f"the archive {path} was written by a newer forewarp (its schema has {unknown[-1]})",

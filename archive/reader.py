@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
-from functools import lru_cache
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import Any, TypeVar, cast
 
 from forewarp.archive import samples
 from forewarp.archive.connection import Connection
@@ -28,6 +30,7 @@ from forewarp.core.values import (
     Cost,
     Decision,
     Forecast,
+    Measurement,
     Signature,
     Spend,
     Target,
@@ -75,7 +78,7 @@ class Reader(Connection):
             "SELECT * FROM run WHERE substr(id, 1, length(?)) = ? LIMIT 2", (run, run)
         )
         if len(found) == 1 and run:
-            return _run(found[0])
+            return self._run(found[0])
         problem = f"several runs begin with {run!r}" if run and found else f"there is no run {run!r} in {self.path}"
         latest = ", ".join(r.id for r in self.runs(limit=5)) or "none"
         raise UsageError(problem, hint=f"latest runs: {latest}")
@@ -86,7 +89,7 @@ class Reader(Connection):
             "SELECT * FROM run WHERE status = coalesce(?, status) ORDER BY created DESC, rowid DESC LIMIT ?",
             (status, limit),
         )
-        return [_run(r) for r in rows]
+        return [self._run(r) for r in rows]
 
     def group(self, name: str) -> list[RunRow]:
         """Return the runs that search for several targets together under this name, in the order begun.
@@ -97,7 +100,7 @@ class Reader(Connection):
         rows = self._rows(
             f"SELECT * FROM run WHERE {group} <> '' AND substr({group}, 1, length(?)) = ? ORDER BY rowid", (name, name)
         )
-        found = [_run(r) for r in rows]
+        found = [self._run(r) for r in rows]
         names = sorted({str(r.settings["group"]) for r in found})
         if len(names) == 1:
             return found
@@ -112,34 +115,39 @@ class Reader(Connection):
 
     def candidates(self, run: str) -> list[CandidateRow]:
         """Return every proposal of the run in order, joined with forecast, decision and measurement."""
-        return [_candidate_row(r) for r in self._rows(_CANDIDATES, (run,))]
+        return [self._built(_candidate_row, r, "proposal") for r in self._rows(_CANDIDATES, (run,))]
 
     def forecasts(self, run: str) -> list[tuple[int, Forecast]]:
         """Return every forecast of the run with its proposal's id, in the order made."""
         rows = self._rows("SELECT proposal, data FROM forecast WHERE run = ? ORDER BY round, proposal", (run,))
-        return [(int(r["proposal"]), _forecast(r["data"])) for r in rows]
+        with self.whole(f"a forecast of run {run}"):
+            return [(int(r["proposal"]), _forecast(r["data"])) for r in rows]
 
     def decisions(self, run: str) -> list[DecisionRow]:
         """Return every decision of the run, round by round, in the order of the proposals."""
         rows = self._rows(
             "SELECT *, reason AS decision_reason FROM decision WHERE run = ? ORDER BY round, proposal", (run,)
         )
-        return [DecisionRow(r["proposal"], r["round"], _decision(r)) for r in rows]
+        with self.whole(f"a decision of run {run}"):
+            return [DecisionRow(r["proposal"], r["round"], _decision(r)) for r in rows]
 
     def events(self, run: str, after: int = 0) -> list[EventRow]:
         """Return the run's events with a number above `after`."""
         rows = self._rows("SELECT * FROM event WHERE run = ? AND seq > ? ORDER BY seq", (run, after))
-        return [EventRow(r["run"], r["seq"], r["time"], r["type"], json.loads(r["data"])) for r in rows]
+        with self.whole(f"an event of run {run}"):
+            return [EventRow(r["run"], r["seq"], r["time"], r["type"], dict(json.loads(r["data"]))) for r in rows]
 
     def holdouts(self, run: str) -> dict[str, dict[str, Any]]:
         """Return what was found on shapes that nobody tuned for, by the kernel's identity."""
         rows = self._rows("SELECT kernel, data FROM holdout WHERE run = ?", (run,))
-        return {str(r["kernel"]): json.loads(r["data"]) for r in rows}
+        with self.whole(f"what run {run} found on shapes that nobody tuned for"):
+            return {str(r["kernel"]): dict(json.loads(r["data"])) for r in rows}
 
     def signatures(self, task_sha256: str, target_name: str) -> tuple[Signature, ...]:
         """Return what a task looks like on a target, a signature per workload; empty where nothing compiled for it."""
         row = self._one("SELECT data FROM signature WHERE task = ? AND target = ?", (task_sha256, target_name))
-        return tuple(serde.from_data(Signature, s) for s in json.loads(row["data"])) if row else ()
+        with self.whole(f"the signatures of task {task_sha256[:10]}"):
+            return tuple(serde.from_data(Signature, s) for s in json.loads(row["data"])) if row else ()
 
     def spend(self, run: str) -> Spend:
         """Return the totals of the run's ledger."""
@@ -153,8 +161,9 @@ class Reader(Connection):
             else "SELECT kind, sum(amount) AS total, max(id) AS last FROM spend WHERE id > ? AND run = ? GROUP BY kind",
             (entry, run),
         )
-        totals = {str(r["kind"]): float(r["total"]) for r in rows}
-        last = max([entry, *(int(r["last"]) for r in rows)])
+        with self.whole(f"the ledger of run {run}"):
+            totals = {str(r["kind"]): float(r["total"]) for r in rows}
+            last = max([entry, *(int(r["last"]) for r in rows)])
         return Spend(
             measurements=round(totals.get("measurement", 0)),
             device_s=totals.get("device_s", 0.0),
@@ -168,7 +177,7 @@ class Reader(Connection):
         row = self._one(f"{_MEASUREMENT} WHERE m.id = ?", (measurement_id,))
         if row is None:
             raise UsageError(f"there is no measurement {measurement_id} in {self.path}")
-        return _measurement_row(row, whole=whole)
+        return self._measurement(row, whole=whole)
 
     def measurements(
         self,
@@ -183,7 +192,7 @@ class Reader(Connection):
         Raw samples are left out, as in `candidates` and `trials`: `measurement` has them.
         """
         where, parameters = _where({"task": task_sha256, "target": target_name, "run": run, "kernel": kernel})
-        return [_measurement_row(r) for r in self._rows(f"{_MEASUREMENT} WHERE {where} ORDER BY m.id", parameters)]
+        return [self._measurement(r) for r in self._rows(f"{_MEASUREMENT} WHERE {where} ORDER BY m.id", parameters)]
 
     def trials(self, task_sha256: str, target_name: str, run: str | None = None) -> list[Trial]:
         """Return what was measured against the reference for a task on a target, in order; of one run, or of all."""
@@ -205,11 +214,12 @@ class Reader(Connection):
     def candidate(self, sha256: str) -> Candidate:
         """Return a recorded kernel by identity; a unique beginning will do. Raises `UsageError`."""
         rows = self._rows(
-            "SELECT source, language, tunables FROM kernel WHERE substr(sha256, 1, length(?)) = ? LIMIT 2",
+            "SELECT source, language, tunables, sha256 AS kernel FROM kernel"
+            " WHERE substr(sha256, 1, length(?)) = ? LIMIT 2",
             (sha256, sha256),
         )
         if len(rows) == 1 and sha256:
-            return _candidate(rows[0])
+            return self._built(_candidate, rows[0], "kernel", "kernel")
         problem = f"several kernels begin with {sha256!r}" if rows else f"there is no kernel {sha256!r} in {self.path}"
         raise UsageError(problem, hint="pass more digits of its identity")
 
@@ -227,7 +237,19 @@ class Reader(Connection):
         """
         anchor = None if pairs else REFERENCE
         where, parameters = _where({"task": task_sha256, "target": target_name, "run": run, "anchor": anchor})
-        return [_recorded_row(r) for r in self._rows(f"{_RECORDED} AND {where} ORDER BY m.id", parameters)]
+        rows = self._rows(f"{_RECORDED} AND {where} ORDER BY m.id", parameters)
+        return [self._built(_recorded_row, r, "measurement") for r in rows]
+
+    def _run(self, row: sqlite3.Row) -> RunRow:
+        return self._built(_run, row, "run")
+
+    def _measurement(self, row: sqlite3.Row, *, whole: bool = False) -> MeasurementRow:
+        return self._built(partial(_measurement_row, whole=whole), row, "measurement")
+
+    def _built(self, make: Callable[[sqlite3.Row], T], row: sqlite3.Row, table: str, key: str = "id") -> T:
+        """Build the value of a row; raises `ArchiveError` that names the row if it is damaged."""
+        with self.whole(f"{table} {row[key]}"):
+            return make(row)
 
 
 def _where(columns: dict[str, str | None]) -> tuple[str, tuple[str, ...]]:
@@ -250,23 +272,50 @@ def _forecast(text: str) -> Forecast:
     return _load(Forecast, text)
 
 
+def whole_candidate(row: Mapping[str, Any], sha256: str) -> Candidate:
+    """Build a kernel and compare it with its identity; raises one of `connection.DAMAGED_ROW`."""
+    made = Candidate(row["source"], row["language"], json.loads(row["tunables"]))
+    if made.sha256 != sha256:
+        raise ValueError("the kernel's text is not the one that was stored")
+    return made
+
+
+def whole_task(data: str, sha256: str) -> Task:
+    """Build a task and compare it with its identity; raises one of `connection.DAMAGED_ROW`."""
+    task = _load(Task, data)
+    if task.sha256 != sha256:
+        raise ValueError("the task is not the one that was stored")
+    return task
+
+
+def whole_measurement(row: Mapping[str, Any], packed: bytes | None = None) -> Measurement | None:
+    """Build a measurement and compare it with the columns of its row; raises one of `connection.DAMAGED_ROW`."""
+    if row["data"] is None:
+        return None
+    m = samples.join(row["data"], packed)
+    # SQLite keeps NaN as NULL.
+    numbers = [None if x is None or math.isnan(x) else x for x in (m.speedup, m.low, m.high)]
+    if [m.status, m.verdict, *numbers] != [row[name] for name in ("status", "verdict", "speedup", "low", "high")]:
+        raise ValueError("the measurement's columns contradict its data")
+    return m
+
+
 def _candidate(row: sqlite3.Row) -> Candidate:
-    tunables: dict[str, int] = json.loads(row["tunables"])
-    return Candidate(row["source"], row["language"], tunables)
+    return whole_candidate(cast("Mapping[str, Any]", row), row["kernel"])
 
 
 def _run(row: sqlite3.Row) -> RunRow:
     return RunRow(
         id=row["id"],
-        task=_load(Task, row["task_data"]),
+        task=whole_task(row["task_data"], row["task"]),
         target=_load(Target, row["target_data"]),
-        settings=json.loads(row["settings"]),
+        settings=dict(json.loads(row["settings"])),
         status=row["status"],
         reason=row["reason"],
         created=row["created"],
         finished=row["finished"],
         version=row["version"],
-        environment=json.loads(row["environment"]),
+        environment=dict(json.loads(row["environment"])),
         owner=row["owner"],
     )
 
@@ -285,7 +334,7 @@ def _measurement_row(row: sqlite3.Row, *, whole: bool = False) -> MeasurementRow
         started=row["started"],
         finished=row["finished"],
         build=None if row["build"] is None else _load(Build, row["build"]),
-        measurement=None if row["data"] is None else samples.join(row["data"], row["samples"] if whole else None),
+        measurement=whole_measurement(cast("Mapping[str, Any]", row), row["samples"] if whole else None),
     )
 
 
@@ -320,7 +369,10 @@ def _candidate_row(row: sqlite3.Row) -> CandidateRow:
 
 def _recorded_row(row: sqlite3.Row) -> RecordedRow:
     shapes: list[Any] = json.loads(row["signatures"] or "[]")
-    task = _load(Task, row["task_data"])
+    task = whole_task(row["task_data"], row["task"])
+    measurement = whole_measurement(cast("Mapping[str, Any]", row), row["samples"])
+    if measurement is None:
+        raise ValueError("a finished measurement without a result")
     against = None
     if row["anchor_source"] is not None:
         against = Candidate(row["anchor_source"], row["anchor_language"], json.loads(row["anchor_tunables"]))
@@ -330,7 +382,7 @@ def _recorded_row(row: sqlite3.Row) -> RecordedRow:
         signatures=tuple(serde.from_data(Signature, s) for s in shapes),
         candidate=_candidate(row),
         build=_load(Build, row["build"]),
-        measurement=samples.join(row["data"], row["samples"]),
+        measurement=measurement,
         run=row["run"],
         finished=row["finished"],
         version=row["version"],

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from forewarp.tools.archive_repair import ArchiveState
 from forewarp.tools.calibration import CalibrationResult
 from forewarp.tools.data import DataResult
 from forewarp.tools.estimate import Estimate
@@ -258,6 +259,12 @@ class ConversationsDocument(Envelope):
     conversations: list[ConversationLine]
 
 
+class ArchiveDocument(ArchiveState, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Of `archive check` and `archive repair`; `status` is error where a damaged archive was only checked."""
+
+    model_config = ConfigDict(title="forewarp archive check, archive repair --json")
+
+
 DOCUMENTS: dict[str, type[Envelope]] = {
     "error": Envelope,
     "measure": MeasureDocument,
@@ -281,6 +288,7 @@ DOCUMENTS: dict[str, type[Envelope]] = {
     "chat": ChatDocument,
     "conversations": ConversationsDocument,
     "data": DataDocument,
+    "archive": ArchiveDocument,
 }
 
 

@@ -79,7 +79,7 @@ def reader_gone() -> int:
 def report(arguments: Sequence[str], code: str, message: str, hint: str, *, retryable: bool = False) -> None:
     """Print an error on stderr, and a document of it on stdout with --json."""
     tell(message, hint)
-    if _wants_document(arguments):
+    if wants_document(arguments):
         from forewarp.cli.documents import Envelope, Failure
 
         verb = next((a for a in arguments if not a.startswith("-")), "")
@@ -93,7 +93,7 @@ def tell(message: str, hint: str) -> None:
     printing.err(f"forewarp: {message}" + (f"\n  {hint}" if hint else ""))
 
 
-def _wants_document(arguments: Sequence[str]) -> bool:
+def wants_document(arguments: Sequence[str]) -> bool:
     """Return whether stdout is to hold JSON."""
     for flag, after in pairwise([*arguments, ""]):
         name, _, value = flag.partition("=")

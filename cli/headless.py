@@ -30,7 +30,7 @@ from forewarp.agent.events import (
     ToolReturned,
     UserSaid,
 )
-from forewarp.cli import exits, printing
+from forewarp.cli import exits, printing, signals
 from forewarp.core.untrusted_text import UNREADABLE, one_line
 from forewarp.tools.steps import CandidateMeasured
 from forewarp.tools.wording import spread
@@ -83,9 +83,15 @@ async def _said(talk: Talk, texts: Sequence[str], view: View) -> list[Event]:
             loop.remove_signal_handler(number)
         talk.interrupt()
 
+    def hang_up() -> None:
+        signals.leave_terminal()
+        talk.interrupt()
+
     with suppress(NotImplementedError, ValueError, RuntimeError):  # not in a thread, and not everywhere
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, interrupt)
+        if signals.heeds_hangup():
+            loop.add_signal_handler(signal.SIGHUP, hang_up)
     for text in texts:
         async for event in talk.say(text):
             seen.append(event)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 import forewarp
-from forewarp.cli import exits
+from forewarp.cli import exits, signals, streams
 
 EPILOGUE = (
     "Without a verb, forewarp opens the terminal agent; forewarp -p TEXT does one turn of it and prints the answer.\n\n"
@@ -48,6 +48,11 @@ DATA = {
     "check": "Check schema, hashes, splits, and that no text speaks of speed.",
 }
 
+ARCHIVE = {
+    "check": "Read every row of the archive and say what is damaged.",
+    "repair": "Keep what can be read of a damaged archive; the damaged file stays beside it.",
+}
+
 
 _ABOUT = ("-h", "--help", "--version")
 
@@ -71,6 +76,10 @@ def build_app(*, about: bool = False) -> App:
     for place, (verb, text) in enumerate(DATA.items()):
         data.command(f"forewarp.cli.data:{verb.replace('import', 'import_')}", name=verb, help=text, sort_key=place)
     app.command(data)
+    archive = App(name="archive", help="Look for damage in the archive, and repair it.", sort_key=len(VERBS) + 1)
+    for place, (verb, text) in enumerate(ARCHIVE.items()):
+        archive.command(f"forewarp.cli.archive:{verb}", name=verb, help=text, sort_key=place)
+    app.command(archive)
     if about:
         from forewarp.cli.chat import chat
 
@@ -80,7 +89,14 @@ def build_app(*, about: bool = False) -> App:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; never shows a traceback unless asked to by -v."""
+    streams.use_utf8(arguments)
     given = _with_verb(sys.argv[1:] if arguments is None else arguments)
+    streams.survive_any_text(given)
+    with signals.hangup_as_interrupt():
+        return _run(given)
+
+
+def _run(given: list[str]) -> int:
     app = build_app(about=given[0] in _ABOUT)
     try:
         return exits.code(app(given, exit_on_error=False, print_error=False, result_action="return_value"))

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
-from forewarp.cli import artifacts, display, exits, printing, stream
+from forewarp.cli import artifacts, display, exits, printing, signals, stream
 from forewarp.cli.documents import EstimateDocument, Failure, SearchDocument
 from forewarp.cli.options import Output
 from forewarp.cli.progress import shown_live
@@ -179,21 +179,27 @@ class Stoppable(Protocol):
 
 
 @contextmanager
-def stopping(job: Stoppable, numbers: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM)) -> Generator[None]:
+def stopping(
+    job: Stoppable, numbers: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+) -> Generator[None]:
     """Let the first Ctrl-C end the run after the measurement in progress, the second one at once.
 
-    `numbers` are the signals that count as one.
+    `numbers` are the signals that count as one: a closed terminal too, except under `nohup`.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            signals.leave_terminal()
         job.stop()
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        printing.err("\nstopping with the best so far; press Ctrl-C again to stop at once")
+        with suppress(OSError):  # nothing that stderr leads to may keep the run from ending
+            printing.err("\nstopping with the best so far; press Ctrl-C again to stop at once")
 
     before = {}
     # Handlers can only be set in the main thread; elsewhere the caller has its own way to stop.
     with suppress(ValueError):
-        before = {number: signal.signal(number, stop) for number in numbers}
+        heeded = [n for n in numbers if n != signal.SIGHUP or signals.heeds_hangup()]
+        before = {number: signal.signal(number, stop) for number in heeded}
     try:
         yield
     finally:

@@ -36,7 +36,7 @@ def runs(
     from forewarp.cli.documents import RunLine, RunsDocument
     from forewarp.tools import session
     from forewarp.tools.parts import Device, Place
-    from forewarp.tools.run_report import winner
+    from forewarp.tools.run_report import standing, winner
 
     place = Place(archive=str(archive) if archive else None)
     rows: list[tuple[RunRow, Winner | None]] = []
@@ -50,8 +50,8 @@ def runs(
             run_id=r.id,
             task=r.task.name,
             device=Device.of(r.target),
-            status=r.status,
-            reason=r.reason,
+            status=standing(r)[0],
+            reason=standing(r)[1],
             created=r.created,
             finished=r.finished,
             best=best,

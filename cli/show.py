@@ -29,7 +29,7 @@ def show(
     from forewarp.tools.export import drop_in
     from forewarp.tools.parts import Place
     from forewarp.tools.run_figures import figures
-    from forewarp.tools.run_report import report
+    from forewarp.tools.run_report import report, standing
     from forewarp.tools.targets import is_group
 
     place = Place(archive=str(archive) if archive else None)
@@ -43,7 +43,9 @@ def show(
         joint.show(whole, output)
         return exits.OK
     with session.existing_archive(place, run) as opened:
-        document = SearchDocument(command="show", **dict(report(opened, run)))
+        status, reason = standing(opened.run(run))
+        told = report(opened, run).model_copy(update={"status": status, "reason": reason})
+        document = SearchDocument(command="show", **dict(told))
         found = figures(opened, document)
         made = drop_in(opened, run) if out is not None else None
     if out is not None:

@@ -12,6 +12,7 @@ from forewarp.cluster import engine
 from forewarp.cluster.remote import RemoteExecutor
 from forewarp.core import serde
 from forewarp.core.errors import DeviceError, UsageError
+from forewarp.gpu_runner import child
 from forewarp.gpu_runner.agent.link import Link, LinkLost
 from forewarp.gpu_runner.executors.local import Limits
 
@@ -84,7 +85,5 @@ def _bridge(address: str, wait_s: float) -> Link:
     if "://" in address:
         raise UsageError(f"{address} is the address of a Ray client", hint="pass HOST:6379, the head's own address")
     engine.check()
-    command = [sys.executable, "-P", "-m", "forewarp.cluster.bridge", address, str(wait_s)]
-    source = str(Path(__file__).parents[2])
-    path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
-    return Link(command, environment={**os.environ, **_SETTINGS, "PYTHONPATH": path})
+    command = child.command(sys.executable, "forewarp.cluster.bridge", address, str(wait_s))
+    return Link(command, environment=child.environment({**os.environ, **_SETTINGS}))

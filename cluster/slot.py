@@ -6,12 +6,37 @@ Ray gets this class by value, and the agent's code as bytes, so that forewarp ne
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
+import stat
 import sys
 import tempfile
-from pathlib import Path
 from typing import Any
+
+
+def load(package: bytes) -> None:
+    """Import what the slot needs of the agent's code from a file that only this user can change, and remove the file.
+
+    Raises `OSError` if what lies there is not what was written.
+    """
+    # The name is drawn and the folder made with mode 0700: nobody else can have put it there, or a file into it.
+    with tempfile.TemporaryDirectory(prefix="forewarp-slot-") as folder:
+        code = os.path.join(folder, "agent.zip")
+        handle = os.open(code, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "r+b") as file:
+            file.write(package)
+        above, here = os.stat(folder, follow_symlinks=False), os.stat(code, follow_symlinks=False)
+        ours = above.st_uid == here.st_uid == os.getuid() and not stat.S_IMODE(above.st_mode) & 0o077
+        with open(code, "rb") as file:
+            whole = file.read() == package
+        if not (ours and whole):
+            raise OSError(f"{folder} is not private to this user, so no code is run from it")
+        sys.path.insert(0, code)
+        try:
+            from forewarp.gpu_runner.agent import bootstrap, link, wire
+
+            _ = bootstrap, link, wire
+        finally:
+            sys.path.remove(code)
 
 
 class Slot:
@@ -22,13 +47,7 @@ class Slot:
         self._package, self._python, self._opening = package, python, opening
         self._link: Any = None
         self._starting = asyncio.Lock()
-        code = Path(tempfile.gettempdir()) / f"forewarp-{os.getuid()}-{hashlib.sha256(package).hexdigest()[:16]}.zip"
-        if not code.exists():
-            handle, name = tempfile.mkstemp(dir=code.parent)
-            with os.fdopen(handle, "wb") as file:
-                file.write(package)
-            os.replace(name, code)
-        sys.path.insert(0, str(code))
+        load(package)
 
     async def open(self) -> dict[str, Any]:
         """Start the agent and return what it answers to `open`."""

@@ -55,8 +55,9 @@ def hold(archive: Archive, run: str) -> Generator[None]:
 def _began(pid: int) -> str:
     """Return when a process began, so that a recycled number is not taken for it; "" when there is no such process."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except OSError:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] in "ZX" else fields[19]  # a zombie works no more
+    except (OSError, UnicodeDecodeError):
         pass
     try:
         os.kill(pid, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from pydantic import Field
@@ -28,6 +29,9 @@ from forewarp.tools.parts import (
     speedup_of,
     trim,
 )
+
+UNOWNED = timedelta(minutes=2)
+"""How long a run may be entered before the process that began it says that it works on it."""
 
 
 class BestKernel(Part):
@@ -184,13 +188,23 @@ def report(archive: Archive, run_id: str) -> SearchResult:
 
 def lost(row: RunRow) -> bool:
     """Return whether a run counts as running although its process is gone, as far as this host can tell."""
-    if row.status != "running" or not row.owner:
+    if row.status != "running":
         return False
+    if not row.owner:
+        # Its process marks it as its own right after it has entered it, or never did.
+        return datetime.now(UTC) - datetime.fromisoformat(row.created) > UNOWNED
     try:
         lease.check(row)
     except UsageError:
         return False
     return True
+
+
+def standing(row: RunRow) -> tuple[RunStatus, str]:
+    """Return a run's status and reason for people: one whose process is gone is not running, but interrupted."""
+    if lost(row):
+        return "interrupted", f"its process is gone; `forewarp resume {row.id}` goes on with it"
+    return row.status, row.reason
 
 
 def winner(archive: Archive, run_id: str) -> Winner | None:

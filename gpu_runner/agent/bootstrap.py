@@ -13,12 +13,17 @@ import zipfile
 from functools import lru_cache
 from pathlib import Path
 
+from forewarp.gpu_runner import child
+
 NEED = b"forewarp-agent need\n"
 
 _TEXT = """
 import sys
-sys.path[:] = [p for p in sys.path if p]
-import hashlib, importlib.util, io, os, shutil, tempfile, zipfile
+import os
+given = [os.path.abspath(p) for p in os.environ.pop("PYTHONPATH", "").split(os.pathsep) if p]
+last = [p for p in sys.path if os.path.abspath(p) in given]
+sys.path[:] = [p for p in sys.path if p and p not in last] + last
+import hashlib, importlib.util, io, shutil, tempfile, zipfile
 want = sys.argv[1]
 if sys.version_info < (3, 11):
     sys.exit("forewarp needs Python 3.11 or newer there, and %s is %s" % (sys.executable, sys.version.split()[0]))
@@ -53,9 +58,9 @@ if not os.path.isdir(home):
         os.rename(scratch, home)
     except OSError:
         shutil.rmtree(scratch, ignore_errors=True)
-os.environ["PYTHONPATH"] = os.pathsep.join(p for p in (home, os.environ.get("PYTHONPATH", "")) if p)
-os.execv(sys.executable, [sys.executable, "-P", "-m", "forewarp.gpu_runner.agent"])
-"""
+given = os.pathsep.join(given)
+os.execv(sys.executable, [sys.executable, "-c", START, "-m", "forewarp.gpu_runner.agent", home, given])
+""".replace("START", repr(child.START))
 
 
 def command(python: str, package: bytes) -> list[str]:

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,8 @@ from typing import Any
 
 from forewarp.core.errors import DeviceError, WorkerError
 from forewarp.core.untrusted_text import printable
+from forewarp.gpu_runner import child
+from forewarp.gpu_runner.executors.scratch import Scratch
 from forewarp.gpu_runner.worker.channel import Answer, Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.environment import allowed
 
@@ -154,9 +155,7 @@ class WorkerClient:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="forewarp-")
-        # What is confined may be another user, and passes through on its way to its job's folder.
-        Path(self._folder.name).chmod(0o711)
+        self._scratch = Scratch()
         self._jobs = 0
         self._closed = False
 
@@ -200,7 +199,7 @@ class WorkerClient:
     def _log_path(self) -> Path:
         with self._lock:
             self._jobs += 1
-            return Path(self._folder.name) / f"job{self._jobs}.log"
+            return self._scratch.path / f"job{self._jobs}.log"
 
     def _send(self, line: bytes, descriptors: list[int]) -> None:
         with self._lock:
@@ -221,16 +220,16 @@ class WorkerClient:
             return self._control
         self._forget()
         ours, theirs = socket.socketpair()
-        errors = Path(self._folder.name) / "server.log"
+        errors = self._scratch.path / "server.log"
         errors.touch(mode=0o600)
-        source = Path(__file__).parents[3]
-        environment = (
+        environment = child.environment(
             # Inductor would keep processes to compile in, which go on working between calls.
             {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
             | allowed(os.environ)
             | self._environment
             | {
-                "PYTHONPATH": os.pathsep.join(p for p in (str(source), os.environ.get("PYTHONPATH", "")) if p),
+                # Folders of cells too go with ours, whatever ends them.
+                "TMPDIR": str(self._scratch.temporary),
                 # Idle threads of one arm must not spin while the other is timed.
                 "OMP_WAIT_POLICY": "PASSIVE",
                 "CUDA_MODULE_LOADING": "LAZY",
@@ -239,7 +238,9 @@ class WorkerClient:
         with theirs, errors.open("wb") as log:
             try:
                 self._process = subprocess.Popen(
-                    [self.python, "-m", "forewarp.gpu_runner.worker.server", *(["--cpu"] if self._cpu_only else [])],
+                    child.command(
+                        self.python, "forewarp.gpu_runner.worker.server", *(["--cpu"] if self._cpu_only else [])
+                    ),
                     stdin=theirs.fileno(),
                     stdout=log,
                     stderr=log,
@@ -304,4 +305,4 @@ class WorkerClient:
         self._closed = True  # before the lock: a thread that waits for the server to start holds it
         with self._lock:
             self._forget()
-            self._folder.cleanup()
+            self._scratch.close()

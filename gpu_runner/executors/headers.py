@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from forewarp.core.values import Target
+from forewarp.gpu_runner import child
 from forewarp.gpu_runner.compilers import extension
 from forewarp.gpu_runner.worker.environment import allowed
 
@@ -51,12 +52,14 @@ class Headers:
         try:
             if note.exists():
                 return bool(json.loads(note.read_text())["made"])
-            source = Path(__file__).parents[3]
-            path = os.pathsep.join(p for p in (str(source), os.environ.get("PYTHONPATH", "")) if p)
             archs = extension.arch_list(self._target)
             done = subprocess.run(
-                [self._python, "-m", "forewarp.gpu_runner.compilers.extension.precompiled", str(self._folder), archs],
-                env=allowed(os.environ) | {"PYTHONPATH": path},
+                child.command(
+                    self._python,
+                    "forewarp.gpu_runner.compilers.extension.precompiled",
+                    *(str(self._folder), archs),
+                ),
+                env=child.environment(allowed(os.environ)),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 import sys
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from forewarp.core.errors import TaskError
-from forewarp.core.values import Candidate, Constant, DeviceKind, Mode, Task, Tolerance, Workload
+from forewarp.core.values import Candidate, Constant, Mode, Task, Tolerance, Workload
 from forewarp.gpu_runner.formats import candidate as candidates
-from forewarp.gpu_runner.formats import kernelbot
+from forewarp.gpu_runner.formats import kernelbot, task_table
+from forewarp.gpu_runner.formats.task_table import TaskTable
 
 BUNDLED = Path(__file__).parents[2] / "tasks"
 BUNDLED_POOL = BUNDLED / "pool.parquet"
@@ -39,7 +39,7 @@ def load(name_or_path: str, python: str = sys.executable) -> Task:
     if (path / kernelbot.NAME).is_file() and not (path / "task.toml").exists():
         return kernelbot.load(path / kernelbot.NAME)
     if path.is_dir():
-        return _with_inputs(_from_folder(path), path, python)
+        return _with_inputs(path, python)
     if path.is_file():
         return _from_file(path)
     raise TaskError(
@@ -66,7 +66,7 @@ def from_source(
     `workloads` maps names to the module constants that they set, the same on every device; left out, the text's own
     constants are the only workload. Raises `TaskError`.
     """
-    entries = _workloads(workloads or {}, "workloads")
+    entries = _workloads(workloads or {})
     return Task(
         name=name,
         title=title or name,
@@ -87,78 +87,38 @@ def _from_file(path: Path) -> Task:
 
 
 def _from_folder(folder: Path) -> Task:
-    try:
-        table = tomllib.loads((folder / "task.toml").read_text())
-    except OSError as e:
-        raise TaskError(
-            f"{folder} has no readable task.toml: {e.strerror}",
-            hint="a task's folder holds task.toml and reference.py, or KernelBot's task.yml",
-        ) from None
-    except tomllib.TOMLDecodeError as e:
-        raise TaskError(f"{folder / 'task.toml'} is not valid TOML: {e}") from None
-    kinds: tuple[DeviceKind, ...] = ("cpu", "cuda")
-    workloads: dict[DeviceKind, tuple[Workload, ...]] = {
-        kind: _workloads(table.get("workloads", {}).get(kind, {}), f"workloads.{kind}") for kind in kinds
-    }
+    return _made(folder, task_table.read(folder / task_table.NAME))
+
+
+def _made(folder: Path, table: TaskTable) -> Task:
     return Task(
         name=folder.name,
-        title=str(table.get("title", folder.name)),
+        title=table.title,
         reference=_reference(folder / "reference.py"),
-        workloads=workloads,
-        tolerance=_tolerance(table.get("tolerance")),
+        workloads=table.workloads,
+        tolerance=table.tolerance,
         seeds=_seeds(folder / "seeds"),
-        perturb=_truth("perturb", table.get("perturb", True)),
-        family=_family(table.get("family", "")),
-        mode=_mode(table.get("mode", "train")),
-        allow_tf32=_truth("allow_tf32", table.get("allow_tf32", False)),
+        perturb=table.perturb,
+        family=table.family,
+        mode=table.mode,
+        allow_tf32=table.allow_tf32,
     )
 
 
-def _with_inputs(task: Task, folder: Path, python: str) -> Task:
-    name = tomllib.loads((folder / "task.toml").read_text()).get("inputs")
-    if name is None:
+def _with_inputs(folder: Path, python: str) -> Task:
+    table = task_table.read(folder / task_table.NAME)
+    task = _made(folder, table)
+    if not table.inputs:
         return task
-    if not isinstance(name, str):
-        raise TaskError(f'task.toml: inputs must be the name of a file such as "calls.pt", got {name!r}')
     # Imported late: few tasks need a worker to be loaded.
     from forewarp.gpu_runner.executors.captured import with_inputs
 
-    return with_inputs(task, folder / name, python)
+    return with_inputs(task, folder / table.inputs, python)
 
 
-def _truth(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TaskError(f"task.toml: {name} must be true or false, got {value!r}")
-    return value
-
-
-def _mode(value: Any) -> Mode:
-    if value not in ("train", "eval"):
-        raise TaskError(
-            f'task.toml: mode must be "train" or "eval", got {value!r}',
-            hint='"train", the default, leaves modules as they are made, as KernelBench does; "eval" calls eval()',
-        )
-    return value
-
-
-def _family(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TaskError(f'task.toml: family must be a name such as "reduction", got {value!r}')
-    return value
-
-
-def _tolerance(table: Any) -> Tolerance | None:
-    if table is None:
-        return None
-    try:
-        return Tolerance(float(table["rtol"]), float(table["atol"]))
-    except (KeyError, TypeError, ValueError):
-        raise TaskError(f"task.toml: tolerance must be {{rtol = 1e-4, atol = 1e-4}}, got {table!r}") from None
-
-
-def _workloads(table: Any, where: str) -> tuple[Workload, ...]:
+def _workloads(table: Any) -> tuple[Workload, ...]:
     if not isinstance(table, Mapping):
-        raise TaskError(f"task.toml: {where} must be a table of name = {{CONSTANT = value}}")
+        raise TaskError("workloads must be a table of name = {CONSTANT = value}")
     entries = cast("Mapping[str, dict[str, Any]]", table)
     return tuple(Workload(name, constants) for name, constants in entries.items()) or (Workload("default"),)
 
@@ -170,7 +130,7 @@ def _seeds(folder: Path) -> tuple[Candidate, ...]:
 def _reference(path: Path) -> str:
     """Read a KernelBench reference; parsed here, run only in a worker."""
     try:
-        source = path.read_text()
+        source = path.read_text(encoding="utf-8")
     except OSError as e:
         raise TaskError(f"{path} cannot be read: {e.strerror}") from None
     except UnicodeDecodeError as e:
@@ -181,7 +141,7 @@ def _reference(path: Path) -> str:
 def _checked(source: str, where: str) -> str:
     try:
         tree = ast.parse(source, where)
-    except (SyntaxError, ValueError) as e:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
         raise TaskError(f"{where} is not a Python file: {e}") from None
     defined = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
     missing = [n for n in KERNELBENCH_NAMES if n not in defined]

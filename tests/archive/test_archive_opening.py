@@ -156,8 +156,9 @@ def older(path: Path, steps: int) -> None:
             "INSERT INTO proposal (id, run, round, position, kernel, proposer) VALUES (?, 'r-1', 0, ?, ?, 'tests')",
             (proposal, proposal, kernel),
         )
-    data, build = json.dumps(serde.to_data(TIMED)), json.dumps(serde.to_data(Build("ok", 0.0)))
+    build = json.dumps(serde.to_data(Build("ok", 0.0)))
     for number, verdict, speedup in ((3, "faster", 2.0), (7, "suspicious", 9.0)):
+        data = json.dumps(serde.to_data(replace(TIMED, verdict=verdict, speedup=speedup)))
         db.execute(
             "INSERT INTO measurement (id, run, proposal, purpose, task, target, kernel, state, started, finished,"
             " version, status, verdict, speedup, low, high, device_s, build, data)"

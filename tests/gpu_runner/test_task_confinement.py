@@ -272,8 +272,9 @@ def test_folders_of_jobs_go_with_them(cpu_executor: LocalExecutor) -> None:
     cpu_executor.describe(task)
     cpu_executor.measure(task, cpp(), cpu_executor.compile(task, cpp()))
     worker = vars(cpu_executor)["_worker"]
-    left = [p for p in Path(worker._folder.name).iterdir() if p.is_dir()]
-    assert left == []
+    scratch = worker._scratch
+    assert [p for p in scratch.path.iterdir() if p.is_dir()] == [scratch.temporary]
+    assert list(scratch.temporary.iterdir()) == []
 
 
 def test_a_driver_is_tried_once_and_what_it_bears_is_remembered(tmp_path: Path) -> None:

@@ -1,0 +1,80 @@
+"""Output to terminals and files that cannot hold every character, as with LC_ALL=C."""
+
+from __future__ import annotations
+
+import codecs
+import locale
+import os
+import sys
+from collections.abc import Sequence
+
+from forewarp.cli import exits
+
+_ENCODING = "_FOREWARP_STREAM_ENCODING"
+_PLAIN = {
+    **{"×": "x", "±": "+/-", "–": "-", "—": "-", "−": "-", "…": "...", "·": "*", "•": "*", "→": "->", "←": "<-"},
+    **{"µ": "u", "μ": "u", "σ": "sigma", "≤": "<=", "≥": ">=", "≈": "~", "√": "sqrt", "²": "^2", "³": "^3"},
+    **{"“": '"', "”": '"', "‘": "'", "’": "'", "✓": "+", "✗": "x", "█": "#", "░": ".", "▏": "|", "\u00a0": " "},
+    **{"│": "|", "┃": "|", "─": "-", "━": "-", "═": "=", "●": "*", "○": "o", "▲": "^", "▼": "v"},
+}
+"""What stands for a character that is often shown."""
+
+
+def use_utf8(arguments: Sequence[str] | None) -> None:
+    """Start this process again in Python's UTF-8 mode if the locale has another encoding; files are always UTF-8.
+
+    What is printed keeps the locale's encoding. Does nothing where the arguments are not those of the process.
+    """
+    encoding = locale.getpreferredencoding(do_setlocale=False)
+    if arguments is not None or sys.flags.utf8_mode or codecs.lookup(encoding).name == "utf-8":
+        return
+    if _ENCODING in os.environ or not sys.orig_argv[1:]:
+        return
+    environment = os.environ | {"PYTHONUTF8": "1", _ENCODING: f"{sys.stdout.encoding}:{sys.stderr.encoding}"}
+    environment.pop("PYTHONIOENCODING", None)  # what is started from here prints what it likes
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+
+
+def survive_any_text(arguments: Sequence[str]) -> None:
+    """Have standard output and error show a stand-in for what they cannot encode; in JSON, an escape."""
+    codecs.register_error("forewarp-plain", _plain)
+    codecs.register_error("forewarp-json", _escaped)
+    encodings = (os.environ.pop(_ENCODING, "") or ":").split(":")
+    json = exits.wants_document(arguments) or ("--events" in arguments and "-" in arguments)
+    for stream, encoding, errors in (
+        (sys.stdout, encodings[0], "forewarp-json" if json else "forewarp-plain"),
+        (sys.stderr, encodings[1], "forewarp-plain"),
+    ):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(encoding=encoding or None, errors=errors)
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(c) or _box(c) or _escape(c) for c in text), error.end
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_escape(c) for c in error.object[error.start : error.end]), error.end
+
+
+def _box(character: str) -> str:
+    """Return a stand-in for line drawing, blocks and Braille dots, of one column as they are."""
+    number = ord(character)
+    if 0x2500 <= number < 0x2580:
+        return "+"
+    return "#" if 0x2580 <= number < 0x25A0 else ":" if 0x2800 <= number < 0x2900 else ""
+
+
+def _escape(character: str) -> str:
+    r"""Return the escape of JSON, such as \u00d7: two of them beyond the first 65,536 characters."""
+    number = ord(character)
+    if number < 0x10000:
+        return f"\\u{number:04x}"
+    number -= 0x10000
+    return f"\\u{0xD800 | number >> 10:04x}\\u{0xDC00 | number & 0x3FF:04x}"

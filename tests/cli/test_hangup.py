@@ -1,0 +1,104 @@
+"""A closed terminal ends a run as Ctrl-C does, and no run is shown as running whose process is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support import dying
+from support import synthetic_executor as synthetic
+from support.recorded_pool import Recorded, record
+
+from forewarp.archive.store import Archive, default_path
+from forewarp.cli.main import main
+
+DYING = Path(dying.__file__)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return record(tmp_path_factory.mktemp("pool"))
+
+
+def command(recorded: Recorded, folder: Path, signals: str) -> list[str]:
+    rest = ["optimize", recorded.task, *recorded.flags, "--budget", "12", "--seed", "3", "--out", str(folder / "out")]
+    return [sys.executable, str(DYING), "measurement", "3", signals, *rest]
+
+
+def test_a_hangup_ends_a_run_as_an_interrupt_does(recorded: Recorded, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*command(recorded, tmp_path, "SIGHUP"), "--json"], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 130, done.stderr
+    assert json.loads(done.stdout)["status"] == "interrupted"
+    with Archive(default_path()) as archive:
+        assert [r.status for r in archive.runs()] == ["interrupted"]
+
+
+def test_a_terminal_that_closes_leaves_an_interrupted_run(recorded: Recorded, tmp_path: Path) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:  # in the terminal, whose window is closed by the parent
+        os.execv(sys.executable, command(recorded, tmp_path, "SIGSTOP"))
+    seen, stopped = os.waitpid(pid, os.WUNTRACED)
+    assert (seen, os.WIFSTOPPED(stopped)) == (pid, True)
+    os.close(terminal)
+    os.kill(pid, signal.SIGHUP)
+    os.kill(pid, signal.SIGCONT)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 130
+    with Archive(default_path()) as archive:
+        assert [r.status for r in archive.runs()] == ["interrupted"]
+
+
+def test_under_nohup_a_run_goes_on(recorded: Recorded, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*command(recorded, tmp_path, "SIGHUP"), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )
+    assert json.loads(done.stdout)["status"] == "finished", done.stderr
+
+
+def test_a_run_whose_process_was_killed_is_not_shown_as_running(
+    recorded: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = subprocess.run(command(recorded, tmp_path, "SIGKILL"), capture_output=True, timeout=100, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert main(["runs", "--json"]) == 0
+    [line] = json.loads(capsys.readouterr().out)["runs"]
+    assert (line["status"], "process is gone" in line["reason"]) == ("interrupted", True)
+    assert main(["show", line["run_id"], "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["status"], "forewarp resume" in told["reason"]) == ("interrupted", True)
+
+
+def test_a_run_that_nobody_ever_took_up_is_not_shown_as_running(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Archive(default_path()) as archive:
+        archive.create_run(synthetic.task(), synthetic.TARGET, {}, {})
+        main(["runs", "--json"])
+        assert json.loads(capsys.readouterr().out)["runs"][0]["status"] == "running"
+        archive._write("UPDATE run SET created = '2026-01-01T00:00:00.000+00:00'")
+    main(["runs", "--json"])
+    assert json.loads(capsys.readouterr().out)["runs"][0]["status"] == "interrupted"
+
+
+def test_a_process_that_only_waits_to_be_reaped_works_on_nothing() -> None:
+    from forewarp.search import lease
+
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    while Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
+    assert lease._began(child.pid) == ""
+    child.wait()

@@ -1,0 +1,85 @@
+"""The verbs `archive check` and `archive repair`: what a damaged archive still holds, and saving it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from forewarp.archive import salvage
+from forewarp.core import serde
+from forewarp.core.errors import ArchiveError
+from forewarp.search import events
+from forewarp.search.settings import SearchSettings
+from forewarp.tools import session
+from forewarp.tools.parts import Place
+
+
+class ArchiveState(BaseModel):
+    """What an archive holds and what of it is lost; `damaged` is where the damaged file went, "" if it was not moved.
+
+    `rows` are the readable rows per table, `lost` one sentence per loss.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    summary: str
+    archive: str
+    state: Literal["sound", "damaged", "repaired"]
+    rows: Mapping[str, int]
+    lost: list[str]
+    damaged: str = ""
+
+
+def check_archive(place: Place) -> ArchiveState:
+    """Read every row of the archive and say what is lost. Raises `UsageError` where there is no archive."""
+    return _state(salvage.examine(_path(place), _check))
+
+
+def repair_archive(place: Place) -> ArchiveState:
+    """Keep the readable rows in a new file and move the damaged one beside it; raises `ArchiveError`, `UsageError`."""
+    return _state(salvage.repair(_path(place), _check))
+
+
+def _path(place: Place) -> Path:
+    path = session.archive_path(place)
+    if not path.exists():
+        session.existing_archive(place)  # which says that there is none
+    if not path.is_file():
+        raise ArchiveError(f"{path} is no file", hint="pass --archive PATH of an archive")
+    return path
+
+
+def _check(table: str, row: Mapping[str, Any]) -> None:
+    import json
+
+    if table == "event":
+        events.from_data(row["type"], json.loads(row["data"]))
+    elif table == "run":
+        serde.from_data(SearchSettings, json.loads(row["settings"]))
+
+
+def _state(found: salvage.Salvage) -> ArchiveState:
+    rows = ", ".join(f"{n} {table}s" for table, n in found.rows.items() if table in ("run", "measurement"))
+    if found.sound:
+        return ArchiveState(
+            summary=f"The archive {found.path} is sound: {rows}.",
+            archive=str(found.path),
+            state="sound",
+            rows=found.rows,
+            lost=[],
+        )
+    if found.damaged is None:
+        said = f"The archive {found.path} is damaged; `forewarp archive repair` would keep {rows}."
+    else:
+        said = f"The archive {found.path} is repaired: {rows} are kept. The damaged file is {found.damaged}."
+    return ArchiveState(
+        summary=said,
+        archive=str(found.path),
+        state="damaged" if found.damaged is None else "repaired",
+        rows=found.rows,
+        lost=list(found.lost),
+        damaged=str(found.damaged or ""),
+    )
