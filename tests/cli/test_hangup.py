@@ -33,13 +33,16 @@ def command(recorded: Recorded, folder: Path, signals: str) -> list[str]:
 
 
 def test_a_hangup_ends_a_run_as_an_interrupt_does(recorded: Recorded, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*command(recorded, tmp_path, "SIGHUP"), "--json"], capture_output=True, text=True, timeout=100, check=False
-    )
-    assert done.returncode == 130, done.stderr
-    assert json.loads(done.stdout)["status"] == "interrupted"
+    for name in ("SIGINT", "SIGHUP"):
+        words = [*command(recorded, tmp_path, name), "--json"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+        assert done.returncode == 130, done.stderr
+        assert json.loads(done.stdout)["status"] == "interrupted"
     with Archive(default_path()) as archive:
-        assert [r.status for r in archive.runs()] == ["interrupted"]
+        ends = [(r.status, r.reason, archive.spend(r.id).measurements) for r in archive.runs()]
+    # The measurement in progress was finished, and the reason is that of one that was asked to stop.
+    assert ends[0] == ends[1]
+    assert ends[0][0] == "interrupted"
 
 
 def test_a_terminal_that_closes_leaves_an_interrupted_run(recorded: Recorded, tmp_path: Path) -> None:
