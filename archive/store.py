@@ -42,9 +42,14 @@ class Archive(Reader):
     """
 
     def create_run(
-        self, task: Task, target: Target, settings: Mapping[str, Any], environment: Mapping[str, str]
+        self,
+        task: Task,
+        target: Target,
+        settings: Mapping[str, Any],
+        environment: Mapping[str, str],
+        owner: str = "",
     ) -> str:
-        """Register a run and return its id, such as "r-7f3a2c"."""
+        """Register a run and return its id, such as "r-7f3a2c"; `owner` names the process that will work on it."""
         with self.transaction():
             self._add_task(task)
             self._add_target(target)
@@ -53,10 +58,10 @@ class Archive(Reader):
                 run = f"r-{secrets.token_hex(3)}"
             self._write(
                 "INSERT INTO run (id, task, target, task_data, target_data, settings, status, created, version,"
-                " environment) VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, ?)",
+                " environment, owner) VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, ?)",
                 (
                     *(run, task.sha256, target.name, _json(task), _json(target), _json(settings)),
-                    *(_now(), forewarp.__version__, _json(environment)),
+                    *(_now(), forewarp.__version__, _json(environment), owner),
                 ),
             )
         return run

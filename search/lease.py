@@ -33,17 +33,22 @@ def check(run: RunRow) -> None:
         )
 
 
+def owner() -> str:
+    """Return the mark of this process."""
+    pid = os.getpid()
+    return f"{socket.gethostname()}:{pid}:{_began(pid)}"
+
+
 @contextlib.contextmanager
 def hold(archive: Archive, run: str) -> Generator[None]:
     """Mark the run as running in this process; raises `UsageError` if another one works on it.
 
     The mark in the archive outlives a killed process; `check` sees that its process is gone.
     """
-    pid = os.getpid()
     with _lock:
         with archive.transaction():
             check(archive.run(run))
-            archive.set_status(run, "running", owner=f"{socket.gethostname()}:{pid}:{_began(pid)}")
+            archive.set_status(run, "running", owner=owner())
         _held.add(run)
     try:
         yield

@@ -81,7 +81,7 @@ class Search:
             forecaster=(settings.forecaster or forecaster.name) if forecaster else "",
         )
         environment = {"python": platform.python_version(), "platform": platform.platform()}
-        run = archive.create_run(task, executor.target, serde.to_data(settings), environment)
+        run = archive.create_run(task, executor.target, serde.to_data(settings), environment, lease.owner())
         return cls(archive, archive.run(run), executor, proposer, forecaster, resumed=False, island=island)
 
     @classmethod

@@ -33,13 +33,17 @@ def command(recorded: Recorded, folder: Path, signals: str) -> list[str]:
 
 
 def test_a_hangup_ends_a_run_as_an_interrupt_does(recorded: Recorded, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*command(recorded, tmp_path, "SIGHUP"), "--json"], capture_output=True, text=True, timeout=100, check=False
-    )
-    assert done.returncode == 130, done.stderr
-    assert json.loads(done.stdout)["status"] == "interrupted"
+    for count, name in (("3", "SIGINT"), ("6", "SIGHUP")):  # both share one archive
+        words = [*command(recorded, tmp_path, name), "--json"]
+        words[3] = count
+        done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+        assert done.returncode == 130, done.stderr
+        assert json.loads(done.stdout)["status"] == "interrupted"
     with Archive(default_path()) as archive:
-        assert [r.status for r in archive.runs()] == ["interrupted"]
+        ends = [(r.status, r.reason, archive.spend(r.id).measurements) for r in archive.runs()]
+    # The measurement in progress was finished, and the reason is that of one that was asked to stop.
+    assert ends[0] == ends[1]
+    assert ends[0][0] == "interrupted"
 
 
 def test_a_terminal_that_closes_leaves_an_interrupted_run(recorded: Recorded, tmp_path: Path) -> None:
@@ -80,6 +84,16 @@ def test_a_run_whose_process_was_killed_is_not_shown_as_running(
     assert main(["show", line["run_id"], "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["status"], "forewarp resume" in told["reason"]) == ("interrupted", True)
+
+
+def test_a_run_whose_process_was_killed_before_it_began_is_not_shown_as_running(
+    recorded: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = command(recorded, tmp_path, "SIGKILL")
+    words[2:4] = ["run", "1"]
+    subprocess.run(words, capture_output=True, timeout=100, check=False)
+    main(["runs", "--json"])
+    assert [r["status"] for r in json.loads(capsys.readouterr().out)["runs"]] == ["interrupted"]
 
 
 def test_a_run_that_nobody_ever_took_up_is_not_shown_as_running(
