@@ -38,12 +38,12 @@ def repair(*, archive: Path | None = None, output: Output = PLAIN) -> int:
 
 
 def _show(found: ArchiveState, command: str, output: Output) -> int:
-    from forewarp.cli import display, exits
+    from forewarp.cli import display, exits, printing
     from forewarp.cli.documents import ArchiveDocument
 
     if output.json:
         made = ArchiveDocument(command=command, status="ok" if found.state != "damaged" else "error", **dict(found))
-        print(made.model_dump_json())
+        printing.document(made)
     else:
         console = display.stdout()
         console.print(found.summary, soft_wrap=True)

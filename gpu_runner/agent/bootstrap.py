@@ -20,8 +20,8 @@ NEED = b"forewarp-agent need\n"
 _TEXT = """
 import sys
 import os
-given = [os.path.abspath(p) for p in os.environ.pop("PYTHONPATH", "").split(os.pathsep) if p]
-last = [p for p in sys.path if os.path.abspath(p) in given]
+given = [os.path.abspath(p) for p in os.environ.pop("PYTHONPATH", "").split(os.pathsep)]  # "" is this folder
+last = [p for p in sys.path if p and os.path.abspath(p) in given]
 sys.path[:] = [p for p in sys.path if p and p not in last] + last
 import hashlib, importlib.util, io, shutil, tempfile, zipfile
 want = sys.argv[1]
