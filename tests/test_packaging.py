@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,10 @@ def imported(folder: Path) -> dict[str, str]:
                 names = [a.name for a in node.names]
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 names = [node.module or ""]
-            elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "import_module"):
+            elif isinstance(node, ast.Call) and "import_module" in (
+                getattr(node.func, "id", ""),
+                getattr(node.func, "attr", ""),
+            ):
                 names = [a.value for a in node.args[:1] if isinstance(a, ast.Constant) and isinstance(a.value, str)]
             for name in (n.split(".")[0] for n in names):
                 if name not in sys.stdlib_module_names and name != "forewarp" and name not in local:
@@ -60,8 +64,11 @@ def imported(folder: Path) -> dict[str, str]:
     return found
 
 
+installed = cache(packages_distributions)
+
+
 def distributions(module: str) -> set[str]:
-    return {normal(d) for d in packages_distributions().get(module, [])} | {KNOWN.get(module, module)}
+    return {normal(d) for d in installed().get(module, [])} | {KNOWN.get(module, module)}
 
 
 @pytest.mark.parametrize("room", ROOMS)
