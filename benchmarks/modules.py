@@ -307,20 +307,21 @@ def seconds_unit(run: Run, over: threading.Event) -> Unit:
             try:
                 known = ""
                 for turn, (kind, operation, which) in enumerate(SECONDS):
-                    if not run.over:
-                        path = sorted((CORPUS / "kernels" / operation).glob(f"*{kind}*"))[which]
-                        task = tasks.load(str(CORPUS / "problems" / f"{operation}.py"))
-                        fresh.describe(task)
-                        new = Candidate(f"{path.read_text()}\n# {time.time_ns()}\n", "python")
-                        start = time.perf_counter()
-                        build = fresh.compile(task, new)
-                        row = timed(fresh, task, new, build)
-                        row |= {"name": f"{operation}/{path.stem}", "kind": kind, "build_s": build.seconds}
-                        row |= {"total": time.perf_counter() - start, "new_task": operation != known}
-                        # The first warms workers; the first extension waits for the headers that all share.
-                        run.add("seconds", row | {"warm": turn not in (0, FIRST_BUILT)})
-                        known = operation
-                        time.sleep(THINKING_S)
+                    if run.over:
+                        break
+                    path = sorted((CORPUS / "kernels" / operation).glob(f"*{kind}*"))[which]
+                    task = tasks.load(str(CORPUS / "problems" / f"{operation}.py"))
+                    fresh.describe(task)
+                    new = Candidate(f"{path.read_text()}\n# {time.time_ns()}\n", "python")
+                    start = time.perf_counter()
+                    build = fresh.compile(task, new)
+                    row = timed(fresh, task, new, build)
+                    row |= {"name": f"{operation}/{path.stem}", "kind": kind, "build_s": build.seconds}
+                    row |= {"total": time.perf_counter() - start, "new_task": operation != known}
+                    # The first warms workers; the first extension waits for the headers that all share.
+                    run.add("seconds", row | {"warm": turn not in (0, FIRST_BUILT)})
+                    known = operation
+                    time.sleep(THINKING_S)
             finally:
                 over.set()
                 fresh.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from forewarp.cli.documents import Artifact, SearchDocument
 from forewarp.core.errors import UsageError
 from forewarp.core.untrusted_text import model_json, spreadsheet_cell
 from forewarp.tools.bake import SUFFIXES
+from forewarp.tools.files import write_whole
 from forewarp.tools.parts import shown
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _write(document: SearchDocument, folder: Path, figures: RunFigures, drop_in:
     made: list[Artifact] = []
 
     def add(kind: str, name: str, text: str) -> None:
-        keep(folder / name, text)
+        write_whole(folder / name, text)
         made.append(Artifact.model_validate({"kind": kind, "path": str(folder / name)}))
 
     best = document.best
@@ -73,21 +73,8 @@ def _write(document: SearchDocument, folder: Path, figures: RunFigures, drop_in:
     # The result names itself, so that one file leads to all others.
     made.append(Artifact(kind="result", path=str(folder / "result.json")))
     document = document.model_copy(update={"artifacts": made})
-    keep(folder / "result.json", model_json(document, indent=2) + "\n")
+    write_whole(folder / "result.json", model_json(document, indent=2) + "\n")
     return document
-
-
-def keep(path: Path, text: str) -> None:
-    """Write a file whole: next to its place first, so that a full disk leaves what was there."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with beside.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _row(line: CandidateLine) -> dict[str, object]:

@@ -16,6 +16,7 @@ from forewarp.cli.tally import Tally
 from forewarp.core.untrusted_text import model_json
 from forewarp.tools import wording
 from forewarp.tools.bake import SUFFIXES
+from forewarp.tools.files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -91,13 +92,13 @@ def _write(document: JointDocument, archive: Archive, folder: Path) -> JointDocu
         pages[run.device.name] = f"{name}/report.html"
     if document.compromise is not None:
         kernel = folder / f"compromise{SUFFIXES[document.compromise.kernel.language]}"
-        artifacts.keep(kernel, document.compromise.source)
+        write_whole(kernel, document.compromise.source)
         made.append(Artifact(kind="kernel", path=str(kernel)))
     report, result = folder / "report.html", folder / "result.json"
-    artifacts.keep(report, page(document, pages))
+    write_whole(report, page(document, pages))
     made += [Artifact(kind="report", path=str(report)), Artifact(kind="result", path=str(result))]
     document = document.model_copy(update={"artifacts": made})
-    artifacts.keep(result, model_json(document, indent=2) + "\n")
+    write_whole(result, model_json(document, indent=2) + "\n")
     return document
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -289,4 +289,4 @@ def _found(problem: Problem, candidate: Candidate, measuring: Measuring) -> tupl
 
 
 def _geomean(times: Sequence[float]) -> float | None:
-    return math.exp(sum(map(math.log, times)) / len(times)) if times and min(times) > 0 else None
+    return statistics.geometric_mean(times) if times and min(times) > 0 else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
@@ -162,7 +163,7 @@ def view(groups: Sequence[Sequence[SuiteRow]], baselines: Sequence[Baseline]) ->
     for baseline in baselines:
         ratios = [found.ratio for rows in groups for row in rows if (found := speedup_of(row, baseline)) is not None]
         one, half, two = (shares(baseline, p) for p in THRESHOLDS)
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
+        mean = statistics.geometric_mean(ratios) if ratios else None
         scores.append(Score(baseline=baseline, fast_1=one, fast_1_5=half, fast_2=two, geomean=mean, timed=len(ratios)))
     return View(correct=share(lambda row: row.correct), scores=scores)
 

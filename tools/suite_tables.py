@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from pathlib import Path
 
 from forewarp.core.errors import UsageError
 from forewarp.core.untrusted_text import model_json, one_line, printable, spreadsheet_cell
 from forewarp.tools import wording
+from forewarp.tools.files import write_whole
 from forewarp.tools.parts import Interval
 from forewarp.tools.suite_results import Baseline, SuiteResult, SuiteRow, View
 
@@ -32,13 +32,10 @@ def write(result: SuiteResult, folder: Path) -> None:
 
 def keep(path: Path, text: str) -> None:
     """Write a file whole or not at all; raises `UsageError`."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, encoding="utf-8", newline="")
-        beside.replace(path)
+        write_whole(path, text)
     except OSError as e:
-        beside.unlink(missing_ok=True)
         raise UsageError(f"{path} cannot be written: {e.strerror}", hint="choose another place") from None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from forewarp.core.errors import DeviceError, WorkerError
 from forewarp.core.values import Target
 from forewarp.gpu_runner.executors.client import OnLook, Reply, Session, WorkerClient, readable, was_closed
-from forewarp.gpu_runner.executors.observers import ARMS, Observed, Observers
+from forewarp.gpu_runner.executors.observers import ARMS, Observed, Observers, open_on_builds
 from forewarp.gpu_runner.lifting.graph import NO_CAPTURE
 
 _FINAL = ("runtime_error", "incorrect", "out_of_memory")
@@ -96,8 +96,7 @@ class LauncherClient:
             self._spare = self._open()
 
     def _open(self) -> Session:
-        self._builds.mkdir(parents=True, exist_ok=True)  # what is not there cannot be read later either
-        return self._worker.open({"kind": "launcher", "reads": [str(self._builds)]})
+        return open_on_builds(self._worker, self._builds, {"kind": "launcher"})
 
     def _measure(self, job: dict[str, Any], task: str, on_look: OnLook, limit_s: float) -> Launched:
         if self._session is None or not self._session.alive or self._reference.task != task:

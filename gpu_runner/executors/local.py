@@ -265,8 +265,8 @@ class LocalExecutor:
                 found = self._launcher.measure(job, task.sha256, looks, limit_s)
             else:
                 found = Launched(self._worker.run(job, limit_s, looks), "", "")
-        if launched:
-            self._launcher.prepare()
+            if launched:
+                self._launcher.prepare()  # under the lock: the client serves one thread at a time
         measured = self._judge(task, found.reply, build, signatures, anchor, limit_s)
         told = {"anchor": found.anchor} if found.anchor else {}
         phases = {**measured.phases, **found.phases}

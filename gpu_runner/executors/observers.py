@@ -60,8 +60,7 @@ class Observers:
             self._spares[arm].append(self._open(arm))
 
     def _open(self, arm: str) -> Session:
-        self._builds.mkdir(parents=True, exist_ok=True)  # what is not there cannot be read later either
-        return self._worker.open({"kind": "observe", "base": BASES[ARMS.index(arm)], "reads": [str(self._builds)]})
+        return open_on_builds(self._worker, self._builds, {"kind": "observe", "base": BASES[ARMS.index(arm)]})
 
     def observe(self, arm: str, job: dict[str, Any], limit_s: float) -> Observed:
         """Observe a job's module within `limit_s` seconds; the observer ends with it."""
@@ -105,3 +104,9 @@ class Observers:
         for spares in self._spares.values():
             while spares:
                 spares.pop().close()
+
+
+def open_on_builds(worker: WorkerClient, builds: Path, job: dict[str, Any]) -> Session:
+    """Start a process that may read the folder of compiled candidates."""
+    builds.mkdir(parents=True, exist_ok=True)  # a folder that is made later could not be read
+    return worker.open(job | {"reads": [str(builds)]})

@@ -30,16 +30,15 @@ class Codes:
     def __init__(self) -> None:
         self._loaded: dict[bytes, tuple[Module, int]] = {}
 
-    def take(self, image: bytes) -> Module:
-        """Return an image as a module, loaded unless it is there already; raises `CudaError`."""
+    def take(self, image: bytes) -> tuple[bytes, Module]:
+        """Return an image's key and its module, loaded unless it is there already; raises `CudaError`."""
         key = cubin.digest(image)
         module, users = self._loaded.get(key) or (Module(image), 0)
         self._loaded[key] = module, users + 1
-        return module
+        return key, module
 
-    def leave(self, image: bytes) -> None:
-        """Unload an image once nobody uses it any more."""
-        key = cubin.digest(image)
+    def leave(self, key: bytes) -> None:
+        """Unload the code with this key once nobody uses it any more."""
         module, users = self._loaded.pop(key)
         if users > 1:
             self._loaded[key] = module, users - 1
@@ -54,7 +53,7 @@ class Lifted:
         """Map the memory and load the code; raises `Refused`. The descriptors are closed in any case."""
         self.programs = {p.workload: p for p in programs.programs}
         self._window, self._codes = window, codes
-        self._images: list[bytes] = []
+        self._keys: list[bytes] = []
         self._modules: list[Module] = []
         images, *memory = descriptors
         try:
@@ -65,8 +64,9 @@ class Lifted:
                 raise
             window.adopt(list(programs.chunks), memory)
             for image in found:
-                self._modules.append(codes.take(image))
-                self._images.append(image)
+                key, module = codes.take(image)
+                self._keys.append(key)
+                self._modules.append(module)
             for program in programs.programs:
                 self._check(program)
         except (ValueError, driver.CudaError) as e:
@@ -111,9 +111,9 @@ class Lifted:
 
     def close(self) -> None:
         """Free code and memory; nothing of it may be running."""
-        for image in self._images:
-            self._codes.leave(image)
-        self._images, self._modules = [], []
+        for key in self._keys:
+            self._codes.leave(key)
+        self._keys, self._modules = [], []
         self._window.clear()
 
 
