@@ -11,7 +11,8 @@ PATH is a checkout's folder with `level1` to `level3`. Parts, each a key of the 
 - `short`: kernels of 3 to 15 µs against themselves, and against twins with 5 % more work;
 - `seconds`: from a source never seen to its result, with warm workers and empty caches.
 
-`--devices 0,1` spreads the work over GPUs. Rows are written as they come; `--seconds` ends the run in time.
+`--devices 0,1` spreads the work over GPUs. Rows are written as they come; `--seconds` ends the run in time, and
+`--resume` goes on with what this version has left in the file.
 """
 
 from __future__ import annotations
@@ -65,8 +66,25 @@ class Run:
         self.out, self.until = out, time.monotonic() + seconds
         self.rows: dict[str, list[dict[str, Any]]] = {part: [] for part in PARTS}
         self.builds: list[tuple[float, float]] = []
+        self.per_minute: float | None = None  # of an earlier run, whose libraries may still lie in the cache
+        self.earlier: list[dict[str, Any]] = []
         self._lock = threading.Lock()
         self._written = 0.0
+
+    def resume(self) -> None:
+        """Take up the rows of the file, if there is one; raises ValueError where another version wrote it."""
+        if not self.out.exists():
+            return
+        found = json.loads(self.out.read_text())
+        if found["forewarp"] != __version__:
+            raise ValueError(f"{self.out} is of forewarp {found['forewarp']}, this is {__version__}")
+        self.earlier = [*found.get("earlier", []), found["provenance"]]
+        self.rows = found["rows"]
+        self.per_minute = found.get("seconds", {}).get("load_inline_per_minute")
+
+    def done(self, part: str, name: str) -> bool:
+        """Return whether a part has a row with this name from an earlier run."""
+        return any(row["name"] == name for row in self.rows[part])
 
     @property
     def over(self) -> bool:
@@ -86,11 +104,14 @@ class Run:
         """Write all rows and what they come to."""
         self._written = time.monotonic()
         summary = {part: SUMMARIES[part](rows) for part, rows in self.rows.items() if rows}
-        if self.builds:
-            ends = sorted(end for _, end in self.builds)
-            minutes = (ends[-1] - min(start for start, _ in self.builds)) / 60
-            summary.setdefault("seconds", {})["load_inline_per_minute"] = len(ends) / minutes
-        write(self.out, {"forewarp": __version__} | summary | {"rows": self.rows})
+        per_minute = self.per_minute
+        if self.builds and per_minute is None:
+            ends = [end for _, end in self.builds]
+            per_minute = len(ends) / (max(ends) - min(start for start, _ in self.builds)) * 60
+        if per_minute is not None:
+            summary.setdefault("seconds", {})["load_inline_per_minute"] = per_minute
+        earlier = {"earlier": self.earlier} if self.earlier else {}
+        write(self.out, {"forewarp": __version__} | earlier | summary | {"rows": self.rows})
 
 
 def measured(m: Measurement, seconds: float) -> dict[str, Any]:
@@ -176,7 +197,7 @@ def agreement(compilers: Compilers, run: Run, only: Sequence[str]) -> list[Unit]
         if only and not any(word in str(problem) for word in only):
             continue
         task = tasks.load(str(problem))
-        chosen = [(path, load(path)) for path in modules]
+        chosen = [(path, load(path)) for path in modules if not run.done("agreement", _name(path))]
         builds = [(p, c, compilers.submit(task, c)) for p, c in chosen]
         for built in (False, True):
             part = [b for b in builds if ("load_inline" in b[1].source) == built]
@@ -190,8 +211,7 @@ def _agree(run: Run, problem: Path, task: Task, builds: list[tuple[Path, Candida
         rows: list[dict[str, Any]] = []
         for path, candidate, building in builds:
             build = building.result()
-            name = f"{path.parent.name}/{path.stem}"
-            row = {"name": name} | timed(executor, task, candidate, build)
+            row = {"name": _name(path)} | timed(executor, task, candidate, build)
             rows.append(row | {"path": str(path), "artefact": build.artefact, "build_s": build.seconds})
         plain = process.times(problem, rows)
         for row in rows:
@@ -200,6 +220,10 @@ def _agree(run: Run, problem: Path, task: Task, builds: list[tuple[Path, Candida
             run.add("agreement", row | {"unliftable": "unliftable" in path} | plain.get(path, {"plain_error": "none"}))
 
     return unit
+
+
+def _name(module: Path) -> str:
+    return f"{module.parent.name}/{module.stem}"
 
 
 class PlainProcess:
@@ -266,7 +290,8 @@ def identical_units(run: Run, root: Path, only: Sequence[str]) -> list[Unit]:
 
         return unit
 
-    return [unit_of(name) for name in listed if not only or any(word in name for word in only)]
+    wanted = [name for name in listed if not only or any(word in name for word in only)]
+    return [unit_of(name) for name in wanted if not run.done("identical", name)]
 
 
 def pair_units(run: Run, part: str, only: Sequence[str]) -> list[Unit]:
@@ -291,8 +316,8 @@ def pair_units(run: Run, part: str, only: Sequence[str]) -> list[Unit]:
 
         return unit
 
-    pairs = plant.pairs(part)
-    return [unit_of(*pair) for pair in pairs if not only or any(word in str(pair[1]) for word in only)]
+    wanted = [pair for pair in plant.pairs(part) if not only or any(word in str(pair[1]) for word in only)]
+    return [unit_of(*pair) for pair in wanted if not run.done(part, pair[1].stem)]
 
 
 def seconds_unit(run: Run, over: threading.Event) -> Unit:
@@ -425,10 +450,13 @@ def main() -> None:
     parser.add_argument("--only", default="", help="words, separated by commas, of which a name must have one")
     parser.add_argument("--threads", type=int, default=16, help="for compiling")
     parser.add_argument("--seconds", type=float, default=3600.0)
+    parser.add_argument("--resume", action="store_true", help="keep what the file has, and measure the rest")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/modules_h200.json"))
     asked = parser.parse_args()
     parts, only = asked.parts.split(","), [w for w in asked.only.split(",") if w]
     run = Run(asked.out, asked.seconds)
+    if asked.resume:
+        run.resume()
     numbers = [int(n) for n in asked.devices.split(",")]
     executors = [LocalExecutor(devices.choose(f"cuda:{n}"), index=n) for n in numbers]
     processes = [PlainProcess(n) for n in numbers]
@@ -441,7 +469,7 @@ def main() -> None:
     # Mixed, so that a run that ends early has some of each.
     placed = [((i + 0.5) / len(units), unit) for units in lists for i, unit in enumerate(units)]
     units = [unit for _, unit in sorted(placed, key=lambda p: p[0])]
-    if "seconds" in parts:
+    if "seconds" in parts and not run.rows["seconds"]:
         units.insert(0, seconds_unit(run, compilers.begin))
     else:
         compilers.begin.set()

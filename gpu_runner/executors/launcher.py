@@ -35,11 +35,19 @@ class Launched:
     phases: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
+def _seed() -> int:
+    return int.from_bytes(os.urandom(6), "little")
+
+
 @dataclass(slots=True)
 class _Reference:
-    """What is known of the reference of the launcher's task: kept there as a program, or why it is not lifted."""
+    """What is known of the reference of the launcher's task: kept there as a program, or why it is not lifted.
+
+    All candidates of the task get the weights that it was lifted with, drawn by `weight_seed`.
+    """
 
     task: str = ""
+    weight_seed: int = field(default_factory=_seed)
     kept: bool = False
     why_not: str = ""
     strides: dict[str, list[list[int]]] | None = None
@@ -62,7 +70,7 @@ class LauncherClient:
         Raises `WorkerError` and `DeviceError`.
         """
         start = time.perf_counter()
-        job = job | {"weight_seed": _seed(), "random_seed": _seed()}
+        job = job | {"random_seed": _seed()}
         reply = None
         for _ in range(2):
             launched = self._measure(job, task, on_look, limit_s)
@@ -103,6 +111,7 @@ class LauncherClient:
             self._drop()
             self._session, self._spare = self._spare or self._open(), None
             self._reference = _Reference(task)
+        job = job | {"weight_seed": self._reference.weight_seed}
         arms: dict[str, Observed] = {}
         try:
             self._observe_anchor(job, arms, limit_s)
@@ -207,10 +216,6 @@ class LauncherClient:
             self._spare.close()
             self._spare = None
         self._observers.close()
-
-
-def _seed() -> int:
-    return int.from_bytes(os.urandom(6), "little")
 
 
 def _is_ok(reply: Reply) -> bool:

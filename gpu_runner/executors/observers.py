@@ -79,7 +79,9 @@ class Observers:
         try:
             reply = session.request(job, limit_s)
         finally:
-            session.close()
+            start = time.perf_counter()
+            session.close()  # before anything of it is timed: what it left running on the device ends with it
+            ended_s = time.perf_counter() - start
         answer = reply.answer
         if answer is None:
             close_all(reply.descriptors)
@@ -91,6 +93,7 @@ class Observers:
             guards = tuple(readable(str(g), 200) for g in answer["protections"])
             status, programs = str(answer["status"]), answer.get("programs", {})
             phases = {f"observe {k}": float(v) for k, v in dict(answer.get("seconds", {})).items()}
+            phases["observe end"] = ended_s
             if status == "ok":
                 return Observed(status, log, 0.0, dict(programs), reply.descriptors, guards, phases)
         except (KeyError, TypeError, ValueError):

@@ -1,12 +1,13 @@
 """Short programs repeated within one graph: what differs from one graph to the next is shared out among the repeats.
 
-A graph of n repeats is timed against one that does all the same but the program. Each repeat gets its inputs copied in,
-its outputs poisoned and the L2 cache flushed, so that every one does the whole work on inputs that differ from those of
-the one before it. How many there are is drawn for each sample: no repeat can be skipped unseen.
+Each repeat gets its inputs copied in, its outputs poisoned and the L2 cache flushed, so that every one does the whole
+work on inputs that differ from those of the one before it. Then it is timed between two events that the graph itself
+records. How many there are is drawn for each sample: none knows whether it is the one whose outputs are looked at.
 """
 
 from __future__ import annotations
 
+import ctypes
 import random
 from collections.abc import Sequence
 from typing import Protocol
@@ -22,6 +23,8 @@ LENGTHS = (3, 6, 6, 9, 9, 9, 9, 14, 14, 14, 14, 14)
 
 Equal graphs differ by up to 0.1 µs a launch for as long as they live: with many, that is noise and no bias.
 """
+UNREAD = 4
+"""Samples whose times may still be asked for when the next one is drawn: no graph runs again before."""
 SETS, SET_BYTES = 14, 256 << 20
 """Sets of inputs that the repeats rotate among, and the bytes that all of them may take."""
 POISON = 0xFF
@@ -55,6 +58,53 @@ def fill(target: torch.Tensor, value: int) -> Node:
     return Node("fill", parameters=bytes(node).hex())
 
 
+class Repeats:
+    """A graph of so many repeats, and the events around each of them."""
+
+    def __init__(self) -> None:
+        self.graph = Built()
+        self._marks: list[tuple[Handle, Handle]] = []
+        self._turn = 0
+
+    def add(self, before: Sequence[Node], work: Repeatable, slot: int) -> None:
+        """Append a repeat: what comes before it, which is not timed, and the work."""
+        for node in before:
+            self.graph.add([node], [], [Handle()])
+        begin, end = _event(), _event()
+        self._marks.append((begin, end))
+        self.graph.mark(begin)
+        work.add_to(self.graph, slot)
+        self.graph.mark(end)
+
+    def launch(self, stream: int) -> int:
+        """Enqueue all repeats; returns what `seconds` is to be told."""
+        self.graph.launch(stream)
+        self._turn += 1
+        return self._turn
+
+    def seconds(self, turn: int) -> float:
+        """Return the mean seconds of one repeat, once all have run; raises RuntimeError where they ran again since."""
+        if turn != self._turn:
+            raise RuntimeError("a sample of a chain was read too late")
+        total, each = 0.0, ctypes.c_float()
+        for begin, end in self._marks:
+            driver.call("cuEventElapsedTime", ctypes.byref(each), begin, end)
+            total += each.value / 1e3
+        return total / len(self._marks)
+
+    def close(self) -> None:
+        """Free graph and events."""
+        self.graph.close()
+        for event in (e for pair in self._marks for e in pair):
+            driver.status("cuEventDestroy_v2", event)
+
+
+def _event() -> Handle:
+    event = Handle()
+    driver.call("cuEventCreate", ctypes.byref(event), 0)
+    return event
+
+
 class Chain:
     """One arm's work on one slot, repeated; `inputs` and `outputs` are its buffers there.
 
@@ -75,9 +125,9 @@ class Chain:
         size = sum(t.nbytes for t in self._inputs)
         count = max(2, min(SETS, SET_BYTES // max(size, 1)))
         self._sets = [[t.clone() for t in self._inputs] for _ in range(count)]
-        self._graphs: list[tuple[int, Built, Built]] = []
+        self._all: list[Repeats] = []
         for length in random.sample(LENGTHS, len(LENGTHS)):
-            alone, whole = Built(), Built()
+            repeats = Repeats()
             for position in range(length):
                 # The last repeat is the one whose inputs are new, and whose outputs may be looked at.
                 chosen = self._sets[(length - 1 - position) % count]
@@ -87,11 +137,8 @@ class Chain:
                 nodes += [copy(source, target) for source, target in restored if target.numel()]
                 nodes += work.ready()
                 nodes += [fill(flush, position & 1)] if flush is not None else []
-                for graph in (alone, whole):
-                    for node in nodes:
-                        graph.add([node], [], [Handle()])
-                work.add_to(whole, slot)
-            self._graphs.append((length, alone, whole))
+                repeats.add(nodes, work, slot)
+            self._all.append(repeats)
 
     def renew(self) -> None:
         """Take the inputs that lie in the slot now for the last repeat; those before move on, a little smaller.
@@ -105,15 +152,16 @@ class Chain:
                     tensor.mul_(1.0 - random.random() / 64)
         _overwrite(self._sets[0], self._inputs)
 
-    def draw(self) -> tuple[int, Built, Built]:
-        """Return how many repeats the next sample has, the graph without the program, and the one with it."""
-        return random.choice(self._graphs)
+    def draw(self) -> Repeats:
+        """Return the repeats of the next sample: none of the last `UNREAD`."""
+        drawn = self._all.pop(random.randrange(len(self._all) - UNREAD))
+        self._all.append(drawn)
+        return drawn
 
     def close(self) -> None:
         """Free the graphs."""
-        for _, *graphs in self._graphs:
-            for graph in graphs:
-                graph.close()
+        for repeats in self._all:
+            repeats.close()
 
 
 def _overwrite(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:

@@ -231,6 +231,14 @@ class Built:
                     self._connect(end, handle)
         self._ends = [h for i, h in enumerate(handles) if i not in followed] or before
 
+    def mark(self, event: Handle) -> None:
+        """Record an event behind all that was added before."""
+        before, mark = self._ends, Handle()
+        driver.call("cuGraphAddEventRecordNode", ctypes.byref(mark), self.graph, None, ctypes.c_size_t(0), event)
+        for end in before:
+            self._connect(end, mark)
+        self._ends = [mark]
+
     def _add(self, node: Node, function: Handle) -> Handle:
         handle = Handle()
         where = ctypes.byref(handle), self.graph, None, ctypes.c_size_t(0)

@@ -9,7 +9,6 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -312,22 +311,17 @@ class LauncherBench:
     def _chained(self, stage: Stage, arm: str, slot: int, condition: Condition) -> Callable[[], Sample]:
         chain, hold = self._chain(stage, arm, slot, condition), self.launcher.hold
         chain.renew()
-        length, empty, full = chain.draw()
-        marks = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
+        repeats, end = chain.draw(), torch.cuda.Event()
         turn = hold.take()
         try:
-            marks[0].record()
-            empty.launch(_stream())
-            marks[1].record()
-            full.launch(_stream())
-            marks[2].record()
+            launched = repeats.launch(_stream())
+            end.record()
         finally:
             hold.release()
 
         def sample() -> Sample:
-            self._wait(marks[2])
-            alone, whole = (a.elapsed_time(b) / 1e3 for a, b in pairwise(marks))
-            return max((whole - alone) / length + self.latency_s, 1e-9), hold.hertz(turn)
+            self._wait(end)
+            return repeats.seconds(launched) + self.latency_s, hold.hertz(turn)
 
         return sample
 

@@ -19,7 +19,7 @@ from forewarp.gpu_runner.worker.state import State
 _CTYPES: dict[str, Any] = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": ctypes.c_float, "f64": ctypes.c_double}
 FLUSHED = 1
 """Byte that a flush of the L2 cache leaves behind, for the judge to see."""
-FLUSH_TURNS = 2
+FLUSH_TURNS = 4
 """How often a burst flushes between two calls: the device is to be busy while the host prepares the next one."""
 LAST = 3
 """Number of no slot: that of the last call."""
@@ -151,18 +151,13 @@ class ModuleRunner:
         # Here and not when the result is fetched: what a view puts off is part of the call.
         return _settled(self.model(*self.slots[slot]))
 
-    def _kept(self, results: Sequence[torch.Tensor], others: Sequence[list[torch.Tensor]]) -> list[torch.Tensor]:
-        """Make tensors of their own of results in memory of an input or of other results."""
-        tensors = [t for values in self.slots for t in tensors_of(values)] + [t for result in others for t in result]
-        taken = {t.untyped_storage().data_ptr() for t in tensors}
-        return [r.clone() if r.untyped_storage().data_ptr() in taken else r for r in results]
-
     def capture(self) -> None:
         """Capture a call on each slot as a CUDA graph, for `burst` to replay; without graphs, `burst` calls forward.
 
         A module that waits for the device may look at values then: it is not captured.
         """
         stream, before = torch.cuda.Stream(), torch.cuda.current_stream()
+        taken = {t.untyped_storage().data_ptr() for values in self.slots for t in tensors_of(values)}
         graphs: list[tuple[torch.cuda.CUDAGraph, list[torch.Tensor]]] = []
         try:
             for slot in range(len(self.slots)):
@@ -173,7 +168,7 @@ class ModuleRunner:
                     streams.redirected(streams.foreign(), stream.cuda_stream, waiting=True),
                     torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"),
                 ):
-                    result = self._kept(self._call(slot), [results for _, results in graphs])
+                    result = _own(self._call(slot), taken)
                 graphs.append((graph, result))
         except Exception:
             torch.cuda.set_stream(before)  # torch leaves it at the one that was captured
@@ -184,20 +179,18 @@ class ModuleRunner:
     def burst(self, *, calls: bool) -> None:
         """Flush the L2 cache, then run each slot where `calls`, with a flush behind it; wait for all of it.
 
-        What the host does between two calls falls into the flush, which is as long as that takes.
+        What the host does between two calls falls into the flush, which takes longer.
         """
         results = self._results
+        taken = {t.untyped_storage().data_ptr() for values in self.slots for t in tensors_of(values)}
         self._flush(0)
         for slot in range(len(self.flushes)):
-            result = None
             if self._graphs and calls:
                 graph, results[slot] = self._graphs[slot]
                 graph.replay()
             elif calls:
-                result = self.model(*self.slots[slot])
+                results[slot] = _own(self._call(slot), taken)
             self._flush((slot + 1) % len(self.flushes))
-            if result is not None:
-                results[slot] = self._kept(_settled(result), list(results.values()))
         self.span.wait()
 
     def _flush(self, number: int) -> None:
@@ -233,6 +226,13 @@ class ModuleRunner:
                 buffer.copy_(own)
         self.span.wait()
         self._results.clear()
+
+
+def _own(results: Sequence[torch.Tensor], taken: set[int]) -> list[torch.Tensor]:
+    """Make tensors of their own of results in memory that inputs or other calls' results take; theirs is taken then."""
+    kept = [r.clone() if r.untyped_storage().data_ptr() in taken else r for r in results]
+    taken.update(r.untyped_storage().data_ptr() for r in kept)
+    return kept
 
 
 def _settled(result: Any) -> list[torch.Tensor]:

@@ -109,6 +109,14 @@ def test_the_reference_is_observed_once_per_task_and_its_strides_are_told() -> N
     assert worker.asked[1][1]["strides"] == {"w": [[8, 1]]}
 
 
+def test_all_candidates_of_a_task_get_the_weights_that_its_reference_was_lifted_with() -> None:
+    worker = Worker(observe=LIFTED, launcher=RESULT)
+    measured(worker, ("task", "task", "other"))
+    one, *_, two, other = [document["weight_seed"] for kind, document in worker.asked if kind == "launcher"]
+    assert one == two != other
+    assert {document["weight_seed"] for kind, document in worker.asked if kind == "observe"} == {one, other}
+
+
 def test_device_only_kernels_are_not_observed_but_their_reference_is() -> None:
     worker = Worker(observe=LIFTED, launcher=RESULT)
     found = measured(worker, language="triton")

@@ -79,6 +79,11 @@ def test_a_module_identical_to_its_reference_is_lifted_and_a_tie(executor: Local
     assert (result.tier, result.verdict) == ("T0", "tie"), (result.low, result.high)
 
 
+def test_the_reference_stays_a_program_for_one_candidate_after_another(executor: LocalExecutor) -> None:
+    results = [measure(executor, LINEAR, module(f"{LINEAR}\n# {i}\n")) for i in range(2)]
+    assert [r.environment["anchor"] for r in results] == ["lifted", "lifted"]
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [
