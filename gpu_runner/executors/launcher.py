@@ -15,6 +15,7 @@ from forewarp.core.values import Target
 from forewarp.gpu_runner.executors.client import OnLook, Reply, Session, WorkerClient, readable, was_closed
 from forewarp.gpu_runner.executors.observers import ARMS, Observed, Observers, open_on_builds
 from forewarp.gpu_runner.lifting.graph import NO_CAPTURE
+from forewarp.gpu_runner.worker.channel import BEFORE_TIMING, Answer
 
 _FINAL = ("runtime_error", "incorrect", "out_of_memory")
 """What a module does under observation and would do anywhere."""
@@ -174,6 +175,8 @@ class LauncherClient:
             "flush_bytes": 2 * (self._target.l2_bytes or 64 << 20),
             "plans": job["cell_plans"],
         }
+        for observed in arms.values():
+            observed.wait_for_end()
         # The module itself is run: what it does in its cell is what is said of it.
         run = self._worker.run(job | cells, limit_s, on_look)
         return Launched(run, f"not lifted: {failed.log}" if _is_ok(run) else "", anchor)
@@ -187,10 +190,20 @@ class LauncherClient:
             "programs": {arm: o.programs for arm, o in arms.items()},
             "keep_anchor": job["anchor"] is None and known.kept,
             "anchor_captures": NO_CAPTURE not in known.why_not,
+            "asks_before_timing": True,
         }
+
+        def asked(look: dict[str, Any]) -> Answer:
+            if look != BEFORE_TIMING:
+                return on_look(look)
+            # Nothing that a module left running on the device may go on while a program is timed.
+            for observed in arms.values():
+                observed.wait_for_end()
+            return "on"
+
         # In the order in which the launcher takes them.
         descriptors = [d for arm in ("candidate", "anchor") if arm in arms for d in arms[arm].descriptors]
-        reply = session.request(document, limit_s, on_look, descriptors)
+        reply = session.request(document, limit_s, asked, descriptors)
         if job["anchor"] is not None:
             known.kept = False  # another kernel has taken its place
         elif "anchor" in arms:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.gpu_runner.executors.builds import ending
-from forewarp.gpu_runner.executors.client import Session, WorkerClient, readable
+from forewarp.gpu_runner.executors.client import Reply, Session, WorkerClient, readable
 from forewarp.gpu_runner.lifting.window import BASES
 from forewarp.gpu_runner.worker.channel import close_all
 
@@ -22,7 +22,8 @@ SPARES = {"candidate": 2, "anchor": 1}
 class Observed:
     """What became of a module under observation.
 
-    `status` is "ok" with `programs` (data of `lifting.program.Programs`) and `descriptors`, which are to be closed;
+    `status` is "ok" with `programs` (data of `lifting.program.Programs`) and `descriptors`, which are to be closed, and
+    the `session` of the observer, which was killed but may not be gone yet;
     "unlifted" where there is no program to be had; else how the module failed. `log` says why. `phases` are seconds
     within those of the observation.
     """
@@ -34,9 +35,17 @@ class Observed:
     descriptors: tuple[int, ...] = ()
     protections: tuple[str, ...] = ()
     phases: dict[str, float] = field(default_factory=dict[str, float])
+    session: Session | None = None
+
+    def wait_for_end(self) -> None:
+        """Wait until the observer is gone, and with it whatever it left running on the device."""
+        if self.session is not None:
+            self.session.close()
+            self.session = None
 
     def close(self) -> None:
-        """Close the descriptors; safe to call twice."""
+        """Wait for the observer's end and close the descriptors; safe to call twice."""
+        self.wait_for_end()
         for descriptor in self.descriptors:
             os.close(descriptor)
         self.descriptors = ()
@@ -63,7 +72,7 @@ class Observers:
         return open_on_builds(self._worker, self._builds, {"kind": "observe", "base": BASES[ARMS.index(arm)]})
 
     def observe(self, arm: str, job: dict[str, Any], limit_s: float) -> Observed:
-        """Observe a job's module within `limit_s` seconds; the observer ends with it."""
+        """Observe a job's module within `limit_s` seconds; the observer is killed with that."""
         start = time.perf_counter()
         # One that waited for long may be gone: no line of the module has been read then.
         observed = self._observe(arm, job, limit_s) or self._observe(arm, job, limit_s)
@@ -78,10 +87,18 @@ class Observers:
         session = self._spares[arm].pop(0) if self._spares[arm] else self._open(arm)
         try:
             reply = session.request(job, limit_s)
-        finally:
-            start = time.perf_counter()
-            session.close()  # before anything of it is timed: what it left running on the device ends with it
-            ended_s = time.perf_counter() - start
+        except BaseException:
+            session.close()
+            raise
+        session.kill()
+        found = self._observed(reply, limit_s)
+        if found is not None and found.status == "ok":
+            found.session = session
+        else:
+            session.close()
+        return found
+
+    def _observed(self, reply: Reply, limit_s: float) -> Observed | None:
         answer = reply.answer
         if answer is None:
             close_all(reply.descriptors)
@@ -93,7 +110,6 @@ class Observers:
             guards = tuple(readable(str(g), 200) for g in answer["protections"])
             status, programs = str(answer["status"]), answer.get("programs", {})
             phases = {f"observe {k}": float(v) for k, v in dict(answer.get("seconds", {})).items()}
-            phases["observe end"] = ended_s
             if status == "ok":
                 return Observed(status, log, 0.0, dict(programs), reply.descriptors, guards, phases)
         except (KeyError, TypeError, ValueError):

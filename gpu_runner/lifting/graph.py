@@ -231,14 +231,6 @@ class Built:
                     self._connect(end, handle)
         self._ends = [h for i, h in enumerate(handles) if i not in followed] or before
 
-    def mark(self, event: Handle) -> None:
-        """Record an event behind all that was added before."""
-        before, mark = self._ends, Handle()
-        driver.call("cuGraphAddEventRecordNode", ctypes.byref(mark), self.graph, None, ctypes.c_size_t(0), event)
-        for end in before:
-            self._connect(end, mark)
-        self._ends = [mark]
-
     def _add(self, node: Node, function: Handle) -> Handle:
         handle = Handle()
         where = ctypes.byref(handle), self.graph, None, ctypes.c_size_t(0)
@@ -260,11 +252,15 @@ class Built:
         ends: Sequence[Any] = (ctypes.byref(after), ctypes.byref(to), ctypes.byref(edge))
         driver.call("cuGraphAddDependencies_v2", self.graph, *ends, ctypes.c_size_t(1))
 
-    def launch(self, stream: int) -> None:
-        """Enqueue the graph; instantiated at the first time."""
+    def instantiate(self) -> None:
+        """Make the graph ready to be launched, unless it is; nothing can be added any more."""
         if self._executable is None:
             self._executable = Handle()
             driver.call("cuGraphInstantiateWithFlags", ctypes.byref(self._executable), self.graph, ctypes.c_uint64(0))
+
+    def launch(self, stream: int) -> None:
+        """Enqueue the graph, instantiated if it was not before."""
+        self.instantiate()
         driver.call("cuGraphLaunch", self._executable, Handle(stream))
 
     def close(self) -> None:

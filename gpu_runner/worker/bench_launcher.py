@@ -9,6 +9,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,7 +19,7 @@ import torch
 from forewarp.core import serde
 from forewarp.core.values import Signature, Tolerance, Workload
 from forewarp.gpu_runner.lifting import program as lifting
-from forewarp.gpu_runner.lifting.chain import Chain
+from forewarp.gpu_runner.lifting.chain import Chain, lengths
 from forewarp.gpu_runner.lifting.driver import CudaError
 from forewarp.gpu_runner.lifting.graph import Built
 from forewarp.gpu_runner.lifting.replay import Codes, Lifted, LiftedRunner, Refused, gaps
@@ -40,6 +41,8 @@ GRAPH_BELOW_S = 50e-6
 CHAIN_BELOW_S = 100e-6
 """Where a call is shorter than this, and both arms are made of nodes, it is repeated within a graph."""
 LATENCY_SAMPLES = 9
+WARM_GRAPHS = 2
+"""Graphs of a chain whose cache stays warm: few samples of it are taken."""
 WARM_S = 0.03
 
 
@@ -134,6 +137,7 @@ class LauncherBench:
         self.graphs: dict[str, list[torch.cuda.CUDAGraph]] = {}
         self.chains: dict[tuple[str, int, str], Chain] = {}
         self.chained, self.latency_s = False, 0.0
+        self.lengths: list[int] = []
         self.anchor_outputs: Sequence[torch.Tensor] | None = None
         self.hung = False
         launcher.steady()
@@ -242,7 +246,7 @@ class LauncherBench:
         lifted = any(isinstance(runner, LiftedRunner) for runner in self.runners.values())
         if longest_s < CHAIN_BELOW_S and len(self.runners) == 2:
             self.conditions = ("warm", "launched")
-            self.chained = True
+            self.chained, self.lengths = True, lengths(longest_s)
             self.latency_s = self._latency(stage)
             return "chain"
         self.conditions = ("warm",)
@@ -304,24 +308,30 @@ class LauncherBench:
             other = stage.mirrors[0][slot] if arm == "anchor" and stage.mirrors else stage.slots[slot]
             outputs = stage.mirror_outputs if arm == "anchor" and stage.mirror_outputs else stage.outputs
             flush = self.launcher.flush if condition == "cold" else None
+            repeats = self.lengths if condition == "cold" else self.lengths[:WARM_GRAPHS]
             restored = stage.restored_state(arm)
-            self.chains[key] = Chain(self.runners[arm], slot, tensors_of(other), outputs, flush, restored)
+            self.chains[key] = Chain(self.runners[arm], slot, tensors_of(other), outputs, flush, repeats, restored)
         return self.chains[key]
 
     def _chained(self, stage: Stage, arm: str, slot: int, condition: Condition) -> Callable[[], Sample]:
         chain, hold = self._chain(stage, arm, slot, condition), self.launcher.hold
         chain.renew()
-        repeats, end = chain.draw(), torch.cuda.Event()
+        length, empty, full = chain.draw()
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
         turn = hold.take()
         try:
-            launched = repeats.launch(_stream())
-            end.record()
+            marks[0].record()
+            empty.launch(_stream())
+            marks[1].record()
+            full.launch(_stream())
+            marks[2].record()
         finally:
             hold.release()
 
         def sample() -> Sample:
-            self._wait(end)
-            return repeats.seconds(launched) + self.latency_s, hold.hertz(turn)
+            self._wait(marks[2])
+            alone, whole = (a.elapsed_time(b) / 1e3 for a, b in pairwise(marks))
+            return max((whole - alone) / length + self.latency_s, 1e-9), hold.hertz(turn)
 
         return sample
 

@@ -21,6 +21,9 @@ Time on; this workload is done; leave it for now, since the candidate does not s
 workloads were seen, and it can hardly reach that.
 """
 
+BEFORE_TIMING: dict[str, Any] = {"before": "timing"}
+"""A look without samples: the answer is awaited before the first workload is timed."""
+
 
 class ChannelClosed(Exception):
     """The other end went away before a whole line came."""

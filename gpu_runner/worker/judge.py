@@ -18,7 +18,7 @@ from forewarp.core import serde
 from forewarp.core.values import Signature, Workload
 from forewarp.gpu_runner.worker import conditions, protections
 from forewarp.gpu_runner.worker.cells import CellFailed
-from forewarp.gpu_runner.worker.channel import Answer
+from forewarp.gpu_runner.worker.channel import BEFORE_TIMING, Answer
 from forewarp.gpu_runner.worker.check import Mismatch
 from forewarp.gpu_runner.worker.problem import ReferenceFailed
 from forewarp.gpu_runner.worker.stage import Stage
@@ -140,6 +140,8 @@ class Judge:
         try:
             worst = 0.0 if again else self._timed("check", lambda: self._check(bench, stage, thorough=thorough))
             inner = self.phases["check"]
+            if self.job.get("asks_before_timing") and not self.timings:
+                self.ask(BEFORE_TIMING)
             schedule = self._schedule(bench, stage, index, sighting=bool(self.job["sighting"]) and not again)
             timed = self._timed("time", schedule.run)
             # What was compared while timing ran counts as checking.

@@ -107,7 +107,7 @@ class Schedule:
         """Return the samples of all series; see `statistics.Samples`."""
         pair_s, longest_s = self._pilot()
         mode = self.bench.choose_mode(self.stage, longest_s)
-        scale = GRAPH_BLOCKS if mode in ("graph", "chain") and longest_s < SHORT_S else 1
+        scale = GRAPH_BLOCKS if mode == "graph" and longest_s < SHORT_S else 1
         time_s = self.time_s
         if mode == "chain":
             time_s, (pair_s, _) = CHAIN_TIME * time_s, self._pilot()  # such samples cost something else

@@ -13,6 +13,7 @@ from forewarp.core.errors import DeviceError, WorkerError
 from forewarp.core.values import Target
 from forewarp.gpu_runner.executors.client import OnLook, Reply, WorkerClient
 from forewarp.gpu_runner.executors.launcher import LauncherClient
+from forewarp.gpu_runner.worker.channel import BEFORE_TIMING
 
 GPU = Target("a GPU", "cuda", "sm_90", 132, l2_bytes=1 << 20)
 PROGRAMS = {
@@ -37,18 +38,26 @@ class Session:
     """A process that answers what its script says."""
 
     def __init__(self, worker: Worker, job: Mapping[str, Any]) -> None:
-        self.worker, self.job, self.alive = worker, job, True
+        self.worker, self.job, self.alive, self.gone = worker, job, True, False
+        worker.sessions.append(self)
 
     def request(
         self, document: dict[str, Any], timeout: float, on_look: OnLook | None = None, descriptors: Sequence[int] = ()
     ) -> Reply:
-        del timeout, on_look
+        del timeout
+        if self.job["kind"] == "launcher" and on_look is not None and document.get("asks_before_timing"):
+            self.worker.alive_when_checked = self.worker.observing()
+            on_look(BEFORE_TIMING)
+            self.worker.alive_when_timed = self.worker.observing()
         answer = self.worker.answer(self.job["kind"], document)
         self.alive = answer is not None
         return Reply(dict(answer) if answer is not None else None, "", 1.0, self.worker.started_s, exit_status=0)
 
-    def close(self) -> None:
+    def kill(self) -> None:
         self.alive = False
+
+    def close(self) -> None:
+        self.alive, self.gone = False, True
 
 
 class Worker:
@@ -58,17 +67,24 @@ class Worker:
         self.script = script
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.closed, self.started_s = False, 0.1
+        self.sessions: list[Session] = []
+        self.alive_when_checked = self.alive_when_timed = self.alive_in_cells = -1
 
     def answer(self, kind: str, document: dict[str, Any]) -> Answer:
         self.asked.append((kind, document))
         found = self.script.get(kind)
         return found(document) if callable(found) else found
 
+    def observing(self) -> int:
+        """Return how many observers that were asked something are not gone yet."""
+        return sum(s.job["kind"] == "observe" and not s.alive and not s.gone for s in self.sessions)
+
     def open(self, job: dict[str, Any]) -> Session:
         return Session(self, job)
 
     def run(self, job: dict[str, Any], timeout: float, on_look: OnLook | None = None) -> Reply:
         del timeout, on_look
+        self.alive_in_cells = self.observing()
         answer = self.answer("measure", job)
         return Reply(dict(answer) if answer is not None else None, "", 1.0, 0.1)
 
@@ -115,6 +131,18 @@ def test_all_candidates_of_a_task_get_the_weights_that_its_reference_was_lifted_
     one, *_, two, other = [document["weight_seed"] for kind, document in worker.asked if kind == "launcher"]
     assert one == two != other
     assert {document["weight_seed"] for kind, document in worker.asked if kind == "observe"} == {one, other}
+
+
+def test_observers_are_gone_before_anything_is_timed() -> None:
+    worker = Worker(observe=LIFTED, launcher=RESULT)
+    measured(worker)
+    assert (worker.alive_when_checked, worker.alive_when_timed, worker.observing()) == (2, 0, 0)
+
+
+def test_observers_are_gone_before_a_module_runs_in_its_cell() -> None:
+    worker = Worker(observe=LIFTED, launcher={"refused": "no", "broken": False}, measure=RESULT)
+    measured(worker)
+    assert (worker.alive_in_cells, worker.observing()) == (0, 0)
 
 
 def test_device_only_kernels_are_not_observed_but_their_reference_is() -> None:
