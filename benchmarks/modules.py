@@ -368,7 +368,10 @@ def sum_agreement(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Sum up the agreement with plain processes."""
     usual = [r for r in rows if not r["unliftable"]]
     lifted = [r for r in rows if str(r.get("lifting", "")).startswith("lifted")]
-    off, apart = ratios(usual), ratios([r for r in rows if r not in lifted])
+    unlifted = [r for r in rows if r not in lifted]
+    off, apart = ratios(usual), ratios(unlifted)
+    waiting = ratios([r for r in unlifted if r.get("plain_how") == "waits"])
+    not_waiting = ratios([r for r in unlifted if r.get("plain_how") != "waits"])
     right = [r for r in usual if r.get("speedup")]
     return {
         "n": len(off),
@@ -382,6 +385,8 @@ def sum_agreement(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "share_lifted": sum(r in lifted for r in usual) / len(usual) if usual else None,
         "unlifted_n": len(apart),
         "unlifted_median_abs_log": quantile(apart, 0.5),
+        "unlifted_not_waiting": {"n": len(not_waiting), "median_abs_log": quantile(not_waiting, 0.5)},
+        "unlifted_waiting": {"n": len(waiting), "median_abs_log": quantile(waiting, 0.5)},
     }
 
 

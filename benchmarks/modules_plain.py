@@ -5,9 +5,9 @@
 Reads jobs, each a line of JSON with a KernelBench `problem` and `modules` with `path` and `artefact`. Prints a line of
 JSON per module, and `{"end": true}` after the last: `plain` is the reference's device time over the module's. Both are
 captured as CUDA graphs and replayed in turns, each behind a flush of the L2 cache, between two events; the median of
-the ratios counts. What cannot be captured, or launches on a stream that is not (its replays leave the output as it
-was), is called instead: behind a kernel that keeps the device busy until all is enqueued, so that the host has no part
-in it, or, where it waits for the device, as it is.
+the ratios counts (`plain_spread`: their 10th and 90th percentile). What cannot be captured, or launches on a stream
+that is not (its replays leave the output as it was), is called instead: behind a kernel that keeps the device busy until
+all is enqueued, so that the host has no part in it, or, where it waits for the device, as it is.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ def time_job(path: str, modules: Sequence[dict[str, str]]) -> None:
             times = [(timed(call, flush, own), timed(anchor, flush, how)) for _ in range(TURNS)]
             row |= {
                 "plain": statistics.median(b / a for a, b in times),
+                "plain_spread": statistics.quantiles((b / a for a, b in times), n=10)[::8],
                 "plain_us": statistics.median(a for a, _ in times),
                 "plain_anchor_us": statistics.median(b for _, b in times),
                 "plain_how": own,
