@@ -1,0 +1,20 @@
+"""Rows less their mean."""
+
+import torch
+import torch.nn as nn
+
+ROWS = 16384
+COLS = 3072
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x - x.mean(dim=1, keepdim=True)
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS)]
+
+
+def get_init_inputs():
+    return []
