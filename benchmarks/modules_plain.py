@@ -6,8 +6,8 @@ Reads jobs, each a line of JSON with a KernelBench `problem` and `modules` with 
 JSON per module, and `{"end": true}` after the last: `plain` is the reference's device time over the module's. Both are
 captured as CUDA graphs and replayed in turns, each behind a flush of the L2 cache, between two events; the median of
 the ratios counts (`plain_spread`: their 10th and 90th percentile). What cannot be captured, or launches on a stream
-that is not (its replays leave the output as it was), is called instead: behind a kernel that keeps the device busy until
-all is enqueued, so that the host has no part in it, or, where it waits for the device, as it is.
+that is not (its replays leave the output as it was), is called instead: behind a kernel that keeps the device busy
+until all is enqueued, so that the host has no part in it, or, where it waits for the device, as it is.
 """
 
 from __future__ import annotations
@@ -128,6 +128,7 @@ def captured(call: Callable[[], Any]) -> tuple[Callable[[], Any], str]:
             return graph.replay, "graph"
         return call, "enqueued"
     except RuntimeError as e:
+        torch.cuda.set_stream(torch.cuda.default_stream())  # torch leaves it at the one that was captured
         torch.cuda.synchronize()
         return call, "waits" if "captur" in str(e) or "synchroni" in str(e) else "enqueued"
 

@@ -59,6 +59,8 @@ class WindowAllocator:
         self._lock = threading.Lock()
         self._late: deque[int] = deque()
         self._sizes: dict[int, tuple[int, int]] = {}
+        self._largest: dict[int, int] = {}
+        self._taken: set[int] = set()
         self._free: dict[int, list[tuple[int, bool, int]]] = {}
         self._next = self._end = 0
         self._step = FIRST
@@ -94,8 +96,18 @@ class WindowAllocator:
         with self._lock:
             if not self._sealed:
                 self._used = self.blocks
+                self._largest.clear()
+            self._taken.clear()
             self._free = {stream: sorted(block for free in self._free.values() for block in free)}
             return self.blocks
+
+    def largest(self, address: int) -> int:
+        """Return the most bytes that were asked for in the block at an address since the first `mark`."""
+        return self._largest.get(address, 0)
+
+    def taken(self) -> list[int]:
+        """Return the blocks with memory to themselves that were given out since the last `mark`, in order."""
+        return sorted(self._taken & self._chunks)
 
     def seal(self) -> None:
         """Never give out again what is free now: a captured graph uses it as scratch."""
@@ -114,7 +126,9 @@ class WindowAllocator:
             while self._late:
                 self._give_back(self._late.popleft())
             try:
-                return self._take(-(-(size + GAP) // ALIGN) * ALIGN, stream or 0)
+                address = self._take(-(-(size + GAP) // ALIGN) * ALIGN, stream or 0)
+                self._largest[address] = max(size, self._largest.get(address, 0))
+                return address
             except driver.CudaError:
                 self.exhausted = True  # torch takes the zero for an address: what fails next is not the module's fault
                 return 0
@@ -138,6 +152,7 @@ class WindowAllocator:
             length, address, self._next = size, self._next, self._next + size
         self._sizes[address] = length, stream
         self._used.add(address)
+        self._taken.add(address)
         return address
 
     def _grow(self, size: int) -> int:

@@ -104,7 +104,7 @@ class Chain:
                         graph.add([node], [], [Handle()])
                 work.add_to(whole, slot)
             for graph in (alone, whole):
-                graph.instantiate()
+                graph.upload(torch.cuda.current_stream().cuda_stream)
             self._graphs.append((length, alone, whole))
 
     def renew(self) -> None:

@@ -252,16 +252,19 @@ class Built:
         ends: Sequence[Any] = (ctypes.byref(after), ctypes.byref(to), ctypes.byref(edge))
         driver.call("cuGraphAddDependencies_v2", self.graph, *ends, ctypes.c_size_t(1))
 
-    def instantiate(self) -> None:
-        """Make the graph ready to be launched, unless it is; nothing can be added any more."""
+    def upload(self, stream: int) -> None:
+        """Make the graph ready, so that its first launch takes no longer than others; nothing can be added any more."""
+        driver.call("cuGraphUpload", self._ready(), Handle(stream))
+
+    def launch(self, stream: int) -> None:
+        """Enqueue the graph, made ready if it was not before."""
+        driver.call("cuGraphLaunch", self._ready(), Handle(stream))
+
+    def _ready(self) -> Handle:
         if self._executable is None:
             self._executable = Handle()
             driver.call("cuGraphInstantiateWithFlags", ctypes.byref(self._executable), self.graph, ctypes.c_uint64(0))
-
-    def launch(self, stream: int) -> None:
-        """Enqueue the graph, instantiated if it was not before."""
-        self.instantiate()
-        driver.call("cuGraphLaunch", self._executable, Handle(stream))
+        return self._executable
 
     def close(self) -> None:
         """Free the graph; a context that a kernel broke has nothing left to free."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -83,6 +83,7 @@ class Observer:
         del results
         with self._timed("capture"), streams.redirected(streams.foreign(), self.stream.cuda_stream):
             captured, outputs = self._capture(subject)
+        scratch = tuple(self.allocator.taken())
         self.allocator.seal()
         try:
             with self._timed("read"):
@@ -99,11 +100,17 @@ class Observer:
             subject.signature.workload,
             tuple(nodes),
             tuple(edges),
-            tuple(Place.of(t) for t in tensors_of(subject.values)),
-            tuple(Place.of(o) for o in outputs),
+            tuple(self._place(t) for t in tensors_of(subject.values)),
+            tuple(self._place(o) for o in outputs),
             tuple((k, Place.of(v)) for k, v in subject.state.items()),
             tuple((k, Place.of(v)) for k, v in subject.weights.items() if v.nbytes >= SMALL),
+            scratch,
         )
+
+    def _place(self, tensor: torch.Tensor) -> Place:
+        """Return an input's or output's place; nothing behind it is written to where it is its block's largest."""
+        place, storage = Place.of(tensor), tensor.untyped_storage()
+        return replace(place, last=place.last and self.allocator.largest(storage.data_ptr()) <= storage.nbytes())
 
     @contextlib.contextmanager
     def _timed(self, phase: str) -> Generator[None]:

@@ -21,7 +21,7 @@ GAP = 512
 class Place:
     """A tensor in a window. `stride` is in elements, `dtype` torch's name without the prefix.
 
-    `last` says that its last element is the last one of its block of memory.
+    `last` says that its last element is the last one of its block of memory, and that nothing behind it is written to.
     """
 
     address: int
@@ -58,7 +58,8 @@ class Program:
     """One call of a module for one workload.
 
     `inputs` are the tensors among the values that it is called with, in order, `outputs` what it returns. By key of the
-    `state_dict`, `state` are its buffers that a call may change, `weights` its other large tensors.
+    `state_dict`, `state` are its buffers that a call may change, `weights` its other large tensors. `scratch` are
+    addresses of chunks that hold nothing before a call; outputs may be among them.
     """
 
     workload: str
@@ -68,6 +69,7 @@ class Program:
     outputs: tuple[Place, ...]
     state: tuple[tuple[str, Place], ...] = ()
     weights: tuple[tuple[str, Place], ...] = ()
+    scratch: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

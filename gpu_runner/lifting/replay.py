@@ -101,6 +101,28 @@ class Lifted:
                 if number is not None and its_number is not None:
                     self._window.share(number, other._window, its_number)
 
+    def share_scratch(self, other: Lifted) -> None:
+        """Have this module's scratch in the other one's, which is trusted, chunk by chunk of the same size.
+
+        Where scratch lies makes a difference, too. What the other one leaves there is of inputs that nobody asks for
+        again.
+        """
+        for workload, mine in self.programs.items():
+            theirs = other.programs[workload]
+            free = [n for n in map(other._window.chunk_at, other._own_scratch(theirs)) if n is not None]
+            for number in (n for n in map(self._window.chunk_at, self._own_scratch(mine)) if n is not None):
+                size = self._window.chunks[number].size
+                its = next((n for n in free if other._window.chunks[n].size == size), None)
+                if its is not None:
+                    free.remove(its)
+                    self._window.share(number, other._window, its)
+
+    def _own_scratch(self, program: Program) -> list[int]:
+        """Return the addresses of scratch but for what holds inputs and outputs."""
+        places = [p.address for p in (*program.inputs, *program.outputs)]
+        chunks = {self._window.chunk_of(address) for address in places}
+        return [a for a in program.scratch if self._window.chunk_of(a) not in chunks]
+
     def state_of(self, workload: str) -> dict[str, torch.Tensor]:
         """Return the buffers that a call of the module changes, by `state_dict` key."""
         return {key: place.tensor() for key, place in self.programs[workload].state}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -119,6 +119,13 @@ class Window:
         offset = address - self.base
         position = bisect_left(self.chunks, offset, key=lambda c: c.offset)
         return position if position < len(self.chunks) and self.chunks[position].offset == offset else None
+
+    def chunk_of(self, address: int) -> int | None:
+        """Return the number of the chunk that an address lies in; None where it lies in none."""
+        offset = address - self.base
+        position = bisect_right(self.chunks, offset, key=lambda c: c.offset) - 1
+        inside = position >= 0 and offset < self.chunks[position].offset + self.chunks[position].size
+        return position if inside else None
 
     def share(self, number: int, other: Window, its: int) -> bool:
         """Put another window's memory in the place of a chunk, for both to see; False where sizes differ.

@@ -90,6 +90,7 @@ class Launcher:
         if len(self.lifted) == 2:
             try:
                 self.lifted["anchor"].share(self.lifted["candidate"])
+                self.lifted["candidate"].share_scratch(self.lifted["anchor"])
             except (CudaError, KeyError) as e:
                 raise Refused(f"its memory cannot be shared: {e}") from e
 

@@ -315,7 +315,9 @@ class Stage:
             for buffers in self._buffers(arm):
                 buffer = tensors_of(buffers[slot])[index]
                 if master is None:
+                    # The others are copies, in case that two addresses are of one memory.
                     _shift(buffer, distance, shrunk, pieces=True)
+                    master = buffer
                 else:
                     buffer.copy_(master)
             if self.lean:

@@ -151,16 +151,15 @@ class Schedule:
 
     def _pilot(self) -> tuple[float, float]:
         """Warm both arms up; return the wall seconds of one pair, and the longer arm's own."""
-        start = time.perf_counter()
-        longest = 0.0
+        longest, pairs = 0.0, list[float]()
         for turn in range(WARM_UPS):
-            if turn == 1:
-                start = time.perf_counter()
+            start = time.perf_counter()
             for arm in ("candidate", "anchor"):
                 self.stage.renew(turn % self.stage.slot_count, arm)
                 seconds = self._prepared(arm, turn % self.stage.slot_count)()[0]
                 longest = max(longest, seconds) if turn else 0.0
-        return (time.perf_counter() - start) / (WARM_UPS - 1), longest
+            pairs.append(time.perf_counter() - start)
+        return min(pairs[1:]), longest
 
     def _affordable(self, time_s: float, pair_s: float, looks: Sequence[int]) -> tuple[int, ...]:
         """Keep the looks that fit into the time, a block costing two pairs; slow kernels get one look at few blocks."""

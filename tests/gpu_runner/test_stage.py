@@ -41,22 +41,32 @@ def buffers(problem: Problem, guarded: Guarded, count: int) -> list[list[Any]]:
     ]
 
 
-def staged(forward: str = PURE, inputs: str = NORMAL, *, mirrored: bool = True, perturb: bool = True) -> Stage:
+def staged(
+    forward: str = PURE,
+    inputs: str = NORMAL,
+    *,
+    mirrored: bool = True,
+    perturb: bool = True,
+    one_memory: bool = False,
+    lean: bool | None = None,
+) -> Stage:
     torch.set_grad_enabled(False)
     reference = REFERENCE.format(forward=forward, inputs=inputs)
     signature = describe(reference, Workload("w"))
     problem, guarded = Problem.load(reference, Workload("w"), 7), Guarded("cpu")
     outputs = [guarded.tensor(s.shape, getattr(torch, s.dtype), f"output {s.name}") for s in signature.outputs]
+    slots = buffers(problem, guarded, 3)
     return Stage(
         problem,
         problem.model("cpu"),
-        buffers(problem, guarded, 3),
+        slots,
         outputs,
         None,
-        [buffers(problem, guarded, 3)] if mirrored else (),
+        [slots if one_memory else buffers(problem, guarded, 3)] if mirrored else (),
         written=signature.written,
         guards=guarded,
         perturb=perturb,
+        lean=lean,
     )
 
 
@@ -113,6 +123,14 @@ def test_inputs_changed_in_place_are_compared_as_drawn_ones_are(forward: str, mi
     stage.outputs[0][0, 0] += 1.0
     with pytest.raises(Mismatch, match="of the elements are off"):
         stage.compare(0)
+
+
+@pytest.mark.parametrize("arm", ["candidate", "anchor"])
+def test_large_inputs_that_both_arms_have_in_one_memory_are_changed_once(arm: str) -> None:
+    stage = staged(one_memory=True, lean=True)
+    for _ in range(2):
+        stage.touch(0, arm)
+        assert try_on(stage) < 0.1
 
 
 def test_outputs_are_poisoned_before_every_call() -> None:

@@ -15,7 +15,7 @@ def soft_cap_rows(x, y, rows, cols, WIDTH: tl.constexpr):
     row = tl.program_id(0) % rows
     col = tl.arange(0, WIDTH)
     v = tl.load(x + row * cols + col, mask=col < cols, other=0.0)
-    e = tl.exp(v * -0.25)
+    e = tl.exp(tl.minimum(v * -0.25, 80.0))
     v = 8.0 * (1.0 - e) / (1.0 + e)
     v = tl.where(col < cols, v, float("-inf"))
     e = tl.exp(v - tl.max(v, 0))

@@ -121,3 +121,28 @@ def test_what_is_free_goes_to_the_stream_that_is_captured(allocator: WindowAlloc
     give(allocator, block)
     allocator.mark(stream=9)
     assert take(allocator, 1000, stream=9) == block
+
+
+def test_the_largest_of_a_blocks_users_since_the_mark_is_known(allocator: WindowAllocator) -> None:
+    give(allocator, take(allocator, 200_000, stream=9))
+    allocator.mark(stream=9)
+    block = take(allocator, 150_000, stream=9)
+    assert allocator.largest(block) == 150_000
+    give(allocator, block)
+    assert take(allocator, 180_000, stream=9) == block
+    assert allocator.largest(block) == 180_000
+    give(allocator, block)
+    assert take(allocator, 120_000, stream=9) == block
+    assert allocator.largest(block) == 180_000
+
+
+def test_what_a_capture_takes_with_memory_to_itself_is_known(allocator: WindowAllocator) -> None:
+    kept, free = take(allocator, LARGE), take(allocator, 2 * LARGE)
+    give(allocator, free)
+    allocator.mark(stream=9)
+    new, small, again = (take(allocator, size, stream=9) for size in (3 * LARGE, 1000, 2 * LARGE))
+    assert allocator.taken() == sorted([new, again])
+    assert again == free
+    assert not {kept, small} & set(allocator.taken())
+    allocator.mark(stream=9)
+    assert allocator.taken() == []
