@@ -139,17 +139,19 @@ def settled(
     planned_looks: int,
     candidate_hz: Sequence[float] = (),
     anchor_hz: Sequence[float] = (),
+    session_sd: float = 0.0,
 ) -> str:
     """Say at a look why to stop, or "" to go on.
 
     "precise": the 95 % interval is within ±0.25 %. "settled": the verdict is clear at the corrected level, and the 95 %
-    interval within ±1 %. "futile": the whole corrected interval is below half the anchor's speed.
+    interval within ±1 %. "futile": the whole corrected interval is below half the anchor's speed. The verdict allows
+    for the spread from session to session (`Samples.session_sd`), the widths do not: no more blocks would lessen it.
     """
-    series = _series(candidate_s, anchor_s, candidate_hz, anchor_hz)
+    series = _series(candidate_s, anchor_s, candidate_hz, anchor_hz, session_sd)
     if len(series.time) < MIN_BLOCKS:
         return ""
     time, level = series.in_time(), _decisive_level(planned_looks)
-    half = time.half_width(_reported_level(planned_looks))
+    half = _series(candidate_s, anchor_s, candidate_hz, anchor_hz).in_time().half_width(_reported_level(planned_looks))
     if half <= PRECISE:
         return "precise"
     if half <= CLEAR and _decide(time, series.in_cycles(), None, series.steady, level) in DEFINITE:

@@ -40,7 +40,10 @@ class Looks:
         if look["sighting"]:
             return "on"
         hertz = look["candidate_hz"], look["anchor_hz"]
-        why = statistics.settled(look["candidate_s"], look["anchor_s"], look["planned_looks"], *hertz)
+        spread = session_sd(self._target, look)
+        why = statistics.settled(
+            look["candidate_s"], look["anchor_s"], look["planned_looks"], *hertz, session_sd=spread
+        )
         return "enough" if why else "on"
 
     def _all_seen(self, look: Mapping[str, Any]) -> bool:
