@@ -1,8 +1,8 @@
-"""The tables of the README and of `docs/results.md`, from the committed results.
+"""The tables of the README, `docs/results.md` and `docs/measuring.md`, from the committed results.
 
 python benchmarks/figures.py            # print them, each between its marks
 python benchmarks/figures.py measuring  # print one
-python benchmarks/figures.py --write    # fill them into README.md and docs/results.md
+python benchmarks/figures.py --write    # fill them into the documents
 """
 
 from __future__ import annotations
@@ -493,6 +493,44 @@ STOPPING = (
     "alarms",
 )
 
+
+def modules() -> Iterator[Row]:
+    """Modules against plain processes, themselves and twins with more work; misses bold."""
+    found = load("modules_h200.json")
+    near, same, more, short, s = (found[k] for k in ("agreement", "identical", "planted", "short", "seconds"))
+    n, off = near["n"], "speed-up against plain processes, \\|ln ratio\\|"
+
+    def row(what: str, of: str | int, value: float, target: float, *, least: bool = False, form: str = ".2g") -> Row:
+        shown, met = format(value, form), value >= target if least else value <= target
+        limit = format(target, form.replace(".1", ".0"))
+        return what, str(of), shown if met else f"**{shown}**", f"{'≥' if least else '≤'} {limit}"
+
+    yield row(f"{off}, median", f"{n} of {near['operations']} operations", near["median_abs_log"], 0.01)
+    yield row(f"the same, 95th percentile (largest {near['largest_abs_log']:.2g})", n, near["p95_abs_log"], 0.05)
+    yield row("half-width of the 95 % interval, median", n, near["median_half_width"], 0.01)
+    yield row("share that was lifted", n, near["share_lifted"], 0.9, least=True, form=".1%")
+    yield row(f"{off} where it could not be lifted, median", near["unlifted_n"], near["unlifted_median_abs_log"], 0.03)
+    waits, others = near["unlifted_waiting"], near["unlifted_not_waiting"]
+    yield row("of these, modules that wait for the device", waits["n"], waits["median_abs_log"], 0.03)
+    yield row("and those that do not", others["n"], others["median_abs_log"], 0.03)
+    count = same["n"]
+    yield row("KernelBench problems against themselves: `tie`", count, same["tie_share"], 0.95, least=True, form=".1%")
+    for key, what in (("incorrect", "`incorrect`"), ("out_of_memory", "`out_of_memory`"), ("told_apart", "told apart")):
+        yield row(f"the same: {what}", count, same[key], 0, form="d")
+    share = {"target": 0.95, "least": True, "form": ".1%"}
+    yield row("twins with 3 % more work: `slower`", more["n"], more["slower"], **share)
+    low, high = short["us"][0], short["us"][-1]
+    yield row(f"kernels of {low:.0f} to {high:.0f} µs against themselves: `tie`", short["n"], short["tie"], **share)
+    told = short["told_apart"]
+    yield row("such kernels with 5 % more work: told apart", short["n"], told, 0.9, least=True, form=".1%")
+    seconds = {"form": ".2f"}
+    yield row("Triton module from source to result, seconds", "4", s["triton"], 1.0, **seconds)
+    yield row("of that without compiling", "4", s["triton_without_compile"], 0.4, **seconds)
+    yield row("Triton module, first of its task", "1", s["triton_new_task"], 1.0, **seconds)
+    yield row("`load_inline` module", "2", s["load_inline"], 8.0, **seconds)
+    yield row("`load_inline` modules a minute, 32 cores", "", s["load_inline_per_minute"], 40, least=True, form=".0f")
+
+
 TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "readme": (("what was measured", "result (95 % interval)", "target"), (readme,)),
     "jobs": (("job", "winner (95 %)", "considered; measured", *PHASES, "whole run"), (jobs,)),
@@ -507,6 +545,7 @@ TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "measuring": (MEASURED, (speed, spread, trust)),
     "itself": (MEASURED, (itself,)),
     "kills": (("figure", "found"), (kills,)),
+    "modules": (("figure", "n", "found", "target"), (modules,)),
     "inspecting": (MEASURED, (inspecting,)),
 }
 
@@ -529,7 +568,7 @@ def filled(text: str) -> str:
     return text
 
 
-DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "results.md")
+DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "measuring.md")
 
 
 def main() -> None:

@@ -106,9 +106,11 @@ class Observers:
                 return None
             return Observed(*ending(reply, limit_s), reply.seconds)
         try:
-            log = readable("\n".join(t for t in (str(answer["log"]), reply.log) if t))
-            guards = tuple(readable(str(g), 200) for g in answer["protections"])
             status, programs = str(answer["status"]), answer.get("programs", {})
+            # Why it cannot be lifted says it all; what a module that fails has printed may tell why it does.
+            said = [str(answer["log"])] if status == "unlifted" else [str(answer["log"]), reply.log]
+            log = readable("\n".join(t for t in said if t))
+            guards = tuple(readable(str(g), 200) for g in answer["protections"])
             phases = {f"observe {k}": float(v) for k, v in dict(answer.get("seconds", {})).items()}
             if status == "ok":
                 return Observed(status, log, 0.0, dict(programs), reply.descriptors, guards, phases)

@@ -35,6 +35,7 @@ _ATTRIBUTE_BYTES = 64
 _ELSEWHERE = (1, 3)
 """Kinds of memory that are not device memory with an address: the host's, and arrays."""
 _PACKED_POINTER, _PACKED_SIZE = 1, 2
+_POINTER_BYTES, _MEMORY_TYPE = 8, 2
 _PLAIN = "00" * 8
 """The data of an edge by which one node waits for the end of another."""
 
@@ -126,7 +127,10 @@ def _node(handle: Handle, image_of: ImageOf, ours: Callable[[int], bool]) -> Nod
     driver.call("cuGraphNodeGetType", handle, ctypes.byref(kind))
     name = _KINDS.get(kind.value, f"a node of kind {kind.value}")
     if name == "kernel":
-        return Node("launch", _launch(handle, image_of))
+        launch = _launch(handle, image_of)
+        if any(_is_foreign(bytes.fromhex(a), ours) for a in launch.arguments if not launch.packed):
+            raise NotLiftable(f"{launch.name} uses memory that torch did not allocate on the device")
+        return Node("launch", launch)
     if name == "fill":
         fill = driver.MemsetNode()
         driver.call("cuGraphMemsetNodeGetParams", handle, ctypes.byref(fill))
@@ -164,6 +168,20 @@ def _launch(handle: Handle, image_of: ImageOf) -> Launch:
         attributes=tuple(_launch_attributes(handle)),
         function_attributes=tuple(_function_attributes(function)),
     )
+
+
+def _is_foreign(argument: bytes, ours: Callable[[int], bool]) -> bool:
+    """Return whether an argument is the address of memory that CUDA knows and that does not go along.
+
+    What lies at that address in another process is somebody else's. Structures are not looked into: their padding may
+    hold anything.
+    """
+    if len(argument) != _POINTER_BYTES:
+        return False
+    address, kind = int.from_bytes(argument, "little"), ctypes.c_uint()
+    if not address or ours(address):
+        return False
+    return driver.status("cuPointerGetAttribute", ctypes.byref(kind), _MEMORY_TYPE, ctypes.c_uint64(address)) == 0
 
 
 def _packed(node: driver.KernelNode) -> str:

@@ -33,7 +33,7 @@ mod = load_inline("pinned_scales", cpp_sources=[cpp_src], cuda_sources=[cuda_src
 class ModelNew(nn.Module):
     def __init__(self):
         super().__init__()
-        self.pinned = torch.linspace(0.5, 2.0, 4096).pin_memory()
+        self.pinned = torch.linspace(0.5, 2.0, 4096, device="cpu").pin_memory()
 
     def forward(self, x):
         return mod.scaled(x, self.pinned)
