@@ -86,6 +86,7 @@ def mcp(
     """
     if action != "serve":
         _refuse_http(action, http, host_name)
+        _refuse_insisting(action, where)
         from forewarp.cli import mcp_install
 
         there = (workspace or Path.cwd()) if action == "install" else workspace
@@ -137,6 +138,18 @@ def _refuse_http(action: str, http: str | None, host_name: tuple[str, ...]) -> N
             f"mcp {action} does not take {' and '.join(given)}: a client starts what it writes on stdio",
             hint=f"leave {' and '.join(given)} out; or start `forewarp mcp --http HOST:PORT` yourself, and give the "
             "client the URL http://HOST:PORT/mcp",
+        )
+
+
+def _refuse_insisting(action: str, where: Where) -> None:
+    """Raise `UsageError` for a lasting --unprotected: that is for whoever starts the server, who is asked each time."""
+    from forewarp.core.errors import UsageError
+    from forewarp.gpu_runner.worker.least import INSIST
+
+    if where.unprotected:
+        raise UsageError(
+            f"mcp {action} does not write --unprotected down",
+            hint=f"leave it out; to insist for good, set {INSIST}=1 in the environment that the client starts it in",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -33,6 +34,7 @@ class Where:
         pool: Parquet file or folder of recorded measurements, for --device replay; left out, those of forewarp.
         archive: Archive file; $FOREWARP_ARCHIVE, else one in your data folder.
         python: Python that has the torch to measure with; the one that runs forewarp if left out, python3 over ssh.
+        unprotected: Run the code of tasks and kernels on this machine even where it cannot be confined.
     """
 
     device: str = "auto"
@@ -40,11 +42,20 @@ class Where:
     pool: Path | None = None
     archive: Path | None = None
     python: Path | None = None
+    unprotected: Annotated[bool, Parameter(negative="", show_default=False)] = False
 
     def place(self) -> Place:
-        """Return the same for the engine, with paths that do not depend on the working folder."""
+        """Return the same for the engine, with paths that do not depend on the working folder.
+
+        Processes that are started from here on learn from a variable that the user insists. Raises `UsageError`.
+        """
+        from forewarp.gpu_runner.worker.least import INSIST
         from forewarp.tools.parts import Place
 
+        if self.unprotected and self.executor != "local":
+            raise _only_here(self.executor, INSIST)
+        if self.unprotected:
+            os.environ[INSIST] = "1"
         return Place(
             device=self.device,
             executor=self.executor,
@@ -166,6 +177,15 @@ def tunables_of(pairs: tuple[str, ...]) -> dict[str, int]:
             raise UsageError(f"{pair!r} is no tunable", hint="write it as NAME=INTEGER")
         chosen[name] = int(value)
     return chosen
+
+
+def _only_here(executor: str, variable: str) -> Exception:
+    from forewarp.core.errors import UsageError
+
+    return UsageError(
+        f"--unprotected is about this machine, and --executor {executor} measures elsewhere",
+        hint=f"leave it out, and set {variable}=1 on the machines that measure",
+    )
 
 
 def _interpreter(path: Path | None, executor: str) -> str | None:

@@ -32,7 +32,7 @@ LOST: Final = "lost"
 _ERRORS: dict[str, type[ForewarpError]] = {
     kind.code: kind
     for kind in (
-        *(errors.UsageError, errors.TaskError, errors.CandidateError, errors.ModelError),
+        *(errors.UsageError, errors.TaskError, errors.CandidateError, errors.ModelError, errors.UnprotectedError),
         *(errors.DeviceError, errors.WorkerError, errors.ArchiveError),
     )
 }

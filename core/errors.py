@@ -4,7 +4,8 @@ ForewarpError
 ├── UsageError            the request cannot be carried out as given
 │   ├── TaskError         no such task, or its file does not load
 │   ├── CandidateError    the candidate's text or launch plan is malformed
-│   └── ModelError        no such model, no key, or the provider refused
+│   ├── ModelError        no such model, no key, or the provider refused
+│   └── UnprotectedError  the machine cannot confine code of strangers
 ├── DeviceError           no device, compiler or library for what was asked
 ├── WorkerError           the measuring process could not be started or was lost
 └── ArchiveError          the archive cannot be opened, read or written
@@ -54,6 +55,12 @@ class ModelError(UsageError):
     """No such model, no key for it, or the provider refused the call."""
 
     code = "model"
+
+
+class UnprotectedError(UsageError):
+    """The machine cannot confine code of strangers, and the user did not insist on running it."""
+
+    code = "unprotected"
 
 
 class DeviceError(ForewarpError):

@@ -119,7 +119,7 @@ def result_of(
 ) -> MeasureResult:
     """Show a measurement."""
     return MeasureResult(
-        summary=_summary(task, target, m),
+        summary=_summary(task, target, m) + _insisted(m),
         status=m.status,
         verdict=m.verdict,
         trusted=m.trusted,
@@ -237,6 +237,14 @@ def _mhz(hertz: Sequence[float]) -> float | None:
 
 def _times(factor: float, value: float | None) -> float | None:
     return None if value is None else factor * value
+
+
+def _insisted(m: Measurement) -> str:
+    """Say of a measurement that it was made only because the user insisted; "" of others."""
+    from forewarp.gpu_runner.worker.least import MISSING
+
+    lacks = next((p.partition(f"{MISSING}: ")[2] for p in m.protections if MISSING in p), "")
+    return f" Its code ran at your insistence, without these protections: {lacks}." if lacks else ""
 
 
 def _summary(task: str, target: Target, m: Measurement) -> str:

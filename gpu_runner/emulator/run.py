@@ -106,7 +106,7 @@ class Emulation:
                 reads_only=(*toolchain.readable("cpu"), str(self._folder)),
                 cpu_s=int(2 * seconds) + 10,
             )
-            protections.confine(how)
+            protections.take(how)
             environment.use_folder(str(folder))
             work()
 

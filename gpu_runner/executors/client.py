@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from forewarp.core.errors import DeviceError, WorkerError
+from forewarp.core.errors import DeviceError, UnprotectedError, WorkerError
 from forewarp.core.untrusted_text import printable
 from forewarp.gpu_runner import child
 from forewarp.gpu_runner.executors.scratch import Scratch
 from forewarp.gpu_runner.worker.channel import Answer, Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.environment import allowed
+from forewarp.gpu_runner.worker.least import INSIST, LEAST, UNPROTECTED
 
 START_S = 120.0
 _LOOK_S = 0.1
@@ -50,6 +51,16 @@ def readable(text: str, limit: int = LOG_BYTES) -> str:
     if len(clean) <= limit:
         return clean
     return f"{clean[: limit // 2]}\n… {len(clean) - limit} characters left out …\n{clean[-limit // 2 :]}"
+
+
+def _unprotected(told: object) -> UnprotectedError:
+    """Return the error of a job that was refused; of what it told, only names that are known are shown."""
+    lacks = ", ".join(name for name in LEAST if isinstance(told, list) and name in told)
+    return UnprotectedError(
+        f"code of tasks and kernels is not run here, because these protections are missing: {lacks}",
+        hint="`forewarp doctor` says what to change; to run the code all the same, pass --unprotected, or set "
+        f"{INSIST}=1 on the machine that runs it",
+    )
 
 
 def was_closed() -> WorkerError:
@@ -96,7 +107,10 @@ class Session:
         return self.wait(timeout, on_look)
 
     def wait(self, timeout: float, on_look: OnLook | None = None) -> Reply:
-        """Wait for one answer; without one, the child is killed and the reply says how it ended."""
+        """Wait for one answer; without one, the child is killed and the reply says how it ended.
+
+        Raises `UnprotectedError` where the child is not protected enough to run strangers' code.
+        """
         start = time.perf_counter()
         answer, timed_out, exit_status, started = None, False, None, 0.0
         try:
@@ -114,6 +128,8 @@ class Session:
             pass
         if answer is None:
             exit_status = self._end()
+        elif UNPROTECTED in answer:
+            raise _unprotected(answer[UNPROTECTED])
         text = _read_ends(self._log, self._read)
         with contextlib.suppress(OSError):
             self._read = self._log.stat().st_size
@@ -167,7 +183,8 @@ class WorkerClient:
     def run(self, job: dict[str, Any], timeout: float, on_look: OnLook | None = None) -> Reply:
         """Run one job to its end or its deadline.
 
-        Raises `DeviceError` if the worker's Python lacks torch, `WorkerError` if the server was lost.
+        Raises `DeviceError` if the worker's Python lacks torch, `WorkerError` if the server was lost,
+        `UnprotectedError` if nothing was run for want of protection.
         """
         start = time.perf_counter()
         session = self.open(job)

@@ -127,7 +127,7 @@ def live(born: Born, line: socket.socket, *, contained: bool) -> None:
     """Confine this process, import the candidate, and run cases until the judge goes away."""
     os.chdir(born.folder)
     environment.use_folder(born.folder)
-    protections.confine(
+    protections.take(
         protections.Confinement(
             born.folder,
             memory=born.memory,

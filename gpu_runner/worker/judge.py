@@ -20,6 +20,7 @@ from forewarp.gpu_runner.worker import conditions, protections
 from forewarp.gpu_runner.worker.cells import CellFailed
 from forewarp.gpu_runner.worker.channel import BEFORE_TIMING, Answer
 from forewarp.gpu_runner.worker.check import Mismatch
+from forewarp.gpu_runner.worker.least import Unprotected
 from forewarp.gpu_runner.worker.problem import ReferenceFailed
 from forewarp.gpu_runner.worker.stage import Stage
 from forewarp.gpu_runner.worker.timing import DeviceHung, Schedule, Timed, each_workload
@@ -90,7 +91,7 @@ class Judge:
         self.timings: dict[int, dict[str, Any]] = {}
 
     def run(self) -> dict[str, Any]:
-        """Return the result document: status, samples per workload, phases and protections."""
+        """Return the result document: status, samples per workload, phases and protections. Raises `Unprotected`."""
         protections.hide_memory()
         torch.set_grad_enabled(False)
         try:
@@ -106,6 +107,8 @@ class Judge:
             self.conditions = conditions.summary(before, bench.state())
             timings = [self.timings[index] for index in range(len(self.workloads))]
             return self._result("ok", "", timings) | {"stopped_early": beaten}
+        except Unprotected:
+            raise  # nothing has run
         except Mismatch as e:
             return self._result("incorrect", str(e))
         except ReferenceFailed as e:

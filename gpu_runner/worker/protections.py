@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forewarp.gpu_runner.worker import environment, landlock, privileges, seccomp
+from forewarp.gpu_runner.worker.least import HIDDEN, LIMITS, NO_MEMORY, NO_NETWORK, NO_SIGNALS, READ_ONLY, require
 from forewarp.gpu_runner.worker.privileges import NOBODY, children_in_own_pid_namespace, libc
 
 __all__ = [
@@ -29,10 +30,10 @@ __all__ = [
     "die_with_parent",
     "hide_memory",
     "keep_signals_inside",
+    "take",
 ]
 
 _PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_GET_NO_NEW_PRIVS = 1, 2, 4, 38, 39
-READ_ONLY, HIDDEN = "read-only files", "no private files"
 _MOST_DESCRIPTORS, _MAP_NORESERVE = 1 << 16, 0x4000
 
 
@@ -107,10 +108,12 @@ class Confinement:
             kept = self.keep
             steps.append(Step("no inherited descriptors", lambda: close_descriptors(kept), lambda: _none_but(kept)))
         steps.append(Step("no secrets in the environment", environment.scrub, environment.is_clean))
-        limits = Step("memory, time and file limits", self._limit, lambda: _too_much_is_refused(self.memory))
-        if self.memory is None:
-            limits = Step("time and file limits", self._limit)
-        steps += [limits, Step("no network", privileges.no_network, _is_cut_off)]
+        steps.append(Step(LIMITS, self._limit, self._is_limited))
+        if self.memory is not None:
+            most = self.memory
+            steps.append(Step("memory limit", lambda: _limit_memory(most), lambda: _too_much_is_refused(most)))
+        # Where no namespace is to be had, the filter below refuses sockets.
+        steps.append(Step(NO_NETWORK, lambda: _tried(privileges.no_network), _is_cut_off))
         if (self.folder_bytes or self.own_processes) and not self.cautious:
             steps.append(self._mounting())
         if not self.cautious:
@@ -129,6 +132,11 @@ class Confinement:
         if not self.cautious:
             filtering = lambda: seccomp.install(count_memory=self.memory is not None)  # noqa: E731
             steps.append(Step("system calls filtered", filtering, _unsharing_is_refused))
+        # What several of these see to; that it holds is tried.
+        steps.append(Step(NO_SIGNALS, lambda: None, _signals_are_refused))
+        steps.append(Step(NO_MEMORY, lambda: None, _memory_is_refused))
+        if self.memory is not None:
+            steps.append(Step("no local sockets", lambda: None, _local_sockets_are_refused))
         return steps
 
     def _limit(self) -> None:
@@ -138,9 +146,10 @@ class Confinement:
         # This limit counts what else the user runs, and does not bind the superuser: a watch over the tasks does.
         others = 0 if os.geteuid() == 0 else tasks_in_all()
         _lower(resource.RLIMIT_NPROC, 4 * task_limit() + others)
-        if self.memory is not None:
-            pages = int(Path("/proc/self/statm").read_text().split()[0])
-            _lower(resource.RLIMIT_AS, pages * resource.getpagesize() + self.memory)
+
+    def _is_limited(self) -> bool:
+        bounds = {resource.RLIMIT_FSIZE: self.file_bytes, resource.RLIMIT_CPU: self.cpu_s}
+        return all(0 <= resource.getrlimit(what)[0] <= most for what, most in bounds.items())
 
     def _mounting(self) -> Step:
         mount = lambda: privileges.own_mounts(self.folder, self.folder_bytes, processes=self.own_processes)  # noqa: E731
@@ -174,7 +183,15 @@ class Step:
 
 
 def confine(how: Confinement) -> list[str]:
-    """Confine this process and all it starts; return the names of the protections that were tried and hold."""
+    """Confine this process and all it starts; return the names of the protections that were tried and hold.
+
+    Raises `Unprotected` where they are less than the least under which strangers' code is run.
+    """
+    return require(take(how))
+
+
+def take(how: Confinement) -> list[str]:
+    """Confine as `confine` does, but refuse nothing: for a process whose parent refuses, or is confined itself."""
     with contextlib.suppress(PermissionError):  # it leads a session already
         os.setsid()
     taken: list[Step] = []
@@ -215,19 +232,61 @@ def _lower(what: int, most: int, grace: int = 0) -> None:
     resource.setrlimit(what, (min(most, hard), hard))
 
 
-def _too_much_is_refused(memory: int | None) -> bool:
+def _limit_memory(most: int) -> None:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    _lower(resource.RLIMIT_AS, pages * resource.getpagesize() + most)
+
+
+def _too_much_is_refused(most: int) -> bool:
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
     try:
-        mmap.mmap(-1, (memory or 0) + (1 << 30), flags=flags, prot=mmap.PROT_READ).close()
+        mmap.mmap(-1, most + (1 << 30), flags=flags, prot=mmap.PROT_READ).close()
     except (OSError, ValueError):
         return True
     return False
 
 
+def _tried(take: Callable[[], object]) -> None:
+    with contextlib.suppress(OSError):
+        take()
+
+
 def _is_cut_off() -> bool:
     """Return whether not even this machine is reached; connecting a datagram socket sends nothing."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as local:
-        return local.connect_ex(("127.0.0.1", 9)) != 0
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as local:
+            return local.connect_ex(("127.0.0.1", 9)) != 0
+    except PermissionError:
+        return True
+
+
+def _local_sockets_are_refused() -> bool:
+    try:
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).close()
+    except PermissionError:
+        return True
+    return False
+
+
+def _signals_are_refused() -> bool:
+    """Return whether the parent cannot be sent a signal; none is sent. In a namespace of its own it has no number."""
+    parent = os.getppid()
+    try:
+        if parent:
+            os.kill(parent, 0)
+    except PermissionError:
+        return True
+    return parent == 0
+
+
+def _memory_is_refused() -> bool:
+    """Return whether no byte of the parent's memory is read: at an address where none is, so that it never is."""
+    parent = os.getppid()
+    ours = ctypes.create_string_buffer(1)
+    local, there = (ctypes.c_size_t * 2)(ctypes.addressof(ours), 1), (ctypes.c_size_t * 2)(0, 1)
+    reading = libc.process_vm_readv(parent, local, 1, there, 1, ctypes.c_ulong(0))
+    refused = reading < 0 and ctypes.get_errno() in (errno.EPERM, errno.ESRCH, errno.ENOSYS)
+    return refused and not (parent and _opens(f"/proc/{parent}/mem"))
 
 
 def _is_mounted(folder: str) -> bool:
@@ -250,7 +309,9 @@ def _unsharing_is_refused() -> bool:
 def _writing_is_refused(folder: str, writable: Sequence[str]) -> bool:
     """Try to make a file beside the own folder, and where everybody may."""
     places = {os.path.realpath(p) for p in (os.path.dirname(folder), "/tmp", "/dev/shm", tempfile.gettempdir())}
-    for place in places - {os.path.realpath(w) for w in writable}:
+    own = os.path.realpath(folder)
+    within_own = {p for p in places if p.startswith(f"{own}/")}  # as caches are
+    for place in places - within_own - {os.path.realpath(w) for w in writable}:
         path = os.path.join(place, f"forewarp-{os.getpid()}-{os.urandom(4).hex()}")
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))

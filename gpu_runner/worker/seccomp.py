@@ -72,6 +72,9 @@ _FORBIDDEN: dict[str, tuple[int, int]] = {
 }
 # Memory that no limit on a process's address space counts.
 _UNCOUNTED_MEMORY: dict[str, tuple[int, int]] = {"memfd_create": (319, 279), "shmget": (29, 194)}
+# No namespace hides services that are reached by a path: Docker's, the desktop's. CUDA needs such sockets of its own.
+_SOCKETS: dict[str, tuple[int, int]] = {"socket": (41, 198)}
+_UNIX = 1
 _CLONE = (56, 220)
 _PRCTL = (157, 167)
 _CLONE3 = 435
@@ -90,7 +93,7 @@ def program(machine: str, *, count_memory: bool) -> bytes:
     if machine not in _ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no filter for {machine}")
     column = 0 if machine == "x86_64" else 1
-    calls = _FORBIDDEN | (_UNCOUNTED_MEMORY if count_memory else {})
+    calls = _FORBIDDEN | (_UNCOUNTED_MEMORY | _SOCKETS if count_memory else {})
     steps = [
         _step(_LOAD, _ARCHITECTURE),
         _step(_EQUAL, _ARCHITECTURES[machine], 1, 0),
@@ -100,6 +103,14 @@ def program(machine: str, *, count_memory: bool) -> bytes:
     if machine == "x86_64":
         steps += [_step(_AT_LEAST, _X32, 0, 1), _step(_RETURN, _ERRNO | errno.ENOSYS)]
     steps += _refuse((n[column] for n in calls.values() if n[column] >= 0), errno.EPERM)
+    if not count_memory:
+        steps += [
+            _step(_EQUAL, _SOCKETS["socket"][column], 0, 4),
+            _step(_LOAD, _FIRST_ARGUMENT),
+            _step(_EQUAL, _UNIX, 1, 0),
+            _step(_RETURN, _ERRNO | errno.EPERM),
+            _step(_RETURN, _ALLOW),
+        ]
     # A filter cannot look into clone3's arguments; without it, libraries fall back to clone, where it can.
     steps += _refuse([_CLONE3], errno.ENOSYS)
     # Neither may it ask for a new namespace, nor not to be killed with its parent any more.
@@ -125,7 +136,8 @@ class _Program(ctypes.Structure):
 def install(*, count_memory: bool) -> None:
     """Filter this process's system calls from now on; needs no-new-privileges. Raises OSError where it cannot.
 
-    `count_memory` also refuses anonymous files and System V segments, whose memory no limit counts; CUDA needs them.
+    Of sockets, only those of Unix can be made. `count_memory` also refuses what CUDA needs: these, and anonymous files
+    and System V segments, whose memory no limit counts.
     """
     steps = program(platform.machine(), count_memory=count_memory)
     described = _Program(len(steps) // 8, steps)

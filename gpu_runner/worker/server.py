@@ -27,7 +27,7 @@ from typing import Any
 
 from forewarp.gpu_runner.worker import privileges, protections, toolchain, watch
 from forewarp.gpu_runner.worker.channel import Channel
-from forewarp.gpu_runner.worker.task_confinement import folder_of
+from forewarp.gpu_runner.worker.task_confinement import folder_of, refusing
 
 REAP_S = 0.02
 
@@ -117,7 +117,9 @@ def _child(job: dict[str, Any], answer: socket.socket) -> None:
     os.dup2(log, 2)
     status = 1
     try:
-        _handlers()[job["kind"]](job, Channel(answer))
+        line = Channel(answer)
+        with refusing(line):
+            _handlers()[job["kind"]](job, line)
         status = 0
     except BaseException:  # the child's last line: say why on the log, then go
         import traceback

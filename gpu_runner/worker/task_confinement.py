@@ -12,12 +12,14 @@ import os
 import select
 import signal
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from forewarp.gpu_runner.worker import environment, protections, toolchain
+from forewarp.gpu_runner.worker.channel import Channel
+from forewarp.gpu_runner.worker.least import UNPROTECTED, Unprotected, missing
 from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.watched import run_watched
 
@@ -62,7 +64,7 @@ def confine_task(
     reads: Sequence[str] = (),
     signals: bool = False,
 ) -> list[str]:
-    """Confine this process before it runs a task's code; return the protections that hold.
+    """Confine this process before it runs a task's code; return the protections that hold. Raises `Unprotected`.
 
     Call it before any thread is started and CUDA is used. `folder` is the job's, of which it gets a part. `contained`
     says that this is the first process of a process namespace, `keep` and `signals` are as in `Confinement`, and
@@ -80,6 +82,23 @@ def confine_task(
 def needs_caution(folder: Path, device: str) -> bool:
     """Return whether the device's driver does not bear all that a task's code is confined by; see `driver_bears`."""
     return device == "cuda" and not driver_bears(folder, _confinement(folder, device))
+
+
+def refusal(error: Unprotected) -> dict[str, Any]:
+    """Return the answer of a job that is refused because its process is not protected enough.
+
+    Strangers' code can give such an answer, too. It gains nothing: who insists gets every protection that there is.
+    """
+    return {UNPROTECTED: list(missing(error.in_force))}
+
+
+@contextlib.contextmanager
+def refusing(answer: Channel) -> Generator[None]:
+    """Answer that what runs inside is refused if its process is not protected enough."""
+    try:
+        yield
+    except Unprotected as e:
+        answer.send(refusal(e))
 
 
 def around_task(in_force: Sequence[str]) -> str:
@@ -138,7 +157,7 @@ def _use_device(how: Confinement) -> None:
     """Confine this process, use CUDA and the library that measured programs use most, and end."""
     status = 1
     try:
-        protections.confine(replace(how, keep=()))
+        protections.take(replace(how, keep=()))
         import torch
 
         square = torch.ones(16, 16, device="cuda")
@@ -159,8 +178,11 @@ def run_confined(
     with tempfile.TemporaryFile() as report:
 
         def act(contained: bool) -> None:
-            in_force = confine_task(folder, device, contained=contained, keep={report.fileno()}, reads=reads)
-            document = work(job) | {"protections": [around_task(in_force)]}
+            try:
+                in_force = confine_task(folder, device, contained=contained, keep={report.fileno()}, reads=reads)
+                document = work(job) | {"protections": [around_task(in_force)]}
+            except Unprotected as e:
+                document = refusal(e)
             report.write(json.dumps(document).encode())
             report.flush()
 

@@ -36,7 +36,7 @@ def inside(
         if pid == 0:
             try:
                 keep = {"keep": (writing,), "memory": 1 << 30, "own_processes": contained, "folder_bytes": 1 << 20}
-                in_force = protections.confine(Confinement(str(folder), **(keep | how)))  # type: ignore[arg-type]
+                in_force = protections.take(Confinement(str(folder), **(keep | how)))  # type: ignore[arg-type]
                 try:
                     said = str(act())
                 except OSError as e:
@@ -168,7 +168,7 @@ def test_what_nobody_starts_reads_what_nobody_could(tmp_path: Path) -> None:
     hidden.parent.chmod(0o700)
 
     def confine_again() -> str:
-        protections.confine(protections.Confinement(str(tmp_path), drop_user=False, cautious=False))
+        protections.take(protections.Confinement(str(tmp_path), drop_user=False, cautious=False))
         return ",".join(os.listdir(hidden.parent))
 
     assert inside(confine_again, tmp_path, reads=(str(hidden),))[0] == "deeper"
