@@ -6,35 +6,44 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forewarp.cli import printing
 from forewarp.cli.options import HERE, PLAIN, Output, Where
+from forewarp.gpu_runner.worker import least
 
 if TYPE_CHECKING:
     from forewarp.cli.documents import Check
 
 INSTALL = "pip install 'forewarp[gpu]', or pass --python PATH of an environment that has it"
 
-# What a candidate could do where a protection is not in force.
+# What a candidate could do where a protection is not in force, and what to change.
 PROTECTIONS = {
-    "memory, time and file limits": "a candidate may use up memory, processor time or disk",
+    least.READ_ONLY: "a candidate may change any file that you may change; use Linux 5.13 or newer with Landlock "
+    "(lsm=landlock,…), not gVisor; in a container, let its seccomp profile allow landlock_*",
+    least.HIDDEN: "a candidate may read any file that you may read; use Linux 5.13 or newer with Landlock, as above",
+    least.NO_NETWORK: "a candidate may talk to the network; allow seccomp filters, or user namespaces "
+    "(sysctl user.max_user_namespaces=10000 kernel.apparmor_restrict_unprivileged_userns=0)",
+    least.NO_SIGNALS: "a candidate may stop your other processes; use Linux 6.12 or newer, or root; in a container before "
+    "6.12: docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined",
+    least.NO_MEMORY: "a candidate may read the memory of your other processes; allow seccomp filters, or Landlock",
+    least.LIMITS: "a candidate may use up processor time or disk; let this process lower its limits (setrlimit)",
+    "memory limit": "a candidate may use up memory",
+    "no local sockets": "a candidate may talk to services of this machine, such as Docker's (needs seccomp)",
     "no inherited descriptors": "a candidate may write to files and sockets that were open when it started",
     "no secrets in the environment": "a candidate may read the keys in your environment",
-    "no network": "a candidate may talk to the network",
     "private temporary files": "a candidate shares /tmp, and may fill the disk up to its limits (needs root)",
     "user nobody": "a candidate runs as you; the other protections still hold (needs root to be in force)",
     "no capabilities": "a candidate keeps what the superuser may do, as far as the other protections let it",
     "no new privileges": "a candidate may run set-user-id programs",
-    "no private files": "a candidate may read any file that you may read (needs Linux 5.13 with Landlock)",
-    "read-only files": "a candidate may change any file that you may change (needs Linux 5.13 with Landlock)",
     "dies with its parent": "a candidate may outlive the run",
     "system calls filtered": "a candidate may use rare system calls that undo other protections (needs seccomp)",
-    "own process namespace": "a candidate may leave processes behind (needs root or user namespaces)",
+    "own process namespace": "a candidate may leave processes behind (needs root; in a container --cap-add SYS_ADMIN)",
 }
+STRANGERS = "code of tasks and kernels"
+"""Name of the check that says whether it is run here."""
 
 _TRY_NVML = """
 import pynvml
@@ -43,16 +52,7 @@ version = pynvml.nvmlSystemGetDriverVersion()
 print("driver", version if isinstance(version, str) else version.decode())
 """
 
-_TRY_PROTECTIONS = """
-import json, sys
-from forewarp.gpu_runner.worker import protections, toolchain
-reads = toolchain.readable("cpu")
-with protections.children_in_own_pid_namespace(wanted=True) as contained:
-    pass
-how = protections.Confinement(sys.argv[1], memory=8 << 30, keep=(), folder_bytes=1 << 20, reads_only=reads)
-found = protections.confine(how)
-print(json.dumps([*found, *(["own process namespace"] if contained else [])]))
-"""
+_SURVEY = "import runpy; runpy.run_module('forewarp.gpu_runner.worker.survey', run_name='__main__')"
 
 
 def doctor(*, where: Where = HERE, output: Output = PLAIN) -> int:
@@ -71,7 +71,7 @@ def doctor(*, where: Where = HERE, output: Output = PLAIN) -> int:
         checks = list(examine(where))
     found = {c.name for c in checks if c.found}
     if where.executor == "local":
-        able = "torch" in found and bool({"CUDA device", "C++ compiler"} & found)
+        able = "torch" in found and bool({"CUDA device", "C++ compiler"} & found) and STRANGERS in found
         summary = _verdict(found, able=able)
     else:
         able, summary = _verdict_elsewhere(where, found)
@@ -113,6 +113,8 @@ def _verdict(found: set[str], *, able: bool) -> str:
         return f"Nothing can be measured here without torch: {INSTALL}. Recorded pools can be replayed."
     if not able:
         return "Nothing can be measured here: there is neither a CUDA device nor a C++ compiler. Install g++."
+    if not able and {"CUDA device", "C++ compiler"} & found:
+        return "Nothing is measured here: code of tasks and kernels cannot be confined enough. See its line above."
     device = "the CUDA device" if "CUDA device" in found else "the CPU"
     unlocked = "" if {"anthropic key", "openai key"} & found else " No key: kernels come from declared tunables only."
     return f"Ready: `forewarp optimize softmax` measures on {device}.{unlocked}"
@@ -227,19 +229,46 @@ def _archive(where: Where) -> Check:
 
 
 def _protections(where: Where) -> Iterator[Check]:
-    """Confine a process as a candidate would be, and see what is in force."""
+    """Confine processes as a candidate, a task and a compiler would be, see what is in force, and what follows."""
     from forewarp.cli.documents import Check
 
+    by_role = _survey(where.place().python)
+    candidate = by_role.get("candidate", set())
+    # The least has to hold around whatever runs strangers' code.
+    lacks = least.missing(set.intersection(*by_role.values()) if by_role else ())
+    for name in (*PROTECTIONS, *sorted(candidate - PROTECTIONS.keys())):
+        here, costs = name in candidate and name not in lacks, PROTECTIONS.get(name, "")
+        roles = ", ".join(role for role, found in by_role.items() if name not in found)
+        only = f" around a {roles}" if name in lacks and roles else ""
+        yield Check(
+            name=f"protection: {name}", found=here, detail="in force" if here else f"not in force{only}", costs=costs
+        )
+    yield _strangers(lacks, insists=os.environ.get(least.INSIST) == "1")
+
+
+def _strangers(lacks: Sequence[str], *, insists: bool) -> Check:
+    from forewarp.cli.documents import Check
+
+    if not lacks:
+        return Check(name=STRANGERS, found=True, detail="run, confined")
+    names = ", ".join(lacks)
+    if insists:
+        return Check(name=STRANGERS, found=True, detail=f"run because you insist; missing: {names}")
+    costs = (
+        "measuring, compiling, validating and describing are refused; get what is missing as said above, or pass "
+        f"--unprotected (an MCP server, or another machine: {least.INSIST}=1 in its environment)"
+    )
+    return Check(name=STRANGERS, found=False, detail=f"refused; missing: {names}", costs=costs)
+
+
+def _survey(python: str | None) -> dict[str, set[str]]:
+    """Return the protections in force by what is confined; empty where the Python that measures does not start."""
     root = str(Path(__file__).resolve().parents[1] / "src")
     path = os.pathsep.join(p for p in (*sys.path, root) if p)
-    in_force: set[str] = set()
-    with tempfile.TemporaryDirectory() as folder:
-        done = _ran(where.place().python, _TRY_PROTECTIONS, folder, PYTHONPATH=path)
-    if done is not None and done.returncode == 0:
-        in_force = set(json.loads(done.stdout))
-    for name in (*PROTECTIONS, *sorted(in_force - PROTECTIONS.keys())):
-        here, costs = name in in_force, PROTECTIONS.get(name, "")
-        yield Check(name=f"protection: {name}", found=here, detail="in force" if here else "not in force", costs=costs)
+    done = _ran(python, _SURVEY, PYTHONPATH=path)
+    if done is None or done.returncode != 0:
+        return {}
+    return {role: set(found) for role, found in json.loads(done.stdout).items()}
 
 
 def _ran(python: str | None, code: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str] | None:
