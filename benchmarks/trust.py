@@ -24,6 +24,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "tests"), str(HERE.parent / "src")]
 
+import protections  # noqa: E402
 from cheats import naive, zoo  # noqa: E402
 from cheats.zoo import Cheat, Row  # noqa: E402
 from honest import roster  # noqa: E402
@@ -166,16 +167,16 @@ def _interval(found: Mapping[str, Any]) -> str:
 
 INTRODUCTION = """# Trust
 
-With this page you can tell which ways to cheat a benchmark of kernels are caught, which get through, and what protects
-your machine while foreign code runs.
+With this page you can tell who is trusted with what, what protects your machine while strangers' code runs, and which
+ways to cheat a benchmark of kernels are caught or get through.
 
 ```bash
 forewarp doctor                        # the protections that hold on this machine
 forewarp validate path/to/problem.py   # can this task be answered without computing anything?
 ```
 
-`benchmarks/trust.py` makes this page from `trust_cpu.json` and `trust_h200.json` in `benchmarks/results/`. The
-candidates are in `tests/cheats` and `tests/honest`; `pytest` runs them too.
+`benchmarks/trust.py` makes this page from `trust_cpu.json`, `trust_h200.json` and `protections.json` in
+`benchmarks/results/`. The candidates are in `tests/cheats` and `tests/honest`; `pytest` runs them too.
 
 - The last column of the table says how many of a row's cheats in Python an *ordinary harness* accepts, and the largest
   speed-up that it reports for them. It is `tests/cheats/naive.py`: one process, one seed, `allclose` at 1e-2, a clock
@@ -185,6 +186,38 @@ candidates are in `tests/cheats` and `tests/honest`; `pytest` runs them too.
 - `no gain`: measured, but the interval does not lie above that of the honest version. `degenerate`: `forewarp validate`
   refuses the task. A `suspicious`, `impossible` or `ambiguous` time never counts as a win.
 """
+
+
+THREATS = """## Threat model
+
+Strangers' code is that of **every** task and **every** candidate, whoever wrote it: a reference is no more trusted than a
+kernel. It may try to read or change your files, send data away, disturb your other processes, use up the machine, or be
+paid for work that it does not do. You, your account, the installed packages, the drivers and the Linux kernel are trusted.
+
+| in | trusted with | not trusted | tested by |
+|---|---|---|---|
+| terminal agent | you: what you type and allow. The model: to propose, within the budget | the model's tool calls: no file with secrets; hidden files, programs and shell commands only once you allow them | `tests/agent` |
+| MCP server | whoever starts it: workspace, budget, `--unprotected` | clients: only files of the workspace, only the budget; no argument insists | `tests/mcp_server`, `test_insisting.py` |
+| command line | you: flags, files that you name, `--unprotected` | the code in these files: confined | `test_task_confinement.py`, `test_least.py` |
+| suites | you: which folder | each task and kernel in it, as above; a task decides what is right and nothing else | `test_task_confinement.py` |
+| searches | you: caps | text of a model: data, then a candidate as any other; logs: data without control characters | `tests/search`, row 45 |
+| Ray and ssh workers | the far machine and its account: with tasks, kernels and what it reports | what runs there: confined by that machine, which refuses by itself; only its own environment insists | `tests/cluster`, `test_least.py` |
+| measuring, in all of them | the judge's clock and the controller's statistics | the candidate: no clock, no expected value, no verdict; the task: no time | `tests/cheats`, table below |
+| protections | the kernel's word, tried on the spot | a setting that was made and not tried | `test_protections.py` |
+
+Not defended against: flaws of the kernel or of a GPU driver, side channels between processes, other users of the machine.
+On CUDA, a process needs sockets of its own, so that services that you reach through a path (a desktop's bus, Docker's
+socket) are within its reach, too.
+
+### The least
+
+Strangers' code is run only where these are in force, each tried in the process itself before its first line: **read-only
+files, no private files, no network, no signals to other processes, no memory of other processes, time and file limits**
+(`LEAST` in `gpu_runner/worker/least.py`). Elsewhere measuring, compiling, describing and validating are refused with the
+names of what is missing; `forewarp doctor` says which, and what to change. To run it all the same, pass `--unprotected`,
+or set `FOREWARP_UNPROTECTED=1` where the code runs: in the environment of an MCP server or of a machine over ssh or Ray.
+Every protection that can be had is taken then, too. The result says that you insisted, and what was missing.
+"""  # noqa: E501
 
 
 CONFINEMENT = """## Confinement
@@ -203,7 +236,10 @@ run. This holds for every verb: a forecast, which runs no kernel, still runs the
 
 | protection | candidate | task | compiler | how it is tried once it is in force |
 |---|---|---|---|---|
-| no network | yes | yes | yes | a datagram socket cannot be connected to this machine |
+| no network | yes | yes | yes | a datagram socket cannot be made, or not connected to this machine |
+| no signals to other processes | yes | yes | yes | the parent cannot be sent one |
+| no memory of other processes | yes | yes | yes | the parent's cannot be read |
+| no local sockets, such as Docker's | yes, not on CUDA | yes, not on CUDA | yes | a Unix socket cannot be made |
 | read-only files, but for a folder of its own | yes | yes | yes | no file can be made beside that folder, nor in /tmp or /dev/shm |
 | no private files: only Python, its packages, compilers, CUDA and the system's libraries can be read | yes | yes | yes | /etc/passwd, /etc/shadow and the variables of its parent cannot be opened |
 | private temporary files, in memory | yes | yes | – | the folder is a file system of its own |
@@ -212,7 +248,8 @@ run. This holds for every verb: a forecast, which runs no kernel, still runs the
 | no capabilities | yes | yes | yes | the kernel shows none |
 | no new privileges; system calls filtered | yes | yes | yes | the flag is set; `unshare` is refused |
 | no secrets in the environment | yes | yes | yes | only known variables are left |
-| memory, time and file limits | yes | yes | yes | more memory than the limit is refused |
+| time and file limits | yes | yes | yes | the limits are as set |
+| memory limit | yes, watched on CUDA | yes, not on CUDA | yes | more memory than the limit is refused |
 | dies with its parent | yes | yes | yes | the kernel shows the signal |
 
 A result lists what held when it was tried on the spot, which takes a millisecond, and no more: `protections` for the
@@ -220,20 +257,32 @@ candidate, with an entry that begins with "task's code confined" for the task. `
 lets an attacker's task file loose in each verb, and private files be included by each compiler.
 
 - Where Landlock is missing (Linux before 5.13, gVisor), files are not protected from reading, and from writing only by
-  their permissions; neither protection is listed then.
+  their permissions; neither protection is listed then, and strangers' code is refused.
 - Where Python lies in a folder that only the superuser may enter, a confined process keeps the right to read files, and
   "no capabilities" is not listed. Landlock bounds what it reads all the same.
 - Without root there is no user nobody, no private /tmp and no process namespace. Names and arguments of your other
-  processes can then be seen, but neither their memory nor their variables.
+  processes can then be seen, but neither their memory nor their variables. That they cannot be sent signals needs Linux
+  6.12 then.
+- Where no network namespace is to be had, as in a container, the filter refuses every socket that reaches further than
+  this machine.
 - On CUDA, the driver decides: where it does not start under the filter, without capabilities or without your files,
-  these three are left out and not listed. A process without them is tried first, once.
+  these three are left out and not listed; without your files being hidden, code is refused. A process with them is tried
+  first, once.
 - A task decides what is right. It can lie about that, and about nothing else.
 """  # noqa: E501
 
 
+PLACES = """## Where it runs
+
+What was in force, by `benchmarks/protections.py`. *Imitated* means that a filter refused the system calls that the place
+does not have; Docker's default profile and its capabilities are imitated so, in namespaces of its own.
+"""
+
+
 def page(results: Sequence[Mapping[str, Any]]) -> str:
     """Return the text of docs/trust.md."""
-    parts = [INTRODUCTION, _runs(results), CONFINEMENT, "## Cheats\n", _table(results), _open(results)]
+    places = protections.table(json.loads((RESULTS / "protections.json").read_text()))
+    parts = [INTRODUCTION, _runs(results), THREATS, CONFINEMENT, PLACES, places, "## Cheats\n", _table(results), _open(results)]
     parts.append(_honest_part(results))
     return "\n".join(parts)
 
