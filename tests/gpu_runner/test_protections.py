@@ -8,6 +8,7 @@ import errno
 import os
 import re
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from forewarp.gpu_runner.worker import environment, landlock, protections, seccomp, toolchain
+from forewarp.gpu_runner.worker.least import INSIST, Unprotected
 from forewarp.gpu_runner.worker.protections import Confinement
 
 HEADERS = {
@@ -284,3 +286,57 @@ def test_numbers_are_the_kernels(column: int) -> None:
     for name, *numbers in ours:
         if numbers[column] != "-1":
             assert known.get(name) == numbers[column], name
+
+
+def test_a_process_that_is_not_protected_enough_ends_before_it_does_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(INSIST, raising=False)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            protections.confine(Confinement(str(tmp_path), files=("/",), drop_user=False))
+        except Unprotected:
+            os._exit(3)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6, socket.AF_UNIX])
+def test_no_socket_is_made(tmp_path: Path, family: socket.AddressFamily) -> None:
+    said, in_force = inside(lambda: socket.socket(family, socket.SOCK_STREAM).fileno(), tmp_path)
+    if "system calls filtered" not in in_force:
+        pytest.skip("seccomp is not to be had here")
+    assert said == "EPERM"
+    assert {"no network", "no local sockets"} <= set(in_force)
+
+
+def test_cuda_keeps_its_own_sockets_and_no_others(tmp_path: Path) -> None:
+    def act() -> str:
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).close()
+        return str(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).fileno())
+
+    said, in_force = inside(act, tmp_path, memory=None)
+    if "system calls filtered" not in in_force:
+        pytest.skip("seccomp is not to be had here")
+    assert said == "EPERM"
+    assert "no local sockets" not in in_force
+
+
+def test_signals_and_memory_of_others_are_refused_or_not_listed(tmp_path: Path) -> None:
+    names = {"no signals to other processes", "no memory of other processes"}
+    assert names <= set(inside(lambda: "", tmp_path, contained=False, own_processes=False, folder_bytes=0)[1])
+    other = tmp_path / "other"
+    other.mkdir()
+    how = {"drop_user": False, "own_processes": False, "folder_bytes": 0, "signals": True}
+    in_force = inside(lambda: "", other, contained=False, **how)[1]
+    assert "no signals to other processes" not in in_force
+
+
+def test_a_cache_within_the_own_folder_is_not_taken_for_another_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "own" / "cache"
+    monkeypatch.setattr("tempfile.tempdir", str(cache))
+    in_force = inside(lambda: "", tmp_path, drop_user=False, own_processes=False, contained=False, folder_bytes=0)[1]
+    assert "read-only files" in in_force
