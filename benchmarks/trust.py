@@ -282,7 +282,17 @@ does not have; Docker's default profile and its capabilities are imitated so, in
 def page(results: Sequence[Mapping[str, Any]]) -> str:
     """Return the text of docs/trust.md."""
     places = protections.table(json.loads((RESULTS / "protections.json").read_text()))
-    parts = [INTRODUCTION, _runs(results), THREATS, CONFINEMENT, PLACES, places, "## Cheats\n", _table(results), _open(results)]
+    parts = [
+        INTRODUCTION,
+        _runs(results),
+        THREATS,
+        CONFINEMENT,
+        PLACES,
+        places,
+        "## Cheats\n",
+        _table(results),
+        _open(results),
+    ]
     parts.append(_honest_part(results))
     return "\n".join(parts)
 

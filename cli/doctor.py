@@ -243,10 +243,11 @@ def _protections(where: Where) -> Iterator[Check]:
         yield Check(
             name=f"protection: {name}", found=here, detail="in force" if here else f"not in force{only}", costs=costs
         )
-    yield _strangers(lacks, insists=os.environ.get(least.INSIST) == "1")
+    yield strangers(lacks, insists=os.environ.get(least.INSIST) == "1")
 
 
-def _strangers(lacks: Sequence[str], *, insists: bool) -> Check:
+def strangers(lacks: Sequence[str], *, insists: bool) -> Check:
+    """Say whether strangers' code is run, given what is missing of the least protection."""
     from forewarp.cli.documents import Check
 
     if not lacks:

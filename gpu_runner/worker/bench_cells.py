@@ -34,9 +34,9 @@ from forewarp.gpu_runner.worker.cells import (
 )
 from forewarp.gpu_runner.worker.conditions import Conditions, processors
 from forewarp.gpu_runner.worker.guards import layout_guards
+from forewarp.gpu_runner.worker.least import require
 from forewarp.gpu_runner.worker.modules import load_candidate
 from forewarp.gpu_runner.worker.problem import Problem, running_reference
-from forewarp.gpu_runner.worker.least import require
 from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.runners import (
     FLUSHED,
