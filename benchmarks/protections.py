@@ -45,7 +45,7 @@ _USER = ("setpriv", "--reuid=1234", "--regid=1234", "--clear-groups", "--boundin
 _CONTAINER = ("unshare", "--pid", "--fork", "--mount", "--mount-proc", "--uts", "--ipc")
 _DOCKER_ROOT = ("setpriv", "--inh-caps=-all", f"--bounding-set=-all,+{DOCKER_CAPABILITIES}")
 _DOCKER_ADMIN = ("setpriv", "--inh-caps=-all", f"--bounding-set=-all,+{DOCKER_CAPABILITIES},+sys_admin")
-# Whoever is no superuser has to reach Python, also where it lies in root's home: shown alone there, in mounts of our own.
+# A user has to reach Python also where it lies in root's home: it is shown alone there, in mounts of our own.
 _REACH = """
 set -e; home=$1; python=$2; shift 2
 mount -t tmpfs -o mode=755 tmpfs /mnt && mkdir -p "/mnt/$python" && mount --bind "$home/$python" "/mnt/$python"

@@ -197,7 +197,7 @@ paid for work that it does not do. You, your account, the installed packages, th
 | in | trusted with | not trusted | tested by |
 |---|---|---|---|
 | terminal agent | you: what you type and allow. The model: to propose, within the budget | the model's tool calls: no file with secrets; hidden files, programs and shell commands only once you allow them | `tests/agent` |
-| MCP server | whoever starts it: workspace, budget, `--unprotected` | clients: only files of the workspace, only the budget; no argument insists | `tests/mcp_server`, `test_insisting.py` |
+| MCP server | whoever starts it: workspace, budget, `--unprotected` | clients: only files of the workspace, only the budget; no argument of theirs insists, all are known | `tests/mcp_server`, `test_insisting.py` |
 | command line | you: flags, files that you name, `--unprotected` | the code in these files: confined | `test_task_confinement.py`, `test_least.py` |
 | suites | you: which folder | each task and kernel in it, as above; a task decides what is right and nothing else | `test_task_confinement.py` |
 | searches | you: caps | text of a model: data, then a candidate as any other; logs: data without control characters | `tests/search`, row 45 |

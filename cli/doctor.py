@@ -26,8 +26,8 @@ PROTECTIONS = {
     least.HIDDEN: "a candidate may read any file that you may read; use Linux 5.13 or newer with Landlock, as above",
     least.NO_NETWORK: "a candidate may talk to the network; allow seccomp filters, or user namespaces "
     "(sysctl user.max_user_namespaces=10000 kernel.apparmor_restrict_unprivileged_userns=0)",
-    least.NO_SIGNALS: "a candidate may stop your other processes; use Linux 6.12 or newer, or root; in a container before "
-    "6.12: docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined",
+    least.NO_SIGNALS: "a candidate may stop your other processes; use Linux 6.12 or newer, or root; in a container "
+    "before 6.12: docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined",
     least.NO_MEMORY: "a candidate may read the memory of your other processes; allow seccomp filters, or Landlock",
     least.LIMITS: "a candidate may use up processor time or disk; let this process lower its limits (setrlimit)",
     "memory limit": "a candidate may use up memory",
