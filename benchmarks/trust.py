@@ -274,8 +274,8 @@ lets an attacker's task file loose in each verb, and private files be included b
 
 PLACES = """## Where it runs
 
-What was in force, by `benchmarks/protections.py`. *Imitated* means that a filter refused the system calls that the place
-does not have; Docker's default profile and its capabilities are imitated so, in namespaces of its own.
+What was in force, by `benchmarks/protections.py`. *Imitated* means that a filter refused the system calls that the
+place does not have; Docker's default profile and its capabilities are imitated so, in namespaces of its own.
 """
 
 
