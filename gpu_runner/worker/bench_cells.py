@@ -38,8 +38,10 @@ from forewarp.gpu_runner.worker.modules import load_candidate
 from forewarp.gpu_runner.worker.problem import Problem, running_reference
 from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.runners import (
+    FLUSH_TURNS,
     FLUSHED,
     Buffers,
+    LeastWork,
     ModuleRunner,
     NativeRunner,
     Runner,
@@ -54,6 +56,7 @@ from forewarp.gpu_runner.worker.witness import Witness, copy_seconds
 ARMS: tuple[Arm, ...] = ("anchor", "candidate")
 Bind = Callable[[int, Arena], Runner]
 ROUND_TRIPS = 51
+LEAST_SAMPLES = 9
 _CPU_FOLDER, _CUDA_FOLDER = 256 << 20, 1 << 30
 _OPEN = 255
 """Number of no workload: the cell opens its arena only."""
@@ -106,7 +109,7 @@ class CellBench:
         self.tolerance = serde.from_data(Tolerance, job["tolerance"]) if job["tolerance"] else None
         self.timeout = float(job["call_timeout_s"])
         self.spins = self.device == "cuda" and may_spin()
-        self.round_trip_s = self._turn_s = self._copy_s = self._flushes_s = 0.0
+        self.round_trip_s = self._turn_s = self._copy_s = self._flushes_s = self._least_s = 0.0
         self._bursting, self._index, self._last = False, 0, 0
         languages = {"candidate": job["language"], "anchor": job["anchor"]["language"] if job["anchor"] else "python"}
         self._copying = frozenset(arm for arm, language in languages.items() if language == "python")
@@ -403,6 +406,7 @@ class CellBench:
                 self.awake(arm).call(GRAPHS, stage.slot_count * self.timeout)
         anchor = self.awake("anchor")
         self._flushes_s = median(anchor.call(FLUSHES, self.timeout) for _ in range(ROUND_TRIPS))
+        self._least_s = self._least_seconds()
         self._bursting = True
         self.conditions = ("launched",)
         return "burst"
@@ -434,7 +438,8 @@ class CellBench:
     def _burst(self, stage: Stage, arm: Arm, slot: int) -> Callable[[], Sample]:
         """Run every slot once, each on inputs that it has not seen, and return the seconds of one call.
 
-        What the same burst takes without the calls is taken off; it was measured in the anchor's cell.
+        What the same burst takes with the least work in the calls' place is taken off; it was measured in the anchor's
+        cell. What that least work takes between two events is added, because others measure so.
         """
         for other in range(stage.slot_count):
             if other != slot:
@@ -447,8 +452,21 @@ class CellBench:
         raw = self.awake(arm).call(CALLS, self.timeout)
         if not bool((flushed == FLUSHED).all()):
             raise CellFailed("crashed", "the code in the cell kept the L2 cache from being flushed between calls")
-        seconds = max(raw - self._flushes_s, raw / 100) / stage.slot_count
+        seconds = max(raw - self._flushes_s, raw / 100) / stage.slot_count + self._least_s
         return lambda: (seconds, hertz)
+
+    def _least_seconds(self) -> float:
+        least, flush, seconds = LeastWork(), l2_flush(), list[float]()
+        for _ in range(LEAST_SAMPLES):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            for _ in range(FLUSH_TURNS):
+                flush.zero_()
+            begin.record()
+            least.replay()
+            end.record()
+            end.synchronize()
+            seconds.append(begin.elapsed_time(end) / 1e3)
+        return median(seconds)
 
     def reported(self) -> float | None:
         """Return the candidate's own word for the device seconds of its last call; None where it gives none."""
