@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from forewarp.agent.board import Row
+from forewarp.agent.board import BoardRow
 from forewarp.tools.measured import Micros
 from forewarp.tools.parts import trim
 from forewarp.tools.wording import microseconds, spread
@@ -55,7 +55,7 @@ def searched(found: Answer) -> Answer:
     return said
 
 
-def line(row: Row) -> Answer:
+def line(row: BoardRow) -> Answer:
     """Return a candidate in few words."""
     f, e, m = row.forecast, row.expected, row.measured
     said: Answer = {"number": row.number, "kernel": f.kernel[:10], "task": f.task, "language": f.language}

@@ -10,7 +10,7 @@ from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 
 
 @dataclass(slots=True)
-class Row:
+class BoardRow:
     """One candidate of one task. `number` is its place in the order of appearance, from 1.
 
     `forecast` is what was said of it last. `expected` is what to expect of it: of the forecasts before it was first
@@ -34,23 +34,23 @@ class Board:
     """All candidates so far, in the order of appearance."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[str, str], Row] = {}
-        self._measured: dict[tuple[str, str], Row] = {}
+        self._rows: dict[tuple[str, str], BoardRow] = {}
+        self._measured: dict[tuple[str, str], BoardRow] = {}
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[BoardRow]:
         return iter(self._rows.values())
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def apply(self, event: Event) -> Row | None:
+    def apply(self, event: Event) -> BoardRow | None:
         """Take an event in; returns the row that it changed, if any."""
         match event:
             case CandidateForecast():
                 key = (event.task, event.kernel)
                 row = self._rows.get(key)
                 if row is None:
-                    row = self._rows[key] = Row(len(self._rows) + 1, event, event)
+                    row = self._rows[key] = BoardRow(len(self._rows) + 1, event, event)
                 else:
                     row.forecast = event
                     if row.measured is None and event.outweighs(row.expected):
@@ -69,23 +69,23 @@ class Board:
             case _:
                 return None
 
-    def of(self, event: CandidateForecast | CandidateMeasured) -> Row | None:
+    def of(self, event: CandidateForecast | CandidateMeasured) -> BoardRow | None:
         """Return the row of the candidate that an event is about."""
         return self._rows.get((event.task, event.kernel))
 
-    def row(self, number: int) -> Row | None:
+    def row(self, number: int) -> BoardRow | None:
         """Return the row with this number."""
         return next((r for r in self if r.number == number), None)
 
-    def parent(self, row: Row) -> Row | None:
+    def parent(self, row: BoardRow) -> BoardRow | None:
         """Return the row that a candidate was made from, if it is known."""
         return self._rows.get((row.forecast.task, row.forecast.parent)) if row.forecast.parent else None
 
-    def measured(self, task: str = "") -> list[Row]:
+    def measured(self, task: str = "") -> list[BoardRow]:
         """Return what was measured, of one task or of all, in the order of measuring."""
         return [r for r in self._measured.values() if not task or r.forecast.task == task]
 
-    def best(self, task: str = "") -> Row | None:
+    def best(self, task: str = "") -> BoardRow | None:
         """Return the fastest correct candidate of a task, of the latest task where none is named."""
         rows = self.measured(task)
         if not rows:

@@ -12,7 +12,7 @@ from typing import Any
 from forewarp.agent import answers
 from forewarp.agent.answers import Answer
 from forewarp.agent.arguments import GENERATED, shown
-from forewarp.agent.board import Row
+from forewarp.agent.board import BoardRow
 from forewarp.agent.events import ApprovalAsked
 from forewarp.agent.file_rules import readable_file, why_ask
 from forewarp.agent.kit import Kit
@@ -261,7 +261,7 @@ def _leads_away(folder: Path, path: Path) -> bool:
     return any(part.startswith(".") for part in found.relative_to(folder).parts)
 
 
-def _standing(row: Row) -> tuple[bool, float]:
+def _standing(row: BoardRow) -> tuple[bool, float]:
     m = row.measured
     return m is not None, (m.speedup if m is not None else row.expected.median) or 0.0
 

@@ -12,7 +12,7 @@ from typing import cast
 
 from forewarp.agent import arguments
 from forewarp.agent.arguments import at_most, new_file
-from forewarp.agent.board import Board, Row
+from forewarp.agent.board import Board, BoardRow
 from forewarp.agent.events import Noted
 from forewarp.agent.settings import Settings
 from forewarp.agent.slash_kernels import row_of
@@ -133,7 +133,7 @@ async def compact(on: Commanded, given: Sequence[str]) -> None:
     await on.compact()
 
 
-def _best(board: Board, task: str) -> Row:
+def _best(board: Board, task: str) -> BoardRow:
     row = board.best(task)
     if row is None:
         where = f" of {task}" if task else ""
@@ -141,7 +141,7 @@ def _best(board: Board, task: str) -> Row:
     return row
 
 
-def _line(row: Row) -> str:
+def _line(row: BoardRow) -> str:
     f, e, m = row.forecast, row.expected, row.measured
     correct = "–" if e.p_valid is None else f"{e.p_valid:.0%}"
     surprise = "–" if m is None or m.surprise is None else f"{m.surprise:+.1f} σ"
@@ -149,12 +149,12 @@ def _line(row: Row) -> str:
     return f"| {' | '.join(map(str, cells))} | {_measured(row)} | {surprise} |"
 
 
-def _named(row: Row) -> str:
+def _named(row: BoardRow) -> str:
     f = row.forecast
     return f"`{f.kernel[:10]}` {f.language}{f' {shown(f.tunables)}' if f.tunables else ''}"
 
 
-def _measured(row: Row) -> str:
+def _measured(row: BoardRow) -> str:
     m = row.measured
     if m is None:
         return "–"
@@ -162,7 +162,7 @@ def _measured(row: Row) -> str:
     return f"{said} (replay)" if m.provenance == "replay" else said
 
 
-def baked(row: Row) -> str:
+def baked(row: BoardRow) -> str:
     """Return a candidate's text with its tunables as the plan's defaults."""
     from forewarp.tools.bake import bake
 
@@ -170,7 +170,7 @@ def baked(row: Row) -> str:
     return bake(Candidate(f.source, _language(row), f.tunables))
 
 
-def _language(row: Row) -> Language:
+def _language(row: BoardRow) -> Language:
     return cast("Language", row.forecast.language)
 
 
@@ -189,7 +189,7 @@ def conversations(settings: Settings) -> str:
     return "\n".join(["| id | began | first words | folder |", "|---|---|---|---|", *lines, *more])
 
 
-def _export_row(settings: Settings, row: Row, path: str) -> str:
+def _export_row(settings: Settings, row: BoardRow, path: str) -> str:
     from forewarp.tools.bake import SUFFIXES
 
     f = row.forecast

@@ -15,7 +15,7 @@ PLANTED = "mistake"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ParentLine:
     """Which program another one was made from, "" for none, and the mistake that was planted in it, "" for none."""
 
     parent: str = ""
@@ -27,7 +27,7 @@ class Line:
         return (PLANTED,) if self.mistake else ()
 
 
-def load(folder: Path) -> dict[str, Line]:
+def load(folder: Path) -> dict[str, ParentLine]:
     """Return what the folder of a task says of its programs, by file name, if anything; raises `TaskError`."""
     path = folder / "lineage.toml"
     try:
@@ -39,6 +39,6 @@ def load(folder: Path) -> dict[str, Line]:
     return {name: _line(entry) for name, entry in table.items()}
 
 
-def _line(entry: Any) -> Line:
+def _line(entry: Any) -> ParentLine:
     said: dict[str, Any] = entry if isinstance(entry, dict) else {}
-    return Line(str(said.get("parent", "")), str(said.get("mistake") or ""))
+    return ParentLine(str(said.get("parent", "")), str(said.get("mistake") or ""))

@@ -23,7 +23,7 @@ from forewarp.tools.joint_report import JointResult
 from forewarp.tools.measure_kernel import MeasureManyResult
 from forewarp.tools.measured import MeasureResult
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval
-from forewarp.tools.run_report import Budget, SearchResult, Winner
+from forewarp.tools.run_report import BudgetUse, SearchResult, Winner
 from forewarp.tools.suite_results import SuiteResult
 from forewarp.tools.train import TrainPlan, TrainResult
 from forewarp.tools.validate_task import ValidateResult
@@ -238,7 +238,7 @@ class ChatDocument(Envelope):
     output_tokens: int
     dollars: float | None = Field(description="Null where the model's price is unknown.")
     seconds: float
-    budget: Budget = Field(description="Of the whole conversation.")
+    budget: BudgetUse = Field(description="Of the whole conversation.")
     best: ChatBest | None
     events: list[dict[str, Any]] = Field(description="What happened, in order; empty with stream-json.")
 

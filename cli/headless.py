@@ -174,7 +174,7 @@ def document(talk: Talk, seen: Sequence[Event], seconds: float, *, replay: bool,
     """Return what the turn came to; with `full`, all its events are in it."""
     from forewarp.cli.documents import ChatDocument, Failure
     from forewarp.tools.parts import Amounts
-    from forewarp.tools.run_report import Budget
+    from forewarp.tools.run_report import BudgetUse
 
     last = seen[-1] if seen else Answered("")
     answers = [e for e in seen if isinstance(e, Answered)]
@@ -199,7 +199,7 @@ def document(talk: Talk, seen: Sequence[Event], seconds: float, *, replay: bool,
         output_tokens=sum(a.output_tokens for a in answers),
         dollars=None if None in dollars else sum(d for d in dollars if d is not None),
         seconds=seconds,
-        budget=Budget(
+        budget=BudgetUse(
             spent=Amounts(
                 measurements=spent.measurements,
                 device_s=spent.device_s,

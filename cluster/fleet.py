@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from forewarp.cluster import engine, nodes, slot
-from forewarp.cluster.nodes import Node, Wanted
+from forewarp.cluster.nodes import RayNode, Wanted
 from forewarp.cluster.remote import LOST
 from forewarp.core.errors import DeviceError, WorkerError
 from forewarp.gpu_runner.agent import bootstrap
@@ -47,7 +47,7 @@ class Post:
 
     number: int
     times: bool
-    node: Node | None = None
+    node: RayNode | None = None
     actor: Any = None
     gone: asyncio.Future[None] | None = None
     problem: str = ""
@@ -82,7 +82,7 @@ class Fleet:
         """Place an actor on every device, and wait for each to answer or fail; raises `DeviceError` if none answers."""
         ray = engine.ray()
         ray.cloudpickle.register_pickle_by_value(slot)
-        self._actor = ray.remote(slot.Slot)
+        self._actor = ray.remote(slot.RaySlot)
         self._package = ray.put(bootstrap.package())
         count = await self._awaited_devices(self._request.get("had") or 0)
         found = nodes.living(ray.nodes())
@@ -189,7 +189,7 @@ class Fleet:
         post.gone = asyncio.ensure_future(_gone(post.actor, self._request["silent_s"]))
         return post.gone
 
-    def _room(self, post: Post) -> Node:
+    def _room(self, post: Post) -> RayNode:
         """Return the living node with most room for such a post."""
         ray = engine.ray()
         taken = Counter(p.node.id for p in self._posts if p.node and p is not post)

@@ -38,7 +38,7 @@ def _free(address: str, device: str) -> tuple[str, int]:
     from forewarp.cluster.over_ray import look
 
     seen, free = look(address)
-    found = [nodes.Node("", s.address, s.cores, s.cards) for s in seen]
+    found = [nodes.RayNode("", s.address, s.cores, s.cards) for s in seen]
     wanted = nodes.choose(device, found)
     there = sum(wanted.slots(n) for n in found)
     # Ray counts what is free by card where nodes are tagged, and by GPU elsewhere.

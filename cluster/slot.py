@@ -39,7 +39,7 @@ def load(package: bytes) -> None:
             sys.path.remove(code)
 
 
-class Slot:
+class RaySlot:
     """Starts its agent with the first call, and again after the agent was lost: a kernel never ends the actor."""
 
     def __init__(self, package: bytes, python: str, opening: dict[str, Any]) -> None:

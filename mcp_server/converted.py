@@ -8,9 +8,9 @@ from forewarp.mcp_server.answers import (
     Best,
     Detail,
     ForecastAnswer,
-    Line,
     MeasureAnswer,
     Ranked,
+    RunCandidate,
     SearchAnswer,
     Shape,
 )
@@ -159,15 +159,15 @@ def _best(best: BestKernel, *, whole: bool) -> Best:
     )
 
 
-def _lines(found: SearchResult) -> list[Line]:
+def _lines(found: SearchResult) -> list[RunCandidate]:
     latest = found.candidates[::-1]
     ordered = [c for c in latest if c.measured] + [c for c in latest if not c.measured]
     return [_line(c) for c in ordered[:LINES]]
 
 
-def _line(line: CandidateLine) -> Line:
+def _line(line: CandidateLine) -> RunCandidate:
     m = line.measured
-    return Line(
+    return RunCandidate(
         kernel=line.kernel.short,
         tunables=line.kernel.tunables,
         note=trim(line.note, 100),

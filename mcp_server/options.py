@@ -19,7 +19,7 @@ class Caps:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ServerOptions:
     """How a server works.
 
     `workspace` is the only folder whose files clients may name. `server` caps what all clients of this archive spend in

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from forewarp.core.errors import UsageError
-from forewarp.mcp_server.options import Options
+from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.workspace import MAX_BYTES, Workspace
 from forewarp.tools import runs, sources
 from forewarp.tools.parts import Kernel, Place
@@ -20,7 +20,7 @@ _LANGUAGES: dict[str, Literal["cpp", "cuda"]] = {".cpp": "cpp", ".cc": "cpp", ".
 class Requests:
     """Turns arguments into what the tools take."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ServerOptions) -> None:
         self._options = options
         self._files = Workspace(options.workspace)
 

@@ -24,7 +24,7 @@ from forewarp.core.errors import UsageError
 from forewarp.tools import processes
 
 Kind = Literal["measure", "search", "forecast"]
-State = Literal["queued", "running", "finished", "failed", "cancelled", "lost"]
+JobState = Literal["queued", "running", "finished", "failed", "cancelled", "lost"]
 
 KEEP_S = 30 * 86_400.0
 """How long a job's folder is kept; what was measured stays in the archive."""
@@ -40,7 +40,7 @@ LATEST = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SpooledJob:
     """One piece of work: who asked for what, and what was set aside for it of the budget."""
 
     id: str
@@ -65,9 +65,11 @@ class Spool:
 
     def add(
         self, kind: Kind, session: str, task: str, request: dict[str, Any], reserved: dict[str, float] | None = None
-    ) -> Job:
+    ) -> SpooledJob:
         """Write a job down; from then on it is in the queue."""
-        job = Job(f"{_PREFIX[kind]}-{secrets.token_hex(4)}", kind, session, task, time.time(), request, reserved or {})
+        job = SpooledJob(
+            f"{_PREFIX[kind]}-{secrets.token_hex(4)}", kind, session, task, time.time(), request, reserved or {}
+        )
         self.at(job.id).mkdir(parents=True)
         self.write(job.id, "job.json", json.dumps(asdict(job)))
         return job
@@ -93,7 +95,7 @@ class Spool:
             return json.loads(text) if text else None
         return None
 
-    def job(self, job_id: str) -> Job:
+    def job(self, job_id: str) -> SpooledJob:
         """Return a job by its handle; raises `UsageError`."""
         found = None
         if job_id.replace("-", "").isalnum():
@@ -104,15 +106,15 @@ class Spool:
                 f"there is no job {job_id!r}; the latest are {latest}",
                 hint="pass the run_id that search or measure_kernel returned; describe with recent lists runs",
             )
-        return Job(**found)
+        return SpooledJob(**found)
 
-    def jobs(self, since: float = 0.0) -> list[Job]:
+    def jobs(self, since: float = 0.0) -> list[SpooledJob]:
         """Return the jobs that were made after a time, the oldest first."""
-        found: list[Job] = []
+        found: list[SpooledJob] = []
         if self.folder.is_dir():
             for path in self.folder.glob("*-*/job.json"):
                 with contextlib.suppress(OSError, ValueError, TypeError):
-                    job = Job(**json.loads(path.read_text()))
+                    job = SpooledJob(**json.loads(path.read_text()))
                     if job.created >= since:
                         found.append(job)
         return sorted(found, key=lambda j: (j.created, j.id))
@@ -131,12 +133,12 @@ class Spool:
         """Return the living process that works on a job."""
         return _living(self.read(job_id, _CLAIM) or "")
 
-    def state(self, job_id: str) -> State:
+    def state(self, job_id: str) -> JobState:
         """Return how far a job is that the measuring process does."""
         # A process may write its last word and end between two looks; only without a word in the second one is it lost.
         return self._state(job_id) or self._state(job_id) or "lost"
 
-    def _state(self, job_id: str) -> State | None:
+    def _state(self, job_id: str) -> JobState | None:
         """Return how far a job is; None where who took it is gone, and it did not say what came of it before."""
         if (result := self.document(job_id, "result.json")) is not None:
             return "failed" if "error" in result else "finished"
@@ -158,11 +160,11 @@ class Spool:
         ended = [p.stat().st_mtime for p in ends if p.exists()]
         return max(0.0, min(ended, default=0.0) - (self.at(job_id) / "stage").stat().st_mtime)
 
-    def waiting(self) -> list[Job]:
+    def waiting(self) -> list[SpooledJob]:
         """Return the measurements that nobody has taken, in their order."""
         return [j for j in self.jobs() if j.kind == "measure" and not (self.at(j.id) / _CLAIM).exists()]
 
-    def ahead(self, job: Job) -> int:
+    def ahead(self, job: SpooledJob) -> int:
         """Return how many measurements have to end before one that waits begins."""
         before = [j for j in self.jobs() if j.kind == "measure" and (j.created, j.id) < (job.created, job.id)]
         live = sum(self.state(j.id) in LIVE for j in before[-LATEST:])
@@ -175,7 +177,7 @@ class Spool:
         places = known.get("places", {}) if known.get("by") == me else {}
         self.write("", _DEVICES, json.dumps({"by": me, "places": {**places, _name(place): devices}}))
 
-    def devices(self, job: Job) -> int:
+    def devices(self, job: SpooledJob) -> int:
         """Return on how many devices measurements like this one may be done at once; 1 where that is not known."""
         known = self.document("", _DEVICES) or {}
         if _living(str(known.get("by", ""))) is None:

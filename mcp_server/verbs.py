@@ -27,7 +27,7 @@ from forewarp.mcp_server.answers import (
     StatusAnswer,
     reply,
 )
-from forewarp.mcp_server.options import Options
+from forewarp.mcp_server.options import ServerOptions
 
 if TYPE_CHECKING:
     from forewarp.mcp_server.work import Work
@@ -81,7 +81,7 @@ Against = Annotated[
 class Verbs:
     """The tools of one server."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ServerOptions) -> None:
         self._options = options
         self._work: Work | None = None
         self._loading = anyio.Lock()
@@ -256,7 +256,7 @@ class Verbs:
             return reply(await self._aside(partial(work.describe, self.session(ctx), about, task)))
 
 
-def _load(options: Options) -> Work:
+def _load(options: ServerOptions) -> Work:
     from forewarp.mcp_server.work import Work
 
     return Work(options)

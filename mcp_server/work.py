@@ -17,19 +17,19 @@ from forewarp.mcp_server.answers import (
     SearchAnswer,
     size,
 )
-from forewarp.mcp_server.budget import Budget
+from forewarp.mcp_server.budget import ClientBudget
 from forewarp.mcp_server.converted import LOG, POLL_S, forecast_answer, measure_answer, search_answer
 from forewarp.mcp_server.jobs import Jobs, Say
-from forewarp.mcp_server.options import Options
+from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.requests import Requests
-from forewarp.mcp_server.spool import Job
+from forewarp.mcp_server.spool import SpooledJob
 from forewarp.tools import describe, runs
 from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
 from forewarp.tools.measure_kernel import MeasureRequest
 from forewarp.tools.parts import trim
 from forewarp.tools.session import Executors, check_price, make_model
 
-AnyJob = TypeVar("AnyJob", Job, Job | None)
+AnyJob = TypeVar("AnyJob", SpooledJob, SpooledJob | None)
 
 MEASURE_LIMIT_S = 120.0
 START_S = 30.0
@@ -43,10 +43,10 @@ FORECAST_COMPILE_S = 20.0
 class Work:
     """What the server keeps between calls."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ServerOptions) -> None:
         self.options = options
         self.jobs = Jobs(options)
-        self.budget = Budget(options, self.jobs.spool)
+        self.budget = ClientBudget(options, self.jobs.spool)
         self.requests = Requests(options)
         self._executors = Executors(compile_s=FORECAST_COMPILE_S)
         self._forecasts = threading.BoundedSemaphore(2)
@@ -109,7 +109,7 @@ class Work:
         job = self.jobs.spool.add("forecast", session, task, {})
         self.jobs.spool.write(job.id, "result.json", f'{{"usd": {usd or 0.0}, "tokens": {tokens}}}')
 
-    def begin_measurement(self, session: str, given: dict[str, Any]) -> Job:
+    def begin_measurement(self, session: str, given: dict[str, Any]) -> SpooledJob:
         """Put a measurement into the queue; raises `UsageError` where the budget does not allow it."""
         task = self.requests.task(given["task"])
         request = MeasureRequest(
@@ -127,7 +127,7 @@ class Work:
                 reserved["device_s"] = min(left, MEASURE_LIMIT_S)
             return self.jobs.submit(session, given["task"], request.model_dump(mode="json"), reserved)
 
-    def measurement(self, job: Job, detail: Detail, wait_s: float, say: Say) -> MeasureAnswer:
+    def measurement(self, job: SpooledJob, detail: Detail, wait_s: float, say: Say) -> MeasureAnswer:
         """Return what a measurement came to, or where it stands after `wait_s` seconds."""
         self.jobs.await_measurement(job, wait_s, say)
         found = self.jobs.measured(job)
@@ -158,7 +158,7 @@ class Work:
             task=job.task,
         )
 
-    def cancel_measurement(self, job: Job) -> bool:
+    def cancel_measurement(self, job: SpooledJob) -> bool:
         """End a measurement; false where it had ended."""
         return self.jobs.cancel_measurement(job)
 
@@ -216,7 +216,7 @@ class Work:
             caps |= {c: grant(session, c, caps[c]) for c in ("usd", "tokens")}
         return caps
 
-    def run_of(self, job: Job, detail: Detail, start_s: float, wait_s: float, say: Say) -> SearchAnswer:
+    def run_of(self, job: SpooledJob, detail: Detail, start_s: float, wait_s: float, say: Say) -> SearchAnswer:
         """Return the state of the run that a job became, or that it still starts."""
         run_id = self.jobs.await_id(job, start_s)
         if run_id is not None:

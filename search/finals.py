@@ -12,7 +12,7 @@ from forewarp.core import serde
 from forewarp.core.protocols import Executor, Proposal
 from forewarp.core.values import Candidate, Decision
 from forewarp.search import holdout
-from forewarp.search.ends import Spent
+from forewarp.search.ends import BudgetSpent
 from forewarp.search.events import Event, Examined
 from forewarp.search.gate import twin_of
 from forewarp.search.recorder import Recorder
@@ -57,7 +57,7 @@ class Finals:
             yield from rounds.forecast([r.proposal for r in self._due(visitors) if r.forecast is None])
             yield from rounds.decided({r.proposal: VISIT for r in self._due(visitors, decided=False)})
             yield from rounds.measure(self._due(visitors))
-        except Spent:
+        except BudgetSpent:
             return
 
     def _due(self, visitors: Sequence[Proposal], *, decided: bool = True) -> list[CandidateRow]:

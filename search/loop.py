@@ -17,7 +17,7 @@ from forewarp.core.protocols import Executor, Forecaster, Proposer
 from forewarp.core.values import Task
 from forewarp.search import budget as budgets
 from forewarp.search import lease
-from forewarp.search.ends import Spent, Stopped
+from forewarp.search.ends import BudgetSpent, Stopped
 from forewarp.search.events import Event, RunFinished, RunResumed, RunStarted
 from forewarp.search.finals import Finals
 from forewarp.search.islands import Island
@@ -177,7 +177,7 @@ class Search:
         else:
             yield self._end("finished", self._why(ended))
 
-    def _why(self, ended: Finish | Spent) -> str:
+    def _why(self, ended: Finish | BudgetSpent) -> str:
         if isinstance(ended, Finish):
             return ended.reason
         return budgets.in_words(ended.currency, self.settings.budget, self._recorder.spend())

@@ -33,7 +33,7 @@ from forewarp.core.values import Build, Decision, Measurement, Signature, Spend
 from forewarp.gpu_runner.pipeline import compile_threads, twice
 from forewarp.search import budget as budgets
 from forewarp.search import policy, price
-from forewarp.search.ends import Spent, Stopped
+from forewarp.search.ends import BudgetSpent, Stopped
 from forewarp.search.events import (
     Accepted,
     Alarmed,
@@ -49,7 +49,7 @@ from forewarp.search.gate import Gate, Gated
 from forewarp.search.islands import Island
 from forewarp.search.recorder import Recorder
 from forewarp.search.settings import SearchSettings
-from forewarp.search.state import Ask, Check, Decide, Finish, Measure, Propose, State, pending
+from forewarp.search.state import Ask, Check, Decide, Finish, Measure, Propose, RunState, pending
 from forewarp.search.tiers import counts, escalated, unanswered
 
 
@@ -90,7 +90,7 @@ class Rounds:
         self._builds: dict[int, Build] = {}
         self._gate: Gate | None = None
         self._signatures: tuple[Signature, ...] = ()
-        self._state = State(forecasting=forecaster is not None)
+        self._state = RunState(forecasting=forecaster is not None)
 
     @property
     def current(self) -> int:
@@ -98,19 +98,19 @@ class Rounds:
         return max(0, self._state.round)
 
     @property
-    def state(self) -> State:
+    def state(self) -> RunState:
         """What is known of the run."""
         return self._state
 
     def load(self) -> None:
         """Take up what the archive holds of the run, and let the forecaster recall what it said."""
-        self._state = State.load(self._archive, self._id, forecasting=self._forecaster is not None)
+        self._state = RunState.load(self._archive, self._id, forecasting=self._forecaster is not None)
         self._signatures = self._archive.signatures(self._task.sha256, self._target.name)
         if isinstance(self._forecaster, Recalling):
             said = {r.candidate.sha256: r.forecast for r in self._state.rows.values() if r.forecast is not None}
             self._forecaster.recall(self._task, self._target, said)
 
-    def until_spent(self) -> Generator[Event, None, Finish | Spent]:
+    def until_spent(self) -> Generator[Event, None, Finish | BudgetSpent]:
         """Do what is pending until there is no budget or nothing left to do; returns which. Raises `Stopped`."""
         try:
             while True:
@@ -127,7 +127,7 @@ class Rounds:
                         yield from self.measure([r for r in self._state.chosen if r.measurement is None])
                     case Finish() as finish:
                         return finish
-        except Spent as e:
+        except BudgetSpent as e:
             return e
 
     def _propose(self, number: int) -> Generator[Event]:
@@ -199,7 +199,7 @@ class Rounds:
         return self._gate
 
     def forecast(self, proposals: Sequence[int]) -> Generator[Event]:
-        """Forecast proposals, if there is a forecaster; raises `Stopped` and `Spent`."""
+        """Forecast proposals, if there is a forecaster; raises `Stopped` and `BudgetSpent`."""
         if self._forecaster is None:
             return
         self._pause()
@@ -281,7 +281,7 @@ class Rounds:
                     try:
                         started = yield from self._begin(waiting.popleft())
                         running[pool.submit(self._measured, started)] = started
-                    except (Stopped, Spent) as e:
+                    except (Stopped, BudgetSpent) as e:
                         over = e
                 ended = wait(running, return_when=FIRST_COMPLETED).done
                 for done in sorted(ended, key=lambda f: running[f].number):
@@ -303,7 +303,7 @@ class Rounds:
         yield from self._record(started, self._paid(started, partial(self._measured, started)))
 
     def _begin(self, row: CandidateRow) -> Generator[Event, None, _Started]:
-        """Announce a candidate's measurement; raises `Stopped` or `Spent` where it may not begin."""
+        """Announce a candidate's measurement; raises `Stopped` or `BudgetSpent` where it may not begin."""
         # One that was announced before a kill is booked already, whatever the budget says by now.
         if row.measurement_id is None:
             self._pause()
@@ -398,7 +398,7 @@ class Rounds:
         return kept
 
     def _pause(self) -> None:
-        """Raise `Stopped` or `Spent` if the run must not begin anything new."""
+        """Raise `Stopped` or `BudgetSpent` if the run must not begin anything new."""
         if self._stop.is_set():
             raise Stopped
         with self._archive.transaction():
@@ -406,4 +406,4 @@ class Rounds:
         spend = self._spend()
         spent = self._searching(spend).exhausted(spend)
         if spent is not None:
-            raise Spent(spent)
+            raise BudgetSpent(spent)

@@ -17,7 +17,7 @@ from forewarp.core.protocols import Attempt, Known, Proposal, Subject, Trial
 from forewarp.core.values import Measurement
 from forewarp.search import policy
 from forewarp.search.settings import SearchSettings
-from forewarp.search.watch import Watch
+from forewarp.search.watch import DriftWatch
 
 MAX_FRUITLESS_ROUNDS = 10
 
@@ -69,7 +69,7 @@ class Finish:
 Action = Propose | Check | Ask | Decide | Measure | Finish
 
 
-class State:
+class RunState:
     """A run's candidates and trials, with what the next action depends on at hand.
 
     `round` is the round that has begun, −1 before the first. `best` is the fastest candidate measured so far that is
@@ -79,7 +79,7 @@ class State:
     def __init__(self, *, forecasting: bool) -> None:
         self.rows: dict[int, CandidateRow] = {}
         self.trials: list[Trial] = []
-        self.watch = Watch()
+        self.watch = DriftWatch()
         self.round = -1
         self.best: CandidateRow | None = None
         self.forecasting = forecasting
@@ -203,7 +203,7 @@ def standing(m: Measurement | None, number: int) -> tuple[bool, float, int] | No
     return m.verdict != "ambiguous", m.speedup, -number
 
 
-def pending(state: State, settings: SearchSettings, floor: float | None = None) -> Action:
+def pending(state: RunState, settings: SearchSettings, floor: float | None = None) -> Action:
     """Return the next thing to do; the same for equal states.
 
     `floor` is the speed-up at which the device could go no faster, where it is known.
@@ -223,7 +223,7 @@ def pending(state: State, settings: SearchSettings, floor: float | None = None) 
     return _enough(state, settings, floor) or Propose(state.round + 1)
 
 
-def _before_deciding(state: State, settings: SearchSettings) -> Action | None:
+def _before_deciding(state: RunState, settings: SearchSettings) -> Action | None:
     """Return what leads to the round's decisions; None where there is nothing to decide, but may be later."""
     ready = state.open(settings.reconsider)
     if not state.fresh and not ready:
@@ -236,7 +236,7 @@ def _before_deciding(state: State, settings: SearchSettings) -> Action | None:
     return Decide(tuple(r.proposal for r in ready)) if ready else None
 
 
-def _enough(state: State, settings: SearchSettings, floor: float | None) -> Finish | None:
+def _enough(state: RunState, settings: SearchSettings, floor: float | None) -> Finish | None:
     """Return the end of the run where going on is not expected to pay."""
     best = state.incumbent
     if floor is not None and best is not None and best >= settings.reach * floor:

@@ -12,7 +12,7 @@ FALLBACK = 8
 
 
 @dataclass(slots=True)
-class Watch:
+class DriftWatch:
     """The drift alarm of a run, as a fold over its forecasts and what was measured after them.
 
     After an alarm everything is measured until `FALLBACK` more outcomes have recalibrated the forecaster; then the

@@ -17,7 +17,7 @@ from forewarp.core.errors import ForewarpError
 from forewarp.core.values import Candidate
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.formats.expressions import evaluate
-from forewarp.gpu_runner.formats.plan_table import Plan
+from forewarp.gpu_runner.formats.plan_table import LaunchPlan
 from forewarp.surrogate.addresses import SIZE, Access, Found, Ints
 
 COLUMNS = {
@@ -66,7 +66,7 @@ def _columns(language: str, source: str, tunables: tuple[tuple[str, int], ...]) 
     return tuple(_summary(found).items())
 
 
-def sizes(plan: Plan, tunables: dict[str, int]) -> dict[str, int]:
+def sizes(plan: LaunchPlan, tunables: dict[str, int]) -> dict[str, int]:
     """Return a number for every name of the plan: the tunables' own, for the rest what the made-up shapes give."""
     buffers = (*plan.inputs, *plan.outputs, *(s.name for s in plan.scratch))
     shapes: dict[str, object] = dict.fromkeys(buffers, (SIZE,) * 6)

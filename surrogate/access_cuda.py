@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from forewarp.gpu_runner.formats.plan_table import Launch, Plan
+from forewarp.gpu_runner.formats.plan_table import LaunchPlan, PlannedLaunch
 from forewarp.surrogate.addresses import (
     SIZE,
     Access,
@@ -70,7 +70,7 @@ _MOST_STATEMENTS = 2000
 _LANES = 32
 
 
-def read(text: str, plan: Plan, names: dict[str, int], found: Found) -> None:
+def read(text: str, plan: LaunchPlan, names: dict[str, int], found: Found) -> None:
     """Note the accesses of every launched kernel."""
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
     text = re.sub(r"__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__align__\(\d+\)(?!\s*\w+\s*\{)", " ", text)
@@ -102,7 +102,9 @@ class _Reader(Evaluator):
         for one, of, other, name in _ALIAS.findall(text):
             self._bytes[one or name] = self._size(of or other)
 
-    def enter(self, parameters: str, body: str, launch: Launch, names: dict[str, int], buffers: set[str]) -> None:
+    def enter(
+        self, parameters: str, body: str, launch: PlannedLaunch, names: dict[str, int], buffers: set[str]
+    ) -> None:
         """Read a kernel's body for the first warp of a block in the middle of the grid."""
         from forewarp.surrogate.access import number
 

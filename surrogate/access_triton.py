@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from forewarp.gpu_runner.formats.plan_table import Plan
+from forewarp.gpu_runner.formats.plan_table import LaunchPlan
 from forewarp.surrogate.addresses import (
     SIZE,
     Access,
@@ -32,7 +32,7 @@ _STATEMENTS = 3000
 _SAME = ("to", "cast", "multiple_of", "max_contiguous", "assume", "debug_barrier", "abs")
 
 
-def read(text: str, plan: Plan, names: dict[str, int], found: Found) -> None:
+def read(text: str, plan: LaunchPlan, names: dict[str, int], found: Found) -> None:
     """Note the accesses of every launched kernel."""
     try:
         module = ast.parse(text)

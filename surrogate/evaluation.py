@@ -51,7 +51,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AnsweredCase:
     """A case with one forecaster's answer, which had seen `trials` measured trials of the task.
 
     `validity` is false where the forecaster never said how likely the candidate is to be valid.
@@ -75,7 +75,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EvaluationPlan:
     """What is asked. `left_out` counts the rows that are not, by reason."""
 
     groups: tuple[Group, ...]
@@ -87,12 +87,12 @@ class Answers:
     """What one forecaster said. `milliseconds` holds the time per candidate by task and target, where it is known."""
 
     name: str
-    rows: tuple[Row, ...]
+    rows: tuple[AnsweredCase, ...]
     milliseconds: Mapping[tuple[str, str], float]
     cost: Cost
 
 
-def plan(rows: Iterable[RecordedRow], history: int = 0, seed: int = 0) -> Plan:
+def plan(rows: Iterable[RecordedRow], history: int = 0, seed: int = 0) -> EvaluationPlan:
     """Return what is asked about the rows of a pool, task by task.
 
     Left out are rows against another kernel than the reference, candidates that do not compile (the gate turns them
@@ -121,7 +121,7 @@ def plan(rows: Iterable[RecordedRow], history: int = 0, seed: int = 0) -> Plan:
             left_out["shown as trials"] += shown
         if len(ordered) > shown:
             groups.append(group(ordered[:shown], ordered[shown:]))
-    return Plan(tuple(groups), dict(left_out))
+    return EvaluationPlan(tuple(groups), dict(left_out))
 
 
 def anchors(groups: Sequence[Group], rows: Iterable[RecordedRow]) -> dict[str, float]:
@@ -137,7 +137,7 @@ def anchors(groups: Sequence[Group], rows: Iterable[RecordedRow]) -> dict[str, f
 
 def run(forecaster: Forecaster, groups: Sequence[Group], progress: Progress | None = None) -> Answers:
     """Ask one forecaster about every group, a task at a time, and time it."""
-    rows: list[Row] = []
+    rows: list[AnsweredCase] = []
     milliseconds: dict[tuple[str, str], float] = {}
     for done, group in enumerate(groups):
         if progress is not None:
@@ -146,7 +146,7 @@ def run(forecaster: Forecaster, groups: Sequence[Group], progress: Progress | No
         forecasts = forecaster.forecast(group.task, group.target, group.subjects, group.trials)
         seconds = time.perf_counter() - start
         milliseconds[group.task.name, group.target.name] = 1e3 * seconds / len(group.subjects)
-        rows += [Row(c, f, len(group.trials)) for c, f in zip(group.cases, forecasts, strict=True)]
+        rows += [AnsweredCase(c, f, len(group.trials)) for c, f in zip(group.cases, forecasts, strict=True)]
     return Answers(forecaster.name, tuple(rows), milliseconds, sum((r.forecast.cost for r in rows), Cost()))
 
 
@@ -280,7 +280,7 @@ def _answers(
     return Answers(name, rows, milliseconds, sum((r.forecast.cost for r in rows), Cost()))
 
 
-def _combined(name: str, case: Case, repeats: Sequence[RecordedForecast], judged: bool) -> Row:
+def _combined(name: str, case: Case, repeats: Sequence[RecordedForecast], judged: bool) -> AnsweredCase:
     """Return the mean of repeated forecasts; finer moments than the bins are kept where there is but one."""
     even = (1.0 / bins.COUNT,) * bins.COUNT
     each = [r.probabilities or even for r in repeats]
@@ -300,4 +300,4 @@ def _combined(name: str, case: Case, repeats: Sequence[RecordedForecast], judged
         mean_log2=only.mean_log2 if only else None,
         sd_log2=only.sd_log2 if only else None,
     )
-    return Row(case, forecast, validity=bool(said))
+    return AnsweredCase(case, forecast, validity=bool(said))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from forewarp.core import bins
 from forewarp.core.values import Forecast
 from forewarp.surrogate import metrics
-from forewarp.surrogate.evaluation import Answers, Row
+from forewarp.surrogate.evaluation import AnsweredCase, Answers
 from forewarp.surrogate.resampling import Picks, Resampled, Statistic, resample
 
 Array = NDArray[np.float64]
@@ -80,7 +80,7 @@ def centre(forecast: Forecast) -> float:
 
 def blocks(answers: Answers) -> list[Block]:
     """Return the rows of one forecaster by task and target, in order."""
-    grouped: dict[tuple[str, str], list[Row]] = {}
+    grouped: dict[tuple[str, str], list[AnsweredCase]] = {}
     for row in answers.rows:
         grouped.setdefault((row.case.task, row.case.target), []).append(row)
     return [_block(rows, answers.milliseconds.get(key, math.nan)) for key, rows in grouped.items()]
@@ -103,7 +103,7 @@ def by_task(answers: Answers, margin: float = MARGIN) -> list[tuple[Block, Mappi
     return [(b, {m.name: m.statistic(np.zeros(1, np.int64)) for m in measures([b], margin)}) for b in blocks(answers)]
 
 
-def _block(rows: Sequence[Row], milliseconds: float) -> Block:
+def _block(rows: Sequence[AnsweredCase], milliseconds: float) -> Block:
     good = [r for r in rows if r.case.speedup is not None]
     s = np.array([r.case.speedup or 0.0 for r in good], float)
     said = [r.forecast for r in good]

@@ -141,7 +141,7 @@ class OnRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ScoredOutcome:
     """An outcome with the forecaster and the run (or, of a pool, the task) that it belongs to."""
 
     tier: str
@@ -172,7 +172,7 @@ def calibrate(request: CalibrationRequest) -> CalibrationResult:
 
 def of_pool(
     path: Path, task: str | None = None, forecaster: str | None = None, history: int = HISTORY, asked: int | None = None
-) -> list[Seen]:
+) -> list[ScoredOutcome]:
     """Return the forecasts recorded beside a pool, else those that the forecaster makes now, with their outcomes.
 
     Of each task it is shown `history` trials and asked about at most `asked` others.
@@ -187,7 +187,7 @@ def of_pool(
         groups = [replace(g, subjects=g.subjects[:asked], cases=g.cases[:asked]) for g in groups]
         answers = [evaluation.run(chosen, groups)]
     return [
-        Seen(
+        ScoredOutcome(
             answer.name,
             row.case.task,
             row.case.kernel,
@@ -208,8 +208,8 @@ def _forecaster(name: str) -> Forecaster:
     return found
 
 
-def _of_archive(request: CalibrationRequest) -> tuple[list[Seen], str]:
-    found: list[Seen] = []
+def _of_archive(request: CalibrationRequest) -> tuple[list[ScoredOutcome], str]:
+    found: list[ScoredOutcome] = []
     with session.existing_archive(Place(archive=request.archive)) as archive:
         runs = [archive.run(request.run)] if request.run is not None else archive.runs(limit=_ALL_RUNS)[::-1]
         for run in runs:
@@ -223,7 +223,7 @@ def faster_on_record(place: Place, device: str, forecaster: str = "") -> OnRecor
 
     Those of the named forecaster are taken, else of the one with the most outcomes.
     """
-    seen: list[Seen] = []
+    seen: list[ScoredOutcome] = []
     try:
         with session.existing_archive(place) as archive:
             for run in archive.runs(limit=_ALL_RUNS):
@@ -248,29 +248,29 @@ def scores_of_run(archive: Archive, run: RunRow) -> dict[str, CalibrationScores]
     return {name: scores([s.outcome for s in seen if s.tier == name]) for name in _names(seen)}
 
 
-def _of_run(archive: Archive, run: RunRow) -> list[Seen]:
+def _of_run(archive: Archive, run: RunRow) -> list[ScoredOutcome]:
     rows = sorted(archive.candidates(run.id), key=lambda r: r.measurement_id or 0)
     return [s for r in rows for s in _seen(r, run.id, run.task.name)]
 
 
-def _seen(row: CandidateRow, run: str, task: str) -> list[Seen]:
+def _seen(row: CandidateRow, run: str, task: str) -> list[ScoredOutcome]:
     """Return the outcome of a candidate's forecast and of each tier that it was combined from."""
     if row.forecast is None or row.measurement is None:
         return []
     incumbent = row.decision.numbers.get("incumbent", 1.0) if row.decision else 1.0
 
-    def seen(forecast: Forecast, measurement: Measurement) -> Seen:
+    def seen(forecast: Forecast, measurement: Measurement) -> ScoredOutcome:
         outcome = Outcome.of(forecast, measurement, task, incumbent)
-        return Seen(forecast.forecaster, run, row.candidate.sha256, outcome)
+        return ScoredOutcome(forecast.forecaster, run, row.candidate.sha256, outcome)
 
     return [seen(f, row.measurement) for f in (row.forecast, *row.forecast.tiers)]
 
 
-def _names(seen: Sequence[Seen]) -> list[str]:
+def _names(seen: Sequence[ScoredOutcome]) -> list[str]:
     return list(dict.fromkeys(s.tier for s in seen))
 
 
-def _tier(name: str, seen: Sequence[Seen], alpha: float) -> TierCalibration:
+def _tier(name: str, seen: Sequence[ScoredOutcome], alpha: float) -> TierCalibration:
     outcomes = [s.outcome for s in seen]
     tasks = {o.task for o in outcomes}
     timed = sum(o.valid for o in outcomes)
@@ -350,7 +350,7 @@ def reliability(said: Sequence[float], came_true: Sequence[bool]) -> list[Reliab
     return points
 
 
-def _drift(seen: Sequence[Seen]) -> DriftState:
+def _drift(seen: Sequence[ScoredOutcome]) -> DriftState:
     states: dict[str, Drift] = {}
     for s in seen:
         state, o = states.setdefault(s.run, Drift()), s.outcome

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from forewarp.archive import dedupe, forecasts, lineage, pool_check, pool_columns, pool_counts, pools, splits, text
-from forewarp.archive.imports.made import Imported, Options
+from forewarp.archive.imports.made import Imported, ImportOptions
 from forewarp.archive.pool_check import keyed
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive, default_path
@@ -84,7 +84,7 @@ class ExportRequest(Part):
     features: bool = Field(default=False, description="Fill in the vector of features.")
 
 
-class Group(Part):
+class DataGroup(Part):
     """Rows that share something; `low`, `median`, `high` are the 5th, 50th and 95th percentile of the speed-ups."""
 
     name: str
@@ -101,17 +101,17 @@ class TaskGroup(Part):
 
     family: str
     split: str
-    counts: Group
+    counts: DataGroup
 
 
 class PoolCounts(Part):
     """What a pool holds."""
 
-    total: Group
+    total: DataGroup
     tasks: list[TaskGroup]
     families: list[TaskGroup]
-    splits: list[Group]
-    languages: list[Group]
+    splits: list[DataGroup]
+    languages: list[DataGroup]
     bins: list[tuple[str, int]]
     failures: dict[str, int]
     verdicts: dict[str, int]
@@ -146,7 +146,7 @@ def import_data(request: ImportRequest) -> DataResult:
     out = _destination(request.out)
     module = importlib.import_module(f"forewarp.archive.imports.{request.kind.replace('-', '_')}")
     beside = _free(forecasts.beside(out), overwrite=request.out.overwrite)
-    options = Options(
+    options = ImportOptions(
         device=request.device,
         noise=None if request.noise_percent is None else request.noise_percent / 100,
         limit=request.limit,
@@ -292,9 +292,9 @@ def _families(folder: Path | None) -> dict[str, str]:
     return found
 
 
-def _lineage(folder: str | None) -> dict[str, lineage.Line]:
+def _lineage(folder: str | None) -> dict[str, lineage.ParentLine]:
     """Return what the lineage.toml beside the seeds of each task says, by program key; parents are such keys too."""
-    lines: dict[str, lineage.Line] = {}
+    lines: dict[str, lineage.ParentLine] = {}
     for file in sorted(_existing(folder).glob("*/lineage.toml")) if folder else ():
         table, seeds = lineage.load(file.parent), file.parent / "seeds"
         key = {name: text.keys(candidates.load(seeds / name)).program for name in table if (seeds / name).is_file()}
@@ -306,7 +306,7 @@ def _lineage(folder: str | None) -> dict[str, lineage.Line]:
     return lines
 
 
-def _with_lineage(row: RecordedRow, lines: Mapping[str, lineage.Line]) -> RecordedRow:
+def _with_lineage(row: RecordedRow, lines: Mapping[str, lineage.ParentLine]) -> RecordedRow:
     line = lines.get(text.keys(row.candidate).program) if lines else None
     if line is None:
         return row

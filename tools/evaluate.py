@@ -310,7 +310,7 @@ def _reliability(said: np.ndarray, happened: np.ndarray) -> list[ReliabilityLine
     ]
 
 
-def _point(task: str, kernel: str, row: evaluation.Row) -> Point:
+def _point(task: str, kernel: str, row: evaluation.AnsweredCase) -> Point:
     low, high = row.forecast.interval
     return Point(
         task=task,

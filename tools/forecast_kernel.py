@@ -35,7 +35,7 @@ from forewarp.tools.parts import (
     speedup_of,
     trim,
 )
-from forewarp.tools.recommendation import Judged
+from forewarp.tools.recommendation import RivalForecast
 from forewarp.tools.run_report import TierLine
 from forewarp.tools.session import Executors, Session
 
@@ -78,7 +78,7 @@ class _Known:
     anchor: Forecast | None
     anchor_measured: bool
     best: Interval | None
-    measured: recommendation.Measured
+    measured: recommendation.MeasuredPrograms
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class _Answer:
     subject: Subject
     over_reference: Forecast
     forecast: Forecast
-    judged: Judged
+    judged: RivalForecast
     same: Trial | None
 
 
@@ -209,7 +209,7 @@ def _forecasts(
     """Ask the forecaster once about all kernels that compile; the kernel to beat only if it was not measured."""
     task, target = opened.task, opened.executor.target
     trials = _with_evidence(opened, opened.archive.trials(task.sha256, target.name))
-    programs, measured = recommendation.Measured(opened.executor, task, trials), None
+    programs, measured = recommendation.MeasuredPrograms(opened.executor, task, trials), None
     if other is not None:
         build = builds[other.sha256]
         if build.status != "ok":
@@ -254,7 +254,7 @@ def _answer(known: _Known, candidate: Candidate, build: Build, forecast: Forecas
         return _Answer(subject, forecast, forecast, judged, same)
     over = compare.quotient(forecast, known.anchor)
     if known.measured.alike(candidate, known.other):
-        judged = Judged("skip", f"it is the same program as kernel {known.other.short}", 0.0)
+        judged = RivalForecast("skip", f"it is the same program as kernel {known.other.short}", 0.0)
         return _Answer(subject, forecast, recommendation.over_itself(over), judged, same)
     # Both must have been measured for the question to be settled.
     judged = recommendation.judge(over, 1.0, f"kernel {known.other.short}", same if known.anchor_measured else None)

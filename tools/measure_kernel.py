@@ -48,7 +48,7 @@ class MeasureManyRequest(Part):
     place: Place = Place()
 
 
-class Attempt(Part):
+class KernelResult(Part):
     """One of several kernels: its result, or why there is none."""
 
     path: str = Field(description="File of the kernel; empty where it was given as text.")
@@ -61,7 +61,7 @@ class MeasureManyResult(Part):
 
     summary: str
     schema_version: int = SCHEMA_VERSION
-    kernels: list[Attempt]
+    kernels: list[KernelResult]
 
 
 def measure_kernel(
@@ -129,15 +129,15 @@ def measure_kernels(
             opened.archive.add_lost(None, e.lost_s, "measurement of several")
             raise
     attempts = [
-        Attempt(path=kernel.path or "", result=None, problem=found)
+        KernelResult(path=kernel.path or "", result=None, problem=found)
         if isinstance(found, str)
-        else Attempt(path=kernel.path or "", result=results[found.sha256])
+        else KernelResult(path=kernel.path or "", result=results[found.sha256])
         for kernel, found in zip(request.kernels, chosen, strict=True)
     ]
     return MeasureManyResult(summary=_summary(attempts, opened.task.name, other), kernels=attempts)
 
 
-def _summary(attempts: list[Attempt], task: str, other: Candidate | None) -> str:
+def _summary(attempts: list[KernelResult], task: str, other: Candidate | None) -> str:
     over = f"kernel {other.short} on {task}" if other else f"the reference of {task}"
     results = [(a.path, a.result) for a in attempts if a.result is not None]
     faster = [(path, r.speedup) for path, r in results if r.verdict == "faster" and r.speedup is not None]

@@ -31,7 +31,7 @@ _SD_FLOOR = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class RivalForecast:
     """A forecast held against the rival that the candidate has to beat."""
 
     advice: Advice
@@ -39,20 +39,20 @@ class Judged:
     p_better: float
 
 
-def judge(forecast: Forecast, rival: float, named: str, same: Trial | None) -> Judged:
+def judge(forecast: Forecast, rival: float, named: str, same: Trial | None) -> RivalForecast:
     """Return what to do; `rival` is the speed-up to beat, called `named`, and `same` a trial of the same program."""
     better, clear = (forecast.p_valid * compare.chance_above(forecast, rival * by) for by in (1.0, CLEAR))
     if same is not None:
-        return Judged(*_measured_before(same.measurement), better)
+        return RivalForecast(*_measured_before(same.measurement), better)
     if forecast.p_valid >= SURE_VALID and clear >= SURE:
         sure = f"it is correct and more than {CLEAR - 1:.0%} faster than {named} with {clear:.0%}"
-        return Judged("accept", f"{sure}; a measurement would hardly change that", better)
+        return RivalForecast("accept", f"{sure}; a measurement would hardly change that", better)
     if better >= WORTH:
-        return Judged("measure", f"its chance of beating {named} is {better:.0%}", better)
-    return Judged("skip", f"its chance of beating {named} is only {better:.1%}", better)
+        return RivalForecast("measure", f"its chance of beating {named} is {better:.0%}", better)
+    return RivalForecast("skip", f"its chance of beating {named} is only {better:.1%}", better)
 
 
-class Measured:
+class MeasuredPrograms:
     """The programs that were measured."""
 
     def __init__(self, executor: Executor, task: Task, trials: Sequence[Trial]) -> None:

@@ -22,7 +22,7 @@ MOST_TEXT = 250_000
 """Characters of all diffs together; those that come after are cut to their heads."""
 
 
-class Node(Part):
+class LineageNode(Part):
     """One candidate of the tree. `fate` is its verdict or status, "unmeasured" or "unfinished"."""
 
     kernel: KernelId
@@ -46,7 +46,7 @@ class Node(Part):
 class Lineage(Part):
     """The tree: those measured and their ancestors, parents before children."""
 
-    nodes: list[Node]
+    nodes: list[LineageNode]
     left_out: dict[str, int] = Field(description="Candidates without a place in the tree, by what became of them.")
 
 
@@ -112,7 +112,7 @@ def lineage(rows: Sequence[CandidateRow], leads: Sequence[str], winner: str) -> 
         if kernel not in shown:
             (hidden.setdefault(above[kernel], Counter()) if above[kernel] in shown else left_out)[fate(row)] += 1
     nodes = [
-        Node(
+        LineageNode(
             kernel=KernelId.of(row.candidate),
             parent=above[kernel] if above[kernel] in shown else "",
             mate=mates[kernel] if mates[kernel] in shown else "",

@@ -79,14 +79,14 @@ class TierLine(Part):
     cost: Price
 
 
-class Budget(Part):
+class BudgetUse(Part):
     """What was spent, and the caps; null is not capped."""
 
     spent: Amounts
     limit: Amounts
 
 
-class Measured(Part):
+class MeasuredFigures(Part):
     """What measuring a candidate gave."""
 
     status: Status
@@ -109,7 +109,7 @@ class CandidateLine(Part):
     action: Literal["measure", "skip", "reject"] | None
     reason: str
     forecast: Prediction | None
-    measured: Measured | None
+    measured: MeasuredFigures | None
 
 
 class Audit(Part):
@@ -139,7 +139,7 @@ class SearchResult(Part):
     tiers: list[TierLine] = Field(
         default_factory=list[TierLine], description="Who forecast, the cheapest first; empty without a forecaster."
     )
-    budget: Budget
+    budget: BudgetUse
     audit: Audit | None
     holdout: NearShapes | None = Field(
         default=None, description="The winner on shapes that nobody tuned for; null where it was not tried on any."
@@ -178,7 +178,7 @@ def report(archive: Archive, run_id: str) -> SearchResult:
         tiers=[
             TierLine(tier=t.tier, candidates=t.candidates, unread=t.unread, cost=Price.of(t.cost)) for t in found.tiers
         ],
-        budget=Budget(spent=Amounts.of(found.spend), limit=Amounts.of(found.budget)),
+        budget=BudgetUse(spent=Amounts.of(found.spend), limit=Amounts.of(found.budget)),
         audit=_audit(found),
         holdout=NearShapes.of(found.holdout) if found.holdout else None,
         alarms=found.alarms,
@@ -241,13 +241,13 @@ def best_so_far(candidates: Sequence[CandidateLine]) -> list[Interval | None]:
     return curve
 
 
-def in_order(candidates: Sequence[CandidateLine]) -> list[tuple[CandidateLine, Measured]]:
+def in_order(candidates: Sequence[CandidateLine]) -> list[tuple[CandidateLine, MeasuredFigures]]:
     """Return the measured candidates in the order of measuring, which is not the order of proposing."""
     pairs = [(c, c.measured) for c in candidates if c.measured is not None]
     return sorted(pairs, key=lambda pair: pair[1].id)
 
 
-def usable(measured: Measured | None) -> Interval | None:
+def usable(measured: MeasuredFigures | None) -> Interval | None:
     """Return the speed-up of a candidate that is correct and whose time is to be believed."""
     if measured is None or measured.status != "ok" or measured.verdict in UNTRUSTED:
         return None
@@ -272,9 +272,11 @@ def _best(archive: Archive, found: RunSummary) -> BestKernel | None:
     )
 
 
-def _measured(m: Measurement, number: int) -> Measured:
+def _measured(m: Measurement, number: int) -> MeasuredFigures:
     found = speedup_of(m)
-    return Measured(status=m.status, verdict=m.verdict, speedup=found, source=m.source, id=number, log=trim(m.log, 400))
+    return MeasuredFigures(
+        status=m.status, verdict=m.verdict, speedup=found, source=m.source, id=number, log=trim(m.log, 400)
+    )
 
 
 def _line(row: CandidateRow) -> CandidateLine:

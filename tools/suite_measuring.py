@@ -12,7 +12,7 @@ from forewarp.core.errors import TaskError, WorkerError
 from forewarp.core.protocols import Executor
 from forewarp.core.values import Candidate, Task
 from forewarp.gpu_runner.executors.client import readable
-from forewarp.gpu_runner.pipeline import Job, Outcome, compile_threads, measure_jobs
+from forewarp.gpu_runner.pipeline import FinishedJob, Job, compile_threads, measure_jobs
 from forewarp.tools.measured import MeasureResult, result_of
 from forewarp.tools.suite_record import Record
 
@@ -117,7 +117,7 @@ class Measuring:
         number = self.archive.begin_measurement(job.task, self.executor.target, job.candidate)
         self._numbers[self._key(job)] = number
 
-    def _keep(self, key: str, outcome: Outcome) -> str:
+    def _keep(self, key: str, outcome: FinishedJob) -> str:
         """Record what came of a job, and return it in a word or two."""
         job, error = outcome.job, outcome.error
         if isinstance(error, WorkerError):

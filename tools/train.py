@@ -253,7 +253,7 @@ def _unknown(settings: Config, card: Target, here: bool, why: str) -> TrainPlan:
     )
 
 
-def _line(line: plan.Line) -> PlanLine:
+def _line(line: plan.PlanFigure) -> PlanLine:
     return PlanLine(
         name=line.name, value=line.value, unit=line.unit, origin=line.origin, note=line.note, phase=line.phase
     )

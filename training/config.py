@@ -81,7 +81,7 @@ class Grpo(_Part):
     vllm_memory: float = Field(default=0.4, gt=0, le=1, description="Share of the card's memory for vLLM.")
 
 
-class Watch(_Part):
+class ProgressSettings(_Part):
     """How often checkpoints are kept, and progress is looked at."""
 
     save_every: int = Field(default=5, ge=1)
@@ -112,7 +112,7 @@ class Config(_Part):
     lora: Lora | Literal[False] = Field(default=Lora(), description="false trains every weight.")
     warm: Warm = Warm()
     grpo: Grpo = Grpo()
-    watch: Watch = Watch()
+    watch: ProgressSettings = ProgressSettings()
 
     @model_validator(mode="after")
     def _apart(self) -> Config:

@@ -13,7 +13,7 @@ from forewarp.training import chat, scoring
 from forewarp.training.answers import Answerer
 from forewarp.training.config import Config
 from forewarp.training.packages import package
-from forewarp.training.rows import Row
+from forewarp.training.rows import PromptRow
 
 Note = Callable[[Mapping[str, Any]], None]
 """Told each line as it is written."""
@@ -42,7 +42,12 @@ class Journal:
 
 
 def watcher(
-    config: Config, journal: Journal, tokenizer: Any, rows: Sequence[Row], climatology: Sequence[float], phase: str
+    config: Config,
+    journal: Journal,
+    tokenizer: Any,
+    rows: Sequence[PromptRow],
+    climatology: Sequence[float],
+    phase: str,
 ) -> Any:
     """Return the callback that writes the journal and, every few steps, has the model answer the watched rows."""
     callback = package("transformers").TrainerCallback
@@ -82,7 +87,7 @@ def without_bad_gradients(model: Any) -> bool:
 
 
 def look(
-    config: Config, model: Any, tokenizer: Any, rows: Sequence[Row], climatology: Sequence[float]
+    config: Config, model: Any, tokenizer: Any, rows: Sequence[PromptRow], climatology: Sequence[float]
 ) -> dict[str, float]:
     """Return the figures of one answer to each row, sampled as in training."""
     answerer = Answerer(

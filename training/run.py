@@ -14,7 +14,7 @@ from forewarp.core.errors import UsageError
 from forewarp.training import chat, config, grpo, model, progress, record, rows, warm
 from forewarp.training.config import Config
 from forewarp.training.packages import need, package
-from forewarp.training.rows import Row
+from forewarp.training.rows import PromptRow
 
 _DRAWS = 1000
 """Where the seeds of a warm start's draws begin, so that reinforcement sees prompts with other trials."""
@@ -24,9 +24,9 @@ _DRAWS = 1000
 class Material:
     """What a run learns from and is watched on. `left_out` counts prompts that are too long."""
 
-    learn: tuple[Row, ...]
-    draws: tuple[tuple[Row, ...], ...]
-    watch: tuple[Row, ...]
+    learn: tuple[PromptRow, ...]
+    draws: tuple[tuple[PromptRow, ...], ...]
+    watch: tuple[PromptRow, ...]
     climatology: tuple[float, ...]
     left_out: int
 
@@ -47,7 +47,7 @@ def material(settings: Config, tokenizer: Any, recorded: dict[str, list[Recorded
     data = settings.data
     recorded = recorded or rows.read(data.pools, (data.split, data.watch))
 
-    def ask(split: str, seed: int) -> list[Row]:
+    def ask(split: str, seed: int) -> list[PromptRow]:
         return rows.ask(
             recorded[split],
             history=data.history,
@@ -57,7 +57,7 @@ def material(settings: Config, tokenizer: Any, recorded: dict[str, list[Recorded
             seed=seed,
         )
 
-    def fitting(found: Sequence[Row]) -> list[Row]:
+    def fitting(found: Sequence[PromptRow]) -> list[PromptRow]:
         texts = [chat.prompt(tokenizer, r.system, r.user) for r in found]
         ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
         return [r for r, i in zip(found, ids, strict=True) if len(i) <= settings.grpo.prompt_tokens]

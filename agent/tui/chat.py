@@ -16,7 +16,7 @@ from textual.widgets import Static
 
 from forewarp.agent.events import Event
 from forewarp.agent.tui.blocks import Block, CallBlock, block, refresh
-from forewarp.agent.tui.items import Call, Fold, Item, Note
+from forewarp.agent.tui.items import Fold, Item, Note, ToolCallItem
 from forewarp.agent.tui.prose import Pages
 
 WINDOW = 40
@@ -233,7 +233,7 @@ class Chat(VerticalScroll):
 
     def toggle(self) -> None:
         """Unfold all tool calls in reach, or fold them if they are."""
-        calls = [w for i, w in self._blocks.items() if isinstance(i, Call)]
+        calls = [w for i, w in self._blocks.items() if isinstance(i, ToolCallItem)]
         unfold = not all(w.item.expanded for w in calls if isinstance(w, CallBlock))
         for widget in calls:
             if isinstance(widget, CallBlock) and widget.item.expanded != unfold:

@@ -35,7 +35,7 @@ class Said:
 
 
 @dataclass(slots=True, eq=False)
-class Answer:
+class AnswerItem:
     """The model's words between two tool calls; `done` once no more come."""
 
     text: str
@@ -43,7 +43,7 @@ class Answer:
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class ToolCallItem:
     """A tool call. `state` is waiting where it needs approval; `began` is by the fold's clock, in seconds."""
 
     call: str
@@ -60,7 +60,7 @@ class Call:
 
 
 @dataclass(slots=True, eq=False)
-class Measured:
+class MeasuredItem:
     """Candidates measured one after the other, each with what was forecast of it."""
 
     rows: list[tuple[CandidateForecast | None, CandidateMeasured]] = field(
@@ -84,7 +84,7 @@ class Closing:
     answered: Answered
 
 
-Item = Said | Answer | Call | Measured | Note | Closing
+Item = Said | AnswerItem | ToolCallItem | MeasuredItem | Note | Closing
 
 
 class Fold:
@@ -92,14 +92,14 @@ class Fold:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.items: list[Item] = []
-        self.running: dict[str, Call] = {}
+        self.running: dict[str, ToolCallItem] = {}
         self._clock = clock
         self._forecast: dict[tuple[str, str], CandidateForecast] = {}
 
     @property
     def last_answer(self) -> str:
         """The latest words of the model, or of forewarp where there are none."""
-        answers = (i.text for i in reversed(self.items) if isinstance(i, Answer) and i.text.strip())
+        answers = (i.text for i in reversed(self.items) if isinstance(i, AnswerItem) and i.text.strip())
         notes = (i.text for i in reversed(self.items) if isinstance(i, Note))
         return next(answers, None) or next(notes, "")
 
@@ -117,7 +117,7 @@ class Fold:
             case TextDelta():
                 return self._write(event.text)
             case ToolCalled():
-                call = self.running[event.call] = Call(event.call, event.tool, event.arguments, self._clock())
+                call = self.running[event.call] = ToolCallItem(event.call, event.tool, event.arguments, self._clock())
                 return self.add(call)
             case Progressed() | ApprovalAsked() | ApprovalGiven() | ToolReturned():
                 return self._in_call(event)
@@ -142,15 +142,15 @@ class Fold:
 
     def _write(self, text: str) -> list[Item]:
         last = self.items[-1] if self.items else None
-        if isinstance(last, Answer) and not last.done:
+        if isinstance(last, AnswerItem) and not last.done:
             last.text += text
             return [last]
         # Some models send line ends before their first tool call.
-        return self.add(Answer(text)) if text.strip() else []
+        return self.add(AnswerItem(text)) if text.strip() else []
 
     def _end_answer(self) -> list[Item]:
         last = self.items[-1] if self.items else None
-        if isinstance(last, Answer) and not last.done:
+        if isinstance(last, AnswerItem) and not last.done:
             last.done = True
             return [last]
         return []
@@ -176,10 +176,10 @@ class Fold:
     def _measured(self, event: CandidateMeasured) -> list[Item]:
         last = self.items[-1] if self.items else None
         row = (self._forecast.get((event.task, event.kernel)), event)
-        if isinstance(last, Measured):
+        if isinstance(last, MeasuredItem):
             last.rows.append(row)
             return [last]
-        return self.add(Measured([row]))
+        return self.add(MeasuredItem([row]))
 
     def _end(self, item: Item | None) -> list[Item]:
         """End a turn: nothing runs any more."""

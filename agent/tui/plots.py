@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from forewarp.agent.board import Board, Row
+from forewarp.agent.board import Board, BoardRow
 from forewarp.agent.tui.printable import styled
 from forewarp.tools.parts import Place
 
@@ -98,7 +98,7 @@ class Plots(Widget):
         self._board = board
         self.refresh_row()
 
-    def refresh_row(self, row: Row | None = None) -> None:
+    def refresh_row(self, row: BoardRow | None = None) -> None:
         """Draw anew after the board changed; nothing is done while the pane is out of sight."""
         if row is not None and row.measured is None:
             return
@@ -202,7 +202,7 @@ def _reliability(data: Drawn, place: Place, width: int, height: int) -> str:
 _DRAWINGS: Sequence[Callable[[Drawn, Place, int, int], str]] = (_progress, _against, _reliability)
 
 
-def _best(rows: Sequence[Row]) -> list[Span | None]:
+def _best(rows: Sequence[BoardRow]) -> list[Span | None]:
     curve: list[Span | None] = []
     best: Span | None = None
     for row in rows:
@@ -213,16 +213,16 @@ def _best(rows: Sequence[Row]) -> list[Span | None]:
     return curve
 
 
-def _forecast(row: Row) -> Span | None:
+def _forecast(row: BoardRow) -> Span | None:
     f = row.expected
     return (f.median, f.low, f.high) if f.median and f.low and f.high else None
 
 
-def _measured(row: Row) -> Span | None:
+def _measured(row: BoardRow) -> Span | None:
     m = row.measured
     return (m.speedup, m.low, m.high) if m and m.trusted and m.speedup and m.low and m.high else None
 
 
-def _faster(row: Row) -> bool:
+def _faster(row: BoardRow) -> bool:
     m = row.measured
     return m is not None and m.trusted and (m.speedup or 0.0) > 1

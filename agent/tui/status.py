@@ -12,7 +12,7 @@ from textual.widgets import Static
 from forewarp.agent.events import Spent
 from forewarp.agent.settings import Settings
 from forewarp.agent.tui import wording
-from forewarp.agent.tui.items import Answer, Fold
+from forewarp.agent.tui.items import AnswerItem, Fold
 from forewarp.agent.tui.printable import assemble
 
 SEPARATOR = " · "
@@ -22,7 +22,7 @@ _NEEDED = 1
 
 
 @dataclass(slots=True)
-class State:
+class StatusValues:
     """What the status line shows beside settings and spending. `since` is when the turn began, by the line's clock."""
 
     doing: str = ""
@@ -39,7 +39,7 @@ class StatusLine(Static):
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, id: str | None = None) -> None:
         super().__init__(id=id, markup=False)
-        self.state = State()
+        self.state = StatusValues()
         self._clock = clock
         self._settings: Settings | None = None
         self._spent = Spent()
@@ -100,7 +100,7 @@ def what_goes_on(fold: Fold, *, asking: bool) -> str:
     if running:
         progress = running[-1].progress
         return f"{running[-1].tool}: {wording.one_line(progress, 40)}" if progress else running[-1].tool
-    return "writing" if fold.items and isinstance(fold.items[-1], Answer) else "working"
+    return "writing" if fold.items and isinstance(fold.items[-1], AnswerItem) else "working"
 
 
 def lines_waiting(steering: Sequence[str], queued: Sequence[str]) -> str:

@@ -40,7 +40,7 @@ _DEVICES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ImportOptions:
     """What the source does not say.
 
     `device` names the device. `noise` is the half-width of an interval, as a share, to assume where none is known.
@@ -65,7 +65,7 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ImportedOutcome:
     """What came of a candidate, as the source tells it. Times are in seconds."""
 
     status: Status
@@ -111,7 +111,7 @@ def row(
     on: Target,
     raw: str,
     language: Language,
-    outcome: Outcome,
+    outcome: ImportedOutcome,
     *,
     tunables: Mapping[str, int] | None = None,
     against: Candidate | None = None,
@@ -150,7 +150,7 @@ def row(
     return RecordedRow(of, on, (), subject, build, measured, None, date, forewarp.__version__, against, origin)
 
 
-def with_noise(rows: Iterable[RecordedRow], options: Options) -> Iterator[RecordedRow]:
+def with_noise(rows: Iterable[RecordedRow], options: ImportOptions) -> Iterator[RecordedRow]:
     """Yield the first `limit` rows; those without an interval get the one that the user wants assumed."""
     for number, found in enumerate(rows):
         if options.limit is not None and number >= options.limit:
@@ -161,7 +161,7 @@ def with_noise(rows: Iterable[RecordedRow], options: Options) -> Iterator[Record
             continue
         wide = 1 + options.noise
         low, high = m.speedup / wide, m.speedup * wide
-        measured = replace(m, low=low, high=high, verdict=_verdict(Outcome(m.status, m.speedup, low, high)))
+        measured = replace(m, low=low, high=high, verdict=_verdict(ImportedOutcome(m.status, m.speedup, low, high)))
         tags = (*found.origin.tags, "assumed-interval")
         yield replace(found, measurement=measured, origin=replace(found.origin, tags=tags))
 
@@ -172,7 +172,7 @@ def middle(times: Iterable[tuple[float, str]]) -> str | None:
     return ordered[(len(ordered) - 1) // 2][1] if ordered else None
 
 
-def _verdict(outcome: Outcome) -> Verdict:
+def _verdict(outcome: ImportedOutcome) -> Verdict:
     if outcome.status != "ok":
         return "incorrect" if outcome.status == "incorrect" else "failed"
     if outcome.low is not None and outcome.low > 1:

@@ -21,7 +21,7 @@ RESERVED_SHARED = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class MultiprocessorLimits:
     """What one multiprocessor holds at most; `shared_bytes` is the whole of it, with what the driver keeps."""
 
     warps: int
@@ -30,17 +30,17 @@ class Limits:
 
 
 _LIMITS = {
-    80: Limits(64, 32, 164 << 10),
-    86: Limits(48, 16, 100 << 10),
-    87: Limits(48, 16, 164 << 10),
-    89: Limits(48, 24, 100 << 10),
-    90: Limits(64, 32, 228 << 10),
-    100: Limits(64, 32, 228 << 10),
-    120: Limits(48, 24, 100 << 10),
+    80: MultiprocessorLimits(64, 32, 164 << 10),
+    86: MultiprocessorLimits(48, 16, 100 << 10),
+    87: MultiprocessorLimits(48, 16, 164 << 10),
+    89: MultiprocessorLimits(48, 24, 100 << 10),
+    90: MultiprocessorLimits(64, 32, 228 << 10),
+    100: MultiprocessorLimits(64, 32, 228 << 10),
+    120: MultiprocessorLimits(48, 24, 100 << 10),
 }
 
 
-def limits(arch: str) -> Limits:
+def limits(arch: str) -> MultiprocessorLimits:
     """Return the limits of "sm_90", or of the nearest older architecture that is known."""
     number = int(arch.removeprefix("sm_").rstrip("af"))
     return _LIMITS[max((n for n in _LIMITS if n <= number), default=min(_LIMITS))]

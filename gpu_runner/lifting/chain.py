@@ -17,7 +17,7 @@ import torch
 
 from forewarp.gpu_runner.lifting import driver
 from forewarp.gpu_runner.lifting.driver import Handle
-from forewarp.gpu_runner.lifting.graph import Built, Node
+from forewarp.gpu_runner.lifting.graph import Built, GraphNode
 
 GRAPHS = 6
 """Graphs that samples draw from, of different lengths: equal ones differ for as long as they live."""
@@ -35,7 +35,7 @@ _DEVICE = 2
 class Repeatable(Protocol):
     """Something whose work on a slot is a graph."""
 
-    def ready(self) -> list[Node]:
+    def ready(self) -> list[GraphNode]:
         """Return what makes scratch ready before each call, and is not timed."""
         ...
 
@@ -50,19 +50,19 @@ def lengths(each_s: float) -> list[int]:
     return [longest - i * max(1, longest // 14) for i in range(GRAPHS)]
 
 
-def copy(source: torch.Tensor, target: torch.Tensor) -> Node:
+def copy(source: torch.Tensor, target: torch.Tensor) -> GraphNode:
     """Return a node that copies one dense tensor over another one of the same layout."""
     node = driver.CopyNode()
     node.source.kind, node.source.device = _DEVICE, source.data_ptr()
     node.target.kind, node.target.device = _DEVICE, target.data_ptr()
     node.width, node.height, node.depth = target.nbytes, 1, 1
-    return Node("copy", parameters=bytes(node).hex())
+    return GraphNode("copy", parameters=bytes(node).hex())
 
 
-def fill(target: torch.Tensor, value: int) -> Node:
+def fill(target: torch.Tensor, value: int) -> GraphNode:
     """Return a node that sets every byte of a dense tensor."""
     node = driver.MemsetNode(target.data_ptr(), 0, value, 1, target.nbytes, 1)
-    return Node("fill", parameters=bytes(node).hex())
+    return GraphNode("fill", parameters=bytes(node).hex())
 
 
 class Chain:

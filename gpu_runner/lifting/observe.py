@@ -20,7 +20,7 @@ from forewarp.gpu_runner.lifting import driver, graph, streams
 from forewarp.gpu_runner.lifting.allocator import SMALL, WindowAllocator
 from forewarp.gpu_runner.lifting.code import CodeLog
 from forewarp.gpu_runner.lifting.graph import NO_CAPTURE, NotLiftable
-from forewarp.gpu_runner.lifting.program import Place, Program, Programs, pack
+from forewarp.gpu_runner.lifting.program import Program, Programs, TensorPlace, pack
 from forewarp.gpu_runner.lifting.window import Window
 from forewarp.gpu_runner.worker import extensions
 from forewarp.gpu_runner.worker.channel import MOST_DESCRIPTORS
@@ -104,14 +104,14 @@ class Observer:
             tuple(edges),
             tuple(self._place(t) for t in tensors_of(subject.values)),
             tuple(self._place(o) for o in outputs),
-            tuple((k, Place.of(v)) for k, v in subject.state.items()),
-            tuple((k, Place.of(v)) for k, v in subject.weights.items() if v.nbytes >= SMALL),
+            tuple((k, TensorPlace.of(v)) for k, v in subject.state.items()),
+            tuple((k, TensorPlace.of(v)) for k, v in subject.weights.items() if v.nbytes >= SMALL),
             scratch,
         )
 
-    def _place(self, tensor: torch.Tensor) -> Place:
+    def _place(self, tensor: torch.Tensor) -> TensorPlace:
         """Return an input's or output's place; nothing behind it is written to where it is its block's largest."""
-        place, storage = Place.of(tensor), tensor.untyped_storage()
+        place, storage = TensorPlace.of(tensor), tensor.untyped_storage()
         return replace(place, last=place.last and self.allocator.largest(storage.data_ptr()) <= storage.nbytes())
 
     @contextlib.contextmanager

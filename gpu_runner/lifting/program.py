@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from forewarp.core import serde
-from forewarp.gpu_runner.lifting.graph import Edge, Node
+from forewarp.gpu_runner.lifting.graph import Edge, GraphNode
 from forewarp.gpu_runner.lifting.window import Chunk
 
 GAP = 512
@@ -18,7 +18,7 @@ GAP = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TensorPlace:
     """A tensor in a window. `stride` is in elements, `dtype` torch's name without the prefix.
 
     `last` says that its last element is the last one of its block of memory, and that nothing behind it is written to.
@@ -31,7 +31,7 @@ class Place:
     last: bool = False
 
     @classmethod
-    def of(cls, tensor: torch.Tensor) -> Place:
+    def of(cls, tensor: torch.Tensor) -> TensorPlace:
         """Return the place of a tensor in device memory."""
         dtype = str(tensor.dtype).removeprefix("torch.")
         place = cls(tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), dtype)
@@ -63,12 +63,12 @@ class Program:
     """
 
     workload: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[GraphNode, ...]
     edges: tuple[Edge, ...]
-    inputs: tuple[Place, ...]
-    outputs: tuple[Place, ...]
-    state: tuple[tuple[str, Place], ...] = ()
-    weights: tuple[tuple[str, Place], ...] = ()
+    inputs: tuple[TensorPlace, ...]
+    outputs: tuple[TensorPlace, ...]
+    state: tuple[tuple[str, TensorPlace], ...] = ()
+    weights: tuple[tuple[str, TensorPlace], ...] = ()
     scratch: tuple[int, ...] = ()
 
 

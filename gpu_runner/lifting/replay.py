@@ -10,8 +10,8 @@ import torch
 from forewarp.gpu_runner.compilers import cubin
 from forewarp.gpu_runner.lifting import driver, graph
 from forewarp.gpu_runner.lifting.driver import Handle
-from forewarp.gpu_runner.lifting.graph import Built, Launch, Node
-from forewarp.gpu_runner.lifting.program import GAP, Place, Program, Programs, bytes_at, unpack
+from forewarp.gpu_runner.lifting.graph import Built, GraphNode, KernelLaunch
+from forewarp.gpu_runner.lifting.program import GAP, Program, Programs, TensorPlace, bytes_at, unpack
 from forewarp.gpu_runner.lifting.window import Window
 from forewarp.gpu_runner.worker.channel import close_all
 from forewarp.gpu_runner.worker.cubin import Module
@@ -151,7 +151,7 @@ class LiftedRunner:
         self._built = Built()
         self.add_to(self._built)
 
-    def ready(self) -> list[Node]:
+    def ready(self) -> list[GraphNode]:
         """Nothing: a program makes its scratch ready itself."""
         return []
 
@@ -179,7 +179,7 @@ class LiftedRunner:
 def gaps(program: Program) -> list[tuple[str, torch.Tensor]]:
     """Return the bytes behind inputs and outputs that belong to nobody, by the name of the buffer before them."""
 
-    def behind(place: Place) -> torch.Tensor:
+    def behind(place: TensorPlace) -> torch.Tensor:
         return bytes_at(place.address + place.size, GAP)
 
     named = [(f"input {i}", p) for i, p in enumerate(program.inputs)]
@@ -187,11 +187,11 @@ def gaps(program: Program) -> list[tuple[str, torch.Tensor]]:
     return [(name, behind(place)) for name, place in named if place.size and place.last]
 
 
-def _equal(one: Place, other: Place) -> bool:
+def _equal(one: TensorPlace, other: TensorPlace) -> bool:
     return one.shape == other.shape and one.dtype == other.dtype and torch.equal(one.tensor(), other.tensor())
 
 
-def _function(launch: Launch | None, modules: Sequence[Module]) -> Handle:
+def _function(launch: KernelLaunch | None, modules: Sequence[Module]) -> Handle:
     if launch is None:
         return Handle()
     function = modules[launch.image].function(launch.name)

@@ -37,7 +37,7 @@ class TypeName:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class KernelName:
     """A kernel, as a value: its name and template arguments."""
 
     name: str
@@ -65,7 +65,7 @@ class Names(Protocol):
         """Call a member function."""
         ...
 
-    def kernel(self, name: str, templates: Sequence[str]) -> Kernel | None:
+    def kernel(self, name: str, templates: Sequence[str]) -> KernelName | None:
         """Return the kernel of this name."""
         ...
 
@@ -152,7 +152,7 @@ class Expression:
         sign = self._sign("-", "+", "!", "~", "*", "&", "++", "--")
         if sign:
             value = self._unary()
-            if isinstance(value, Kernel):
+            if isinstance(value, KernelName):
                 return value
             if sign in ("*", "&", "++", "--") or not isinstance(value, int | float):
                 return UNKNOWN

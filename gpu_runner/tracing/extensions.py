@@ -15,7 +15,7 @@ from forewarp.core.values import TensorSpec
 from forewarp.gpu_runner.compilers import CompileError, nvrtc
 from forewarp.gpu_runner.compilers.cubin import codes
 from forewarp.gpu_runner.compilers.extension.tokens import NotUnderstood
-from forewarp.gpu_runner.tracing.cpp_expressions import UNKNOWN, Kernel
+from forewarp.gpu_runner.tracing.cpp_expressions import UNKNOWN, KernelName
 from forewarp.gpu_runner.tracing.cuda_source import CudaSource
 from forewarp.gpu_runner.tracing.device_stub import FULL, LEAN
 from forewarp.gpu_runner.tracing.host_code import HostCode, HostLaunch
@@ -87,7 +87,7 @@ class DeviceCode:
         self.options = [f"--gpu-architecture={exact}", *chosen, *nvrtc.includes()]
         self._known: dict[str, tuple[str, str]] = {}
 
-    def compiled(self, kernel: Kernel) -> tuple[str, str]:
+    def compiled(self, kernel: KernelName) -> tuple[str, str]:
         """Return a kernel's symbol and cubin file, two empty texts where the compiler refuses it: that is a problem."""
         name = f"{kernel.name}<{', '.join(kernel.arguments)}>" if kernel.arguments else kernel.name
         if name not in self._known:

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from forewarp.gpu_runner.tracing.recorder import Recorder
-from forewarp.gpu_runner.tracing.values import Call
+from forewarp.gpu_runner.tracing.values import LibraryCall
 
 MOST_FLOPS = 2e8
 """Matrix products, convolutions and attention beyond this many operations are not computed: zeros stand for the result.
@@ -65,7 +65,7 @@ class Operators(TorchDispatchMode):
         name = _name(func)
         if name:
             tensors = _tensors([*args, *named.values()]) or _tensors([result])
-            self.recorder.add(Call(name, tuple(_text(t) for t in tensors)))
+            self.recorder.add(LibraryCall(name, tuple(_text(t) for t in tensors)))
         return result
 
     def _result(self, func: Any, args: Sequence[Any], named: dict[str, Any]) -> Any:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.core import serde
-from forewarp.gpu_runner.tracing.values import Call, Configuration, Strategy, TracedLaunch, Tuning, WorkloadTrace
+from forewarp.gpu_runner.tracing.values import Configuration, LibraryCall, Strategy, TracedLaunch, Tuning, WorkloadTrace
 
 MOST_EVENTS = 200_000
 """Launches and calls of one call of a module that are kept; a module that makes more is stopped."""
 
-Event = TracedLaunch | Call
+Event = TracedLaunch | LibraryCall
 
 
 class TooMuch(Exception):
@@ -100,12 +100,12 @@ class Recorder:
         return WorkloadTrace(
             strategy,
             tuple(e for e in merged if isinstance(e, TracedLaunch)),
-            tuple(e for e in merged if isinstance(e, Call)),
+            tuple(e for e in merged if isinstance(e, LibraryCall)),
             tuple(self.problems),
             tuple(self.notes),
             tuple(self.tunings),
             tuple(e for e in backward if isinstance(e, TracedLaunch)),
-            tuple(e for e in backward if isinstance(e, Call)),
+            tuple(e for e in backward if isinstance(e, LibraryCall)),
         )
 
 

@@ -72,7 +72,7 @@ class TracedLaunch:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class LibraryCall:
     """An operator of a library that would run on the device, with its tensors as "4096×4096 float32", `times` over."""
 
     name: str
@@ -116,12 +116,12 @@ class WorkloadTrace:
 
     strategy: Strategy
     launches: tuple[TracedLaunch, ...] = ()
-    calls: tuple[Call, ...] = ()
+    calls: tuple[LibraryCall, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tunings: tuple[Tuning, ...] = ()
     backward: tuple[TracedLaunch, ...] = ()
-    backward_calls: tuple[Call, ...] = ()
+    backward_calls: tuple[LibraryCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

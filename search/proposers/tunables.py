@@ -27,7 +27,7 @@ class _Space:
 
     source: str
     language: Language
-    plan: plans.Plan
+    plan: plans.LaunchPlan
 
     def at(self, tunables: Mapping[str, int]) -> Candidate:
         chosen = self.plan.defaults() | dict(tunables)
@@ -107,7 +107,7 @@ def _step(
     return space.plan.allows(tunables) and batch.add(space.at(tunables), "neighbour", parent.sha256)
 
 
-def _random(plan: plans.Plan, rng: random.Random) -> dict[str, int] | None:
+def _random(plan: plans.LaunchPlan, rng: random.Random) -> dict[str, int] | None:
     """Return a uniformly random choice that the constraints allow; None if they rule out nearly all."""
     for _ in range(_TRIES):
         tunables = {name: rng.choice(choices) for name, choices in plan.tunables.items()}
@@ -116,7 +116,7 @@ def _random(plan: plans.Plan, rng: random.Random) -> dict[str, int] | None:
     return None
 
 
-def _neighbour(plan: plans.Plan, tunables: Mapping[str, int], rng: random.Random) -> dict[str, int]:
+def _neighbour(plan: plans.LaunchPlan, tunables: Mapping[str, int], rng: random.Random) -> dict[str, int]:
     """Move one or two tunables one step up or down in the order of their values."""
     moved = plan.defaults() | dict(tunables)
     movable = [name for name, choices in plan.tunables.items() if len(choices) > 1]
@@ -149,7 +149,7 @@ def _spaces(candidates: Sequence[Candidate]) -> list[_Space]:
     return list(found.values())
 
 
-def _plan(candidate: Candidate) -> plans.Plan | None:
+def _plan(candidate: Candidate) -> plans.LaunchPlan | None:
     if candidate.language not in DEVICE_ONLY:
         return None
     try:

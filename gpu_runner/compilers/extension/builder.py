@@ -40,7 +40,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class CompilerCall:
     """One compiler's command line, and the object it writes."""
 
     command: tuple[str, ...]
@@ -110,7 +110,7 @@ class LeanBuild:
     def _link(self, objects: Sequence[Path]) -> None:
         library = self.recipe.folder / self.recipe.library
         link = (*self.recipe.cxx, *map(str, objects), *self.recipe.ldflags, "-o", str(library))
-        run_all([Job(link, library)], self.recipe.folder)
+        run_all([CompilerCall(link, library)], self.recipe.folder)
         # A shared library may have loose ends; loading it would then fail.
         loose = split.unresolved(_undefined(library), self.kernels) if self.kernels else []
         if loose:
@@ -120,7 +120,7 @@ class LeanBuild:
         """Compile `cuda` units in two halves each; return all objects. Raises `NotUnderstood` or `Refused`."""
         flags = split.host_flags(self.recipe.cuda_cflags)
         early = [self.plain(u) for u in plain]
-        late: list[tuple[Job, Job, Path, split.Halves]] = []
+        late: list[tuple[CompilerCall, CompilerCall, Path, split.Halves]] = []
         for unit in cuda:
             halves = split.split(unit.source.read_text(errors="replace"))
             host, device = self.work / f"{unit.object}.host.cpp", self.work / f"{unit.object}.device.cu"
@@ -151,7 +151,7 @@ class LeanBuild:
         first = ready or [f"-I{self.include}", "-DAT_PER_OPERATOR_HEADERS", *(f"-D{p}" for p in parts)]
         return [*first, "-include", str(operators)]
 
-    def plain(self, unit: Unit) -> Job:
+    def plain(self, unit: Unit) -> CompilerCall:
         """Return the job that compiles a C++ unit."""
         flags = self.recipe.cflags
         if headers.parts(unit.source.read_text(errors="replace")) == (headers.PYTHON,):
@@ -160,15 +160,15 @@ class LeanBuild:
         options = (*self._headers(unit.source, flags), *flags)
         return _job((*self.recipe.cxx, *options), unit.source, self.work / unit.object)
 
-    def whole(self, unit: Unit) -> Job:
+    def whole(self, unit: Unit) -> CompilerCall:
         """Return the job that compiles a CUDA unit in one piece."""
         flags = (*self._headers(unit.source), *_PLAIN, *self.recipe.cuda_cflags)
         return _job((*self.recipe.nvcc, *flags), unit.source, self.work / unit.object)
 
 
-def _job(command: Sequence[str], source: Path, output: Path | None = None) -> Job:
+def _job(command: Sequence[str], source: Path, output: Path | None = None) -> CompilerCall:
     output = output or Path(f"{source}.o")
-    return Job((*command, "-c", str(source), "-o", str(output)), output)
+    return CompilerCall((*command, "-c", str(source), "-o", str(output)), output)
 
 
 # Host stubs of kernel templates can be linked to, as before CUDA 13.
@@ -185,7 +185,7 @@ def _undefined(output: Path) -> list[str]:
     return [line.strip().removeprefix("U ").strip() for line in done.stdout.splitlines()]
 
 
-def run_all(jobs: Sequence[Job], folder: Path) -> None:
+def run_all(jobs: Sequence[CompilerCall], folder: Path) -> None:
     """Run all jobs at once in `folder`; the first failure ends the others. Raises `Refused` with its log."""
     running: list[tuple[subprocess.Popen[bytes], Path]] = []
     try:

@@ -138,10 +138,10 @@ def trial_recipe(folder: Path) -> Recipe | None:
 
 def make(folder: Path, recipe: Recipe) -> list[Path]:
     """Make what is missing under `folder` for the flags of `recipe`; return all that is there. Raises `Refused`."""
-    from forewarp.gpu_runner.compilers.extension.builder import Job, run_all
+    from forewarp.gpu_runner.compilers.extension.builder import CompilerCall, run_all
 
     folder.mkdir(parents=True, exist_ok=True)
-    jobs: list[Job] = []
+    jobs: list[CompilerCall] = []
     done: list[Path] = []
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -155,7 +155,7 @@ def make(folder: Path, recipe: Recipe) -> list[Path]:
             (home / _HEADER).write_text(kind.text)
             scratch = home / "making"
             command = [*recipe.cxx, *_lean(home, kind), *flags, "-x", "c++-header", str(home / _HEADER)]
-            jobs.append(Job((*command, "-o", str(scratch)), scratch))
+            jobs.append(CompilerCall((*command, "-o", str(scratch)), scratch))
         run_all(jobs, folder)
         for job in jobs:
             job.output.chmod(0o444)

@@ -17,7 +17,7 @@ import torch
 from forewarp.core import serde
 from forewarp.core.values import Target
 from forewarp.gpu_runner.tracing.files import arguments, calls, kernels, loading
-from forewarp.gpu_runner.tracing.files.arguments import Attempt, Tensor
+from forewarp.gpu_runner.tracing.files.arguments import ArgumentGuess, Tensor
 from forewarp.gpu_runner.tracing.files.kernels import FileText, KernelText
 from forewarp.gpu_runner.tracing.operators import Operators
 from forewarp.gpu_runner.tracing.program import PATIENCE, OutOfTime, differentiate, pretend, within
@@ -238,7 +238,7 @@ class _Tracer:
             self._origins |= {e.kernel: GUESSED for e in launches if e.kernel not in self._origins}
             self.found[GUESSED] = replace(taken, launches=launches, problems=(), calls=())
 
-    def _alone(self, kernel: _Jitted, text: KernelText, attempt: Attempt) -> None:
+    def _alone(self, kernel: _Jitted, text: KernelText, attempt: ArgumentGuess) -> None:
         import triton.language as tl
 
         sizes = [p for p in text.parameters if p.constexpr and "BLOCK" in p.name.upper()]
@@ -269,7 +269,7 @@ class _Tracer:
         kernel.function.run(grid=(1,), warmup=False, **values)
 
 
-def _append(made: list[calls.Guess | None], wrappers: calls.Wrappers, name: str, attempt: Attempt) -> None:
+def _append(made: list[calls.Guess | None], wrappers: calls.Wrappers, name: str, attempt: ArgumentGuess) -> None:
     made.append(wrappers.guess(name, attempt))
 
 
