@@ -1,4 +1,4 @@
-"""What a search will probably take, before anything is spent on it."""
+"""Estimate of a search's cost and duration, before anything is spent on it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from forewarp.tools.parts import SCHEMA_VERSION, Amounts, Device, Part
 from forewarp.tools.typical import ZERO, Figure, Span
 
 ENOUGH = 3
-"""Fewest measurements of an earlier run, or of the task, that say more than typical figures do."""
+"""Fewest measurements of an earlier run, or of the task, whose figures are used instead of typical ones."""
 
 MOST_LOOKED_UP = 500
 ROUNDS = "the measurements of a round, and the devices"
@@ -37,7 +37,7 @@ _ENDS = {
 End = Literal["measurements", "device_s", "dollars", "tokens", "wall_s", "candidates"]
 
 Dollars = Callable[[float, float], float | None]
-"""From input and output tokens to dollars; None where the price is unknown."""
+"""Function from input and output tokens to dollars; returns None if the price is unknown."""
 
 
 class Range(Part):
@@ -57,7 +57,7 @@ class Basis(Part):
 
 
 class Estimate(Part):
-    """What a run will probably take until its first cap is reached; it may end earlier, as nothing may be left to try.
+    """Estimated size, time and cost of a run up to its first cap; it may end earlier if nothing is left to try.
 
     A range is null where no cap bounds it, or, of dollars, where the model's price is unknown.
     """
@@ -86,13 +86,13 @@ class Estimate(Part):
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
-    """What one measurement takes of each currency, of `candidates` and of `compile_s`, with everything around it."""
+    """Amounts per measurement: of each currency, of `candidates` and of `compile_s`, all related work included."""
 
     per: Mapping[str, Span]
     basis: Sequence[Basis]
     runs: int = 0
     once: Mapping[str, Span] = field(default_factory=dict[str, Span])
-    """What comes on top once a run."""
+    """Amounts that come on top once per run."""
 
 
 def estimate(
@@ -180,7 +180,7 @@ def short(found: Estimate) -> str:
 
 
 def origin(found: Estimate, *, brief: bool = False) -> str:
-    """Return in a few words what the estimate rests on, and which of its figures are guesses (if `brief`, how many)."""
+    """Name the sources of the estimate in a few words, and its figures that are guesses (if `brief`, how many)."""
     guessed = [b.figure for b in found.basis if typical.GUESS in b.source]
     here = any("archive" in b.source for b in found.basis)
     if found.source == "replay":
@@ -197,19 +197,19 @@ def origin(found: Estimate, *, brief: bool = False) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Return a duration for people."""
+    """Format a duration, such as 12 s, 3.5 min or 2.1 h."""
     if seconds < 99.5:
         return f"{seconds:.0f} s" if seconds >= 9.95 or not seconds else f"{seconds:.2g} s"
     return f"{seconds / 60:.1f} min" if seconds < 5970 else f"{seconds / 3600:.1f} h"
 
 
 def number(value: float) -> str:
-    """Return a count with two digits that mean something."""
+    """Format a count, with two significant digits from 100 on."""
     return f"{value:.0f}" if value < 100 else f"{round(value, 1 - math.floor(math.log10(value))):,.0f}"
 
 
 def span(value: Range, form: Callable[[float], str] = number) -> str:
-    """Return the likely value, and the others in brackets where they read otherwise."""
+    """Format the likely value, with low and high in brackets if these read differently."""
     low, likely, high = form(value.low), form(value.likely), form(value.high)
     return likely if low == high else f"{likely} ({low} to {high})"
 
@@ -217,7 +217,7 @@ def span(value: Range, form: Callable[[float], str] = number) -> str:
 def _measurements(
     settings: SearchSettings, rates: _Rates, scenario: int, most: int | None, *, priced: bool
 ) -> tuple[int | None, End | None]:
-    """Return how many measurements there will be, and what ends the run; None where nothing does."""
+    """Return the number of measurements and the cap that ends the run; None if no cap bounds it."""
     found: tuple[int | None, End | None] = (None, None)
     if most is not None:
         found = (most, "candidates")
@@ -233,7 +233,7 @@ def _measurements(
 
 
 def _of_runs(past: History, settings: SearchSettings) -> _Rates | None:
-    """Return what earlier runs with the same setup took per measurement; None where there is none."""
+    """Return the rates per measurement of earlier runs with the same settings; None without such runs."""
     alike = [r for r in past.runs if r.measurements >= ENOUGH and _alike(r, settings)]
     if not alike:
         return None
@@ -279,7 +279,7 @@ def _of_figures(
         "tokens": read.plus(written),
         "dollars": Span(*((dollars(i, o) or 0.0) if dollars else 0.0 for i, o in zip(read, written, strict=True))),
     }
-    # The winner is confirmed, and tried on near shapes, with nothing beside it.
+    # Confirming the winner, and trying it on near shapes, keeps only one device busy.
     once = {"wall_s": device.span.by(1 - share if settings.confirm else 0.0)}
     if settings.confirm and settings.holdout:
         near = device.span.times(typical.NEAR.span)
@@ -295,7 +295,7 @@ def _at_once(settings: SearchSettings, devices: int) -> float:
 
 
 def _of_model(candidates: Span, settings: SearchSettings) -> tuple[Span, Span, Span, list[Basis]]:
-    """Return input tokens, output tokens and seconds of the language model per measurement, and what they rest on."""
+    """Return input tokens, output tokens and seconds of the language model per measurement, with their sources."""
     rounds = candidates.by(1 / settings.proposals_per_round)
     read, written, waited = ZERO, ZERO, ZERO
     basis: list[Basis] = []
@@ -326,7 +326,7 @@ def _of_model(candidates: Span, settings: SearchSettings) -> tuple[Span, Span, S
 
 
 def _of_pool(replay: Executor, task: Task, settings: SearchSettings) -> _Rates:
-    """Return what looking up a pool's measurements books, and what little time it takes."""
+    """Return the rates of a replay: device time as recorded, wall time of the forecasts alone."""
     rows = (replay.candidates(task) or ())[:MOST_LOOKED_UP]
     seconds = [replay.measure(task, row, replay.compile(task, row)).device_s for row in rows]
     device = Figure(_spread(seconds), f"{len(seconds)} recorded measurements")
@@ -379,7 +379,7 @@ def _range(values: Sequence[float | None]) -> Range | None:
     known = [v for v in values if v is not None]
     if len(known) < len(values):
         return None
-    # A dear measurement under a cap on its currency makes fewer of them, so that the order may be the other way round.
+    # Under a cap, a higher cost per measurement allows fewer measurements, so that totals may come in reverse order.
     low, likely, high = sorted(known)
     return Range(low=low, likely=likely, high=high)
 

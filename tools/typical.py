@@ -1,6 +1,6 @@
-"""What searching typically takes where the archive knows nothing of the task: figures with the files they come from.
+"""Typical costs of a search, for tasks that the archive does not know: figures with the files they come from.
 
-`tests/tools/test_estimate.py` computes them again from those files. What no file knows says that it is a guess.
+`tests/tools/test_estimate.py` computes them again from those files. Figures without a file are marked as guesses.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ZERO = Span(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A span with where it comes from."""
+    """A span and its source."""
 
     span: Span
     source: str
@@ -83,7 +83,7 @@ WRITTEN = Figure(Span(2, 4, 4), GUESS)
 """Programs per round that a language model writes; tunables of what works fill the rest of the round."""
 
 NEAR = Figure(Span(0.0, 1.5, 3.0), GUESS)
-"""What trying the winner on near shapes takes, in measurements of the task."""
+"""Cost of trying the winner on near shapes, in measurements of the task."""
 
 AT_ONCE = 4
 """Calls to a language model that run at the same time."""
