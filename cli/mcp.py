@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @Parameter(name="*", group="Budget")
 @dataclass(frozen=True)
 class ClientLimits:
-    """What clients may spend; they cannot change it.
+    """Caps on what clients may spend; clients cannot change them.
 
     Attributes:
         max_measurements: Most measurements of all clients of this archive in --window hours.
@@ -141,7 +141,7 @@ def _refuse_http(action: str, http: str | None, host_name: tuple[str, ...]) -> N
 
 
 def _build(options: ServerOptions) -> MCPServer[None]:
-    """Load and build the server, and take all of it out of the garbage collector's sight: it stays to the end."""
+    """Load and build the server, and exempt its objects from garbage collection: they live until the process ends."""
     gc.disable()
     try:
         from forewarp.mcp_server.server import build_server

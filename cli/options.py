@@ -1,4 +1,4 @@
-"""The flags that verbs share, as groups that are flattened into each verb's own."""
+"""Flags that several verbs share, as dataclasses that are flattened into each verb's own flags."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Language = Literal["cpp", "triton", "cuda", "python"]
 
 
 def positive(_: object, value: float | None) -> None:
-    """Refuse what is no amount; a number is not a cap if it is infinite."""
+    """Raise `ValueError` for a value that is not positive and finite."""
     if value is not None and not 0 < value < math.inf:
         raise ValueError("It must be above 0 and finite.")
 
@@ -42,7 +42,7 @@ class Where:
     python: Path | None = None
 
     def place(self) -> Place:
-        """Return the same for the engine, with paths that do not depend on the working folder."""
+        """Convert the flags into a `Place`; paths on this machine become absolute."""
         from forewarp.tools.parts import Place
 
         return Place(
@@ -58,7 +58,7 @@ class Where:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Output:
-    """How results are shown.
+    """Flags that choose how results are shown.
 
     Attributes:
         json: Print exactly one JSON document on stdout, also on failure.
@@ -109,7 +109,7 @@ def _something(_: object, value: int) -> None:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Caps:
-    """What a run may spend; the first cap that is reached ends it.
+    """Caps on what a run may spend; the first one that is reached ends it.
 
     Attributes:
         budget: Most measurements.
@@ -129,7 +129,7 @@ class Caps:
 @Parameter(name="*", group="Policy")
 @dataclass(frozen=True)
 class Policy:
-    """What is measured of what is proposed.
+    """Flags that decide which of the proposed candidates are measured.
 
     Attributes:
         confirm: Keep one measurement back and measure the winner a second time.
@@ -169,7 +169,7 @@ def tunables_of(pairs: tuple[str, ...]) -> dict[str, int]:
 
 
 def _interpreter(path: Path | None, executor: str) -> str | None:
-    """Return the path of a Python; on other machines only they know where it is."""
+    """Return the path of a Python: absolute on this machine, unchanged for other machines."""
     if path is None or executor != "local":
         return str(path) if path else None
     return str(path.expanduser().absolute())

@@ -25,7 +25,7 @@ MODULE = "best_module.py"
 
 
 class ShapeEvidence(Part):
-    """What one shape came to: a workload of the task, or a near shape that nobody tuned for."""
+    """Result on one shape: a workload of the task, or a near shape that nobody tuned for."""
 
     name: str
     near: bool = Field(description="Whether nobody tuned for it.")
@@ -38,7 +38,7 @@ class ShapeEvidence(Part):
 
 
 class Evidence(Part):
-    """What is known of a run's winner, as `evidence.json` keeps it beside the module."""
+    """Facts about a run's winner, as `evidence.json` keeps them beside the module."""
 
     schema_version: int = 1
     forewarp: str = Field(description="Version that measured it.")

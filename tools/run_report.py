@@ -1,4 +1,4 @@
-"""What a run came to: read from the archive alone, so that it works for running, finished and killed runs."""
+"""Result of a run, read from the archive alone: running, finished and killed runs work alike."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from forewarp.tools.parts import (
 )
 
 UNOWNED = timedelta(minutes=2)
-"""How long a run may be entered before the process that began it says that it works on it."""
+"""Age from which a run counts as lost if no process has claimed it."""
 
 
 class BestKernel(Part):
@@ -61,7 +61,7 @@ class Winner(Part):
 
 
 class Counts(Part):
-    """How many candidates went how far."""
+    """Numbers of candidates by how far they came."""
 
     proposed: int
     considered: int = Field(description="Passed the gate and were forecast.")
@@ -71,7 +71,7 @@ class Counts(Part):
 
 
 class TierLine(Part):
-    """What one tier of forecasting did."""
+    """Candidates that one tier of forecasting answered for, and the cost."""
 
     tier: str = Field(description="Name of the forecaster.")
     candidates: int = Field(description="How many it answered for; one that was asked about again counts once.")
@@ -80,14 +80,14 @@ class TierLine(Part):
 
 
 class BudgetUse(Part):
-    """What was spent, and the caps; null is not capped."""
+    """Amounts spent, and the caps; null is not capped."""
 
     spent: Amounts
     limit: Amounts
 
 
 class MeasuredFigures(Part):
-    """What measuring a candidate gave."""
+    """Result of measuring a candidate."""
 
     status: Status
     verdict: Verdict
@@ -113,7 +113,7 @@ class CandidateLine(Part):
 
 
 class Audit(Part):
-    """How many of the forecaster's discards would have beaten the best: from random audits, with 95 % interval."""
+    """Share of the forecaster's discards that would have beaten the best: from random audits, with 95 % interval."""
 
     discarded: int
     audited: int
@@ -122,7 +122,7 @@ class Audit(Part):
 
 
 class SearchResult(Part):
-    """What a run came to."""
+    """Result of a run."""
 
     summary: str
     schema_version: int = SCHEMA_VERSION
@@ -151,7 +151,7 @@ class SearchResult(Part):
 
 
 def report(archive: Archive, run_id: str) -> SearchResult:
-    """Return what the run came to so far; raises `UsageError` for an unknown run."""
+    """Return the result of a run so far; raises `UsageError` for an unknown run."""
     row = archive.run(run_id)
     found = summarise(archive, row.id)
     lines = [_line(r) for r in archive.candidates(row.id)]
@@ -191,7 +191,7 @@ def lost(row: RunRow) -> bool:
     if row.status != "running":
         return False
     if not row.owner:
-        # Its process marks it as its own right after it has entered it, or never did.
+        # A process claims its run right after registering it; without a claim, it was killed in between.
         return datetime.now(UTC) - datetime.fromisoformat(row.created) > UNOWNED
     try:
         lease.check(row)
@@ -228,7 +228,7 @@ def winner(archive: Archive, run_id: str) -> Winner | None:
 def best_so_far(candidates: Sequence[CandidateLine]) -> list[Interval | None]:
     """Return the best speed-up after each measurement, in order; None while nothing worked.
 
-    An ambiguous one leads only until there is another.
+    An ambiguous measurement leads only until there is an unambiguous one.
     """
     best: Interval | None = None
     standing = (False, 0.0)
@@ -248,7 +248,7 @@ def in_order(candidates: Sequence[CandidateLine]) -> list[tuple[CandidateLine, M
 
 
 def usable(measured: MeasuredFigures | None) -> Interval | None:
-    """Return the speed-up of a candidate that is correct and whose time is to be believed."""
+    """Return the speed-up of a candidate that is correct and has a trusted time; None for others."""
     if measured is None or measured.status != "ok" or measured.verdict in UNTRUSTED:
         return None
     return measured.speedup
