@@ -1,4 +1,4 @@
-"""What earlier work on a task came to, read without writing a byte: for estimates that must leave no trace."""
+"""Timings and runs of earlier work on a task, read without writing a byte: estimates must leave no trace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import quote
 from forewarp.core.errors import ArchiveError
 
 LATEST = 200
-"""Most measurements and compiles that are looked at."""
+"""Most measurements, and most compiles, that are read."""
 
 LATEST_RUNS = 20
 
@@ -39,7 +39,7 @@ class PastRun:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Of one task on one target, the latest first: seconds of the device per measurement, seconds per compile, runs.
+    """Earlier work on one task and target, latest first: device seconds per measurement, seconds per compile, runs.
 
     Replayed runs and measurements are left out: they took no time of that device now.
     """

@@ -1,4 +1,4 @@
-"""What is known of a kernel before it runs: facts of the machine code, launches, the roofline, and problems.
+"""Static facts about a kernel, before it runs: machine code, launches, the roofline, and problems.
 
 Sizes are in bytes, times in seconds. None means that a fact is not known, never that it is zero.
 """

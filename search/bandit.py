@@ -1,4 +1,4 @@
-"""Which kind of change to try next: what each has gained so far for what it cost, and how sure that is.
+"""Bandit that chooses which kind of change to try next: by the gain for the cost so far, and how sure that is.
 
 Discounted upper confidence bounds (Garivier and Moulines, "On upper-confidence bound policies for switching bandit
 problems", ALT 2011), divided by cost as in budgeted bandits (Ding et al., "Multi-armed bandit with budget constraint
@@ -30,7 +30,7 @@ DECAY = 0.95
 BONUS = 0.5
 HANDLING = 0.1
 FORECAST_WORTH = 0.5
-"""What an octave that was forecast counts against one that was measured."""
+"""Weight of an octave that was only forecast, against one that was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def _promise(forecast: Forecast, base: float) -> float:
 
 
 def _currency(costs: Sequence[Cost]) -> Callable[[Cost], float]:
-    """Return what to compare costs by: dollars where all are known, else tokens, else seconds; the first that tells."""
+    """Return the function that gives a cost in one currency: dollars where all are known, else tokens, else seconds."""
     if all(c.dollars is not None for c in costs) and any(c.dollars for c in costs):
         return lambda c: c.dollars or 0.0
     if any(c.input_tokens + c.output_tokens for c in costs):

@@ -1,4 +1,4 @@
-"""What a measurement costs in the currency that is scarcest, and how much there is to gain at most."""
+"""Price of a measurement in the currency that runs out first, and the speed-up at the roofline floor."""
 
 from __future__ import annotations
 

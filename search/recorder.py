@@ -48,7 +48,7 @@ class Recorder:
         return self._spent
 
     def spend_device(self, seconds: float, ref: str) -> None:
-        """Book seconds of the device that no measurement of its own stands for."""
+        """Book device seconds that belong to no recorded measurement."""
         if seconds:
             self._archive.add_spend(self._run, "device_s", seconds, ref)
 

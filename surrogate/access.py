@@ -1,4 +1,4 @@
-"""How a candidate's threads walk through memory, read off its text: sectors touched over the bytes that were asked for.
+"""Memory access patterns of a candidate, read off its text: sectors touched over the bytes that were asked for.
 
 Nothing of the candidate is run. A small evaluator works out the addresses of one warp (CUDA) or one tile (Triton) from
 the expressions in the text, with a made-up size for every dimension, and gives up on what it does not know. A loop's
@@ -77,7 +77,7 @@ def sizes(plan: LaunchPlan, tunables: dict[str, int]) -> dict[str, int]:
 
 
 def number(expression: str | float, names: dict[str, object]) -> int:
-    """Return what an expression of the plan comes to, `SIZE` where it cannot be told."""
+    """Return the value of an expression of the plan, `SIZE` where it is not known."""
     try:
         found = int(evaluate(expression, names, "a size"))  # pyright: ignore[reportArgumentType]
         return max(-_LARGEST, min(_LARGEST, found))

@@ -156,7 +156,7 @@ class _Reader(Evaluator):
         return scalar(0)
 
     def call(self, node: ast.Call) -> Value:
-        """Return what a call of Triton's language or of another kernel function gives."""
+        """Return the value of a call of Triton's language or of another kernel function."""
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         method = isinstance(node.func, ast.Attribute) and not _is_module(node.func.value)
         if isinstance(node.func, ast.Name) and name in self._functions:

@@ -43,7 +43,7 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """When a dearer tier is asked.
+    """Rule that decides when a dearer tier is asked.
 
     Attributes:
         worth: A candidate below this chance of beating the incumbent is not measured, whatever its score.
@@ -62,7 +62,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class TierCount:
-    """How many candidates a tier answered for, for how many it failed and why it did last, and what it cost."""
+    """Counts of one tier: candidates answered and failed, the cost, and the problem of the latest failure."""
 
     candidates: int = 0
     failed: int = 0
@@ -92,7 +92,7 @@ class CascadeForecaster:
 
     @property
     def counts(self) -> dict[str, TierCount]:
-        """What each tier did so far, by label."""
+        """Counts of each tier so far, by label."""
         return dict(self._counts)
 
     def forecast(

@@ -18,7 +18,7 @@ from forewarp.core import bins
 from forewarp.surrogate import metrics
 
 Shape = Literal["correctness", "brier", "crps", "decision"]
-"""What a forecast is rewarded for; the last three add their score to correctness."""
+"""Kinds of reward for a forecast; the last three add their score to correctness."""
 
 FAILED = 0.0
 """The reward of an answer that cannot be read, in every term."""

@@ -69,7 +69,7 @@ class Block:
 
     @property
     def rows(self) -> int:
-        """How many candidates were asked about."""
+        """Number of candidates that were asked about."""
         return len(self.speedups)
 
 

@@ -1,4 +1,4 @@
-"""What a launch has to do, estimated from static facts: instructions issued, bytes in flight, latency, operations.
+"""Work of a launch, estimated from static facts: instructions issued, bytes in flight, latency, operations.
 
 Loops hide how often their instructions run. It is guessed: often enough for the loads inside to fetch the task's bytes
 once. The columns are `work.…` of `vector`; all are ratios or log2.

@@ -15,7 +15,7 @@ from forewarp.surrogate.questions import name_of
 from forewarp.surrogate.replies import OneForecast, SpeedupForecasts
 
 TOOL = "final_result"
-"""What the forecaster's client calls the tool."""
+"""Name of the tool, as the forecaster's client calls it."""
 
 
 def messages(system: str, user: str) -> list[dict[str, Any]]:

@@ -160,7 +160,7 @@ def times(found: Data) -> tuple[Trees, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What each kernel was forecast to be by trees that had not seen its family: three looks, and the log odds.
+    """Forecasts of each kernel by trees that had not seen its family: three looks at its time, and the log odds.
 
     `trees` holds those trees by the family that they have not seen.
     """

@@ -1,4 +1,4 @@
-"""What a training run takes, before it starts: memory by part, time a step, and where each figure comes from."""
+"""Plan of a training run before it starts: memory by part, time a step, and where each figure comes from."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from forewarp.training.sizes import Sizes
 
 GIB = 2.0**30
 WITHOUT_GPU = 1_500_000_000
-"""Most weights that a run without a GPU is let begin with: more would take days a step."""
+"""Most weights with which a run without a GPU may begin: more would take days a step."""
 
 SHARE = 0.9
-"""How much of a card a plan may fill: the rest is for the driver, and for gaps between what is allocated."""
+"""Share of a card's memory that a plan may fill: the rest is for the driver, and for gaps between allocations."""
 
 Origin = Literal["computed", "measured", "data sheet"]
 Unit = Literal["GiB", "s", "tokens", "weights", "steps"]
@@ -50,7 +50,7 @@ class TrainingPlan:
 
     @property
     def fits(self) -> bool | None:
-        """Whether it goes on the card, with room to spare; None where no card is known."""
+        """True if the run fits on the card, with room to spare; None where no card is known."""
         return None if self.card_gib is None else self.peak_gib <= SHARE * self.card_gib
 
 

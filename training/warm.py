@@ -17,10 +17,10 @@ from forewarp.training.packages import computed_again, package, without_printing
 from forewarp.training.rows import PromptRow
 
 _VALID, _INVALID = 0.95, 0.10
-"""What a label says of validity: an outcome is one draw, and no reason to be sure."""
+"""Probabilities of validity in a label, for valid and invalid: an outcome is one draw, and no reason to be sure."""
 
 _NO_LABEL = -100
-"""What torch's cross-entropy leaves out."""
+"""Label that torch's cross-entropy leaves out."""
 
 Recorded = Mapping[tuple[str, str], RecordedForecast]
 

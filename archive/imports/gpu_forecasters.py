@@ -108,7 +108,7 @@ def _mark(file: Path) -> str:
 
 
 def _identity(mark: str, record: Record) -> object:
-    """Return what makes a row one: the published sets repeat each row in a file of all configurations."""
+    """Return the key by which copies of a row are found: the sets repeat each row in a file of all configurations."""
     names = {
         "surrogate_label": ("comparison_id", "surrogate_label", "repeat"),
         "comparison_id": ("comparison_id", "source_id"),

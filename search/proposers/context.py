@@ -1,4 +1,4 @@
-"""What a prompt shows of a run: the program to start from with its feedback, what was tried, what failed.
+"""Prompt for a new program: the program to start from with its feedback, what was tried, what failed.
 
 Source text has a budget of `SOURCE_CHARS` (about six thousand tokens). The program to start from comes first, then the
 one to cross it with, then an example of the format, then a kernel of another task.
@@ -133,7 +133,7 @@ def _surprise(forecast: Forecast | None, m: Measurement) -> str:
     low, high = forecast.interval
     said = f"Before it ran, it was forecast at {_forecast(forecast)}"
     if low <= m.speedup <= high:
-        # What was hardly a forecast confirms nothing.
+        # A forecast that was nearly uninformative says nothing by coming true.
         return f"{said}: as expected." if high <= _WIDE * low else ""
     how = "faster" if m.speedup > high else "slower"
     return f"{said}: it is {how} than it looks. Find out why before you change it."

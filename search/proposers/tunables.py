@@ -15,7 +15,7 @@ from forewarp.gpu_runner.formats import plan as plans
 from forewarp.search import puct
 
 GOOD = 5
-"""From how many of the best measured candidates sources to vary and mates to cross with are taken."""
+"""Number of the best measured candidates from which sources to vary and mates to cross with are taken."""
 _TRIES = 20
 _ENUMERATED = 50_000
 _RUNS_ON: dict[DeviceKind, tuple[Language, ...]] = {"cpu": ("cpp", "python"), "cuda": ("cuda", "triton", "python")}
