@@ -248,7 +248,7 @@ def m0003_anchor(db: sqlite3.Connection) -> None:
 
 
 def m0004_lineage(db: sqlite3.Connection) -> None:
-    """Second parents, operators and costs of proposals; what confirmations say of shapes nobody tuned for."""
+    """Second parents, operators and costs of proposals; results of confirmations on shapes that nobody tuned for."""
     _script(db, _LINEAGE)
 
 

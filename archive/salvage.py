@@ -195,7 +195,7 @@ def _row(columns: list[str], record: Record, table: str) -> Row:
 
 
 def _write(db: sqlite3.Connection, table: str, rows: list[Row], check: Check) -> list[str]:
-    """Insert the rows that are whole; returns what is lost of the others, in sentences."""
+    """Insert the rows that are whole; returns a sentence for each loss among the others."""
     lost: Counter[str] = Counter()
     named: dict[str, list[str]] = {}
 

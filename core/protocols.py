@@ -32,7 +32,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A subject with what was measured of it: what forecasters and proposers learn from."""
+    """A subject with its measurement: the data that forecasters and proposers learn from."""
 
     subject: Subject
     measurement: Measurement
@@ -65,7 +65,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A proposal of the run, with what became of it so far: `outcome` and `reason` are the gate's."""
+    """A proposal of the run with its results so far: `outcome` and `reason` are the gate's."""
 
     proposal: Proposal
     outcome: GateOutcome = "pending"

@@ -45,7 +45,7 @@ class Pull:
 def pulls_of(
     attempts: Sequence[Attempt], arm_of: Callable[[Attempt], str], base_of: Callable[[Attempt], float | None]
 ) -> list[Pull]:
-    """Return the attempts as pulls, in order; `arm_of` gives "" for what was no pull.
+    """Return the attempts as pulls, in order; those for which `arm_of` gives "" are no pulls.
 
     The reward of what was measured is max(0, log2 S − log2 of what it began from): `base_of` gives that speed-up, and
     where it gives None, the fastest that was proposed earlier stands in, then the reference. What passed the gate and

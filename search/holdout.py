@@ -112,7 +112,7 @@ def examine(
 
 
 def generalises(shapes: Sequence[HoldoutShape]) -> Generalises:
-    """Return what the shapes say together; see `Holdout`."""
+    """Return the verdict over all shapes; see `Holdout`."""
     asked = [s for s in shapes if s.status != "not_measured"]
     taken = [s for s in asked if not s.refused]
     if any(not s.right for s in taken):

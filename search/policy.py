@@ -92,7 +92,7 @@ def is_discard(decision: Decision) -> bool:
 
 
 def is_visit(decision: Decision) -> bool:
-    """Return whether the candidate is measured because it won on another target, whatever forecasts say."""
+    """Return whether the candidate is measured because it won on another target, regardless of forecasts."""
     return bool(decision.numbers.get("visit"))
 
 

@@ -215,7 +215,7 @@ class Tree:
         return total
 
     def _climb(self) -> None:
-        """Hand what each node found, and how often it was expanded, up to its parents, the youngest first."""
+        """Pass each node's best value and number of expansions up to its parents, the youngest node first."""
         self._children: list[list[int]] = [[] for _ in self._spots]
         for i in sorted(range(len(self._spots)), key=lambda i: -self._spots[i].born):
             spot = self._spots[i]

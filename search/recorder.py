@@ -1,4 +1,4 @@
-"""Writing a run's events, wall time and budget warnings next to the changes that they tell of."""
+"""Recorder of a run's events, wall time and budget warnings, each in the transaction of the change that it is about."""
 
 from __future__ import annotations
 

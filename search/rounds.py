@@ -103,7 +103,7 @@ class Rounds:
         return self._state
 
     def load(self) -> None:
-        """Take up what the archive holds of the run, and let the forecaster recall what it said."""
+        """Load the run from the archive, and give the forecaster its earlier forecasts back."""
         self._state = RunState.load(self._archive, self._id, forecasting=self._forecaster is not None)
         self._signatures = self._archive.signatures(self._task.sha256, self._target.name)
         if isinstance(self._forecaster, Recalling):
@@ -111,7 +111,7 @@ class Rounds:
             self._forecaster.recall(self._task, self._target, said)
 
     def until_spent(self) -> Generator[Event, None, Finish | BudgetSpent]:
-        """Do what is pending until there is no budget or nothing left to do; returns which. Raises `Stopped`."""
+        """Carry out pending actions until there is no budget or nothing left to do; returns which. Raises `Stopped`."""
         try:
             while True:
                 match pending(self._state, self._settings, self._floor()):
@@ -166,7 +166,7 @@ class Rounds:
         return added
 
     def check(self, proposals: Sequence[int]) -> Generator[Event]:
-        """Send what the round proposed through the gate."""
+        """Send the round's proposals through the gate."""
         rows = [self._state.rows[p] for p in proposals]
         with contextlib.closing(self._ready_gate().check([r.candidate for r in rows])) as answers:
             for row, gated in zip(rows, answers, strict=True):
@@ -353,7 +353,7 @@ class Rounds:
         return twice(lambda: self._executor.measure(self._task, candidate, build, beat=started.beat))
 
     def _paid(self, started: _Started, result: Callable[[], Measurement]) -> Measurement:
-        """Return a result; where there is none, what its attempts took is booked before the error is raised."""
+        """Return a result; if there is none, book the time that its attempts took before the error is raised."""
         try:
             return result()
         except WorkerError as e:

@@ -70,7 +70,7 @@ Action = Propose | Check | Ask | Decide | Measure | Finish
 
 
 class RunState:
-    """A run's candidates and trials, with what the next action depends on at hand.
+    """A run's candidates and trials, indexed by all that the next action depends on.
 
     `round` is the round that has begun, −1 before the first. `best` is the fastest candidate measured so far that is
     to be believed; an ambiguous one leads only until there is another.

@@ -39,7 +39,7 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class ForecastRow:
-    """A forecast next to what was measured after it."""
+    """A forecast next to the outcome that was measured after it."""
 
     candidate: Candidate
     forecast: Forecast

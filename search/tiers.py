@@ -16,7 +16,7 @@ def counts(forecaster: Forecaster) -> dict[str, TierCount]:
 
 
 def escalated(run: str, number: int, made: Sequence[Forecast]) -> list[Event]:
-    """Return what the round asked of each tier above the first; remembered answers cost nothing and do not count."""
+    """Return events for the questions to each tier above the first; remembered answers are free and do not count."""
     asked: dict[str, list[Cost]] = {}
     for forecast in made:
         for answer in forecast.tiers[1:]:

@@ -42,7 +42,7 @@ _LARGEST = 1 << 24
 
 
 def columns(candidate: Candidate) -> dict[str, float]:
-    """Return the columns of `COLUMNS` by name; what is not known is missing."""
+    """Return the columns of `COLUMNS` by name; unknown ones are missing."""
     return dict(_columns(candidate.language, candidate.source, tuple(sorted(candidate.tunables.items()))))
 
 
@@ -67,7 +67,7 @@ def _columns(language: str, source: str, tunables: tuple[tuple[str, int], ...]) 
 
 
 def sizes(plan: LaunchPlan, tunables: dict[str, int]) -> dict[str, int]:
-    """Return a number for every name of the plan: the tunables' own, for the rest what the made-up shapes give."""
+    """Return a number for every name of the plan: the tunables' own, for the rest one that fits the made-up shapes."""
     buffers = (*plan.inputs, *plan.outputs, *(s.name for s in plan.scratch))
     shapes: dict[str, object] = dict.fromkeys(buffers, (SIZE,) * 6)
     shapes |= {f"init{i}": 8 for i in range(8)} | plan.defaults() | tunables

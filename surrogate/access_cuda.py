@@ -200,7 +200,7 @@ class _Reader(Evaluator):
         self.names[name] = worked
 
     def _effect(self, s: str) -> None:
-        """Work out a statement for its accesses; what stands left of `=` is stored to."""
+        """Evaluate a statement for its accesses; the left side of `=` is stored to."""
         left, right, depth = s, "", 0
         for match in re.finditer(r"[\[\](){}]|(?<![=!<>])(?:[-+*/|&^]|<<|>>)?=(?!=)", s):
             mark = match.group(0)

@@ -73,7 +73,7 @@ class _Reader(Evaluator):
         self._result: Value = None
 
     def enter(self, function: ast.FunctionDef, values: Sequence[Value], named: dict[str, Value]) -> Value:
-        """Read a function's body with its arguments and return what it gives back."""
+        """Evaluate a function's body with its arguments, and return its return value."""
         if self._depth >= _DEPTH:
             return None
         before, self._result = dict(self.names), None

@@ -131,7 +131,7 @@ def combine(kind: type[ast.operator], left: Value, right: Value) -> Value:
 
 
 class Evaluator:
-    """Works out expressions under a set of names. Languages derive from it and say what calls and subscripts do."""
+    """Evaluator of expressions under a set of names. Each language derives from it and defines calls and subscripts."""
 
     def __init__(self, names: Mapping[str, Value]) -> None:
         self.names: dict[str, Value] = dict(names)

@@ -44,7 +44,7 @@ _VALID_BOUNDS = ((-3.0, 3.0), (-1.5, 1.5))
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A forecast with what was measured after it.
+    """A forecast with its measured outcome.
 
     `speedup` is None where the candidate was not valid. `task` groups outcomes that resemble each other. `incumbent`
     is the best speed-up when the forecast was made: to beat it is what a candidate is measured for.
@@ -222,7 +222,7 @@ class Recalibrated:
             self._forecaster.recall(task, target, forecasts)
 
     def lend(self, task: Task, target: Target, elsewhere: Mapping[str, Elsewhere]) -> None:
-        """Pass on what was measured on other targets; outcomes are compared with forecasts on their own one only."""
+        """Pass on trials of other targets; outcomes are compared with forecasts on their own target only."""
         if isinstance(self._forecaster, Borrowing):
             self._forecaster.lend(task, target, elsewhere)
 

@@ -1,4 +1,4 @@
-"""Forecasts next to what was measured: which candidates are asked about, and what each forecaster said of them."""
+"""Evaluation of forecasters: the candidates to ask about, and each forecaster's answers next to their outcomes."""
 
 from __future__ import annotations
 

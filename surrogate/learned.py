@@ -61,7 +61,7 @@ class _Prior:
 
 @dataclass(frozen=True, slots=True)
 class _Residuals:
-    """Trials as the process takes them: rows, log2 S less what was expected, and its noise variance."""
+    """Trials as the Gaussian process takes them: rows, log2 S less the prior mean, and its noise variance."""
 
     rows: Array
     y: Array
@@ -102,7 +102,7 @@ class LearnedForecaster:
         self._lent: dict[tuple[str, str], list[Elsewhere]] = {}
 
     def lend(self, task: Task, target: Target, elsewhere: Mapping[str, Elsewhere]) -> None:
-        """Take over what was measured on other targets: it corrects the prior as far as targets prove to agree."""
+        """Take over trials of other targets: they correct the prior as far as targets prove to agree."""
         self._lent[task.sha256, target.name] = [elsewhere[name] for name in sorted(elsewhere)]
 
     def forecast(
@@ -174,7 +174,7 @@ class LearnedForecaster:
         return [replace(there, trials=trials) for there, trials in zip(lent, kept, strict=True) if trials]
 
     def _beyond(self, task: Task, lent: Sequence[Elsewhere], table: Array, *, covered: bool) -> _Residuals:
-        """Return the residuals of trials on other targets: log2 S less what was expected of them there."""
+        """Return the residuals of trials on other targets: log2 S less the prior mean there."""
         y: list[float] = []
         for there in lent:
             subjects = [t.subject for t in there.trials]

@@ -78,11 +78,11 @@ class Model:
     info: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def expect(self, target: Target, subjects: Sequence[Subject]) -> Expected:
-        """Return what is expected of subjects that are all `covered`."""
+        """Return the expectation for subjects that are all `covered`."""
         return self.expect_rows(table(self.columns, target, subjects))
 
     def expect_rows(self, rows: Array) -> Expected:
-        """Return what is expected of rows of `columns`."""
+        """Return the expectation for rows of `columns`."""
         time = self.bias + sum(
             (w * t.predict(rows) for w, t in zip(self.weights, self.times, strict=True)), np.zeros(len(rows))
         )

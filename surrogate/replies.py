@@ -46,7 +46,7 @@ class SpeedupForecasts(BaseModel):
 
 
 def complaint(reply: SpeedupForecasts, count: int) -> str:
-    """Return what is wrong with a reply about `count` candidates, in words for the model; "" if nothing is."""
+    """Return the fault of a reply about `count` candidates, in words for the model; "" if it has none."""
     named = [f.candidate for f in reply.forecasts]
     missing = [name_of(i) for i in range(count) if name_of(i) not in named]
     if missing:

@@ -54,7 +54,7 @@ def reward(probabilities: Sequence[float] | None, speedup: float, shape: Shape =
 
 
 def profit(probabilities: Sequence[float], outcome: int) -> float:
-    """Return what deciding by this forecast gained: 1 for what a clairvoyant gains, 0 for being surely wrong each time.
+    """Return the gain of deciding by this forecast: 1 for that of a clairvoyant, 0 for being surely wrong each time.
 
     The rival is each of the seven inner edges in turn. One measures if the forecast probability q of beating it exceeds
     the price c of a measurement, in units of what beating it is worth. Then the gain is 1 − c where the rival is beaten

@@ -34,7 +34,7 @@ class Trees:
     scale: float = 1.0
 
     def predict(self, rows: Array) -> Array:
-        """Return one number a row of features; NaN stands for what is not known."""
+        """Return one number a row of features; NaN is an unknown feature."""
         filled = np.where(np.isfinite(rows), rows, MISSING)
         place = np.broadcast_to(self.root, (len(filled), len(self.root))).copy()
         index = np.arange(len(filled))[:, None]

@@ -40,7 +40,7 @@ class PlanFigure:
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """All figures, the most memory that is held at once in GiB, and what should be changed."""
+    """All figures of a plan, the peak of memory in GiB, and advice on what to change."""
 
     memory: tuple[PlanFigure, ...]
     time: tuple[PlanFigure, ...]
@@ -89,7 +89,7 @@ def check(base: str, sizes: Sizes | None, card: Target | None) -> None:
 
 
 def measured_step(progress: Path) -> float | None:
-    """Return the median seconds of the latest 20 steps that a run's journal tells of, or None for fewer than two."""
+    """Return the median seconds of a step, over the latest 20 in a run's journal, or None for fewer than two."""
     if not progress.is_file():
         return None
     lines = [json.loads(line) for line in progress.read_text(encoding="utf-8").splitlines()]

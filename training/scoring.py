@@ -30,7 +30,7 @@ class Scored:
 
 
 def score(text: str, speedups: Speedups, reward: Reward) -> Scored:
-    """Read a reply and return what it earned: its shape's terms over valid candidates, plus validity over all."""
+    """Read a reply and return it with its reward: its shape's terms over valid candidates, plus validity over all."""
     reply = replies.read(text, len(speedups))
     if reply is None:
         return Scored(rewards.FAILED, {"parsed": 0.0})

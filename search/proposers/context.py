@@ -166,7 +166,7 @@ def _settings(past: Past, attempt: Attempt) -> list[dict[str, Any]]:
 
 
 def _tried(past: Past, begin: Attempt) -> dict[tuple[str, str], Attempt]:
-    """Return the latest programs that were made from the same source, and what came of them."""
+    """Return the latest programs that were made from the same source, with their outcomes."""
     source = _source(begin)
     own = {key for key, a in past.identified.items() if _source(a) == source} | {begin.proposal.candidate.sha256}
     made = (a for a in reversed(past.attempts) if a.proposal.parent in own or a.proposal.mate in own)

@@ -76,7 +76,7 @@ class Past:
         return sorted((b for b in found if b.repairs < REPAIRS), key=lambda b: b.repairs)
 
     def base(self, attempt: Attempt) -> float | None:
-        """Return the speed-up that an attempt began from: the better one of two, and of a repair what it derives from.
+        """Return the speed-up from which an attempt began: the better of two parents, or that of the repaired program.
 
         None where nothing that works is above it.
         """
