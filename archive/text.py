@@ -126,7 +126,7 @@ def _tidy(source: str) -> str:
 
 
 def _documented(lines: Sequence[_Line]) -> list[_Line]:
-    """Leave bare strings out; where nothing else is left of a block, `pass` takes their place."""
+    """Drop bare strings, such as docstrings; a block that has nothing else gets `pass` in their place."""
     kept: list[_Line] = []
     for i, line in enumerate(lines):
         following = lines[i + 1].indent if i + 1 < len(lines) else None

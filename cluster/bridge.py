@@ -175,7 +175,7 @@ def _watch(over: threading.Event) -> None:
 
 
 def main(address: str, wait_s: float) -> int:
-    """Connect, waiting for a head that may be about to be restarted, say so, and serve."""
+    """Connect, waiting for a head that may be restarting, report readiness, and serve."""
     frames = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     late = threading.Timer(CONNECT_S, _give_up, (address,))

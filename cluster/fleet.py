@@ -239,7 +239,7 @@ class Fleet:
         _settle(future, answer)
 
     async def _compile(self, frame: Frame) -> Answer:
-        """Ask the post whose node has most cores to spare."""
+        """Send the request to the post whose node has most cores to spare, and return the answer."""
         deadline = time.monotonic() + IDLE_S
         while not (ready := [p for p in self._posts if p.opened and p.node]):
             if time.monotonic() > deadline:

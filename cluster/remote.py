@@ -156,7 +156,7 @@ class RemoteExecutor:
         return tuple(serde.from_data(WorkloadReport, r) for r in answer["reports"])
 
     def close(self) -> None:
-        """End the far end; safe to call twice, and while others wait: they get a `WorkerError`."""
+        """Close the link to the far end; safe to call twice, and while others wait: they get a `WorkerError`."""
         self._closed.set()
         link, self._link = self._link, None
         if link is not None:
@@ -231,7 +231,7 @@ class RemoteExecutor:
         raise LinkLost("closed")
 
     def _open(self, link: Link) -> dict[str, Any]:
-        """Open the device at the far end, and see that it is the one that it was before."""
+        """Open the device at the far end, and check that it is the same as before."""
         # After a loss some devices may not be back yet; `had` tells the far end how many to wait for.
         answer = link.submit("open", {**self._opening, "had": self._opened.get("devices", 0)}).result().head
         if "error" in answer:

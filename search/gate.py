@@ -83,7 +83,7 @@ class Gate:
             pool.shutdown(cancel_futures=True)
 
     def _build(self, candidate: Candidate) -> Build:
-        """Compile; a module is followed to its launches, so that forecasters know it as they know other kernels."""
+        """Compile; a module is traced to its launches, so that forecasters know it as they know other kernels."""
         build = self._executor.compile(self._task, candidate)
         return with_evidence(self._executor, self._task, candidate, build)
 

@@ -44,7 +44,7 @@ class Search:
         resumed: bool,
         island: Island | None,
     ) -> None:
-        """Use `start` or `resume`."""
+        """Create a search of a run; call `start` or `resume` instead."""
         self.run_id = run.id
         self.settings = serde.from_data(SearchSettings, run.settings)
         self._archive, self._resumed, self._run = archive, resumed, run

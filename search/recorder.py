@@ -30,7 +30,7 @@ class Recorder:
         yield self.say(first)
 
     def say(self, event: Event) -> Event:
-        """Append the event; called inside the transaction of its change."""
+        """Append the event to the archive and return it; called inside the transaction of its change."""
         data = kinds.to_data(event)
         self._archive.add_event(self._run, data.pop("type"), data)
         return event

@@ -48,7 +48,7 @@ class Drift:
         return self.alarmed_at is not None
 
     def update(self, pit: float, stream: str = "speed") -> bool:
-        """Take in one transform in [0, 1] of one of `STREAMS`, and return whether the alarm has gone off."""
+        """Add one probability integral transform, of one of `STREAMS`, and return whether the alarm has gone off."""
         if self.alarmed:
             return True
         place = 2 * STREAMS.index(stream)

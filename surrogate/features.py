@@ -115,7 +115,7 @@ def _rank(name: str) -> tuple[int, str]:
 
 
 def _log2_size(value: float) -> float:
-    """Log2 of a positive size, continued monotonically below one (0 is a common "off" value)."""
+    """Return log2 of a positive size, continued monotonically below one (0 is a common "off" value)."""
     return math.log2(value) if value > 0 else -math.log2(2 - value)
 
 

@@ -178,7 +178,7 @@ class Posterior:
 
 
 def fit(rows: Array, y: Array, noise: Array, *, learn: bool, prior: Prior = BROAD, quick: bool = False) -> Posterior:
-    """Condition on trials: features, target and program, log2 speed-ups less what was expected, and noise variances.
+    """Condition on trials: features, target and program, log2 speed-ups less the prior mean, and noise variances.
 
     Target 0 is the one that will be asked about; trials of others tell of it as far as targets agree.
     With `learn` the hyperparameters go to the mode of their posterior; otherwise they stay at their priors' medians.

@@ -83,7 +83,7 @@ def material(settings: Config, tokenizer: Any, recorded: dict[str, list[Recorded
 
 
 def train(settings: Config, out: Path, note: progress.Note = lambda _: None, found: Material | None = None) -> Done:
-    """Train, or go on where `out` already holds a checkpoint of the same run. Raises `UsageError`, `DeviceError`.
+    """Train, or resume if `out` already holds a checkpoint of the same run. Raises `UsageError`, `DeviceError`.
 
     `found` is the run's material, where it was made already.
     """

@@ -250,6 +250,6 @@ def _outcome(record: Record, speedup: str, texts: Sequence[str], found: _Sets) -
 
 
 def _tags(record: Record, pack: str) -> list[str]:
-    """Say what a reader of this row must know: made to land in a bin, or timed against another program than shown."""
+    """Return warning tags of a row: made to land in a bin, or timed against another program than shown."""
     tags = ["binfiller"] if str(record.get("source_id", "")).startswith("binfiller/") else []
     return [*tags, "other-denominator"] if pack in _OTHER_DENOMINATOR else tags

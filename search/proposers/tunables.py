@@ -132,7 +132,7 @@ def _cross(a: Candidate, b: Candidate, rng: random.Random) -> dict[str, int]:
 
 
 def _enumerate(batch: _Batch, spaces: Sequence[_Space], rng: random.Random) -> None:
-    """Fill up from what is left of small spaces, where random tries mostly hit what was seen."""
+    """Fill up with the unseen choices of small spaces, where random tries mostly hit seen ones."""
     left = [s.at(t) for s in spaces for t in itertools.islice(s.plan.combinations(), _ENUMERATED)]
     rng.shuffle(left)
     for candidate in left:
