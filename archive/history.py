@@ -1,4 +1,4 @@
-"""What earlier work on a task came to, read without writing a byte: for estimates that must leave no trace."""
+"""Timings and runs of earlier work on a task, read without writing a byte: estimates must leave no trace."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ORDER BY r.created DESC, r.rowid DESC LIMIT ?
 
 
 def history(path: Path, task_sha256: str, target_name: str) -> History:
-    """Read what the archive at `path` knows; empty where there is no such file. Raises `ArchiveError`."""
+    """Read the history of a task on a target from the file `path`, empty if it is missing; raises `ArchiveError`."""
     if not path.is_file():
         return History()
     # SQLite leaves two files beside an archive in WAL mode that it opens for reading, except if told that nobody

@@ -1,4 +1,4 @@
-"""Counting what a pool holds: by task, language, bin, failure and split."""
+"""Counts of a pool's rows: by task, language, bin, failure and split."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ COLUMNS = (
     *("task", "family", "split", "target", "kernel_sha256", "program", "language", "status", "verdict"),
     *("speedup", "bin", "against", "source_dataset"),
 )
-"""What `count` needs of a row."""
+"""Columns of a row that `count` reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolGroup:
-    """Rows that share something. `programs` counts texts with their launch plans, whatever their tunables.
+    """Group of rows. `programs` counts texts with their launch plans, whatever their tunables.
 
     `low`, `median`, `high` are the 5th, 50th and 95th percentile of the speed-ups, None where there are none.
     """
@@ -44,7 +44,7 @@ class TaskGroup:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a pool holds. `failures` counts by status, `pairs` the rows that are against another kernel."""
+    """Counts of a pool. `failures` counts by status, `pairs` the rows that are against another kernel."""
 
     total: PoolGroup
     tasks: tuple[TaskGroup, ...]

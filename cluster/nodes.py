@@ -1,4 +1,4 @@
-"""What the nodes of a Ray cluster have: cards, cores, and which of them a search may take."""
+"""Nodes of a Ray cluster: their GPUs and cores, and which of them a search may take."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Wanted:
 
     @property
     def device(self) -> str:
-        """How the agent on a node calls it; Ray shows each actor its own GPU only."""
+        """Name of the device for the agent on a node; Ray shows each actor its own GPU only."""
         return "cuda" if self.card else "cpu"
 
     def slots(self, node: RayNode) -> int:
-        """Return how many of them a node has."""
+        """Return the number of such devices on a node."""
         return node.cards.get(self.card, 0) if self.card else int(node.cores > 0)
 
 
 def living(nodes: Iterable[Mapping[str, Any]]) -> list[RayNode]:
-    """Return the living ones among what `ray.nodes()` says."""
+    """Return the living nodes among those that `ray.nodes()` lists."""
     return [_node(n) for n in nodes if n.get("Alive")]
 
 

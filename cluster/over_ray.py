@@ -18,9 +18,9 @@ from forewarp.gpu_runner.executors.local import Limits
 
 _HINT = "start one with `ray start --head`, and pass --executor ray:HOST:6379; docs/clusters.md says more"
 SOON_S, AGAIN_S = 5.0, 60.0
-"""How long to wait for a head that does not listen: at first it is a wrong address, later it is being restarted."""
+"""Longest waits for a head that does not listen: at first it may be a wrong address, later it is being restarted."""
 SILENT_S = 60.0
-"""An actor without a sign of life for so long is lost; Ray's own checks are of nodes, and take about as long."""
+"""Time without a sign of life after which an actor is lost; Ray's own checks are of nodes, and take about as long."""
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Workers shall start as Ray starts them, however this process was started.

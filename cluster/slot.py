@@ -69,11 +69,11 @@ class RaySlot:
         return frame.head, frame.blobs
 
     async def watch(self) -> None:
-        """Wait for good: who awaits this learns at once when the actor is gone."""
+        """Wait forever, so that a caller who awaits this learns at once when the actor is gone."""
         await asyncio.Event().wait()
 
     async def beat(self) -> None:
-        """Return at once: who awaits this learns that the actor still works."""
+        """Return at once, so that a caller learns that the actor still works."""
 
     async def _started(self) -> Any:
         async with self._starting:
@@ -87,7 +87,7 @@ class RaySlot:
         from forewarp.gpu_runner.agent import bootstrap
         from forewarp.gpu_runner.agent.link import Link
 
-        # Ray gives its workers one OpenMP thread; what is measured here shall run as it does without Ray.
+        # Ray gives its workers one OpenMP thread; measurements here must run as they do without Ray.
         environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
         return Link(bootstrap.command(self._python, self._package), self._package, environment=environment)
 

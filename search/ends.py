@@ -1,4 +1,4 @@
-"""What ends a run from within its work."""
+"""Exceptions that end a run from within its work."""
 
 from __future__ import annotations
 

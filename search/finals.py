@@ -1,4 +1,4 @@
-"""The end of a run: other targets' winners are tried, its own is measured again, and on shapes nobody tuned for."""
+"""End of a run: other targets' winners are tried, its own is measured again, and on shapes nobody tuned for."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Finals:
         self._rounds, self._stop = rounds, stop
 
     def receive(self, visitors: Sequence[Proposal]) -> Generator[Event]:
-        """Measure what won elsewhere, where it was not measured here; what the gate refuses is at its end.
+        """Measure other targets' winners that were not measured here, except those that the gate rejects.
 
         Raises `Stopped`; a spent budget leaves the rest unmeasured.
         """
@@ -61,7 +61,7 @@ class Finals:
             return
 
     def _due(self, visitors: Sequence[Proposal], *, decided: bool = True) -> list[CandidateRow]:
-        """Return the visitors' rows that passed the gate and have no result; without those `decided`, if so asked.
+        """Return visitors' rows that passed the gate and have no result; unless `decided`, only those not chosen yet.
 
         One that compiles to the code of another kernel here is represented by that.
         """

@@ -1,4 +1,4 @@
-"""A run from start to end: what begins it, what ends it, and how it is taken up again."""
+"""A run from start to end: beginning, ending and resuming it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Search:
         resumed: bool,
         island: Island | None,
     ) -> None:
-        """Use `start` or `resume`."""
+        """Create a search of a run; call `start` or `resume` instead."""
         self.run_id = run.id
         self.settings = serde.from_data(SearchSettings, run.settings)
         self._archive, self._resumed, self._run = archive, resumed, run
@@ -147,11 +147,11 @@ class Search:
         self._stop.set()
 
     def summary(self) -> RunSummary:
-        """Return what the run came to so far."""
+        """Return the summary of the run so far."""
         return summarise(self._archive, self.run_id)
 
     def _ended(self) -> Generator[Event]:
-        """Do the work, and note what ended it before its time."""
+        """Do the work, and record the reason if it ends early."""
         try:
             yield from self._work()
         except (KeyboardInterrupt, GeneratorExit):

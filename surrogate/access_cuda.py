@@ -200,7 +200,7 @@ class _Reader(Evaluator):
         self.names[name] = worked
 
     def _effect(self, s: str) -> None:
-        """Work out a statement for its accesses; what stands left of `=` is stored to."""
+        """Evaluate a statement for its accesses; the left side of `=` is stored to."""
         left, right, depth = s, "", 0
         for match in re.finditer(r"[\[\](){}]|(?<![=!<>])(?:[-+*/|&^]|<<|>>)?=(?!=)", s):
             mark = match.group(0)
@@ -256,7 +256,7 @@ class _Reader(Evaluator):
         return choices(text)
 
     def subscript(self, node: ast.Subscript) -> Value:
-        """Return what lies at an index, or the address of it."""
+        """Return the value at an index, or its address."""
         if isinstance(node.value, ast.Call) and getattr(node.value.func, "id", "") == "_address":
             pointer = self.value(node.value.args[0])
             return combine(ast.Add, pointer, self.value(node.slice)) if isinstance(pointer, Pointer) else None
@@ -292,7 +292,7 @@ class _Reader(Evaluator):
         return None if store or pointer.shared else made_up(lanes)
 
     def call(self, node: ast.Call) -> Value:
-        """Return what a function gives; loads, stores and atomics by function are noted."""
+        """Return the value of a call; loads, stores and atomics by function are noted."""
         name = getattr(node.func, "id", "")
         values = [self.value(a) for a in node.args]
         if name.startswith("_cast") and values and isinstance(values[0], Pointer):

@@ -73,7 +73,7 @@ class _Reader(Evaluator):
         self._result: Value = None
 
     def enter(self, function: ast.FunctionDef, values: Sequence[Value], named: dict[str, Value]) -> Value:
-        """Read a function's body with its arguments and return what it gives back."""
+        """Evaluate a function's body with its arguments, and return its return value."""
         if self._depth >= _DEPTH:
             return None
         before, self._result = dict(self.names), None
@@ -156,7 +156,7 @@ class _Reader(Evaluator):
         return scalar(0)
 
     def call(self, node: ast.Call) -> Value:
-        """Return what a call of Triton's language or of another kernel function gives."""
+        """Return the value of a call of Triton's language or of another kernel function."""
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         method = isinstance(node.func, ast.Attribute) and not _is_module(node.func.value)
         if isinstance(node.func, ast.Name) and name in self._functions:

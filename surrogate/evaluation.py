@@ -1,4 +1,4 @@
-"""Forecasts next to what was measured: which candidates are asked about, and what each forecaster said of them."""
+"""Evaluation of forecasters: the candidates to ask about, and each forecaster's answers next to their outcomes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from forewarp.core.values import Cost, Forecast, Target, Task
 from forewarp.surrogate.features import program_of
 
 Progress = Callable[[str, int, int], None]
-"""Told the forecaster's name, how many tasks are done, and of how many."""
+"""Progress callback, given the forecaster's name, the number of tasks done, and their total."""
 
 Key = tuple[str, str, str]
 
@@ -46,7 +46,7 @@ class Case:
 
     @property
     def key(self) -> Key:
-        """What tells one case from another: task, target and kernel."""
+        """Identity of a case: task, target and kernel."""
         return self.task, self.target, self.kernel
 
 
@@ -76,7 +76,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPlan:
-    """What is asked. `left_out` counts the rows that are not, by reason."""
+    """Questions of an evaluation. `left_out` counts the rows that are not asked about, by reason."""
 
     groups: tuple[Group, ...]
     left_out: Mapping[str, int]
@@ -84,7 +84,7 @@ class EvaluationPlan:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What one forecaster said. `milliseconds` holds the time per candidate by task and target, where it is known."""
+    """Answers of one forecaster. `milliseconds` holds the time per candidate by task and target, where it is known."""
 
     name: str
     rows: tuple[AnsweredCase, ...]
@@ -93,7 +93,7 @@ class Answers:
 
 
 def plan(rows: Iterable[RecordedRow], history: int = 0, seed: int = 0) -> EvaluationPlan:
-    """Return what is asked about the rows of a pool, task by task.
+    """Return the questions about the rows of a pool, task by task.
 
     Left out are rows against another kernel than the reference, candidates that do not compile (the gate turns them
     down before any forecast) and what was measured a second time. Of each task `history` rows, drawn by `seed`, are
@@ -215,7 +215,7 @@ def as_recorded(answers: Answers) -> list[RecordedForecast]:
 
 
 def group(shown: Sequence[RecordedRow], asked: Sequence[RecordedRow]) -> Group:
-    """Return what is asked about rows of one task on one target, with others shown as measured trials."""
+    """Return the questions about rows of one task on one target, with others shown as measured trials."""
     trials = tuple(Trial(Subject(r.candidate, r.build), r.measurement) for r in shown)
     best = max([1.0, *(r.measurement.speedup or 0.0 for r in shown if r.measurement.trusted)])
     first = asked[0]

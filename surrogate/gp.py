@@ -55,15 +55,16 @@ class Prior:
 
 
 BROAD = Prior()
-"""Of a forecaster that knows nothing but the run's own trials."""
+"""Prior of a forecaster that knows nothing but the run's own trials."""
 
 
 @dataclass(frozen=True, slots=True)
 class Covariance:
-    """The covariance above. The last two columns of rows are numbers of target and program, the others features.
+    """The covariance k of the module's docstring.
 
-    `white` is the variance of what the features do not explain; it is no part of the covariance between rows. `across`
-    is None where there is one target only.
+    The last two columns of rows are numbers of target and program, the others features. `white` is the variance of what
+    the features do not explain; it is no part of the covariance between rows. `across` is None where there is one
+    target only.
     """
 
     amplitude: float
@@ -126,7 +127,7 @@ class Covariance:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """What the covariances of m rows with n others are made from.
+    """Pairwise comparisons of m rows with n others, from which their covariances are computed.
 
     `apart` (m·n, d) are squared differences of features, `same` (m, n) is 1 where programs are the same, else 0; `home`
     (m, n) is true where targets are the same.
@@ -177,7 +178,7 @@ class Posterior:
 
 
 def fit(rows: Array, y: Array, noise: Array, *, learn: bool, prior: Prior = BROAD, quick: bool = False) -> Posterior:
-    """Condition on trials: features, target and program, log2 speed-ups less what was expected, and noise variances.
+    """Condition on trials: features, target and program, log2 speed-ups less the prior mean, and noise variances.
 
     Target 0 is the one that will be asked about; trials of others tell of it as far as targets agree.
     With `learn` the hyperparameters go to the mode of their posterior; otherwise they stay at their priors' medians.

@@ -39,7 +39,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How tiers are pooled.
+    """Weights by which tiers are pooled.
 
     Attributes:
         weights: Weight of each tier by its label; only their ratios count.
@@ -60,7 +60,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class PooledOutcome:
-    """What each tier said of one candidate, and what came of it; None for what was not measured.
+    """Forecasts of each tier for one candidate, and its measured outcome; None for what was not measured.
 
     Every outcome of a fit names the same tiers. `valid` is None where the tiers' `p_valid` was not recorded.
     """

@@ -1,4 +1,4 @@
-"""Every figure of a forecaster over several tasks, with intervals by task, and what two forecasters differ by.
+"""Every figure of a forecaster over several tasks, with intervals by task, and the differences of two forecasters.
 
 Three kinds of figures: shares and means over rows (all tasks pooled), figures that only a whole set of rows has (ECE,
 AUROC, AURC; pooled too), and figures of one task (rank correlation, recovery) of which median or mean over tasks is
@@ -34,7 +34,7 @@ MOST_LOST = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One figure: what it is called, and whether higher or lower is better ("" where neither is by itself)."""
+    """One figure: its name, and whether higher or lower is better ("" where neither is by itself)."""
 
     name: str
     title: str
@@ -69,7 +69,7 @@ class Block:
 
     @property
     def rows(self) -> int:
-        """How many candidates were asked about."""
+        """Number of candidates that were asked about."""
         return len(self.speedups)
 
 
@@ -185,7 +185,7 @@ def _of_validity(found: Sequence[Block]) -> list[Measure]:
 
 
 def _of_choice(found: Sequence[Block], margin: float) -> list[Measure]:
-    """Return what the rule "measure the top share" costs, for each share."""
+    """Return the costs of the rule "measure the top share", for each share."""
     near = [metrics.near_best(b.speedups, margin) for b in found]
     beats = [b.speedups > b.incumbent for b in found]
     made: list[Measure] = []

@@ -92,7 +92,7 @@ def reward_function(config: Config) -> Callable[..., list[float | None]]:
 
 
 def dataset(rows: Sequence[PromptRow], tokenizer: Any) -> Any:
-    """Return prompts with what was measured, in the order in which they are learned from."""
+    """Return prompts with measured outcomes, in the order in which they are learned from."""
     return package("datasets").Dataset.from_list(
         [
             {

@@ -1,4 +1,4 @@
-"""What a training run takes, before it starts: memory by part, time a step, and where each figure comes from."""
+"""Plan of a training run before it starts: memory by part, time a step, and where each figure comes from."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from forewarp.training.sizes import Sizes
 
 GIB = 2.0**30
 WITHOUT_GPU = 1_500_000_000
-"""Most weights that a run without a GPU is let begin with: more would take days a step."""
+"""Most weights with which a run without a GPU may begin: more would take days a step."""
 
 SHARE = 0.9
-"""How much of a card a plan may fill: the rest is for the driver, and for gaps between what is allocated."""
+"""Share of a card's memory that a plan may fill: the rest is for the driver, and for gaps between allocations."""
 
 Origin = Literal["computed", "measured", "data sheet"]
 Unit = Literal["GiB", "s", "tokens", "weights", "steps"]
@@ -40,7 +40,7 @@ class PlanFigure:
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """All figures, the most memory that is held at once in GiB, and what should be changed."""
+    """All figures of a plan, the peak of memory in GiB, and advice on what to change."""
 
     memory: tuple[PlanFigure, ...]
     time: tuple[PlanFigure, ...]
@@ -50,7 +50,7 @@ class TrainingPlan:
 
     @property
     def fits(self) -> bool | None:
-        """Whether it goes on the card, with room to spare; None where no card is known."""
+        """True if the run fits on the card, with room to spare; None where no card is known."""
         return None if self.card_gib is None else self.peak_gib <= SHARE * self.card_gib
 
 
@@ -89,7 +89,7 @@ def check(base: str, sizes: Sizes | None, card: Target | None) -> None:
 
 
 def measured_step(progress: Path) -> float | None:
-    """Return the median seconds of the latest 20 steps that a run's journal tells of, or None for fewer than two."""
+    """Return the median seconds of a step, over the latest 20 in a run's journal, or None for fewer than two."""
     if not progress.is_file():
         return None
     lines = [json.loads(line) for line in progress.read_text(encoding="utf-8").splitlines()]

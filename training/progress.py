@@ -16,14 +16,14 @@ from forewarp.training.packages import package
 from forewarp.training.rows import PromptRow
 
 Note = Callable[[Mapping[str, Any]], None]
-"""Told each line as it is written."""
+"""Callback that gets each line as it is written."""
 
 KEPT = (
     *("loss", "grad_norm", "learning_rate", "reward", "reward_std", "frac_reward_zero_std", "entropy", "num_tokens"),
     *("parsed", "correctness", "score", "validity", "completions/mean_length", "completions/clipped_ratio"),
     *("mean_token_accuracy", "step_time"),
 )
-"""Which of the trainers' figures are kept."""
+"""Names of the trainers' figures that are kept."""
 
 
 class Journal:
@@ -71,7 +71,7 @@ def watcher(
 
 
 def without_bad_gradients(model: Any) -> bool:
-    """Take all gradients away where one is not finite, and return whether that was so.
+    """Clear all gradients if one is not finite, and return whether that was so.
 
     One such step would make every weight of the adapter NaN, and the run could not even be resumed. Without gradients
     the optimiser leaves the weights as they are.

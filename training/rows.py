@@ -1,4 +1,4 @@
-"""Measured candidates as questions with outcomes: what a forecaster learns from, in an order without clumps."""
+"""Measured candidates as prompts with outcomes, for a forecaster to learn from in an order without clumps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from forewarp.training.learned import is_valid
 
 @dataclass(frozen=True, slots=True)
 class CandidateOutcome:
-    """What became of a candidate: its speed-up with its 95 % interval, None where it turned out invalid."""
+    """Outcome of a candidate: its speed-up with its 95 % interval, None where it turned out invalid."""
 
     kernel: str
     speedup: float | None
@@ -89,7 +89,7 @@ def ask(
 
 
 def ordered(rows: Sequence[PromptRow], count: int, seed: int) -> list[PromptRow]:
-    """Return `count` rows, over and over in new orders, any stretch of which has each family and bin in proportion.
+    """Return `count` rows, repeated in new orders, any stretch of which has each family and bin in proportion.
 
     Members of a stratum of n are put at (i + u) / n for one random u, so that none clumps and none is favoured.
     """

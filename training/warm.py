@@ -1,4 +1,4 @@
-"""A supervised warm start: replies that a forecaster should have given, by what was measured or recorded."""
+"""Supervised warm start: replies that a forecaster should have given, by measured outcomes or recorded forecasts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from forewarp.training.packages import computed_again, package, without_printing
 from forewarp.training.rows import PromptRow
 
 _VALID, _INVALID = 0.95, 0.10
-"""What a label says of validity: an outcome is one draw, and no reason to be sure."""
+"""Probabilities of validity in a label, for valid and invalid: an outcome is one draw, and no reason to be sure."""
 
 _NO_LABEL = -100
-"""What torch's cross-entropy leaves out."""
+"""Label that torch's cross-entropy leaves out."""
 
 Recorded = Mapping[tuple[str, str], RecordedForecast]
 
 
 def label(row: PromptRow, warm: Warm, climatology: Sequence[float], rng: random.Random) -> SpeedupForecasts:
-    """Return the reply to learn: probabilities around what was measured, as wide as is drawn between two limits."""
+    """Return the reply to learn: probabilities around the measured speed-up, of a width drawn between two limits."""
     low, high = map(math.log, warm.spread)
     said: list[tuple[float, Sequence[float], float]] = []
     for outcome in row.outcomes:
@@ -39,7 +39,7 @@ def label(row: PromptRow, warm: Warm, climatology: Sequence[float], rng: random.
 
 
 def distilled(row: PromptRow, recorded: Recorded) -> SpeedupForecasts | None:
-    """Return what was recorded about a row's candidates as the reply to learn, or None where one has no record."""
+    """Return the recorded forecasts of a row's candidates as the reply to learn, or None where one has no record."""
     found = [recorded.get((row.task, o.kernel)) for o in row.outcomes]
     said: list[tuple[float, Sequence[float], float]] = []
     for one in found:

@@ -108,7 +108,7 @@ def _mark(file: Path) -> str:
 
 
 def _identity(mark: str, record: Record) -> object:
-    """Return what makes a row one: the published sets repeat each row in a file of all configurations."""
+    """Return the key by which copies of a row are found: the sets repeat each row in a file of all configurations."""
     names = {
         "surrogate_label": ("comparison_id", "surrogate_label", "repeat"),
         "comparison_id": ("comparison_id", "source_id"),
@@ -250,6 +250,6 @@ def _outcome(record: Record, speedup: str, texts: Sequence[str], found: _Sets) -
 
 
 def _tags(record: Record, pack: str) -> list[str]:
-    """Say what a reader of this row must know: made to land in a bin, or timed against another program than shown."""
+    """Return warning tags of a row: made to land in a bin, or timed against another program than shown."""
     tags = ["binfiller"] if str(record.get("source_id", "")).startswith("binfiller/") else []
     return [*tags, "other-denominator"] if pack in _OTHER_DENOMINATOR else tags

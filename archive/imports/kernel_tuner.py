@@ -112,7 +112,7 @@ def _codes(results: Sequence[Record]) -> dict[str, list[Any]]:
 
 
 def _tunables(result: Record, codes: dict[str, list[Any]]) -> tuple[dict[str, int], list[str]]:
-    """Return the configuration in whole numbers, and what those that stand for something else stand for."""
+    """Return the configuration in whole numbers, and a tag for each number that encodes another value."""
     tunables: dict[str, int] = {}
     tags: list[str] = []
     for name, value in tables.mapping(result["configuration"]).items():

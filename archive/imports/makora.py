@@ -71,7 +71,7 @@ def _rows(
             continue
         seconds, anchor = anchors[program.key]
         own = tables.positive(record["y"])
-        # The set has one mark for whatever went wrong.
+        # The set has a single mark for every kind of failure.
         failed = ImportedOutcome("runtime_error", log="not measured: did not compile, was wrong, or failed as it ran")
         if program.key not in tasks:
             tasks[program.key] = made.task(program.name, program.reference, DATASET)

@@ -23,7 +23,7 @@ _TIMES = ("speedup", "runtime_ns", "ref_runtime_ns")
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One evaluated program: its text, its parent's text ("" for the seed), the search's seed, and what came of it."""
+    """One evaluated program: its text, its parent's text ("" for the seed), the search's seed, and its outcome."""
 
     index: int
     code: str
@@ -41,7 +41,7 @@ class _Requested:
 
 
 def evaluations(events: Sequence[Record], left_out: Counter[str]) -> Iterator[Evaluation]:
-    """Yield what one search evaluated, in order, but for what the harness gave no answer to."""
+    """Yield the programs that one search evaluated, in order, without those for which the harness gave no answer."""
     codes: dict[str, str] = {}
     mutations: dict[str, str] = {}
     requests: dict[str, _Requested] = {}
@@ -87,7 +87,7 @@ def _one(event: Record, request: _Requested, seed: str, holder: Record, left_out
 
 
 def _outcome(feedback: Record) -> ImportedOutcome | None:
-    """Return what the feedback says; None where the harness failed, or says nothing of a known kind."""
+    """Return the outcome that the feedback describes; None if the harness failed or the kind of feedback is unknown."""
     status = _STATUS.get(str(feedback.get("kind")))
     if status is None:
         return None

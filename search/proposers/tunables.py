@@ -15,7 +15,7 @@ from forewarp.gpu_runner.formats import plan as plans
 from forewarp.search import puct
 
 GOOD = 5
-"""From how many of the best measured candidates sources to vary and mates to cross with are taken."""
+"""Number of the best measured candidates from which sources to vary and mates to cross with are taken."""
 _TRIES = 20
 _ENUMERATED = 50_000
 _RUNS_ON: dict[DeviceKind, tuple[Language, ...]] = {"cpu": ("cpp", "python"), "cuda": ("cuda", "triton", "python")}
@@ -132,7 +132,7 @@ def _cross(a: Candidate, b: Candidate, rng: random.Random) -> dict[str, int]:
 
 
 def _enumerate(batch: _Batch, spaces: Sequence[_Space], rng: random.Random) -> None:
-    """Fill up from what is left of small spaces, where random tries mostly hit what was seen."""
+    """Fill up with the unseen choices of small spaces, where random tries mostly hit seen ones."""
     left = [s.at(t) for s in spaces for t in itertools.islice(s.plan.combinations(), _ENUMERATED)]
     rng.shuffle(left)
     for candidate in left:
