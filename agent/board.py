@@ -1,4 +1,4 @@
-"""The candidates of a conversation as a table: a fold over its events."""
+"""Table of a conversation's candidates, built from its events."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 class BoardRow:
     """One candidate of one task. `number` is its place in the order of appearance, from 1.
 
-    `forecast` is what was said of it last. `expected` is what to expect of it: of the forecasts before it was first
-    measured, as later ones know the outcome, the one that knew most. A search begins without what was measured before
-    it, so that what it says of a candidate may be worse than what the user was told by then.
+    `forecast` is its latest forecast. `expected` is the best informed one of those before its first measurement, since
+    later ones know the outcome. A search begins without the measurements before it, so that its forecast of a candidate
+    may be worse than one that the user has seen by then.
     """
 
     number: int
@@ -25,7 +25,7 @@ class BoardRow:
 
     @property
     def won(self) -> bool:
-        """Whether it was measured as correct, with a time to be believed."""
+        """True if it was measured as correct, with a trusted time and a clear verdict."""
         m = self.measured
         return m is not None and m.trusted and m.speedup is not None and m.verdict != "ambiguous"
 
@@ -44,7 +44,7 @@ class Board:
         return len(self._rows)
 
     def apply(self, event: Event) -> BoardRow | None:
-        """Take an event in; returns the row that it changed, if any."""
+        """Update the table from an event; return the row that changed, if any."""
         match event:
             case CandidateForecast():
                 key = (event.task, event.kernel)
@@ -82,11 +82,11 @@ class Board:
         return self._rows.get((row.forecast.task, row.forecast.parent)) if row.forecast.parent else None
 
     def measured(self, task: str = "") -> list[BoardRow]:
-        """Return what was measured, of one task or of all, in the order of measuring."""
+        """Return the measured rows, of one task or of all, in the order of measuring."""
         return [r for r in self._measured.values() if not task or r.forecast.task == task]
 
     def best(self, task: str = "") -> BoardRow | None:
-        """Return the fastest correct candidate of a task, of the latest task where none is named."""
+        """Return the fastest correct candidate of a task; without a name, of the latest task."""
         rows = self.measured(task)
         if not rows:
             return None

@@ -1,4 +1,4 @@
-"""Slash commands on what is there already: candidates, runs, files made of them, and conversations."""
+"""Slash commands on existing records: candidates, runs, files made of them, and conversations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RUN = re.compile(r"r-[0-9a-f]+")
 
 
 async def candidates(on: Commanded, given: Sequence[str]) -> None:
-    """`/candidates`: the board as a table."""
+    """`/candidates`: show the board as a table."""
     at_most(given, 0, "/candidates")
     if not len(on.board):
         on.emit(Noted("No candidates yet. `/forecast TASK FILE` forecasts a kernel."))
@@ -41,7 +41,7 @@ async def candidates(on: Commanded, given: Sequence[str]) -> None:
 
 
 async def best(on: Commanded, given: Sequence[str]) -> None:
-    """`/best`: the fastest correct candidate with its text."""
+    """`/best`: show the fastest correct candidate with its text."""
     at_most(given, 1, "/best [TASK]")
     row = _best(on.board, given[0] if given else "")
     f, e = row.forecast, row.expected
@@ -57,7 +57,7 @@ async def best(on: Commanded, given: Sequence[str]) -> None:
 
 
 async def diff(on: Commanded, given: Sequence[str]) -> None:
-    """`/diff`: what a candidate changes against its parent, or against another one."""
+    """`/diff`: show what a candidate changes against its parent, or against another one."""
     at_most(given, 2, "/diff N [M]")
     if not given:
         raise UsageError("which candidate?", hint="it is /diff N [M]; /candidates lists them")

@@ -1,4 +1,4 @@
-"""What the tools answer: small models whose first field is `summary`, and the same as compact text."""
+"""Answers of the tools: small models whose first field is `summary`, and the same as compact text."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Ranked(Part):
 
 
 class ForecastAnswer(ToolAnswer):
-    """What is expected of a kernel, and whether to measure it."""
+    """Forecast of a kernel, and advice whether to measure it."""
 
     recommendation: str = Field(description="measure, skip or accept.")
     reason: str
@@ -74,7 +74,7 @@ class ForecastAnswer(ToolAnswer):
 
 
 class MeasureAnswer(ToolAnswer):
-    """What came of a measurement, or a handle while there is nothing yet."""
+    """Result of a measurement, or a handle while there is none yet."""
 
     run_id: str = Field(description="Handle for search_status and search_cancel.")
     status: str = Field(
@@ -128,7 +128,7 @@ class RunCandidate(Part):
 
 
 class SearchAnswer(ToolAnswer):
-    """Where a run stands."""
+    """State of a run."""
 
     run_id: str
     status: str = Field(description="starting, running, finished, interrupted, failed or lost.")
@@ -151,7 +151,7 @@ class SearchAnswer(ToolAnswer):
 
 
 class StatusAnswer(ToolAnswer):
-    """Where a handle stands; beside these fields, those of search for a run, of measure_kernel for a measurement."""
+    """State behind a handle; beside these fields, those of search for a run, of measure_kernel for a measurement."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -162,7 +162,7 @@ class StatusAnswer(ToolAnswer):
 
 
 class Described(ToolAnswer):
-    """What there is: each part only where it was asked for."""
+    """Description of device, tasks, budget and recent work: each part only where it was asked for."""
 
     device: dict[str, Any] | None = None
     tasks: dict[str, str] | None = None

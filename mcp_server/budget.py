@@ -1,4 +1,4 @@
-"""What clients may still spend: the jobs themselves are the ledger, so that a restart forgets nothing."""
+"""Budgets of clients, computed from the jobs themselves, so that a restart forgets nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from forewarp.tools.parts import Place
 
 @dataclass(frozen=True, slots=True)
 class ClientSpending:
-    """What was spent or set aside, by the names of `Caps`."""
+    """Amounts spent or reserved, by the names of `Caps`."""
 
     measurements: float = 0.0
     gpu_seconds: float = 0.0
@@ -42,7 +42,7 @@ class CurrencyLine:
 
     @property
     def left(self) -> float:
-        """What is left of it, never below zero."""
+        """Amount left, never below zero."""
         return max(0.0, self.cap - self.spent)
 
 
@@ -77,7 +77,7 @@ class ClientBudget:
 
     @contextlib.contextmanager
     def deciding(self) -> Generator[None]:
-        """Keep other servers of this archive from spending the same rest between the look and the job."""
+        """Hold a lock while a budget is checked and a job added, so that no other server spends the same rest."""
         with self._spool.alone("budget"):
             yield
 

@@ -27,7 +27,7 @@ POLL_S = 5.0
 
 
 def forecast_answer(found: ForecastResult, detail: Detail) -> ForecastAnswer:
-    """Show a forecast."""
+    """Convert a forecast into an answer."""
     f = found.forecast
     more = detail == "detailed"
     ranking = [
@@ -66,7 +66,7 @@ def forecast_answer(found: ForecastResult, detail: Detail) -> ForecastAnswer:
 
 
 def measure_answer(run_id: str, found: MeasureResult, detail: Detail, whole_log: int) -> MeasureAnswer:
-    """Show a measurement; `whole_log` is the length of its log, which is linked where it is not all here."""
+    """Convert a measurement into an answer; `whole_log` is the length of its log, linked where it is not all here."""
     more = detail == "detailed"
     links: dict[str, str] = {}
     if whole_log > LOG[detail]:
@@ -111,7 +111,7 @@ def measure_answer(run_id: str, found: MeasureResult, detail: Detail, whole_log:
 
 
 def search_answer(found: SearchResult, detail: Detail, *, lost: bool, folder: str, others: int) -> SearchAnswer:
-    """Show a run; `others` is how many other runs share its device."""
+    """Convert a run into an answer; `others` is how many other runs share its device."""
     running = found.status == "running" and not lost
     run = found.run_id
     summary = found.summary

@@ -39,19 +39,19 @@ class Jobs:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def close(self) -> None:
-        """Leave what was started to itself."""
+        """Leave the started processes running."""
         for child in (*self._children.values(), *self._workers.values()):
             if child.poll() is None:
                 child.returncode = 0  # it is meant to go on, which would otherwise be warned of
 
     def submit(self, session: str, task: str, request: dict[str, Any], reserved: dict[str, float]) -> SpooledJob:
-        """Put a measurement into the queue and see to it that somebody works on that."""
+        """Put a measurement into the queue, and make sure that a process works on it."""
         job = self.spool.add("measure", session, task, request, reserved)
         self._keep_measuring()
         return job
 
     def await_measurement(self, job: SpooledJob, wait_s: float, say: Say) -> None:
-        """Return when a measurement is over, at the latest after `wait_s` seconds."""
+        """Wait until a measurement is over, at most `wait_s` seconds."""
         deadline = time.monotonic() + wait_s
         while (state := self.spool.state(job.id)) in ("queued", "running"):
             if state == "queued":
@@ -66,7 +66,7 @@ class Jobs:
             time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
 
     def measured(self, job: SpooledJob) -> MeasureResult | None:
-        """Return what a measurement came to, None while it goes on; raises its error."""
+        """Return a measurement's result, None while it goes on; raises its error."""
         told = self.spool.document(job.id, "result.json")
         if told is None:
             return None
@@ -82,7 +82,7 @@ class Jobs:
         return cancelled
 
     def _keep_measuring(self) -> None:
-        """See to it that there are as many measuring processes as there is work for, and devices."""
+        """Start measuring processes, as many as there is work for and devices."""
         latest = [j for j in self.spool.jobs() if j.kind == "measure"][-LATEST:]
         live = [j for j in latest if self.spool.state(j.id) in LIVE]
         devices = max((self.spool.devices(j) for j in live), default=1)
@@ -133,7 +133,7 @@ class Jobs:
             time.sleep(POLL_S / 2)
 
     def await_run(self, run_id: str, wait_s: float, say: Say) -> None:
-        """Return when a run is over, at the latest after `wait_s` seconds."""
+        """Wait until a run is over, at most `wait_s` seconds."""
         deadline = time.monotonic() + wait_s
         while True:
             seen = runs.glance(self._options.place, run_id)

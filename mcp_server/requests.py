@@ -1,4 +1,4 @@
-"""What clients ask for, checked against what the operator allows."""
+"""Requests of clients, checked against what the operator allows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LANGUAGES: dict[str, Literal["cpp", "cuda"]] = {".cpp": "cpp", ".cc": "cpp", ".
 
 
 class Requests:
-    """Turns arguments into what the tools take."""
+    """Converts arguments of clients into requests of the tools."""
 
     def __init__(self, options: ServerOptions) -> None:
         self._options = options

@@ -41,7 +41,7 @@ FORECAST_COMPILE_S = 20.0
 
 
 class Work:
-    """What the server keeps between calls."""
+    """State that the server keeps between calls."""
 
     def __init__(self, options: ServerOptions) -> None:
         self.options = options
@@ -128,7 +128,7 @@ class Work:
             return self.jobs.submit(session, given["task"], request.model_dump(mode="json"), reserved)
 
     def measurement(self, job: SpooledJob, detail: Detail, wait_s: float, say: Say) -> MeasureAnswer:
-        """Return what a measurement came to, or where it stands after `wait_s` seconds."""
+        """Return a measurement's result, or its state after `wait_s` seconds."""
         self.jobs.await_measurement(job, wait_s, say)
         found = self.jobs.measured(job)
         if found is not None:
@@ -230,7 +230,7 @@ class Work:
         )
 
     def run(self, run_id: str, detail: Detail, wait_s: float, say: Say, *, written: bool = True) -> SearchAnswer:
-        """Return where a run stands, after up to `wait_s` seconds if it goes on."""
+        """Return the state of a run, after up to `wait_s` seconds if it goes on."""
         if wait_s > 0:
             self.jobs.await_run(run_id, wait_s, say)
         found = runs.look(self.options.place, run_id)
@@ -243,7 +243,7 @@ class Work:
         return search_answer(found.result, detail, lost=found.lost, folder=str(folder), others=len(others))
 
     def status(self, run_id: str, detail: Detail, wait_s: float, say: Say) -> SearchAnswer | MeasureAnswer:
-        """Return where a handle stands."""
+        """Return the state behind a handle."""
         if run_id.startswith("m-"):
             return self.measurement(self.jobs.spool.job(run_id), detail, wait_s, say)
         if run_id.startswith("s-"):
@@ -290,7 +290,7 @@ class Work:
         )
 
     def describe(self, session: str, about: str, task: str | None) -> Described:
-        """Return what there is."""
+        """Return the description of a task, or of device, tasks, budget and recent work."""
         if task is not None:
             return self._task(task)
         every = about == "all"
@@ -370,7 +370,7 @@ AnyAnswer = TypeVar("AnyAnswer", SearchAnswer, MeasureAnswer)
 
 
 def _noted(answer: AnyAnswer, *, over: bool) -> AnyAnswer:
-    """Say of what could not be cancelled that it was over before."""
+    """Note in the summary that the work had ended before it could be cancelled."""
     return answer.model_copy(update={"summary": f"It was over before. {answer.summary}"}) if over else answer
 
 

@@ -23,11 +23,11 @@ from forewarp.tools.slots import SlotExecutors
 
 POLL_S = 0.05
 GLANCE_S = 1.0
-"""A server that looks whether this slot is taken holds its lock for a moment; who is this slot, for long."""
+"""Seconds to wait for this slot's lock: a server that only looks holds it for a moment, a worker for long."""
 
 
 def main(home: Path, keep_warm_s: float, number: int) -> int:
-    """Work until nothing was to do for a while; returns soon where another process is this slot already."""
+    """Take measurements until idle for `keep_warm_s` seconds; return soon if another process has this slot."""
     spool = Spool(home)
 
     def found(place: Place, devices: int) -> None:
@@ -51,7 +51,7 @@ def main(home: Path, keep_warm_s: float, number: int) -> int:
 
 
 def _measure(spool: Spool, job: SpooledJob, executors: Executors) -> None:
-    """Do one measurement and write down what came of it."""
+    """Do one measurement and write its result."""
     stop: list[threading.Timer] = []
 
     def stage(name: Stage) -> None:

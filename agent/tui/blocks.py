@@ -36,7 +36,7 @@ class Block(Static):
         super().__init__(markup=False, classes=f"block {classes}")
 
     def draw(self) -> Content:
-        """Return what is shown."""
+        """Return the content to show."""
         raise NotImplementedError
 
     def on_mount(self) -> None:
@@ -156,7 +156,7 @@ class MeasuredBlock(Block):
 
 
 class NoteBlock(Block):
-    """What went wrong, or was interrupted."""
+    """An error or an interruption."""
 
     def __init__(self, item: Note) -> None:
         super().__init__(item.tone)
@@ -173,7 +173,7 @@ class NoteBlock(Block):
 
 
 class ClosingBlock(Block):
-    """What a turn took."""
+    """Time, tokens and price of a turn."""
 
     def __init__(self, item: Closing) -> None:
         super().__init__("closing")
@@ -195,7 +195,7 @@ class AnswerBlock(Pages):
         self.item = item
 
     def follow(self) -> None:
-        """Take over what was written meanwhile."""
+        """Update to the text written so far."""
         self.write(self.item.text)
 
 

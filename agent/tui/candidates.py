@@ -1,4 +1,4 @@
-"""The candidates of a conversation as a live table, drawn line by line: what is not in sight costs nothing."""
+"""Live table of a conversation's candidates, drawn line by line: rows out of sight cost nothing."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class Table(ScrollView, can_focus=True):
         self._go(self.cursor + way * max(1, self.size.height - 2), chosen=False)
 
     def action_choose(self) -> None:
-        """Take the row under the cursor."""
+        """Choose the row under the cursor."""
         self._go(self.cursor, chosen=True)
 
     def _go(self, place: int, *, chosen: bool) -> None:
@@ -186,11 +186,11 @@ class Table(ScrollView, can_focus=True):
         self.scroll_to_region(Region(0, self.cursor, 1, 2), animate=False, immediate=True, x_axis=False)
 
     def on_show(self) -> None:
-        """Bring the cursor into sight: what is hidden does not scroll."""
+        """Bring the cursor into sight: a hidden table does not scroll."""
         self._reveal()
 
     def on_click(self, event: events.Click) -> None:
-        """Take the row that was clicked, or sort by the column whose head was."""
+        """Choose the row that was clicked, or sort by the column whose head was."""
         at = event.get_content_offset(self)
         if at is None or not self.rows:
             return
@@ -205,7 +205,7 @@ class Table(ScrollView, can_focus=True):
 
 
 class Candidates(Widget):
-    """The table of candidates with a line above it that says what is in sight.
+    """The table of candidates with a line above it that sums up the visible rows.
 
     `load` shows a board, `refresh_row` what changed of it since.
     """
@@ -268,7 +268,7 @@ class Candidates(Widget):
         self._settle()
 
     def refresh_row(self, row: BoardRow) -> None:
-        """Show a row that is new or has changed; many in a row are drawn together."""
+        """Show a row that is new or has changed; several changes are drawn together."""
         if row.number > len(self._all):
             self._all.append(row)
         else:
@@ -296,7 +296,7 @@ class Candidates(Widget):
         self._settle()
 
     def action_measured(self) -> None:
-        """Show what was measured only, or all again."""
+        """Toggle between measured candidates and all."""
         self._only_measured = not self._only_measured
         self._settle()
 
@@ -324,7 +324,7 @@ class Candidates(Widget):
         self._settle()
 
     def _settle(self) -> None:
-        """Bring the table up to date with what is known and asked for."""
+        """Update the table to the candidates, the filters and the sort order."""
         self._stale = False
         if not self.is_mounted:
             return

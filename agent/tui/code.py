@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from forewarp.agent.board import BoardRow
 
 LONGEST = 60_000
-"""Characters from which on a text is shown without colours: finding them would be felt."""
+"""Characters from which on a text is shown without colours: highlighting it would cause a delay."""
 
 _LEXERS: Mapping[str, str] = {"cpp": "cpp", "cuda": "cuda", "triton": "python", "python": "python"}
 
@@ -48,7 +48,7 @@ def highlighted(text: str, language: str) -> Content:
 
 
 def changes(new: BoardRow, old: BoardRow) -> str:
-    """Return what a candidate changes against another one as a unified diff; "" where nothing differs.
+    """Return a candidate's changes against another one as a unified diff; "" if nothing differs.
 
     Tunables stand in front, one a line, as their values are no part of the text.
     """

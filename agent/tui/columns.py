@@ -9,10 +9,10 @@ from typing import Literal
 from forewarp.agent.board import BoardRow
 
 Tone = Literal["", "won", "lost", "doubt", "odd", "faint"]
-"""How a cell is coloured; nothing is said by colour alone."""
+"""Colour class of a cell; nothing is told by colour alone."""
 
 SURPRISING = 2.0
-"""Standard deviations from which on a measurement stands out."""
+"""Standard deviations from which on a measurement counts as surprising."""
 
 GAP = 2
 NONE = "–"
@@ -174,7 +174,7 @@ _WANTED = (
     ("device", 0),
     ("task", 1),
 )
-"""What to show, the most wanted first; the number is the place of the width."""
+"""Columns by priority, the most wanted first, each with the index of its width."""
 
 
 def fit(width: int, left_out: Sequence[str] = ()) -> list[tuple[Column, int]]:

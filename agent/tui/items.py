@@ -1,4 +1,4 @@
-"""What the chat shows, as data: a fold over the events of a conversation, mounted only where it is looked at."""
+"""Items that the chat shows, as data built from the events of a conversation."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ToolCallItem:
 
 @dataclass(slots=True, eq=False)
 class MeasuredItem:
-    """Candidates measured one after the other, each with what was forecast of it."""
+    """Candidates measured one after the other, each with its forecast."""
 
     rows: list[tuple[CandidateForecast | None, CandidateMeasured]] = field(
         default_factory=list[tuple[CandidateForecast | None, CandidateMeasured]]
@@ -70,7 +70,7 @@ class MeasuredItem:
 
 @dataclass(slots=True, eq=False)
 class Note:
-    """What forewarp says by itself. `text` and `hint` are Markdown only where `tone` is note or compacted."""
+    """Message of forewarp's own. `text` and `hint` are Markdown only where `tone` is note or compacted."""
 
     text: str
     tone: Literal["note", "failed", "interrupted", "compacted"] = "note"
@@ -79,7 +79,7 @@ class Note:
 
 @dataclass(slots=True, eq=False)
 class Closing:
-    """What a turn took."""
+    """Time, tokens and price of a turn."""
 
     answered: Answered
 
@@ -88,7 +88,7 @@ Item = Said | AnswerItem | ToolCallItem | MeasuredItem | Note | Closing
 
 
 class Fold:
-    """Items in the order of the conversation; `apply` takes one event in and names the items that it changed."""
+    """Items in the order of the conversation; `apply` handles an event and returns the items that it changed."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.items: list[Item] = []
@@ -104,13 +104,13 @@ class Fold:
         return next(answers, None) or next(notes, "")
 
     def add(self, item: Item) -> list[Item]:
-        """Append an item that no event stands for."""
+        """Append an item that stands for no event."""
         ended = self._end_answer()
         self.items.append(item)
         return [*ended, item]
 
     def apply(self, event: Event) -> list[Item]:
-        """Take an event in; returns the items that are new or other than before."""
+        """Update the items from an event; return those that are new or changed."""
         match event:
             case UserSaid():
                 return self.add(Said(event.text, event.steering))
@@ -182,7 +182,7 @@ class Fold:
         return self.add(MeasuredItem([row]))
 
     def _end(self, item: Item | None) -> list[Item]:
-        """End a turn: nothing runs any more."""
+        """End a turn: mark tool calls that are still running as stopped, then add `item`."""
         stopped = list(self.running.values())
         for call in stopped:
             call.state, call.seconds = "stopped", self._clock() - call.began

@@ -1,4 +1,4 @@
-"""Three drawings of a conversation: the best so far, measured against forecast, and how far forecasts came true."""
+"""Three plots of a conversation: the best so far, measured against forecast, and reliability of the forecasts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Span = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What a drawing needs of a board, so that it can be made beside the loop."""
+    """Data of a board that a plot needs, so that it can be drawn outside the event loop."""
 
     task: str
     device: str
@@ -56,7 +56,7 @@ class Drawn:
 
 
 class Plots(Widget):
-    """A pane that draws what `load` was given, as large as it is. `place` says whose archive to look into."""
+    """A pane that plots the board given to `load`, as large as it is. `place` says whose archive to look into."""
 
     DEFAULT_CSS = """
     Plots { layout: vertical; height: 1fr; }
@@ -115,12 +115,12 @@ class Plots(Widget):
         self.action_show((self._shown + by) % len(TITLES))
 
     def focus(self, scroll_visible: bool = True) -> Plots:
-        """Focus what scrolls."""
+        """Focus the part that scrolls."""
         self.query_one(VerticalScroll).focus(scroll_visible)
         return self
 
     def on_show(self) -> None:
-        """Draw what changed out of sight."""
+        """Draw changes that came while the pane was out of sight."""
         self.call_later(self._settle)
 
     def on_resize(self) -> None:

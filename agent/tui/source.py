@@ -1,4 +1,4 @@
-"""The text of one candidate, or what it changes against its parent or the best, with what is known of it."""
+"""Pane with one candidate's text, or its diff against the parent or the best, and with what is known of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLOURS = {"won": "$text-success", "lost": "$text-error", "doubt": "$text-warni
 
 
 class _Lines(ScrollableContainer):
-    """What scrolls: line numbers beside the text."""
+    """Scrolling part: line numbers beside the text."""
 
     DEFAULT_CSS = """
     _Lines {
@@ -85,7 +85,7 @@ class Source(Widget):
         self._fill()
 
     def focus(self, scroll_visible: bool = True) -> Source:
-        """Focus what scrolls."""
+        """Focus the part that scrolls."""
         self.query_one(_Lines).focus(scroll_visible)
         return self
 
@@ -138,7 +138,7 @@ class Source(Widget):
         return Content("\n").join(lines)
 
     def _forecasts(self, expected: CandidateForecast, latest: CandidateForecast) -> list[Content]:
-        """Return what is expected and, where the latest forecast is another one, that as well, told apart."""
+        """Return lines for the expected forecast and, if it differs, for the latest one, each labelled."""
         if latest.median is None or _numbers(latest) == _numbers(expected):
             return [assemble(("forecast ", "dim"), *self._forecast(expected))]
         return [

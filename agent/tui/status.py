@@ -1,4 +1,4 @@
-"""The line at the bottom: what is going on, where, with whom, and what is left of the budget."""
+"""Status line at the bottom: activity, device, model, and what is left of the budget."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from forewarp.agent.tui.printable import assemble
 SEPARATOR = " · "
 _WAITING_SHOWN = 3
 _NEEDED = 1
-"""Parts up to this rank are shown rather than all of what is going on: the budget."""
+"""Rank up to which parts take precedence over the text of the activity: the budget."""
 
 
 @dataclass(slots=True)
 class StatusValues:
-    """What the status line shows beside settings and spending. `since` is when the turn began, by the line's clock."""
+    """Values of the status line beside settings and spending. `since` is when the turn began, by the line's clock."""
 
     doing: str = ""
     since: float = 0.0
@@ -93,7 +93,7 @@ class StatusLine(Static):
 
 
 def what_goes_on(fold: Fold, *, asking: bool) -> str:
-    """Return what a turn is doing just now."""
+    """Return a turn's current activity in words."""
     if asking:
         return "waiting for you"
     running = list(fold.running.values())
@@ -123,7 +123,7 @@ def fitting(given: Sequence[tuple[int, str]], width: int) -> str:
 
 
 def parts(settings: Settings, spent: Spent, device: str = "") -> list[tuple[int, str]]:
-    """Return what the line says of settings and spending, each with how easily it can be done without."""
+    """Return the texts for settings and spending, each with a rank; high ranks are dropped first."""
     cap = settings.budget
     measured = f"{spent.measurements}/{cap.measurements}" if cap.measurements is not None else f"{spent.measurements}"
     price = "" if spent.dollars == 0 and cap.dollars is None else _price(spent.dollars, cap.dollars)

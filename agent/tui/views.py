@@ -1,4 +1,4 @@
-"""Which pane is in sight: one line of names, and the panes beside the chat."""
+"""Choice of the visible pane: one line of names, and the panes beside the chat."""
 
 from __future__ import annotations
 

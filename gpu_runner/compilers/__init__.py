@@ -111,7 +111,7 @@ def compile_candidate(
     for variant in variants.values():
         for name in variant["files"]:
             digest.update((folder / name).read_bytes())
-    # The same code launched another way is another candidate.
+    # The same code with other launches is another candidate.
     launches = [workloads[s.workload]["plan"]["launches"] for s in signatures]
     digest.update(json.dumps(launches, sort_keys=True).encode())
     manifest = {
@@ -133,7 +133,7 @@ def compile_candidate(
 def _inspect(
     language: Language, target: Target, signatures: Sequence[Signature], manifest: Mapping[str, Any]
 ) -> Inspection:
-    """Say what the compiled launches of each workload look like."""
+    """Return the inspection of the compiled launches of each workload."""
     launches: dict[str, Sequence[Launch]] = {}
     for name, entry in manifest["workloads"].items():
         variant = manifest["variants"][entry["variant"]]
@@ -146,7 +146,7 @@ def _inspect(
 
 
 def _specialisation(resolved: ResolvedPlan) -> str:
-    """Name what a build and its facts depend on.
+    """Return a key of all that a build and its facts depend on.
 
     Constants for all; blocks and shared memory for CUDA; types and divisibility of arguments for Triton.
     """

@@ -140,9 +140,9 @@ class _Reader:
         return PlannedLaunch(function, self._strings(self.table, "args", "the launch plan"))
 
     def _check_names(self) -> None:
-        """Each name is an identifier and means one thing: names become C macros and Python variables."""
+        """Check that each name is an identifier with one meaning: names become C macros and Python variables."""
         inputs, outputs = (self._strings(self.table, key, "the launch plan") for key in ("inputs", "outputs"))
-        # A name that is input and output is looked at when the task is known: the two may be one buffer.
+        # A name that is input and output is checked when the task is known: the two may be one buffer.
         lists = [*inputs, *(name for name in outputs if name not in inputs)]
         if len(set(outputs)) != len(outputs):
             raise CandidateError("the launch plan gives one name to two outputs")

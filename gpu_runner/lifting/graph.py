@@ -27,10 +27,12 @@ _KINDS = {
     13: "a conditional node",
 }
 _ATTRIBUTES = (1, 2, 4, 5, 8, 9, 10, 11, 14)
-"""Of a launch: access policy, cooperative, cluster, its scheduling, priority, memory domains, preferred cluster and
-shared memory."""
+"""Attributes of a launch that are kept.
+
+Access policy, cooperative, cluster, its scheduling, priority, memory domains, preferred cluster and shared memory.
+"""
 _FUNCTION_ATTRIBUTES = (8, 9, 14, 15)
-"""Of a function: most dynamic shared memory, carve-out, non-portable clusters, scheduling of clusters."""
+"""Attributes of a function that are kept: most dynamic shared memory, carve-out, non-portable clusters, scheduling."""
 _ATTRIBUTE_BYTES = 64
 _ELSEWHERE = (1, 3)
 """Kinds of memory that are not device memory with an address: the host's, and arrays."""
@@ -41,11 +43,11 @@ _PLAIN = "00" * 8
 
 
 NO_CAPTURE = "a forward cannot be captured as a CUDA graph"
-"""How the reason begins where torch refused to capture."""
+"""Beginning of the reason where torch refused to capture."""
 
 
 class NotLiftable(Exception):
-    """What was captured cannot be run without the process that it was captured in; the text says why."""
+    """The captured graph cannot be run without the process that it was captured in; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +241,7 @@ class Built:
     def add(self, nodes: Sequence[GraphNode], edges: Sequence[Edge], functions: Sequence[Handle]) -> None:
         """Add nodes behind all that was added before; `functions` are the code of the launches, by node."""
         before, handles = self._ends, [self._add(node, functions[i]) for i, node in enumerate(nodes)]
-        # What comes after a node by an edge of another kind may begin before the node has ended.
+        # A node behind an edge of another kind may begin before the node in front of it has ended.
         begun, followed = {e.to for e in edges}, {e.after for e in edges if e.data == _PLAIN}
         for edge in edges:
             self._connect(handles[edge.after], handles[edge.to], edge.data)

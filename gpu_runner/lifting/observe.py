@@ -1,6 +1,6 @@
-"""Beside the module, in a confined process: capture one forward as a CUDA graph, and read a program out of it.
+"""Observation of a module in a confined process: capture one forward as a CUDA graph, and read a program out of it.
 
-Nothing here has to be believed by anybody. Whatever is handed over is what gets timed and compared with the oracle.
+Nothing that this process reports is trusted: the program that it hands over is timed and compared with the oracle.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from forewarp.gpu_runner.worker.state import held_by
 MOST_ALONE = 32
 """Small blocks of a call, and half as many weights, with memory of their own: two megabytes and a descriptor each."""
 WARM_UPS = 3
-"""Forwards before the one that is captured: what a module prepares, tunes or compiles at first is done by then."""
+"""Forwards before the captured one, in which a module prepares, tunes or compiles."""
 
 
 class WrongResult(Exception):
@@ -40,7 +40,7 @@ class WrongResult(Exception):
 
 
 class Observer:
-    """What an observing process has before it knows of a module: a context, a window, and ears for compiled code."""
+    """State of an observing process before a module comes: a CUDA context, a window, and a log of loaded code."""
 
     def __init__(self, base: int) -> None:
         """Open the device; torch must not have used it before. Raises `CudaError`, `WindowTaken` and OSError."""
@@ -240,7 +240,7 @@ class _Images:
 
 
 def _wake() -> None:
-    """Pay for what the first kernel of torch, of Triton and of cuBLAS cost in a process."""
+    """Launch a first kernel of torch, of Triton and of cuBLAS, so that their start-up time is spent beforehand."""
     x = torch.zeros(16, 16, device="cuda")
     torch.mm(x, x)
     with contextlib.suppress(Exception):  # without Triton, modules do without it

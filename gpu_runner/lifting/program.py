@@ -1,4 +1,4 @@
-"""A device program: what a module does on the device in one call, as plain values, and how it travels."""
+"""A device program: the work of a module on the device in one call, as plain values, and its transport."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def from_data(data: Any) -> Programs:
 
 
 class _Bytes:
-    """What torch makes a tensor of, without a copy."""
+    """Device memory of which torch makes a tensor without a copy."""
 
     def __init__(self, address: int, size: int) -> None:
         self.__cuda_array_interface__ = {

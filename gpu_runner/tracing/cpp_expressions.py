@@ -51,7 +51,7 @@ class Dim(tuple[Any, ...]):
 
 
 class Names(Protocol):
-    """What names and calls mean."""
+    """Interface that resolves names and calls."""
 
     def value(self, name: str) -> Any:
         """Return the value of a plain or qualified name."""
@@ -222,7 +222,7 @@ class Expression:
         return self.names.value(name)
 
     def _called_template(self) -> bool:
-        """Whether `<` here opens template arguments: what closes them is followed by a call."""
+        """Return whether `<` here opens template arguments: its closing bracket is followed by a call."""
         try:
             end = closing_angle(self.found, self.place)
         except NotUnderstood:

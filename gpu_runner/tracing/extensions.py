@@ -31,11 +31,11 @@ _NEEDS_FULL = re.compile(
 
 
 class NotTraced(Exception):
-    """A trace cannot go on past this."""
+    """The trace cannot go on past this point."""
 
 
 class Extension(types.ModuleType):
-    """What `load_inline` gives back: a module whose functions are followed in their source."""
+    """Module that `load_inline` returns; its functions are followed in their source."""
 
     def __init__(self, name: str, device: DeviceCode, host: HostCode, outputs: Sequence[TensorSpec]) -> None:
         super().__init__(name)
@@ -64,7 +64,7 @@ class Extension(types.ModuleType):
         return call
 
     def _result(self, name: str, returns: str, result: Any, outputs: Sequence[TensorSpec]) -> Any:
-        """Return what the function returns; a tensor that cannot be told is taken to be the task's only output."""
+        """Return the function's result; a tensor that cannot be told is taken to be the task's only output."""
         if result is not UNKNOWN and not (isinstance(result, list | tuple) and UNKNOWN in list(result)):
             return tuple(result) if isinstance(result, tuple) else result
         recorder = self._parts[0].recorder
@@ -150,7 +150,7 @@ class Extensions:
 
     @contextlib.contextmanager
     def installed(self) -> Generator[None]:
-        """Give every loaded extension its stand-in meanwhile."""
+        """Give every loaded extension its stand-in within this context."""
         from torch.utils import cpp_extension
 
         changes: list[tuple[Any, str, Any]] = [
@@ -190,7 +190,7 @@ class Extensions:
         return Extension(name, device, HostCode(source, device.launched), self.outputs)
 
     def survey(self) -> None:
-        """Record what the sources say about launches, for a module that could not be followed to any."""
+        """Record the launches that the sources show, for a module in which none could be followed."""
         for device in self.codes:
             device.survey()
 

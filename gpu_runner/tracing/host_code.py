@@ -57,7 +57,7 @@ class _Return(Exception):
 
 
 class HostCode:
-    """Follows host functions of one source; `launched` hears of every launch."""
+    """Follows host functions of one source; `launched` is called with every launch."""
 
     def __init__(self, source: CudaSource, launched: Callable[[HostLaunch], None]) -> None:
         self.source, self.launched = source, launched
@@ -109,7 +109,7 @@ class _Frame:
     def __init__(self, host: HostCode, values: dict[str, Any], certain: bool = True) -> None:
         self.host, self.values, self.certain = host, values, certain
 
-    # What names mean.
+    # Values of names
 
     def value(self, name: str) -> Any:
         if name in self.values:

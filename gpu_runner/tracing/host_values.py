@@ -1,4 +1,4 @@
-"""What names, functions and methods of torch, CUDA and the standard library mean in an extension's host code."""
+"""Values of names, functions and methods of torch, CUDA and the standard library in an extension's host code."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def c_type(value: Any) -> str:
 
 
 def named(name: str) -> Any:
-    """Return what a name stands for that the source does not define."""
+    """Return the value of a name that the source does not define."""
     last = name.rpartition("::")[2]
     if "ScalarType::" in name:
         return _SCALAR_TYPES.get(last, UNKNOWN)

@@ -27,7 +27,7 @@ Way = Literal["split", "lean", "torch"]
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What became of one extension: `library` (None where no way worked), the way, and the compilers' words."""
+    """Result of building one extension: `library` (None where no way worked), the way, and the compilers' output."""
 
     library: Path | None
     way: Way
@@ -141,7 +141,7 @@ class LeanBuild:
         return [j.output for j in early] + [compiling.output for _, compiling, _, _ in late]
 
     def _headers(self, source: Path, flags: Sequence[str] | None = None) -> list[str]:
-        """Return what gives a source its headers; those for g++ with `flags` may be precompiled."""
+        """Return the arguments that give a source its headers; those for g++ with `flags` may be precompiled."""
         text = source.read_text(errors="replace")
         operators = self.include / f"{source.name}.operators.h"
         operators.write_text(headers.operators(text))
@@ -155,7 +155,7 @@ class LeanBuild:
         """Return the job that compiles a C++ unit."""
         flags = self.recipe.cflags
         if headers.parts(unit.source.read_text(errors="replace")) == (headers.PYTHON,):
-            # Bindings without code of the candidate's: nothing that runs in them is worth optimising.
+            # Bindings without code of the candidate: nothing that runs in them is worth optimising.
             flags = tuple(f for f in flags if not re.fullmatch(r"-O\w*", f))
         options = (*self._headers(unit.source, flags), *flags)
         return _job((*self.recipe.cxx, *options), unit.source, self.work / unit.object)
@@ -213,7 +213,7 @@ def run_all(jobs: Sequence[CompilerCall], folder: Path) -> None:
                 process.wait()
 
 
-# What g++, nvcc and the linker say of a name that they do not know.
+# Messages of g++, nvcc and the linker about a name that they do not know.
 _UNKNOWN = re.compile(
     r"‘([^’]+)’ (?:is not a member|was not declared|has not been declared|does not name|is not a class)"
     r"|no (?:member|type|template) named ‘([^’]+)’|has no member named ‘([^’]+)’"
@@ -226,7 +226,7 @@ _INCOMPLETE = re.compile(
 
 
 def _may_be_ours(log: str) -> bool:
-    """Whether torch's own headers may know what the lean ones did not; a plain mistake is not worth a second build."""
+    """Return whether torch's full headers may know what the lean ones did not; other errors are worth no rebuild."""
     if _INCOMPLETE.search(log):
         return True
     names = {part.split("<")[0].split("::")[-1].strip() for found in _UNKNOWN.findall(log) for part in found if part}
@@ -234,7 +234,7 @@ def _may_be_ours(log: str) -> bool:
 
 
 def _in_headers(name: str) -> bool:
-    """Whether torch's headers have this word."""
+    """Return whether torch's headers have this word."""
     grep = shutil.which("grep")
     if grep is None or not re.fullmatch(r"[A-Za-z_]\w*", name):
         return True

@@ -75,7 +75,7 @@ def _lean(home: Path, kind: Kind) -> list[str]:
 
 
 def key(cxx: Sequence[str], flags: Sequence[str], kind: Kind) -> str:
-    """Name the folder of the headers that commands of this compiler with such flags can use."""
+    """Return the name of the folder with the headers that commands of this compiler with such flags can use."""
     import torch
 
     compiler = Path(shutil.which(cxx[0]) or cxx[0]).resolve()
@@ -95,7 +95,7 @@ def key(cxx: Sequence[str], flags: Sequence[str], kind: Kind) -> str:
 
 # Functions in a precompiled header are optimised as it was, so that each level needs its own.
 _LEVEL = re.compile(r"-O([0-3]?)")
-# Flags without a say in how headers are parsed. Macros are: g++ looks whether a header has used one.
+# Flags that do not affect how headers are parsed. Macros do: g++ looks whether a header has used one.
 _IRRELEVANT = re.compile(r"-(?:W|w$|D)")
 
 

@@ -1,4 +1,4 @@
-"""Values for parameters that nobody gives: by what is written in `--args`, by annotations, and by names.
+"""Values for the parameters of functions and kernels: from `--args`, from annotations, and from names.
 
 `x=float32[4096,4096], n=4096, causal=True, mode="mean", ids=int64[8]` names tensors by dtype and shape, all else as
 Python writes it.
@@ -120,7 +120,7 @@ KERNEL_ATTEMPTS = (
     ArgumentGuess("int64", flag=True),
     ArgumentGuess("int8"),
 )
-"""Tried in turn until a kernel compiles."""
+"""Guesses, tried in turn until a kernel compiles."""
 
 CALL_ATTEMPTS = (
     ArgumentGuess(),
@@ -131,7 +131,7 @@ CALL_ATTEMPTS = (
     ArgumentGuess(rank=1),
     ArgumentGuess(rank=4),
 )
-"""Tried in turn until a function's call goes through."""
+"""Guesses, tried in turn until a function's call goes through."""
 
 
 def is_index(name: str) -> bool:
@@ -140,7 +140,7 @@ def is_index(name: str) -> bool:
 
 
 def pointer(name: str, attempt: ArgumentGuess, *, index: bool) -> str:
-    """Return the dtype of what a kernel's pointer points to."""
+    """Return the dtype that a kernel's pointer points to."""
     if index or is_index(name):
         return "int32" if attempt.dtype == "int32" else "int64"
     return "bool" if _MASKS.search(name) and not attempt.flag else attempt.dtype

@@ -37,7 +37,7 @@ _TENSORS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Usage:
-    """How a function uses one of its parameters; `rank` is 0 where nothing tells it."""
+    """Use of a parameter in a function; `rank` is 0 if unknown."""
 
     tensor: bool = False
     rank: int = 0
@@ -137,7 +137,7 @@ class Wrappers:
     def _values(
         self, function: Any, node: ast.FunctionDef | None, attempt: ArgumentGuess, skip: int = 0
     ) -> dict[str, Any]:
-        """Return a value for each parameter, but for those that may be left out and come after others."""
+        """Return a value for each parameter but *args and **kwargs: given, guessed as a tensor, default, or guessed."""
         try:
             parameters = list(inspect.signature(function).parameters.values())[skip:]
         except (TypeError, ValueError):
@@ -162,7 +162,7 @@ class Wrappers:
         return found
 
     def _tensor(self, parameter: inspect.Parameter, usage: _Usage, attempt: ArgumentGuess) -> int | None:
-        """Return the rank of a parameter that is a tensor, None of one that is none."""
+        """Return the rank of a parameter that is a tensor, None for any other."""
         said = _annotation(parameter)
         if parameter.default is not parameter.empty:
             return None
@@ -188,7 +188,7 @@ class Wrappers:
 
 
 def _in_call(call: ast.Call, name: str, text: FileText, tensor: bool, index: bool) -> tuple[bool, bool]:
-    """Look at a call that a parameter is handed to: a launch, or a function of torch."""
+    """Return `tensor` and `index`, updated by a call that may take the parameter: a launch, or a function of torch."""
     launched = call.func.value if isinstance(call.func, ast.Subscript) else None
     kernel = text.jitted.get(launched.id) if isinstance(launched, ast.Name) else None
     if isinstance(call.func, ast.Name) and call.func.id in text.jitted:  # a decorator makes a function of the kernel
