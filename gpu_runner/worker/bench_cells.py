@@ -111,6 +111,7 @@ class CellBench:
         self.spins = self.device == "cuda" and may_spin()
         self.round_trip_s = self._turn_s = self._copy_s = self._flushes_s = self._least_s = 0.0
         self._bursting, self._index, self._last = False, 0, 0
+        self.ready_s: dict[Arm, list[float]] = {}
         languages = {"candidate": job["language"], "anchor": job["anchor"]["language"] if job["anchor"] else "python"}
         self._copying = frozenset(arm for arm, language in languages.items() if language == "python")
         self._fetches = "candidate" in self._copying
@@ -162,6 +163,7 @@ class CellBench:
             reads=[k["artefact"] for k in (self.job, self.job["anchor"]) if k and k["artefact"]],
             reads_only=toolchain.readable(self.device),
             cautious=cautious,
+            stoppable=not self._cuda,
         )
         cell = Cell(
             self._loader(descriptor, bind),
@@ -299,6 +301,7 @@ class CellBench:
         """Put a workload's inputs and weights in both arenas and load both arms."""
         self._question()
         self._bursting, self._index = False, index
+        self.ready_s = {arm: [] for arm in ARMS}
         with running_reference("the reference"):
             problem = Problem.of_job(self.job, self.workloads[index], self.weight_seed)
             model = problem.model(self.device)
@@ -368,6 +371,14 @@ class CellBench:
         if stage.prepares_calls:
             cell.call(ready_order(stage.seed_of(slot)), self.timeout)
 
+    def _roused(self, stage: Stage, arm: Arm, slot: int) -> Cell:
+        """Return an arm's cell, ready for a call whose inputs it can see already: `ready_s` keeps what that takes."""
+        start = time.perf_counter()
+        cell = self.awake(arm)
+        self._ready(cell, stage, slot)
+        self.ready_s[arm].append(time.perf_counter() - start)
+        return cell
+
     def awake(self, arm: Arm) -> Cell:
         """Stop the other arm's cell, and return this one's, ready for the next command."""
         cell, other = (self.candidate, self.anchor) if arm == "candidate" else (self.anchor, self.candidate)
@@ -420,8 +431,7 @@ class CellBench:
             self.flush.zero_()
         self._synchronize()
         hertz = self._probe.hertz() if self._probe is not None else 0.0
-        cell = self.awake(arm)
-        self._ready(cell, stage, slot)
+        cell = self._roused(stage, arm, slot)
         fetch = fetch_order(offset=self._draw_place(arm) if self._fetches else 0)
         raw, extra = cell.call(run_order(slot), self.timeout), self.round_trip_s
         if self._fetches:
@@ -449,7 +459,7 @@ class CellBench:
         flushed.zero_()
         self._synchronize()
         hertz = self._probe.hertz() if self._probe is not None else 0.0
-        raw = self.awake(arm).call(CALLS, self.timeout)
+        raw = self._roused(stage, arm, slot).call(CALLS, self.timeout)
         if not bool((flushed == FLUSHED).all()):
             raise CellFailed("crashed", "the code in the cell kept the L2 cache from being flushed between calls")
         seconds = max(raw - self._flushes_s, raw / 100) / stage.slot_count + self._least_s

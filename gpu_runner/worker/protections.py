@@ -84,6 +84,7 @@ class Confinement:
     memory, of that size; 0 leaves it as it is. `own_processes` is for the first process of a process namespace.
     `drop_user` changes to the user nobody where this runs as root, who will have to read `reads`. `cautious` leaves out
     what a driver might not bear. `signals` lets it go on sending signals to processes that were started before.
+    `stoppable` keeps what it starts where stopping its process group stops it, until it is told to go on.
     """
 
     folder: str
@@ -97,6 +98,7 @@ class Confinement:
     reads_only: Sequence[str] | None = None
     cautious: bool = False
     signals: bool = False
+    stoppable: bool = False
     file_bytes: int = 256 << 20
     cpu_s: int = 600
 
@@ -127,7 +129,8 @@ class Confinement:
         steps += self._landlock()
         steps.append(Step("dies with its parent", die_with_parent, _will_die_with_parent))
         if not self.cautious:
-            filtering = lambda: seccomp.install(count_memory=self.memory is not None)  # noqa: E731
+            counted = self.memory is not None
+            filtering = lambda: seccomp.install(count_memory=counted, stoppable=self.stoppable)  # noqa: E731
             steps.append(Step("system calls filtered", filtering, _unsharing_is_refused))
         return steps
 

@@ -72,6 +72,11 @@ _FORBIDDEN: dict[str, tuple[int, int]] = {
 }
 # Memory that no limit on a process's address space counts.
 _UNCOUNTED_MEMORY: dict[str, tuple[int, int]] = {"memfd_create": (319, 279), "shmget": (29, 194)}
+# With these a process could be out of reach when its group is stopped.
+_GROUPS: dict[str, tuple[int, int]] = {"setpgid": (109, 154), "setsid": (112, 157)}
+# With these a stopped process could have itself sent the signal to go on.
+_TIMED_SIGNALS: dict[str, tuple[int, int]] = {"timer_create": (222, 107), "mq_notify": (244, 184)}
+_FCNTL, _F_SETSIG = (72, 25), 10
 _CLONE = (56, 220)
 _PRCTL = (157, 167)
 _CLONE3 = 435
@@ -85,12 +90,12 @@ def _refuse(numbers: Iterable[int], error: int) -> list[bytes]:
     return [s for n in numbers for s in (_step(_EQUAL, n, 0, 1), _step(_RETURN, _ERRNO | error))]
 
 
-def program(machine: str, *, count_memory: bool) -> bytes:
+def program(machine: str, *, count_memory: bool, stoppable: bool = False) -> bytes:
     """Return the filter as BPF instructions; raises OSError for a machine whose call numbers are not known here."""
     if machine not in _ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no filter for {machine}")
     column = 0 if machine == "x86_64" else 1
-    calls = _FORBIDDEN | (_UNCOUNTED_MEMORY if count_memory else {})
+    calls = _FORBIDDEN | (_UNCOUNTED_MEMORY if count_memory else {}) | (_TIMED_SIGNALS if stoppable else {})
     steps = [
         _step(_LOAD, _ARCHITECTURE),
         _step(_EQUAL, _ARCHITECTURES[machine], 1, 0),
@@ -102,6 +107,16 @@ def program(machine: str, *, count_memory: bool) -> bytes:
     steps += _refuse((n[column] for n in calls.values() if n[column] >= 0), errno.EPERM)
     # A filter cannot look into clone3's arguments; without it, libraries fall back to clone, where it can.
     steps += _refuse([_CLONE3], errno.ENOSYS)
+    if stoppable:
+        # Harmless programs begin sessions, too: these calls do nothing, and say that they have.
+        steps += _refuse((n[column] for n in _GROUPS.values()), 0)
+        steps += [
+            _step(_EQUAL, _FCNTL[column], 0, 4),
+            _step(_LOAD, _SECOND_ARGUMENT),
+            _step(_EQUAL, _F_SETSIG, 0, 1),
+            _step(_RETURN, _ERRNO | errno.EPERM),
+            _step(_RETURN, _ALLOW),
+        ]
     # Neither may it ask for a new namespace, nor not to be killed with its parent any more.
     steps += [
         _step(_EQUAL, _CLONE[column], 0, 2),
@@ -122,12 +137,13 @@ class _Program(ctypes.Structure):
     _fields_ = (("count", ctypes.c_ushort), ("steps", ctypes.c_char_p))
 
 
-def install(*, count_memory: bool) -> None:
+def install(*, count_memory: bool, stoppable: bool = False) -> None:
     """Filter this process's system calls from now on; needs no-new-privileges. Raises OSError where it cannot.
 
     `count_memory` also refuses anonymous files and System V segments, whose memory no limit counts; CUDA needs them.
+    `stoppable` keeps all that this process starts in its process group, and from going on by itself once it is stopped.
     """
-    steps = program(platform.machine(), count_memory=count_memory)
+    steps = program(platform.machine(), count_memory=count_memory, stoppable=stoppable)
     described = _Program(len(steps) // 8, steps)
     number = _SECCOMP[platform.machine()]
     if _libc.syscall(number, _SET_FILTER, _ALLOW_SPECULATION, ctypes.byref(described)) != 0:
