@@ -144,8 +144,14 @@ def live(born: Born, line: socket.socket, *, contained: bool) -> None:
         while (order := _next(channel)) is not None:
             if runner is not None:
                 report = _case(runner, order["limit_s"], sample=order["sample"])
-            findings = serde.to_data(runner.memory.ledger.findings()) if runner is not None else []
-            channel.send(serde.to_data(report) | {"findings": findings})
+            told = {"findings": [], "suspicions": []}
+            if runner is not None:
+                ledger = runner.memory.ledger
+                told = {
+                    "findings": serde.to_data(ledger.findings()),
+                    "suspicions": serde.to_data(ledger.suspicions()),
+                }
+            channel.send(serde.to_data(report) | told)
 
 
 def _next(channel: Channel) -> dict[str, Any] | None:

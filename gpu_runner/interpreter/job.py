@@ -227,7 +227,8 @@ def _judge(scene: Scene, child: Confined, limit_s: float, *, sample: bool) -> Ju
             scene.fill_unwritten()
         error = stage.compare(0)
     except Mismatch as e:
-        return judged("incorrect", str(e), _error(scene))
+        wrong = judged("incorrect", str(e), _error(scene))
+        return replace(wrong, findings=(*findings, *(serde.from_data(Finding, f) for f in report["suspicions"])))
     return judged("ok", "", error)
 
 
@@ -272,7 +273,7 @@ class Confined:
         except (ChannelClosed, ValueError):
             report = {"outcome": "failed", "message": self._ending()}
         self.last_s = time.monotonic() - started
-        return {"programs": 0, "grid": 0, "findings": [], "partial": False, "estimate": 0.0} | report
+        return {"programs": 0, "grid": 0, "findings": [], "suspicions": [], "partial": False, "estimate": 0.0} | report
 
     def _ending(self) -> str:
         _, code = os.waitpid(self._pid, 0)
