@@ -112,7 +112,10 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Born:
-    """What the confined process is born with; `slot` and what lies in `folder` are all that it may change."""
+    """What the confined process is born with; `slot` and what lies in `folder` are all that it may change.
+
+    Where `own_shape` is true, the scene is a `ShapeOnly`.
+    """
 
     source: str
     language: str
@@ -121,6 +124,7 @@ class Born:
     cpu_s: int
     job: Mapping[str, Any]
     scene: Any
+    own_shape: bool = False
 
 
 def live(born: Born, line: socket.socket, *, contained: bool) -> None:
@@ -144,12 +148,13 @@ def live(born: Born, line: socket.socket, *, contained: bool) -> None:
         while (order := _next(channel)) is not None:
             if runner is not None:
                 report = _case(runner, order["limit_s"], sample=order["sample"])
-            told = {"findings": [], "suspicions": []}
+            told: dict[str, Any] = {"findings": [], "suspicions": [], "reach": {}}
             if runner is not None:
                 ledger = runner.memory.ledger
                 told = {
                     "findings": serde.to_data(ledger.findings()),
                     "suspicions": serde.to_data(ledger.suspicions()),
+                    "reach": runner.memory.reach.counts,
                 }
             channel.send(serde.to_data(report) | told)
 
@@ -164,7 +169,11 @@ def _next(channel: Channel) -> dict[str, Any] | None:
 def _born_runner(born: Born) -> tuple[Any, Report]:
     try:
         kind: Any
-        if born.language == "python":
+        if born.own_shape:
+            from forewarp.gpu_runner.interpreter import ownshape
+
+            kind = ownshape.ModuleAtOwnShape if born.language == "python" else ownshape.PlanAtOwnShape
+        elif born.language == "python":
             from forewarp.gpu_runner.interpreter.modules import ModuleRun as kind
         else:
             from forewarp.gpu_runner.interpreter.plans import PlanRun as kind

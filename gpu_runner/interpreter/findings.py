@@ -49,6 +49,25 @@ class Place:
 
 
 @dataclass(slots=True)
+class Reach:
+    """How many programs and passes of loops a run had: the most of each kind, by its name in words."""
+
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+
+    def launched(self, kernel: str, grid: Sequence[int]) -> None:
+        """Count the programs of a launch."""
+        for axis, programs in enumerate(grid):
+            self._count(f"programs of {kernel} along axis {axis}", programs)
+
+    def looped(self, place: Place, passes: int) -> None:
+        """Count the passes of a loop."""
+        self._count(f"passes of the loop at {place}", passes)
+
+    def _count(self, name: str, number: int) -> None:
+        self.counts[name] = max(number, self.counts.get(name, 0))
+
+
+@dataclass(slots=True)
 class Ledger:
     """All that was seen; `findings` puts it into words."""
 

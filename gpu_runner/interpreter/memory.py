@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from forewarp.gpu_runner.interpreter.findings import SECTOR, Ledger, Place
+from forewarp.gpu_runner.interpreter.findings import SECTOR, Ledger, Place, Reach
 from forewarp.gpu_runner.interpreter.numerics import Array
 from forewarp.gpu_runner.interpreter.order import MANY, Clocks, Shadow, several
 
@@ -89,7 +89,7 @@ class _Window:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
     """The lanes of one access that fall into one window: `lanes` selects them, `at` holds their byte offsets."""
 
     window: _Window
@@ -111,6 +111,7 @@ class Memory:
         self._windows: list[_Window] = []
         self._place_in = place
         self.ledger = Ledger()
+        self.reach = Reach()
         self.kernel = ""
         self.program = ""
         self.clocks = Clocks(1)
@@ -164,6 +165,10 @@ class Memory:
     def _place(self) -> Place:
         return self._place_in(self.kernel)
 
+    def begin_loop(self, passes: int) -> None:
+        """Start a loop."""
+        self.reach.looped(self._place(), passes)
+
     def load(self, addresses: Array, mask: Mask, other: Array, *, volatile: bool = False) -> Array:
         """Return what lies at the addresses, `other` where the mask is false."""
         kind = other.dtype
@@ -175,7 +180,7 @@ class Memory:
             values[inside] = _view(part.buffer, kind)[index]
             if part.buffer.written is not None or part.buffer.watched:
                 self._read(part.buffer, self._elements(part.buffer, part.at[inside], kind.itemsize), volatile)
-            _put(result, part.lanes, values)
+            put(result, part.lanes, values)
         return result
 
     def store(self, addresses: Array, values: Array, mask: Mask) -> None:
@@ -220,12 +225,12 @@ class Memory:
             self._merge(part.buffer, self._elements(part.buffer, part.at[inside], kind.itemsize))
             before = np.zeros(len(part.at), kind)
             before[inside] = _one_by_one(_view(part.buffer, kind), index, _take(values, part.lanes)[inside], apply)
-            _put(old, part.lanes, before)
+            put(old, part.lanes, before)
             if alone and order[1]:
                 self.clocks.release(where)
         return old
 
-    def _parts(self, addresses: Array, mask: Mask, width: int, verb: str) -> Iterator[_Part]:
+    def _parts(self, addresses: Array, mask: Mask, width: int, verb: str) -> Iterator[Part]:
         """Sort the lanes of an access by buffer; most have one."""
         whole = bool(mask.all())
         mask = np.broadcast_to(mask, addresses.shape)
@@ -242,16 +247,16 @@ class Memory:
             lanes = mask & (everywhere == region)
             yield self._part(int(region), addresses[lanes], lanes, width, verb)
 
-    def _part(self, region: int, active: Array, lanes: Mask | slice, width: int, verb: str) -> _Part:
+    def _part(self, region: int, active: Array, lanes: Mask | slice, width: int, verb: str) -> Part:
         if not 1 <= region <= len(self._windows):
             raise MemoryFault(f"{verb} from an address that belongs to no buffer, in program {self.program}")
         window = self._windows[region - 1]
         at = active.astype(np.int64) - np.int64(window.base)
         if active.size > 1:
             self._count_sectors(at, width, verb)
-        return _Part(window, lanes, at)
+        return Part(window, lanes, at)
 
-    def _within(self, part: _Part, width: int, verb: str) -> tuple[Mask | slice, Array]:
+    def _within(self, part: Part, width: int, verb: str) -> tuple[Mask | slice, Array]:
         """Return which lanes are in bounds, and the index of their elements; note the others."""
         at, buffer = part.at, part.buffer
         most = len(buffer.content) - width
@@ -274,15 +279,16 @@ class Memory:
             self.ledger.suspect("out of bounds", self._place(), message, int(beside.sum()))
         return inside, at // width
 
-    def _note_outside(self, part: _Part, outside: Array, width: int, verb: str) -> None:
+    def _note_outside(self, part: Part, outside: Array, width: int, verb: str) -> None:
+        self.ledger.note("out of bounds", self._place(), self._beyond(part, outside, width, verb), len(outside))
+
+    def _beyond(self, part: Part, outside: Array, width: int, verb: str) -> str:
+        """Put an access out of bounds into words."""
         holds = len(part.buffer.content) // width
         owner = "which" if part.window.view is None else "a view of a tensor that"
-        self.ledger.note(
-            "out of bounds",
-            self._place(),
+        return (
             f"{verb} {_elements_of(part, outside, width)}, {owner} holds {holds} elements; "
-            f"first in program {self.program}",
-            len(outside),
+            f"first in program {self.program}"
         )
 
     def _elements(self, buffer: Buffer, at: Array, width: int) -> Array:
@@ -370,7 +376,7 @@ class Memory:
         )
 
 
-def _elements_of(part: _Part, at: Array, width: int) -> str:
+def _elements_of(part: Part, at: Array, width: int) -> str:
     """Name what lies at byte offsets, in elements from where the argument points to."""
     start = part.window.view.first if part.window.view is not None else 0
     least, most = (int(at.min()) - start) // width, (int(at.max()) - start) // width
@@ -388,7 +394,8 @@ def _take(values: Array, lanes: Mask | slice) -> Array:
     return values.reshape(-1) if isinstance(lanes, slice) else values[lanes]
 
 
-def _put(result: Array, lanes: Mask | slice, values: Array) -> None:
+def put(result: Array, lanes: Mask | slice, values: Array) -> None:
+    """Set the lanes of an access that were selected."""
     if isinstance(lanes, slice):
         result.reshape(-1)[:] = values
     else:
