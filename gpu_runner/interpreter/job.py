@@ -61,7 +61,9 @@ _AGAIN_S = 4.0
 LARGER_ELEMENTS = 1 << 21
 """Elements of all tensors at that look: references in half precision are slow on a CPU."""
 _LOOK_S = 1.0
-"""What a look at one shape without data may take."""
+"""What a look at the task's own shape, without data, may take."""
+_PROBE_S = 0.3
+"""What one at a shape that may show more may take: loops and programs are counted when they begin."""
 _GRACE_S = 15.0
 _NOTHING: Mapping[str, Any] = {
     "programs": 0,
@@ -162,7 +164,7 @@ class Unhidden:
 
     def of(self, judged: Judged) -> Judged:
         """Return the judgement of a small shape, or of a larger one that shows more, with what is found beside it."""
-        report = self._look(self._own)
+        report = self._look(self._own, _LOOK_S)
         findings = [serde.from_data(Finding, f) for f in report["findings"]]
         shape = ", ".join(f"{k} = {v}" for k, v in self._own.items())
         findings = tuple(replace(f, message=f"{f.message}; at the task's own shape, {shape}") for f in findings)
@@ -184,7 +186,7 @@ class Unhidden:
             size = self._shrinker.measure(constants)
             if size is None or size.elements > 2 * LARGER_ELEMENTS:
                 return False
-            return not hidden_by(reach, self._look(constants)["reach"])
+            return not hidden_by(reach, self._look(constants, _PROBE_S)["reach"])
 
         small = {**self._own, **judged.workload.constants}
         grown = next(filter(shows, self._shrinker.larger(small)), None)
@@ -199,7 +201,7 @@ class Unhidden:
         again = _attempt(self._job, self._shrinker.with_constants(larger), self._candidate, _AGAIN_S)
         return judged if again.slow or again.status == "unsupported" else again
 
-    def _look(self, constants: Constants) -> dict[str, Any]:
+    def _look(self, constants: Constants, limit_s: float) -> dict[str, Any]:
         """Run a few programs of each launch without data, and return their report."""
         workload = self._shrinker.with_constants(constants)
         problem = Problem.of_job(self._job, workload, 0)
@@ -211,7 +213,7 @@ class Unhidden:
         except Exception as e:  # the reference's own code may raise anything
             return dict(_NOTHING) | {"message": f"{type(e).__name__}: {e}"}
         with Confined(self._job, scene, self._candidate) as child:
-            return child.run(_LOOK_S, sample=False)
+            return child.run(limit_s, sample=False)
 
 
 def hidden_by(own: Mapping[str, int], small: Mapping[str, int]) -> list[str]:
