@@ -28,7 +28,7 @@ from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed
 Outcome = Literal["done", "slow", "stuck", "waits", "failed", "unsupported"]
 _LOOK_AFTER_S = 0.3
 """Seconds after which it is worth a guess how long all programs will take."""
-_SPINS = 1000
+SPINS = 1000
 """Atomic operations in one program from which on it is taken to wait for another."""
 _FOR_EVER = 1e9
 
@@ -231,7 +231,7 @@ def _out_of_time(runner: Any, pace: Pace, line: int, report: Any) -> Report:
         return report("stuck", f"the module's own code, line {line}, was still running after {pace.limit_s:.1f} s")
     kernel, program = runner.memory.kernel, runner.memory.program
     where = f"{kernel}, line {line}" if line else kernel
-    if runner.memory.atomics > _SPINS:
+    if runner.memory.atomics > SPINS:
         return report(
             "waits",
             f"{where}: program {program} waits for another one, and programs run one after another here",

@@ -107,7 +107,8 @@ def _all_of(job: Mapping[str, Any], workloads: Sequence[Workload], candidate: Ca
 
 def _one(job: Mapping[str, Any], workload: Workload, candidate: Candidate, limit_s: float, *, changed: bool) -> Judged:
     """Check one workload, at ever smaller shapes until they are quick enough, else on a sample of programs."""
-    until = time.monotonic() + limit_s
+    started = time.monotonic()
+    until = started + limit_s
     shrinker = Shrinker(job, workload, candidate)
     constants = shrinker.shrink(defaults(job, workload), lambda s: s.within(MOST_ELEMENTS, MOST_PROGRAMS))
     if constants is None:
@@ -116,7 +117,8 @@ def _one(job: Mapping[str, Any], workload: Workload, candidate: Candidate, limit
     judged = _suited(job, workload, candidate, shrinker, judged, used)
     if judged.status != "ok" or used == defaults(job, workload):
         return judged
-    return Unhidden(job, workload, candidate, shrinker).of(judged)
+    now = time.monotonic()
+    return Unhidden(job, workload, candidate, shrinker, now + max(_LEAST_S, now - started)).of(judged)
 
 
 def _suited(
@@ -158,8 +160,11 @@ def _suited(
 class Unhidden:
     """Looks for what a small shape hides: faults of addresses at the task's own, and what runs several times there."""
 
-    def __init__(self, job: Mapping[str, Any], workload: Workload, candidate: Candidate, shrinker: Shrinker) -> None:
-        self._job, self._workload, self._candidate, self._shrinker = job, workload, candidate, shrinker
+    def __init__(
+        self, job: Mapping[str, Any], workload: Workload, candidate: Candidate, shrinker: Shrinker, until: float
+    ) -> None:
+        """Take until `until`, about as long as the check itself took."""
+        self._job, self._candidate, self._shrinker, self._until = job, candidate, shrinker, until
         self._own = defaults(job, workload)
 
     def of(self, judged: Judged) -> Judged:
@@ -178,10 +183,10 @@ class Unhidden:
 
     def _larger(self, judged: Judged, reach: Mapping[str, int]) -> Judged:
         """Check at the smallest shape that shows what `reach` has, if there is one within bounds."""
-        until = time.monotonic() + _AGAIN_S / 2
+        probes_end = (time.monotonic() + self._until) / 2
 
         def shows(constants: Constants) -> bool:
-            if time.monotonic() > until:
+            if time.monotonic() > probes_end:
                 return False
             size = self._shrinker.measure(constants)
             if size is None or size.elements > 2 * LARGER_ELEMENTS:
@@ -198,14 +203,15 @@ class Unhidden:
         size = self._shrinker.measure(larger) if larger is not None else None
         if larger is None or size is None or size.elements > LARGER_ELEMENTS:
             return judged
-        again = _attempt(self._job, self._shrinker.with_constants(larger), self._candidate, _AGAIN_S)
+        left = max(_LEAST_S / 2, self._until - time.monotonic())
+        again = _attempt(self._job, self._shrinker.with_constants(larger), self._candidate, left)
         return judged if again.slow or again.status == "unsupported" else again
 
     def _look(self, constants: Constants, limit_s: float) -> dict[str, Any]:
         """Run a few programs of each launch without data, and return their report."""
         workload = self._shrinker.with_constants(constants)
-        problem = Problem.of_job(self._job, workload, 0)
         try:
+            problem = Problem.of_job(self._job, workload, 0)
             if self._candidate.language == "python":
                 scene = ShapeOnly.of_module(problem, workload)
             else:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from forewarp.core.values import TensorSpec
-from forewarp.gpu_runner.interpreter.child import Born, Pace
+from forewarp.gpu_runner.interpreter.child import SPINS, Born, Pace
 from forewarp.gpu_runner.interpreter.findings import Ledger, Place
 from forewarp.gpu_runner.interpreter.memory import Array, Change, Mask, Memory, MemoryFault, Part, View, put
 from forewarp.gpu_runner.interpreter.modules import ModuleRun
@@ -26,8 +26,6 @@ from forewarp.gpu_runner.worker.problem import Problem
 
 _FILLS = 0, 1
 """What loads give, first and then: rows of 0 and of 1 exist in any table, and loops over nothing or one thing end."""
-_SPINS = 1000
-"""Atomic operations in one program from which on it is taken to wait for another."""
 _FEW_BITS = 1 << 31
 
 
@@ -66,7 +64,7 @@ class Hollow(Memory):
     def change(self, addresses: Array, mask: Mask, values: Array, apply: Change, order: tuple[bool, bool]) -> Array:
         """Return `fill` as the old values."""
         self.atomics += 1
-        if self.atomics > _SPINS:
+        if self.atomics > SPINS:
             raise _Waits
         old = np.zeros(addresses.shape, values.dtype)
         self._look(old, addresses, mask, "changes")
