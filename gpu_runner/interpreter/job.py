@@ -117,8 +117,7 @@ def _one(job: Mapping[str, Any], workload: Workload, candidate: Candidate, limit
     judged = _suited(job, workload, candidate, shrinker, judged, used)
     if judged.status != "ok" or used == defaults(job, workload):
         return judged
-    now = time.monotonic()
-    return Unhidden(job, workload, candidate, shrinker, now + max(_LEAST_S, now - started)).of(judged)
+    return Unhidden(job, workload, candidate, shrinker, time.monotonic() - started).of(judged)
 
 
 def _suited(
@@ -161,15 +160,15 @@ class Unhidden:
     """Looks for what a small shape hides: faults of addresses at the task's own, and what runs several times there."""
 
     def __init__(
-        self, job: Mapping[str, Any], workload: Workload, candidate: Candidate, shrinker: Shrinker, until: float
+        self, job: Mapping[str, Any], workload: Workload, candidate: Candidate, shrinker: Shrinker, spent_s: float
     ) -> None:
-        """Take until `until`, about as long as the check itself took."""
-        self._job, self._candidate, self._shrinker, self._until = job, candidate, shrinker, until
+        """Take about as long again as the check took, `spent_s`: half of it for each part."""
+        self._job, self._candidate, self._shrinker, self._half_s = job, candidate, shrinker, spent_s / 2
         self._own = defaults(job, workload)
 
     def of(self, judged: Judged) -> Judged:
         """Return the judgement of a small shape, or of a larger one that shows more, with what is found beside it."""
-        report = self._look(self._own, _LOOK_S)
+        report = self._look(self._own, min(_LOOK_S, max(_PROBE_S, self._half_s)))
         findings = [serde.from_data(Finding, f) for f in report["findings"]]
         shape = ", ".join(f"{k} = {v}" for k, v in self._own.items())
         findings = tuple(replace(f, message=f"{f.message}; at the task's own shape, {shape}") for f in findings)
@@ -183,7 +182,8 @@ class Unhidden:
 
     def _larger(self, judged: Judged, reach: Mapping[str, int]) -> Judged:
         """Check at the smallest shape that shows what `reach` has, if there is one within bounds."""
-        probes_end = (time.monotonic() + self._until) / 2
+        until = time.monotonic() + max(_LEAST_S, self._half_s)
+        probes_end = (time.monotonic() + until) / 2
 
         def shows(constants: Constants) -> bool:
             if time.monotonic() > probes_end:
@@ -203,8 +203,11 @@ class Unhidden:
         size = self._shrinker.measure(larger) if larger is not None else None
         if larger is None or size is None or size.elements > LARGER_ELEMENTS:
             return judged
-        left = max(_LEAST_S / 2, self._until - time.monotonic())
-        again = _attempt(self._job, self._shrinker.with_constants(larger), self._candidate, left)
+        left = max(_LEAST_S / 2, until - time.monotonic())
+        try:
+            again = _attempt(self._job, self._shrinker.with_constants(larger), self._candidate, left)
+        except ReferenceFailed:
+            return judged
         return judged if again.slow or again.status == "unsupported" else again
 
     def _look(self, constants: Constants, limit_s: float) -> dict[str, Any]:
