@@ -162,7 +162,7 @@ class Unhidden:
     def __init__(
         self, job: Mapping[str, Any], workload: Workload, candidate: Candidate, shrinker: Shrinker, spent_s: float
     ) -> None:
-        """Take about as long again as the check took, `spent_s`: half of it for each part."""
+        """Let a look take up to half of `spent_s`, which the check itself took."""
         self._job, self._candidate, self._shrinker, self._half_s = job, candidate, shrinker, spent_s / 2
         self._own = defaults(job, workload)
 
@@ -181,34 +181,23 @@ class Unhidden:
         return _noted(judged, f"not seen at this shape: {'; '.join(hidden)}") if hidden else judged
 
     def _larger(self, judged: Judged, reach: Mapping[str, int]) -> Judged:
-        """Check at the smallest shape that shows what `reach` has, if there is one within bounds."""
-        until = time.monotonic() + max(_LEAST_S, self._half_s)
-        probes_end = (time.monotonic() + until) / 2
-
-        def shows(constants: Constants) -> bool:
-            if time.monotonic() > probes_end:
-                return False
-            size = self._shrinker.measure(constants)
-            if size is None or size.elements > 2 * LARGER_ELEMENTS:
-                return False
-            return not hidden_by(reach, self._look(constants, _PROBE_S)["reach"])
-
+        """Check at the first larger shape that shows what `reach` has, if there is one within bounds."""
+        until = time.monotonic() + _AGAIN_S
         small = {**self._own, **judged.workload.constants}
-        grown = next(filter(shows, self._shrinker.larger(small)), None)
-        if grown is None:
-            return judged
-        larger = self._shrinker.shrink(
-            grown, lambda s: s.within(MOST_ELEMENTS, MOST_PROGRAMS), whole_blocks=True, shows=shows
-        )
-        size = self._shrinker.measure(larger) if larger is not None else None
-        if larger is None or size is None or size.elements > LARGER_ELEMENTS:
-            return judged
-        left = max(_LEAST_S / 2, until - time.monotonic())
-        try:
-            again = _attempt(self._job, self._shrinker.with_constants(larger), self._candidate, left)
-        except ReferenceFailed:
-            return judged
-        return judged if again.slow or again.status == "unsupported" else again
+        for larger in self._shrinker.larger(small):
+            if time.monotonic() > until:
+                break
+            size = self._shrinker.measure(larger)
+            if size is None or size.elements > LARGER_ELEMENTS:
+                continue
+            if hidden_by(reach, self._look(larger, _PROBE_S)["reach"]):
+                continue
+            try:
+                again = _attempt(self._job, self._shrinker.with_constants(larger), self._candidate, _AGAIN_S)
+            except ReferenceFailed:
+                break
+            return judged if again.slow or again.status == "unsupported" else again
+        return judged
 
     def _look(self, constants: Constants, limit_s: float) -> dict[str, Any]:
         """Run a few programs of each launch without data, and return their report."""

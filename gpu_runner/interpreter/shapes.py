@@ -158,17 +158,11 @@ class Shrinker:
         fits: Callable[[Size], bool],
         *,
         whole_blocks: bool = False,
-        shows: Callable[[Constants], bool] = lambda _: True,
     ) -> Constants | None:
         """Halve the largest constants until the size fits, or as far as that goes; None where nothing works at all.
 
-        At first, shapes stay ones that the candidate's code suits (`cuts_blocks`) and of which `shows` is true; with
-        `whole_blocks`, always.
+        At first, shapes stay ones that the candidate's code suits (`cuts_blocks`); with `whole_blocks`, always.
         """
-
-        def suits(constants: Constants) -> bool:
-            return not self.cuts_blocks(constants) and shows(constants)
-
         size = self.measure(constants)
         if size is None:
             return None
@@ -180,7 +174,7 @@ class Shrinker:
                     break
                 dial = max(free, key=lambda d: d.read(constants))
                 smaller = self._halved(constants, size, dial)
-                if smaller is None or not _helps(fits, size, smaller[1]) or (strict and not suits(smaller[0])):
+                if smaller is None or not _helps(fits, size, smaller[1]) or (strict and self.cuts_blocks(smaller[0])):
                     fixed.add(dial)
                 else:
                     constants, size = smaller

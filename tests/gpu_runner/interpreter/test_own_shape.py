@@ -137,7 +137,7 @@ def test_what_no_small_shape_shows_is_said(executor: LocalExecutor) -> None:
 def test_what_needs_values_is_said_not_to_be_looked_at(executor: LocalExecutor) -> None:
     valued = modules.flat(STORE)
     source = valued.source.replace(
-        "y = torch.empty_like(x)", "y = torch.empty_like(x)\n        assert x.max().item() > 0"
+        "y = torch.empty_like(x)", "y = torch.empty_like(x)\n        assert x.max().item() < 1e30"
     )
     check = executor.check(plans.model("x * 2", "torch.rand(N) + 1", N=1 << 24), Candidate(source, "python"))
     assert check.status == "ok", check

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from support import interpreted as samples
 
 from forewarp.core.values import Candidate, Constant, Task
-from forewarp.gpu_runner.interpreter.shapes import Constants, Shrinker, Size, defaults
+from forewarp.gpu_runner.interpreter.shapes import Shrinker, Size, defaults
 
 MODULE = Candidate("class ModelNew: pass", "python")
 
@@ -26,10 +25,9 @@ def shrunk(
     candidate: Candidate,
     most: int = 1 << 14,
     programs: int = 64,
-    shows: Callable[[Constants], bool] = lambda _: True,
 ) -> dict[str, Constant] | None:
     own = defaults(job_of(task), task.workloads["cuda"][0])
-    found = shrinker(task, candidate).shrink(own, lambda s: s.within(most, programs), shows=shows)
+    found = shrinker(task, candidate).shrink(own, lambda s: s.within(most, programs))
     return dict(found) if found is not None else None
 
 
@@ -70,12 +68,6 @@ def test_defaults_of_the_reference_count_as_constants() -> None:
     text = samples.model("x * 2", "torch.randn(N)", N=1 << 20).reference
     task = samples.task(text)
     assert shrunk(task, MODULE) == {"N": 8192}
-
-
-def test_what_has_to_show_stays_where_another_constant_can_shrink() -> None:
-    task = samples.model("x * 2", "torch.randn(ROWS, COLS)", ROWS=4096, COLS=4096)
-    shown = shrunk(task, MODULE, shows=lambda constants: constants["COLS"] == 4096)
-    assert shown == {"ROWS": 8, "COLS": 2048}  # eight rows are the least, then what has to show gives way
 
 
 def test_larger_shapes_differ_in_one_constant_and_come_from_near_to_far() -> None:
