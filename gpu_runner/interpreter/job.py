@@ -62,7 +62,7 @@ LARGER_ELEMENTS = 1 << 21
 """Elements of all tensors at that look: references in half precision are slow on a CPU."""
 _LOOK_S = 1.0
 """What a look at the task's own shape, without data, may take."""
-_PROBE_S = 0.3
+_PROBE_S = 1.0
 """What one at a shape that may show more may take: loops and programs are counted when they begin."""
 _GRACE_S = 15.0
 _NOTHING: Mapping[str, Any] = {
