@@ -346,6 +346,12 @@ def describe_job(job: Mapping[str, Any], workload: Workload, *, flops: bool = Tr
     return with_values() if signature.written else signature
 
 
+@torch.no_grad()
+def describe_shapes(job: Mapping[str, Any], workload: Workload) -> Signature:
+    """Work out a signature on meta tensors alone; raises what the reference raises where it needs values."""
+    return _describe_on(Problem.of_job(job, workload, 0), "meta", flops=False)
+
+
 def _describe_on(
     problem: Problem, device: str, *, flops: bool = True, real: bool = True, values: list[Any] | None = None
 ) -> Signature:
