@@ -67,11 +67,14 @@ class Examination:
         self.device = "cuda" if job["target_kind"] == "cuda" else "cpu"
         self.tolerance = serde.from_data(Tolerance, job["tolerance"]) if job["tolerance"] else None
         self.weight_seed = fresh_seed()
-        with outside.seen() as self.asked_at_start:
+        with outside.seen() as loading:
             loaded = Problem.of_job(job, workload, self.weight_seed)
+        values = loaded.inputs(fresh_seed(), self.device)  # which may be drawn with whatever the task likes
+        with outside.seen() as making:
             model = loaded.model(self.device)
+        self.asked_at_start = list(dict.fromkeys((*loading, *making)))
         self.numbers = _numbers_of(model)
-        self.random = self._operations(model, loaded.inputs(fresh_seed(), self.device))
+        self.random = self._operations(model, values)
         self.counts = sorted(name for name, value in _numbers_of(model).items() if self.numbers.get(name) != value)
         self.problem = loaded.described(signature.state, random=signature.random or bool(self.random))
         self.inner = loaded.model(self.device)
@@ -102,7 +105,9 @@ class Examination:
 
     def _operations(self, model: torch.nn.Module, values: Sequence[Any]) -> list[str]:
         """Return the names of the operations that draw random numbers."""
-        with operations.Seen() as seen, outside.seen() as self.asked:
+        with operations.Seen() as seen:
+            outputs_of(model(*copies(values)))
+        with outside.seen() as self.asked:  # apart: what is above loads much of torch, once
             outputs_of(model(*copies(values)))
         return seen.random
 

@@ -13,8 +13,8 @@ _OF_OS = frozenset(("getpid", "getppid", "urandom", "getrandom", "times", "getlo
 _OF_DATES = frozenset(("now", "utcnow", "today"))
 _HARMLESS = frozenset(("sleep", "seed", "perf_counter", "perf_counter_ns"))
 """Give nothing, or what measures durations for a log."""
-_OWN = "<"
-"""Files of a task are compiled under names in such brackets."""
+_OWN = ("<reference>", "task:")
+"""Names under which a task's files are compiled begin so."""
 
 
 @contextlib.contextmanager
