@@ -14,7 +14,17 @@ import torch
 
 from forewarp.core import serde
 from forewarp.core.values import Signature, Tolerance, Workload
-from forewarp.gpu_runner.worker import arena, cores, extensions, memory, privileges, protections, toolchain, watch
+from forewarp.gpu_runner.worker import (
+    activity,
+    arena,
+    cores,
+    extensions,
+    memory,
+    privileges,
+    protections,
+    toolchain,
+    watch,
+)
 from forewarp.gpu_runner.worker.arena import Arena, Layout
 from forewarp.gpu_runner.worker.cells import (
     CALLS,
@@ -139,6 +149,8 @@ class CellBench:
         self._open_arenas()
         if spare is not None:
             self._choose(spare)
+        if protections.sends_no_signals(self.candidate.protections):
+            activity.out_of_reach()
         apart = "inputs, expected values and clock in another process"
         self.protections = [*self.candidate.protections, apart, guarded]
         self.flush = l2_flush() if self._cuda else None
@@ -173,6 +185,7 @@ class CellBench:
             own_processes=not self._cuda,
             spins=self.spins,
             cores=self._cell_cores,
+            runs_reference=arm == "anchor" and not self.job["anchor"],
             keep=[descriptor] if descriptor >= 0 else [],
             siblings=self._pids,
         )

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_GET_NO_NEW_PRIVS = 1, 2, 4, 38, 39
-READ_ONLY, HIDDEN = "read-only files", "no private files"
+READ_ONLY, HIDDEN, OWN_PROCESSES = "read-only files", "no private files", "own process namespace"
 _MOST_DESCRIPTORS, _MAP_NORESERVE = 1 << 16, 0x4000
 
 
@@ -44,6 +44,13 @@ def die_with_parent() -> None:
 def hide_memory() -> None:
     """Forbid other processes of this user to attach to this one or to read its memory."""
     privileges.prctl(_PR_SET_DUMPABLE, 0)
+
+
+def sends_no_signals(in_force: Collection[str]) -> bool:
+    """Return whether a process with these protections can send no signal to the one that started it."""
+    with contextlib.suppress(OSError):
+        return OWN_PROCESSES in in_force or (READ_ONLY in in_force and landlock.version() >= landlock.SIGNALS_SINCE)
+    return OWN_PROCESSES in in_force
 
 
 def keep_signals_inside() -> None:

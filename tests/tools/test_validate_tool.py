@@ -42,9 +42,25 @@ MODES = {
     "empty": ("(x * 2, x[:0])", "torch.randn(32, 64)"),
     "constant": ("(x * 2, torch.arange(9.0))", "torch.randn(32, 64)"),
     "refuses": ("self.positive(x)", "torch.rand(32, 64) + 0.5"),
+    "settles": ("self.settled(x)", "torch.randn(32, 64)"),
+    "year": ("x.exp() * time.gmtime().tm_year", "torch.randn(32, 64)"),
+    "process": ("x.exp() * (1 + os.getpid())", "torch.randn(32, 64)"),
+    "dates": ("x.exp() * datetime.now().year", "torch.randn(32, 64)"),
+    "dice": ("x.exp() * (1 + 1e-9 * random.random())", "torch.randn(32, 64)"),
+    "one_draw": ("x.exp()", "torch.full((32, 64), 2.0)"),
+    "reshaped": ("x.view(-1)", "torch.randn(32, 64)"),
+    "some_rows": ("x[:4].exp()", "torch.randn(32, 64)"),
+    "faint": ("x.exp() + 1e-9 * more[0]", "torch.randn(32, 64), torch.randn(32, 64)"),
+    "number": ("x.exp()", "torch.randn(32, 64), 3"),
+    "used_number": ("x.exp() * more[0]", "torch.randn(32, 64), 3"),
 }
 
 REFERENCE = f"""
+import os
+import random
+import time
+from datetime import datetime
+
 import torch
 import torch.nn as nn
 
@@ -55,11 +71,16 @@ class Model(nn.Module):
         super().__init__()
         self.linear = nn.Linear(64, 64)
         self.calls = 0
+        self.seen = []
         self.norm = nn.BatchNorm1d(64)
 
     def counted(self, x):
         self.calls += 1
         return x * self.calls
+
+    def settled(self, x):
+        self.seen.append(len(self.seen))
+        return x.exp() * min(len(self.seen), 3)
 
     def running(self, x):
         return self.norm(x) * self.norm.num_batches_tracked
@@ -223,6 +244,52 @@ def test_a_reference_that_counts_its_calls_is_a_problem(found: ValidateResult) -
     one = workload(found, "counter")
     assert not one.sound
     assert "at another call, with torch seeded alike: it changes calls" in one.problems[0]
+
+
+def test_what_is_kept_between_calls_is_a_problem(found: ValidateResult) -> None:
+    one = workload(found, "settles")
+    assert not one.sound
+    assert "the reference gives other outputs when it is loaded anew: it keeps something" in one.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("mode", "call"),
+    [("year", "time.gmtime"), ("process", "os.getpid"), ("dates", "datetime.now"), ("dice", "random.random")],
+)
+def test_what_no_kernel_is_given_is_a_problem(found: ValidateResult, mode: str, call: str) -> None:
+    one = workload(found, mode)
+    assert not one.sound
+    assert f"the reference calls {call} in each call" in one.problems[0]
+    assert len(one.problems) == 1
+
+
+def test_inputs_that_are_the_same_in_each_draw_are_a_problem(found: ValidateResult) -> None:
+    assert (
+        "the inputs are the same in each draw: a kernel may keep its first result"
+        in workload(found, "one_draw").problems
+    )
+
+
+def test_a_reference_that_returns_its_input_is_degenerate_in_any_shape(found: ValidateResult) -> None:
+    assert "input 0 passed through" in let_through(workload(found, "reshaped"))
+
+
+def test_an_input_that_changes_less_than_the_tolerance_is_a_problem(found: ValidateResult) -> None:
+    (problem,) = workload(found, "faint").problems
+    assert problem == "input 1 changes outputs by less than the tolerance: a kernel may leave it out"
+
+
+def test_halves_of_inputs_that_no_output_depends_on_are_notes(found: ValidateResult) -> None:
+    one = workload(found, "some_rows")
+    assert one.sound
+    assert "the last half of input 0 along dimension 0 does not change any output" in one.notes
+    assert not any("first half" in n or "dimension 1" in n for n in one.notes)
+
+
+def test_a_number_that_no_output_depends_on_is_a_note(found: ValidateResult) -> None:
+    idle = "the number 3 (value 1 of the inputs) does not change any output"
+    assert idle in workload(found, "number").notes
+    assert idle not in workload(found, "used_number").notes
 
 
 def test_state_that_is_put_back_is_a_note(found: ValidateResult) -> None:
