@@ -1,10 +1,10 @@
-"""How much of a tool's result the model reads: numbers as people read them, and nothing that it can ask for again."""
+"""Shortening of tool results for the model: rounded numbers, and nothing that another tool call can return."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from forewarp.agent.board import Row
+from forewarp.agent.board import BoardRow
 from forewarp.tools.measured import Micros
 from forewarp.tools.parts import trim
 from forewarp.tools.wording import microseconds, spread
@@ -16,7 +16,7 @@ Answer = dict[str, Any]
 
 
 def forecast(found: Answer) -> Answer:
-    """Return what the model reads of a `ForecastResult`: no distribution, no raw facts unless something is wrong."""
+    """Return the part of a `ForecastResult` that the model reads: no distribution; the log only without a forecast."""
     said = {k: found[k] for k in ("summary", "recommendation", "reason", "p_better", "best_so_far", "trials")}
     f = found["forecast"]
     if f is not None:
@@ -29,7 +29,7 @@ def forecast(found: Answer) -> Answer:
 
 
 def considered(found: Answer) -> Answer:
-    """Return what the model reads of a `Considered`."""
+    """Return the part of a `Considered` that the model reads: the decision, the forecast, the measurement if any."""
     m = found["measured"]
     said: Answer = {
         "summary": found["summary"],
@@ -45,7 +45,7 @@ def considered(found: Answer) -> Answer:
 
 
 def searched(found: Answer) -> Answer:
-    """Return what the model reads of a `SearchResult`; `read_candidate` has the winner's text."""
+    """Return the part of a `SearchResult` that the model reads; `read_candidate` has the winner's text."""
     said: Answer = {k: found[k] for k in ("summary", "status", "run_id", "counts")}
     best = found["best"]
     if best is not None:
@@ -55,8 +55,8 @@ def searched(found: Answer) -> Answer:
     return said
 
 
-def line(row: Row) -> Answer:
-    """Return a candidate in few words."""
+def line(row: BoardRow) -> Answer:
+    """Return one candidate as a short entry of a list."""
     f, e, m = row.forecast, row.expected, row.measured
     said: Answer = {"number": row.number, "kernel": f.kernel[:10], "task": f.task, "language": f.language}
     said |= {"tunables": f.tunables, "note": f.note, "advice": f.advice}
@@ -77,7 +77,7 @@ def _shapes(workloads: list[Answer]) -> list[Answer]:
 
 
 def _briefly(said: Answer) -> Answer:
-    """Return an answer without what is empty, and with intervals and fractions in the digits that they are good for."""
+    """Drop empty values from an answer, and round its intervals and fractions to significant digits."""
     return {k: _brief(v) for k, v in said.items() if v not in (None, "", [], {})}
 
 

@@ -1,4 +1,4 @@
-"""Reading what the user typed: words of a slash command, tunables, options, and paths below the working folder."""
+"""Parsing of slash-command arguments: words, tunables, options, and paths below the working folder."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 from forewarp.core.errors import UsageError
 
 GENERATED = frozenset(["__pycache__", "build", "dist", "node_modules", "site-packages", "target", "venv", "wandb"])
-"""Folders that hold nothing that somebody wrote."""
+"""Names of folders with generated or installed files, which listings leave out."""
 
 _TUNABLE = re.compile(r"([A-Za-z_]\w*)=(.*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Words in order, `NAME=VALUE` pairs, and options with their values."""
+    """Parsed arguments: words in order, `NAME=VALUE` pairs, and options with their values."""
 
     words: list[str] = field(default_factory=list[str])
     tunables: dict[str, int] = field(default_factory=dict[str, int])
@@ -38,7 +38,7 @@ def words(text: str) -> list[str]:
 
 
 def read(given: Sequence[str], *, options: Sequence[str] = (), rest: str = "", tunables: bool = False) -> Arguments:
-    """Sort words into what they are.
+    """Sort words into plain words, options and tunables.
 
     Each of `options` takes one word, `rest` all that follow it. Raises `UsageError` for an option that is not known or
     has no value, and for a tunable that is no integer.

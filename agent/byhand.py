@@ -1,4 +1,4 @@
-"""The verbs in the user's hand: what slash commands call, told on the stream like calls of the model."""
+"""Forecast, measure and search for slash commands, emitted as events like the model's tool calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from forewarp.tools.parts import Kernel, shown
 
 
 class ByHand:
-    """The verbs, for the user instead of the model.
+    """Forecast, measure and search on behalf of the user instead of the model.
 
     Each emits `ToolCalled`, its steps and `ToolReturned` itself, under the id `call`. Paths are seen from the working
     folder. A request that cannot be carried out raises `ForewarpError`, after `ToolReturned` with the error.

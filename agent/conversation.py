@@ -49,10 +49,10 @@ model of your own, `/model openai:NAME --base-url http://127.0.0.1:8000/v1`."""
 
 
 class Conversation:
-    """Turns, one after the other. All methods are for one event loop's thread, except `emit` and `spend`."""
+    """A conversation: turns, one after the other. Methods are for the event loop's thread but for `emit`, `spend`."""
 
     def __init__(self, settings: Settings, *, transcript: Transcript | None = None, past: Past | None = None) -> None:
-        """`past` is a conversation to go on with; `transcript` is where it is recorded, nowhere if left out."""
+        """Start a conversation, or continue `past`; record it in `transcript`, if given."""
         self.settings = settings
         self.board, self.busy = Board(), False
         self._transcript = transcript
@@ -81,12 +81,12 @@ class Conversation:
 
     @property
     def spent(self) -> Spent:
-        """What was spent so far."""
+        """Amounts spent so far."""
         return self._spent
 
     @property
     def message_count(self) -> int:
-        """How many messages the model remembers."""
+        """Number of messages that the model remembers."""
         return len(self._history) or len(self._stored)
 
     async def say(self, text: str) -> AsyncGenerator[Event]:
@@ -113,7 +113,7 @@ class Conversation:
             self._doing.clear()
 
     def steer(self, text: str) -> bool:
-        """Have the model read this before its next step; False where no turn of the model is on."""
+        """Give the model a message before its next step; return False if no turn of the model is running."""
         if self._turn is None:
             return False
         from forewarp.agent.mentions import expand
@@ -161,7 +161,7 @@ class Conversation:
     def spend(
         self, *, measurements: int = 0, device_s: float = 0.0, tokens: int = 0, dollars: float | None = 0.0
     ) -> None:
-        """Book what a tool spent, and say so; may be called from any thread."""
+        """Add what a tool spent to the totals and emit them; may be called from any thread."""
         with self._booking:
             s = self._spent
             now = self._spent = replace(
@@ -174,7 +174,7 @@ class Conversation:
         self.emit(now)
 
     async def ask(self, question: ApprovalAsked) -> ApprovalGiven:
-        """Wait for the user's word; an interrupted turn is a no."""
+        """Ask the user for approval and wait; an interrupted turn counts as a refusal."""
         if self._interrupted:  # nobody would answer: the questions of the turn were cancelled before this one came
             return ApprovalGiven(question.call, "no", "interrupted")
         future = self._questions[question.call] = asyncio.get_running_loop().create_future()
@@ -191,7 +191,7 @@ class Conversation:
         return given
 
     def change(self, shown: str, **values: Any) -> None:
-        """Replace settings and say so, as the first one's name with `shown` as its value.
+        """Replace settings, and emit `SettingChanged` with the first one's name and `shown` as its value.
 
         What depends on them, such as an open device, is opened anew when it is needed next.
         """
@@ -201,7 +201,7 @@ class Conversation:
         self.emit(SettingChanged(next(iter(values)), shown))
 
     async def compact(self) -> None:
-        """Have the model sum up the conversation, and go on from that."""
+        """Replace the model's memory by its own summary of the conversation."""
         from pydantic_ai.usage import RunUsage
 
         from forewarp.agent.turn import sum_up
@@ -218,7 +218,7 @@ class Conversation:
         self.emit(Compacted(summary))
 
     async def resume(self, conversation: str) -> None:
-        """Take up another conversation in place of this one, by its id or a unique beginning of it.
+        """Continue another conversation in place of this one, by its id or a unique beginning of it.
 
         Its events are emitted again, so that they are shown. Raises `UsageError` for an unknown one.
         """
@@ -233,7 +233,7 @@ class Conversation:
             self.emit(event)
 
     async def _whole(self, text: str) -> None:
-        """Do a turn; whatever happens is an event."""
+        """Run a whole turn; errors and interruptions are emitted as events."""
         began = time.perf_counter()
         self.emit(UserSaid(text))
         if self._spent != self._told:  # what an interrupted search still booked when its turn was over
@@ -323,7 +323,7 @@ class Conversation:
         return self._model[1]
 
     def _pay(self, asked: LanguageModel, usage: RunUsage, booked: RunUsage) -> None:
-        """Book what a model used since `booked`, its usage when it was booked last, and say so if it is anything."""
+        """Add a model's usage since `booked`, its usage when last counted, to the totals; emit them if they changed."""
         now, then = asked.cost(0.0, usage), asked.cost(0.0, booked)
         read = now.input_tokens - then.input_tokens
         with self._booking:
@@ -340,7 +340,7 @@ class Conversation:
             self.emit(told)
 
     def _remembered(self) -> list[ModelMessage]:
-        """Return what the model remembers; calls that a fault or a kill left without an answer are closed."""
+        """Return the model's message history; tool calls left unanswered by a fault or a kill are closed."""
         from pydantic_ai.messages import ModelMessagesTypeAdapter, repair_messages
 
         if self._stored:
@@ -349,7 +349,7 @@ class Conversation:
         return self._history
 
     def _remember(self, messages: Sequence[ModelMessage]) -> None:
-        """Keep what the model is to remember; what is new in it goes into the record."""
+        """Replace the model's message history, and append its new messages to the transcript."""
         kept = 0
         for old, new in zip(self._history, messages, strict=False):
             if old is not new:
@@ -375,7 +375,7 @@ class Conversation:
         self._told = self._spent
 
     def _note(self, event: Event) -> None:
-        """Take an event that goes out into the board and the record."""
+        """Add an emitted event to the board and the transcript."""
         self.board.apply(event)
         if isinstance(event, Spent):
             self._told = event

@@ -1,4 +1,4 @@
-"""What a conversation says while it goes: one stream for the terminal, `-p`, JSON lines, transcripts and tests."""
+"""Events of a conversation: one stream for the terminal, `-p`, JSON lines, transcripts and tests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ToolCalled:
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
-    """What a tool is doing just now."""
+    """Progress of a running tool, as a short message."""
 
     call: str
     text: str
@@ -59,7 +59,7 @@ class ApprovalAsked:
 
     @property
     def once(self) -> bool:
-        """Whether the answer is for this call alone: each file that is written is asked for by itself."""
+        """True if the answer is for this call alone: each file that is written is approved by itself."""
         return self.tool == "write_file"
 
 
@@ -90,7 +90,7 @@ class ToolReturned:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What the whole conversation has spent so far. `dollars` is None where a model's price is unknown."""
+    """Totals of the whole conversation so far. `dollars` is None where a model's price is unknown."""
 
     measurements: int = 0
     device_s: float = 0.0
@@ -169,7 +169,7 @@ Event = (
     | Failed
     | Answered
 )
-"""A turn begins with `UserSaid` and ends with `Answered`, `Interrupted` or `Failed`."""
+"""Any event of a conversation. A turn begins with `UserSaid` and ends with `Answered`, `Interrupted` or `Failed`."""
 
 KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
 

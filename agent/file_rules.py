@@ -1,4 +1,4 @@
-"""Which files the tools of a conversation may open, and which writes need the user's word.
+"""Rules for the files that a conversation's tools may open, and for writes that need the user's approval.
 
 Files outside of the working folder are refused by `arguments.inside`. Files that hold secrets are refused here: by the
 name that was given, by each link on the way, and by the file that is meant in the end.
@@ -50,7 +50,7 @@ def refuse_secrets(path: Path, name: str) -> None:
 
 
 def secret(path: Path) -> str:
-    """Return the pattern by which a path holds secrets, "" if none fits; upper and lower case are alike."""
+    """Return the pattern that marks a path as holding secrets, "" if none fits; case is ignored."""
     *folders, name = (part.lower() for part in path.parts)
     if path.parts[:2] == ("/", "proc"):
         return "/proc/"
@@ -59,7 +59,7 @@ def secret(path: Path) -> str:
 
 
 def why_ask(folder: Path, path: str | Path, text: str) -> list[str]:
-    """Return why writing this text to a file below the working folder needs the user's word; empty if it does not.
+    """Return the reasons why writing this text to a file below the working folder needs approval; empty if none.
 
     Hidden files configure other programs, and executable ones are run by them: hooks, settings of editors, workflows.
     """

@@ -1,4 +1,4 @@
-"""The tools as the model gets them: what it may call."""
+"""Tools that the model may call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from forewarp.agent import answers
 from forewarp.agent.answers import Answer
 from forewarp.agent.arguments import GENERATED, shown
-from forewarp.agent.board import Row
+from forewarp.agent.board import BoardRow
 from forewarp.agent.events import ApprovalAsked
 from forewarp.agent.file_rules import readable_file, why_ask
 from forewarp.agent.kit import Kit
@@ -33,7 +33,7 @@ class Functions:
     """The model's tools of one conversation. Each returns a dictionary; errors are answers with a hint."""
 
     def __init__(self, kit: Kit, host: Host, written: set[Path]) -> None:
-        """`written` are the files that the model wrote itself, in earlier turns too; this adds to them."""
+        """Make the tools; `written` holds the files that the model wrote, in earlier turns too, and is added to."""
         self._kit, self._host, self._written = kit, host, written
 
     def all(self) -> list[Callable[..., Coroutine[Any, Any, Answer]]]:
@@ -193,7 +193,7 @@ class Functions:
         return f"{spent}{'' if cap is None else f' of {cap}'} measurements spent"
 
     async def _ask_to_write(self, path: str, target: Path, text: str, reason: str) -> None:
-        """Ask for the user's word; raises `UsageError` for a no, and where another file is meant by then."""
+        """Ask the user to approve a write; raises `UsageError` if refused, or if the path now means another file."""
         name = shown(self._host.settings.folder, target)
         there = target.exists()
         before = target.read_text(errors="replace") if there else ""
@@ -261,13 +261,13 @@ def _leads_away(folder: Path, path: Path) -> bool:
     return any(part.startswith(".") for part in found.relative_to(folder).parts)
 
 
-def _standing(row: Row) -> tuple[bool, float]:
+def _standing(row: BoardRow) -> tuple[bool, float]:
     m = row.measured
     return m is not None, (m.speedup if m is not None else row.expected.median) or 0.0
 
 
 async def _told(work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
-    """Return an answer, or an error with its hint, as the model reads it."""
+    """Run a tool; return its answer, or its error and hint as an answer for the model."""
     try:
         return await work()
     except ForewarpError as e:

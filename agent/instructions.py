@@ -1,4 +1,4 @@
-"""What the model is told before all: how to work, on which device, and in which format to write kernels."""
+"""System prompt of the model: how to work, on which device, and in which format to write kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs as a conversation uses them: forecast before measure, the user's word, the budget, one stream of events."""
+"""Forecast, measure and search for a conversation: forecast first, then approval, budget, one stream of events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_SEARCH = 200
 
 
 class Kit:
-    """The verbs on one device, for the model and for the user alike. `origin` is whose candidates they are."""
+    """Forecast, measure and search on one device, for model and user. `origin` is whose candidates they are."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -97,7 +97,7 @@ class Kit:
             return _waiting(loop, asked(f"measure {name} for {task}", found.reason))
 
         async def asked(command: str, reason: str) -> str:
-            # The thread goes on for a while after the wait for it has ended; a question of its would wait for ever.
+            # The thread may outlive the wait for it; a question that it asks then would never be answered.
             if left.is_set():
                 return "it was interrupted"
             return await self._allowed(call, "measure_kernel", command, reason, 1)
@@ -151,7 +151,7 @@ class Kit:
             return await self._aside(lambda executors: self._searched(call, request, budget, executors))
 
     def _searched(self, call: str, request: SearchRequest, budget: int, executors: Executors) -> dict[str, Any]:
-        """Do a search in this thread; each measurement is booked as it comes, so that an interrupt loses none."""
+        """Run a search in this thread; each measurement is counted as it comes, so that an interrupt loses none."""
         from forewarp.tools.search import Own, open_search
         from forewarp.tools.steps import CandidateMeasured, RunSteps
 
@@ -194,7 +194,7 @@ class Kit:
         return readable_file(self._host.settings.folder, path)
 
     async def _aside(self, what: Callable[[Executors], T]) -> T:
-        """Run something in a thread with the open devices; cancelling ends the wait, `interrupt` the work."""
+        """Run `what` in a thread with the open devices; cancelling ends the wait, `interrupt` ends the work."""
         return await asyncio.to_thread(lambda: what(self._opened()))
 
     def _opened(self) -> Executors:
@@ -217,7 +217,7 @@ class Kit:
         return "" if given.reply != "no" else f"the user said no{f': {given.why}' if given.why else ''}"
 
     def _left(self, measurements: int) -> Amounts:
-        """Return what a run may spend of the conversation's budget."""
+        """Return the part of the conversation's budget that a run may spend."""
         cap, spent = self._host.settings.budget, self._host.spent
         return Amounts(
             measurements=measurements,
@@ -241,7 +241,7 @@ class Kit:
 
 
 def over_budget(cap: Amounts, spent: Spent, measurements: int = 0) -> str:
-    """Return which cap would be passed by so many more measurements, in words; "" if none."""
+    """Return in words the cap that so many more measurements would exceed; "" if none."""
     if cap.measurements is not None and spent.measurements + measurements > cap.measurements:
         return (
             f"the budget of {cap.measurements} measurements is {'spent' if measurements <= 1 else 'too small for it'}"
@@ -256,7 +256,7 @@ def over_budget(cap: Amounts, spent: Spent, measurements: int = 0) -> str:
 
 
 def _waiting(loop: asyncio.AbstractEventLoop, what: Coroutine[Any, Any, T]) -> T:
-    """Wait in a thread for something that the event loop does."""
+    """Run a coroutine on the event loop from another thread, and wait for its result."""
     return asyncio.run_coroutine_threadsafe(what, loop).result()
 
 

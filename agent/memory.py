@@ -1,8 +1,8 @@
-"""What of a conversation a model is sent again: all that was said and found, but long texts of old calls only once.
+"""History that is sent to the model: everything said and found, without the long texts of old calls.
 
-Each step sends the whole history. What fills it are kernels that were written and details of results, which tools have
-all the same. So they are left out of what lies a while back. The place up to which moves on only now and then, by whole
-blocks: what stands before it stays the same from step to step, so that the provider's cache of it holds.
+Each step sends the whole history. Most of it is kernels that were written and details of results, which tools can
+return again. So they are left out of older messages. The boundary moves on only now and then, by whole blocks: the text
+before it stays the same from step to step, so that the provider's cache of it stays valid.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _KEPT = ("summary", "reason", "error", "hint")
 
 
 class Shortened(AbstractCapability[Any]):
-    """Sends the model a shortened history; what is remembered and recorded stays whole."""
+    """Sends the model a shortened history; the remembered and recorded history stays whole."""
 
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Shorten what this request sends."""
+        """Shorten the messages that this request sends."""
         return replace(request_context, messages=shortened(request_context.messages))
 
 
@@ -46,7 +46,7 @@ def shortened(messages: Sequence[said.ModelMessage]) -> list[said.ModelMessage]:
 
 
 def refuse_left_out(text: str) -> str:
-    """Return a text that the model wrote; raises `UsageError` for one with a note about what was left out in it."""
+    """Return a text that the model wrote; raises `UsageError` if it contains a note about text left out."""
     if LEFT_OUT in text:
         raise UsageError(
             "this text holds a note that something was left out of your history",

@@ -1,4 +1,4 @@
-"""`@file` in a prompt: the files that it names go to the model with it."""
+"""Mentions such as `@file` in a prompt: the named files go to the model with it."""
 
 from __future__ import annotations
 

@@ -29,16 +29,16 @@ from forewarp.tools.parts import Place
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 
 WORDS_PER_S = 30.0
-"""How fast text is written; when each word came is not recorded."""
+"""Words per second at which text is shown; the record does not have the time of each word."""
 
 LONGEST_S = 3.0
-"""Waits of the record are cut to this."""
+"""Longest pause in seconds; longer waits of the record are cut to this."""
 
 _WORD = re.compile(r"\S*\s*")
 
 
 class Replay:
-    """Plays turns in order, whatever is said; has the interface of a `Conversation`.
+    """Plays recorded turns in order, whatever the user types; has the interface of a `Conversation`.
 
     `speed` divides all waits; infinity plays without any.
     """
@@ -58,11 +58,11 @@ class Replay:
 
     @property
     def prompts(self) -> list[str]:
-        """What the user said in the turns that are still to be played."""
+        """User's messages of the turns that are still to be played."""
         return [t[0].text for t in self._turns[self._next :] if isinstance(t[0], UserSaid)]
 
     async def say(self, text: str) -> AsyncGenerator[Event]:
-        """Play the next turn; what is said instead of the recorded words is not answered."""
+        """Play the next turn; `text` is shown only once the recording has ended."""
         if self._next >= len(self._turns):
             for event in (UserSaid(text), Noted("This is a replay, and it has ended."), Answered("")):
                 yield event
@@ -94,7 +94,7 @@ class Replay:
             return
 
     def steer(self, text: str) -> bool:
-        """Nobody is there to be steered."""
+        """Return False: a recorded model cannot be steered."""
         return False
 
     def interrupt(self) -> None:
@@ -102,15 +102,15 @@ class Replay:
         self._interrupted.set()
 
     def answer(self, call: str, reply: Reply, why: str = "") -> None:
-        """The recorded answer comes by itself."""
+        """Do nothing: the recorded answer is played."""
 
     def close(self) -> None:
-        """Nothing runs."""
+        """End the replay."""
         self._interrupted.set()
 
 
 def turns(events: Sequence[Event]) -> list[list[Event]]:
-    """Split events into turns; what steered a turn belongs to it, and settings are those of the replay."""
+    """Split events into turns; steering messages belong to theirs, and changes of settings are left out."""
     found: list[list[Event]] = []
     for event in events:
         if isinstance(event, UserSaid) and not event.steering:

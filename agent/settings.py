@@ -1,4 +1,4 @@
-"""What a conversation runs with."""
+"""Settings of a conversation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
 Approval = Literal["each", "budget", "never"]
-"""When measuring needs the user's word: each time, only beyond the budget, or never: then the budget ends it."""
+"""Rule for when measuring needs approval: each time, only beyond the budget, or never (the budget is the end)."""
 
 MEASUREMENTS = 24
 COMPACT_AT = 120_000

@@ -1,4 +1,4 @@
-"""Lines of the user for the shell, where they are allowed."""
+"""Shell commands that the user types after `!`, where they are allowed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def run_line(line: str, settings: Settings) -> str:
         process = await asyncio.shield(starting)
         said, _ = await process.communicate()
     except asyncio.CancelledError:
-        # It may run before it is known here.
+        # The process may have started before this task knows of it.
         process = await starting
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

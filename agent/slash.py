@@ -33,7 +33,7 @@ class Command:
 
     @property
     def usage(self) -> str:
-        """The command as it is typed."""
+        """Name and arguments as they are typed."""
         return f"/{self.name} {self.arguments}".rstrip()
 
 

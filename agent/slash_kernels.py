@@ -9,7 +9,7 @@ from pathlib import Path
 
 from forewarp.agent import arguments
 from forewarp.agent.arguments import Arguments, at_most, inside, whole
-from forewarp.agent.board import Row
+from forewarp.agent.board import BoardRow
 from forewarp.agent.events import Noted
 from forewarp.agent.file_rules import readable_file
 from forewarp.agent.kit import MAX_SEARCH
@@ -69,13 +69,13 @@ async def search(on: Commanded, given: Sequence[str]) -> None:
     await on.tools.search(_call(), task=_task(on.settings, names), budget=budget, seed_kernels=seeds)
 
 
-def task_of(settings: Settings, row: Row) -> str:
+def task_of(settings: Settings, row: BoardRow) -> str:
     """Return how to name the task of a candidate so that it is found again."""
     named = settings.task
     return named if named and Path(named).stem == row.forecast.task else row.forecast.task
 
 
-def row_of(on: Commanded, number: str) -> Row:
+def row_of(on: Commanded, number: str) -> BoardRow:
     """Return the candidate with this number; raises `UsageError`."""
     row = on.board.row(whole(number, "a candidate's number"))
     if row is None:
@@ -109,7 +109,7 @@ def _kernels(on: Commanded, found: Arguments, usage: str) -> tuple[str, list[Ker
     return _task(on.settings, first), kernels
 
 
-def _again(row: Row, tunables: Mapping[str, int]) -> Kernel:
+def _again(row: BoardRow, tunables: Mapping[str, int]) -> Kernel:
     f = row.forecast
     return Kernel.model_validate({"source": f.source, "language": f.language, "tunables": {**f.tunables, **tunables}})
 

@@ -1,4 +1,4 @@
-"""Slash commands on what is there already: candidates, runs, files made of them, and conversations."""
+"""Slash commands on existing records: candidates, runs, files made of them, and conversations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import cast
 
 from forewarp.agent import arguments
 from forewarp.agent.arguments import at_most, new_file
-from forewarp.agent.board import Board, Row
+from forewarp.agent.board import Board, BoardRow
 from forewarp.agent.events import Noted
 from forewarp.agent.settings import Settings
 from forewarp.agent.slash_kernels import row_of
@@ -28,7 +28,7 @@ _RUN = re.compile(r"r-[0-9a-f]+")
 
 
 async def candidates(on: Commanded, given: Sequence[str]) -> None:
-    """`/candidates`: the board as a table."""
+    """`/candidates`: show the board as a table."""
     at_most(given, 0, "/candidates")
     if not len(on.board):
         on.emit(Noted("No candidates yet. `/forecast TASK FILE` forecasts a kernel."))
@@ -41,7 +41,7 @@ async def candidates(on: Commanded, given: Sequence[str]) -> None:
 
 
 async def best(on: Commanded, given: Sequence[str]) -> None:
-    """`/best`: the fastest correct candidate with its text."""
+    """`/best`: show the fastest correct candidate with its text."""
     at_most(given, 1, "/best [TASK]")
     row = _best(on.board, given[0] if given else "")
     f, e = row.forecast, row.expected
@@ -57,7 +57,7 @@ async def best(on: Commanded, given: Sequence[str]) -> None:
 
 
 async def diff(on: Commanded, given: Sequence[str]) -> None:
-    """`/diff`: what a candidate changes against its parent, or against another one."""
+    """`/diff`: show what a candidate changes against its parent, or against another one."""
     at_most(given, 2, "/diff N [M]")
     if not given:
         raise UsageError("which candidate?", hint="it is /diff N [M]; /candidates lists them")
@@ -133,7 +133,7 @@ async def compact(on: Commanded, given: Sequence[str]) -> None:
     await on.compact()
 
 
-def _best(board: Board, task: str) -> Row:
+def _best(board: Board, task: str) -> BoardRow:
     row = board.best(task)
     if row is None:
         where = f" of {task}" if task else ""
@@ -141,7 +141,7 @@ def _best(board: Board, task: str) -> Row:
     return row
 
 
-def _line(row: Row) -> str:
+def _line(row: BoardRow) -> str:
     f, e, m = row.forecast, row.expected, row.measured
     correct = "–" if e.p_valid is None else f"{e.p_valid:.0%}"
     surprise = "–" if m is None or m.surprise is None else f"{m.surprise:+.1f} σ"
@@ -149,12 +149,12 @@ def _line(row: Row) -> str:
     return f"| {' | '.join(map(str, cells))} | {_measured(row)} | {surprise} |"
 
 
-def _named(row: Row) -> str:
+def _named(row: BoardRow) -> str:
     f = row.forecast
     return f"`{f.kernel[:10]}` {f.language}{f' {shown(f.tunables)}' if f.tunables else ''}"
 
 
-def _measured(row: Row) -> str:
+def _measured(row: BoardRow) -> str:
     m = row.measured
     if m is None:
         return "–"
@@ -162,7 +162,7 @@ def _measured(row: Row) -> str:
     return f"{said} (replay)" if m.provenance == "replay" else said
 
 
-def baked(row: Row) -> str:
+def baked(row: BoardRow) -> str:
     """Return a candidate's text with its tunables as the plan's defaults."""
     from forewarp.tools.bake import bake
 
@@ -170,7 +170,7 @@ def baked(row: Row) -> str:
     return bake(Candidate(f.source, _language(row), f.tunables))
 
 
-def _language(row: Row) -> Language:
+def _language(row: BoardRow) -> Language:
     return cast("Language", row.forecast.language)
 
 
@@ -189,7 +189,7 @@ def conversations(settings: Settings) -> str:
     return "\n".join(["| id | began | first words | folder |", "|---|---|---|---|", *lines, *more])
 
 
-def _export_row(settings: Settings, row: Row, path: str) -> str:
+def _export_row(settings: Settings, row: BoardRow, path: str) -> str:
     from forewarp.tools.bake import SUFFIXES
 
     f = row.forecast

@@ -1,4 +1,4 @@
-"""Slash commands on what the conversation runs with, and on what it has spent."""
+"""Slash commands for the settings of the conversation, and for what it has spent."""
 
 from __future__ import annotations
 

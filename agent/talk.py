@@ -1,4 +1,4 @@
-"""The conversation as others see it: those who show it, the tools it runs, and slash commands."""
+"""Interfaces of a conversation: for the terminal, for the tools it runs, and for slash commands."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class Standing(Protocol):
-    """How a conversation stands."""
+    """State of a conversation: settings, candidates, amounts spent, and id."""
 
     @property
     def settings(self) -> Settings:
-        """What it runs with now."""
+        """Current settings."""
         ...
 
     @property
@@ -28,7 +28,7 @@ class Standing(Protocol):
 
     @property
     def spent(self) -> Spent:
-        """What was spent so far."""
+        """Amounts spent so far."""
         ...
 
     @property
@@ -38,11 +38,11 @@ class Standing(Protocol):
 
 
 class Talk(Standing, Protocol):
-    """What is shown: a `Conversation`, or the `Replay` of one."""
+    """Interface of what the terminal shows: a `Conversation`, or the `Replay` of one."""
 
     @property
     def busy(self) -> bool:
-        """Whether a turn is on."""
+        """True while a turn is running."""
         ...
 
     def say(self, text: str) -> AsyncGenerator[Event]:
@@ -50,7 +50,7 @@ class Talk(Standing, Protocol):
         ...
 
     def steer(self, text: str) -> bool:
-        """Tell the model something before its next step; False where that cannot be."""
+        """Give the model a message before its next step; return False if that cannot be."""
         ...
 
     def interrupt(self) -> None:
@@ -67,7 +67,7 @@ class Talk(Standing, Protocol):
 
 
 class Host(Standing, Protocol):
-    """The conversation, as its tools see it."""
+    """Interface of the conversation for its tools."""
 
     def emit(self, event: Event) -> None:
         """Put an event on the stream of the turn; may be called from any thread."""
@@ -76,35 +76,35 @@ class Host(Standing, Protocol):
     def spend(
         self, *, measurements: int = 0, device_s: float = 0.0, tokens: int = 0, dollars: float | None = 0.0
     ) -> None:
-        """Book what was spent, and say so on the stream."""
+        """Add to the amounts spent, and emit the totals."""
         ...
 
     async def ask(self, question: ApprovalAsked) -> ApprovalGiven:
-        """Wait for the user's word."""
+        """Ask the user for approval and wait for the answer."""
         ...
 
 
 class Commanded(Host, Protocol):
-    """The conversation, as slash commands see it."""
+    """Interface of the conversation for slash commands."""
 
     @property
     def tools(self) -> ByHand:
-        """The verbs."""
+        """Forecast, measure and search for the user."""
         ...
 
     @property
     def message_count(self) -> int:
-        """How many messages the model remembers."""
+        """Number of messages that the model remembers."""
         ...
 
     def change(self, shown: str, **values: Any) -> None:
-        """Replace settings and say so, by the first one's name with `shown` as its value."""
+        """Replace settings, and emit the change with the first one's name and `shown` as its value."""
         ...
 
     async def compact(self) -> None:
-        """Have the model sum up the conversation and go on from that; emits `Compacted`."""
+        """Replace the model's memory by its own summary of the conversation; emits `Compacted`."""
         ...
 
     async def resume(self, conversation: str) -> None:
-        """Take up another conversation in place of this one, by its id or a unique beginning of it."""
+        """Continue another conversation in place of this one, by its id or a unique beginning of it."""
         ...

@@ -31,7 +31,7 @@ _FLUSH_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a list of conversations shows. `began` is in seconds since 1970; `title` the first thing that was said."""
+    """Entry in the list of conversations. `began` is in seconds since 1970; `title` is the user's first message."""
 
     id: str
     folder: str

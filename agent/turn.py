@@ -51,7 +51,7 @@ class Stopped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What a turn came to: the text, all messages, and what was used."""
+    """Result of a turn: the text, all messages, and the usage."""
 
     text: str
     messages: list[said.ModelMessage]
@@ -82,13 +82,13 @@ class ModelTurn:
 
     @property
     def messages(self) -> list[said.ModelMessage]:
-        """What was said so far, the history included; empty before the model was asked."""
+        """Messages so far, with the history; empty before the model was asked."""
         return self._messages()
 
     def steer(self, text: str, shown: str) -> bool:
-        """Have the model read something before its next step, `shown` to the user as typed.
+        """Give the model a message before its next step; `shown` is the text as the user typed it.
 
-        False where it takes no step any more.
+        Returns False if it takes no step any more.
         """
         context = self._watch.context
         if context is None:
@@ -112,9 +112,9 @@ class ModelTurn:
         *,
         spent: Callable[[RunUsage], str],
     ) -> Reached:
-        """Do the turn. `spent` is told the usage after each step, and returns why to end, "" to go on.
+        """Run the turn. `spent` is called with the usage after each step, and returns why to end, "" to go on.
 
-        Whatever ends it, `messages` holds what was said until then.
+        Whatever ends it, `messages` holds all messages until then.
 
         Raises `Stopped` when it was stopped, from a `UsageError` where the budget is used up; `ModelError` where the
         provider refuses.
@@ -151,7 +151,7 @@ class ModelTurn:
         raise ModelError(f"{self._model.label} ended without an answer", hint="ask again")
 
     def _tell(self, event: Any) -> None:
-        """Put the library's event on the stream as ours; leaves out what nobody needs to see."""
+        """Emit the library's event as one of ours; leaves out what nobody needs to see."""
         match event:
             case said.PartStartEvent(part=said.TextPart(content=text)) if text:
                 self._emit(TextDelta(text))
@@ -174,7 +174,7 @@ class ModelTurn:
 async def sum_up(
     model: LanguageModel, history: Sequence[said.ModelMessage]
 ) -> tuple[str, list[said.ModelMessage], RunUsage]:
-    """Have the model sum up a conversation: the summary, what it is to remember in place of it all, and what it took.
+    """Have the model sum up a conversation; return the summary, the new history, and the usage.
 
     Raises `ModelError` where the provider refuses.
     """

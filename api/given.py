@@ -1,4 +1,4 @@
-"""What callers pass, as the verbs take it."""
+"""Conversion of the public functions' arguments (tasks, kernels, options) into requests for `forewarp.tools`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ AnyTask: TypeAlias = str | Path | Task
 """A bundled task's name, the path of a KernelBench file or a task's folder, or a task that `define_task` made."""
 
 AnyKernel: TypeAlias = str | Path | Candidate | Kernel
-"""The path of a kernel's file; its source text, which is what a text of several lines is; or a candidate."""
+"""A kernel: the path of its file, its source text (any string with a line break), or a candidate."""
 
 
 def task_of(given: AnyTask, inputs: str | Path | None = None, place: Place | None = None) -> str | Task:
-    """Return a task as requests take it, with the calls of a file of captured inputs if there is one."""
+    """Return the task for a request; with `inputs`, the captured calls in that file become the task's workloads."""
     named = str(given) if isinstance(given, Path) else given
     if inputs is None:
         return named
@@ -34,7 +34,7 @@ def task_of(given: AnyTask, inputs: str | Path | None = None, place: Place | Non
 
 
 def kernel_of(given: AnyKernel, tunables: Mapping[str, int] | None = None) -> Kernel:
-    """Return a kernel as requests take it, with values for some of its tunables."""
+    """Convert a kernel argument into the `Kernel` of a request; `tunables` override the values that it has."""
     chosen = dict(tunables or {})
     if isinstance(given, Kernel):
         return given.model_copy(update={"tunables": given.tunables | chosen})
@@ -56,7 +56,7 @@ def search_request(
     seeds: Sequence[AnyKernel],
     seed: int,
 ) -> SearchRequest:
-    """Return what a search's verbs ask for; a forecaster of one's own goes beside it, not into it."""
+    """Build the request of a search; a `Forecaster` object is not part of it and has to be passed separately."""
     place = place_of(device, options)
     files = [str(s) for s in seeds if isinstance(s, Path) or (isinstance(s, str) and "\n" not in s)]
     wanted = task_of(task)
@@ -74,7 +74,7 @@ def search_request(
         seed=seed,
         **rest_of(options),
     )
-    # Last, for it may start a process: whatever else is wrong with the request is told before.
+    # Last, because reading captured inputs may start a process: other errors in the request are raised before.
     return request.model_copy(update={"task": task_of(request.task, options.get("inputs"), place)})
 
 

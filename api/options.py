@@ -1,4 +1,4 @@
-"""The rarely needed arguments of the verbs, and what may stand in them."""
+"""Rarely needed keyword arguments of the public functions, and their validation."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Options(Where, total=False):
 
 
 class _Caps(Part):
-    """What a run may spend, by the names that callers know; None leaves a currency open."""
+    """Caps on what a run may spend, by the names of the keyword arguments; None leaves a currency without a cap."""
 
     budget: int | None = Field(default=None, ge=1)
     max_gpu_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -77,18 +77,18 @@ class _Caps(Part):
 
 
 def known(given: Mapping[str, object], kind: type[Where], verb: Callable[..., object]) -> None:
-    """Raise `TypeError` for an argument that neither `kind` nor the verb has, with the one that may have been meant."""
+    """Raise `TypeError` for an argument that neither `kind` nor the function has, and suggest the closest name."""
     unknown = next((name for name in given if name not in kind.__annotations__), None)
     if unknown is None:
         return
     names = [*kind.__annotations__, *inspect.signature(verb).parameters]
-    near = difflib.get_close_matches(unknown, names, 1, cutoff=0.75)  # proposer is not proposals
+    near = difflib.get_close_matches(unknown, names, 1, cutoff=0.75)  # strict: proposer must not suggest proposals
     instead = f"did you mean {near[0]!r}?" if near else f"help(forewarp.{verb.__name__}) lists them"
     raise TypeError(f"{verb.__name__}() got an unexpected keyword argument {unknown!r}; {instead}")
 
 
 def checked(kind: type[Request], **fields: Any) -> Request:
-    """Make a request; raises `UsageError` that names the field which makes no sense, and says what it may be."""
+    """Construct a request; raises `UsageError` that names the first invalid field and says what it may be."""
     try:
         return kind(**fields)
     except ValidationError as e:
@@ -99,7 +99,7 @@ def checked(kind: type[Request], **fields: Any) -> Request:
 
 
 def place_of(device: str, where: Where) -> Place:
-    """Return where to measure and to keep the record."""
+    """Return the `Place` of a call: the device, the machines to measure on, and the archive."""
     given: dict[str, object] = {**where}
     executors = given.get("executors")
     if not isinstance(executors, Executors | None):
@@ -123,5 +123,5 @@ def amounts_of(budget: int | None, options: Options) -> Amounts:
 
 
 def rest_of(options: Options) -> dict[str, Any]:
-    """Return the models and the policy, which requests call as callers do."""
+    """Return the options that `SearchRequest` has under the same names, such as the models and the policy."""
     return {name: value for name, value in options.items() if name in SearchRequest.model_fields}

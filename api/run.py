@@ -1,4 +1,4 @@
-"""A run as Python holds it: what it came to, and its files."""
+"""Results of searches as Python objects: their figures, their files, and their display in notebooks."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class _Recorded(Part, Generic[Result]):
 
     @classmethod
     def of(cls, result: Result, archive: Path) -> Self:
-        """Take over a result and remember where its runs are recorded."""
+        """Copy a result and remember the archive that holds its runs."""
         made = cls(**dict(result))
         made._archive = archive.absolute()
         return made
 
 
 class Run(_Recorded[SearchResult], SearchResult):
-    """What a run came to: `summary`, `best` with its `source`, `counts`, `budget`, `candidates` and more.
+    """Result of a run: `summary`, `best` with its `source`, `counts`, `budget`, `candidates` and more.
 
     It is a copy of what the archive said: `forewarp.load(run.run_id)` reads a run anew.
     """
@@ -66,7 +66,7 @@ class Run(_Recorded[SearchResult], SearchResult):
 
 
 class JointRun(_Recorded[JointResult], JointResult):
-    """What a search for several targets came to: `summary`, `runs`, `kernels` and `compromise` with its `source`.
+    """Result of a search for several targets: `summary`, `runs`, `kernels` and `compromise` with its `source`.
 
     It is a copy of what the archive said: `forewarp.load_together(joint.group_id)` reads it anew.
     """

@@ -1,4 +1,4 @@
-"""Opening the archive's SQLite file, transactions, and what went wrong in words."""
+"""Connection to the archive's SQLite file: opening it, transactions, and errors in plain words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DAMAGED_ROW = (
     *(ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError),
     zlib.error,
 )
-"""What building a value from a row raises if bytes of the row changed."""
+"""Exceptions that building a value from a row raises if the row's bytes are damaged."""
 _ELSEWHERE = "pass --archive PATH (or set FOREWARP_ARCHIVE) to use another file"
 
 

@@ -1,4 +1,4 @@
-"""Leaving out what was measured twice: by text without comments, and by compiled code."""
+"""Deduplication of measured candidates: by text without comments, and by compiled code."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ COLUMNS = (
     *("task_sha256", "target", "against", "stripped_sha256", "binary_sha256"),
     *("language", "source", "tunables", "facts", "status", "low", "high"),
 )
-"""What `choose` needs of a row."""
+"""Columns of a row that `choose` reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The numbers of the rows to keep, in order, and how many went for which reason."""
+    """Numbers of the rows to keep, in order, and how many were dropped for which reason."""
 
     kept: tuple[int, ...]
     same_text: int
@@ -56,7 +56,7 @@ def _put(best: dict[object, tuple[float, int]], key: object, found: tuple[float,
 
 
 def _width(row: Mapping[str, Any]) -> float:
-    """Return the width of the interval in octaves; what worked goes before what failed, known before unknown."""
+    """Return a sort key: the interval's width in octaves, unknown widths last and failed candidates after those."""
     low, high = row["low"], row["high"]
     if low is not None and high is not None and 0 < low <= high:
         return math.log2(high / low)
@@ -64,7 +64,7 @@ def _width(row: Mapping[str, Any]) -> float:
 
 
 def _code(row: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return what tells apart what runs: machine code, launch plan, and the facts of its launches; None where unknown.
+    """Return a key of what runs: machine code, launch plan, and the facts of its launches; None if it is unknown.
 
     Tunables may change a launch and no instruction, which shows in the facts (blocks, threads, shared memory).
     """

@@ -1,4 +1,4 @@
-"""Recorded forecasts next to their outcomes: the second kind of Parquet file beside pools."""
+"""Files of recorded forecasts next to their outcomes: the second kind of Parquet file beside pools."""
 
 from __future__ import annotations
 

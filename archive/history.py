@@ -1,4 +1,4 @@
-"""What earlier work on a task came to, read without writing a byte: for estimates that must leave no trace."""
+"""Timings and runs of earlier work on a task, read without writing a byte: estimates must leave no trace."""
 
 from __future__ import annotations
 
@@ -14,17 +14,14 @@ from urllib.parse import quote
 from forewarp.core.errors import ArchiveError
 
 LATEST = 200
-"""Most measurements and compiles that are looked at."""
+"""Most measurements that are looked at."""
 
 LATEST_RUNS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """One earlier run: its settings, how much of each currency it spent, and how many candidates it proposed.
-
-    `compile_s` is the sum over its candidates, however many compiled at once.
-    """
+    """One earlier run: its settings, and how much of each currency it spent."""
 
     id: str
     settings: Mapping[str, Any]
@@ -33,19 +30,16 @@ class PastRun:
     wall_s: float
     tokens: float
     dollars: float
-    candidates: int
-    compile_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Of one task on one target, the latest first: seconds of the device per measurement, seconds per compile, runs.
+    """Past work on one task and target, the latest first: seconds of the device per measurement, and runs.
 
     Replayed runs and measurements are left out: they took no time of that device now.
     """
 
     device_s: tuple[float, ...] = ()
-    compile_s: tuple[float, ...] = ()
     runs: tuple[PastRun, ...] = ()
 
 
@@ -54,25 +48,15 @@ SELECT device_s FROM measurement
 WHERE task = ? AND target = ? AND state = 'done' AND device_s > 0 AND json_extract(data, '$.source') IS NOT 'replay'
 ORDER BY id DESC LIMIT ?
 """
-_COMPILED = """
-SELECT json_extract(p.build, '$.seconds') AS seconds FROM proposal p JOIN run r ON r.id = p.run
-WHERE r.task = ? AND r.target = ? AND p.build IS NOT NULL AND json_extract(r.settings, '$.proposer') IS NOT 'pool'
-    AND json_extract(p.build, '$.cached') IS NOT 1
-ORDER BY p.id DESC LIMIT ?
-"""
 _RUNS = """
-SELECT r.id, r.settings,
-    (SELECT count(*) FROM proposal p WHERE p.run = r.id) AS candidates,
-    (SELECT coalesce(sum(json_extract(p.build, '$.seconds')), 0) FROM proposal p
-        WHERE p.run = r.id AND p.build IS NOT NULL AND json_extract(p.build, '$.cached') IS NOT 1) AS compile_s
-FROM run r
+SELECT r.id, r.settings FROM run r
 WHERE r.task = ? AND r.target = ? AND json_extract(r.settings, '$.proposer') IS NOT 'pool'
 ORDER BY r.created DESC, r.rowid DESC LIMIT ?
 """
 
 
 def history(path: Path, task_sha256: str, target_name: str) -> History:
-    """Read what the archive at `path` knows; empty where there is no such file. Raises `ArchiveError`."""
+    """Read the history of a task on a target from the file `path`, empty if it is missing; raises `ArchiveError`."""
     if not path.is_file():
         return History()
     # SQLite leaves two files beside an archive in WAL mode that it opens for reading, except if told that nobody
@@ -87,7 +71,6 @@ def history(path: Path, task_sha256: str, target_name: str) -> History:
             these = (task_sha256, target_name)
             return History(
                 tuple(float(r["device_s"]) for r in db.execute(_MEASURED, (*these, LATEST))),
-                tuple(float(r["seconds"]) for r in db.execute(_COMPILED, (*these, LATEST)) if r["seconds"] is not None),
                 tuple(_run(db, row) for row in db.execute(_RUNS, (*these, LATEST_RUNS)).fetchall()),
             )
     except sqlite3.Error as e:
@@ -105,6 +88,4 @@ def _run(db: sqlite3.Connection, row: sqlite3.Row) -> PastRun:
         wall_s=spent.get("wall_s", 0.0),
         tokens=spent.get("tokens", 0.0),
         dollars=spent.get("dollars", 0.0),
-        candidates=int(row["candidates"]),
-        compile_s=float(row["compile_s"]),
     )

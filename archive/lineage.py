@@ -1,4 +1,4 @@
-"""What `lineage.toml` beside the seeds of a task says of its programs."""
+"""Reader of `lineage.toml` beside a task's seeds: the parent of each program, and the mistake planted in it."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ PLANTED = "mistake"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """Which program another one was made from, "" for none, and the mistake that was planted in it, "" for none."""
+class ParentLine:
+    """Parent of a program and the mistake that was planted in it, each "" for none."""
 
     parent: str = ""
     mistake: str = ""
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tags that a row of this program has."""
+        """Tags of a pool's row that holds this program."""
         return (PLANTED,) if self.mistake else ()
 
 
-def load(folder: Path) -> dict[str, Line]:
-    """Return what the folder of a task says of its programs, by file name, if anything; raises `TaskError`."""
+def load(folder: Path) -> dict[str, ParentLine]:
+    """Return the lineage of a task's programs by file name, empty if the folder has none; raises `TaskError`."""
     path = folder / "lineage.toml"
     try:
         table: Mapping[str, Any] = tomllib.loads(path.read_text())
@@ -39,6 +39,6 @@ def load(folder: Path) -> dict[str, Line]:
     return {name: _line(entry) for name, entry in table.items()}
 
 
-def _line(entry: Any) -> Line:
+def _line(entry: Any) -> ParentLine:
     said: dict[str, Any] = entry if isinstance(entry, dict) else {}
-    return Line(str(said.get("parent", "")), str(said.get("mistake") or ""))
+    return ParentLine(str(said.get("parent", "")), str(said.get("mistake") or ""))

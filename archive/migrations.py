@@ -229,17 +229,17 @@ CREATE TABLE holdout (
 
 
 def m0001_tables(db: sqlite3.Connection) -> None:
-    """Kernels, runs and what happens in them."""
+    """Create the tables of kernels, runs and what happens in them."""
     _script(db, _TABLES)
 
 
 def m0002_views_and_guards(db: sqlite3.Connection) -> None:
-    """The best measurement per run as a view; measurements and ledger become append-only."""
+    """Add the best measurement per run as a view, and make measurements and ledger append-only."""
     _script(db, _VIEWS_AND_GUARDS)
 
 
 def m0003_anchor(db: sqlite3.Connection) -> None:
-    """Measurements against another kernel, verdicts `ambiguous` and `impossible`, samples in a column of their own.
+    """Add measurements against another kernel, verdicts `ambiguous` and `impossible`, samples in a column of their own.
 
     SQLite cannot alter a CHECK, so the table is made anew. No other table refers to it, so dropping the old one is
     safe with foreign keys on; its delete trigger does not fire.
@@ -248,7 +248,7 @@ def m0003_anchor(db: sqlite3.Connection) -> None:
 
 
 def m0004_lineage(db: sqlite3.Connection) -> None:
-    """Second parents, operators and costs of proposals; what confirmations say of shapes nobody tuned for."""
+    """Add second parents, operators and costs of proposals, and results on shapes that nobody tuned for."""
     _script(db, _LINEAGE)
 
 

@@ -16,7 +16,7 @@ _TABLE_LEAF, _TABLE_INNER, _INDEX_LEAF, _INDEX_INNER = 0x0D, 0x05, 0x0A, 0x02
 _INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 _WAL_MAGIC = (0x377F0682, 0x377F0683)
 _MAX_CELL = 256 << 20
-"""Longest record that is believed: a damaged length asks for more."""
+"""Longest record that is accepted; a longer one has a damaged length."""
 
 Value = None | int | float | bytes | str
 
@@ -36,7 +36,7 @@ class Record:
 
 @dataclass
 class Pages:
-    """The file's pages with what a write-ahead log adds, and what of them could not be read."""
+    """Pages of the file and of its write-ahead log, with a record of those that could not be read."""
 
     data: dict[int, bytes]
     size: int

@@ -1,4 +1,4 @@
-"""Checking pools before they are published or learned from: schema, hashes, splits, and texts that tell too much."""
+"""Checks of pools before they are published or learned from: schema, hashes, splits, and texts that reveal speed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Kind = Literal["schema", "values", "hash", "split", "leak", "text"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a pool, and where: a file, or a row by its number and kernel."""
+    """Problem of a pool, and where it is: a file, or a row by its number and kernel."""
 
     kind: Kind
     where: str
@@ -34,7 +34,7 @@ class Problem:
 
 
 def keyed(row: Mapping[str, Any]) -> Keyed:
-    """Return what a row, given as columns, may share with a row of another split."""
+    """Return the keys by which leaks of a row, given as columns, are found."""
     return Keyed(
         split=row["split"],
         task=row["task"],

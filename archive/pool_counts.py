@@ -1,4 +1,4 @@
-"""Counting what a pool holds: by task, language, bin, failure and split."""
+"""Counts of a pool's rows: by task, language, bin, failure and split."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ COLUMNS = (
     *("task", "family", "split", "target", "kernel_sha256", "program", "language", "status", "verdict"),
     *("speedup", "bin", "against", "source_dataset"),
 )
-"""What `count` needs of a row."""
+"""Columns of a row that `count` reads."""
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Rows that share something. `programs` counts texts with their launch plans, whatever their tunables.
+class PoolGroup:
+    """Group of rows. `programs` counts texts with their launch plans, whatever their tunables.
 
     `low`, `median`, `high` are the 5th, 50th and 95th percentile of the speed-ups, None where there are none.
     """
@@ -39,18 +39,18 @@ class TaskGroup:
 
     family: str
     split: str
-    counts: Group
+    counts: PoolGroup
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a pool holds. `failures` counts by status, `pairs` the rows that are against another kernel."""
+    """Counts of a pool. `failures` counts by status, `pairs` the rows that are against another kernel."""
 
-    total: Group
+    total: PoolGroup
     tasks: tuple[TaskGroup, ...]
     families: tuple[TaskGroup, ...]
-    splits: tuple[Group, ...]
-    languages: tuple[Group, ...]
+    splits: tuple[PoolGroup, ...]
+    languages: tuple[PoolGroup, ...]
     bins: tuple[tuple[str, int], ...]
     failures: Mapping[str, int]
     verdicts: Mapping[str, int]
@@ -84,7 +84,7 @@ def _counter(values: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(values).items(), key=lambda item: (-item[1], item[0])))
 
 
-def _groups(rows: Iterable[Mapping[str, Any]], column: str) -> list[Group]:
+def _groups(rows: Iterable[Mapping[str, Any]], column: str) -> list[PoolGroup]:
     found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         found[row[column] or "none"].append(row)
@@ -97,9 +97,9 @@ def _places(rows: list[dict[str, Any]], column: str) -> tuple[TaskGroup, ...]:
     return tuple(sorted(groups, key=lambda t: ((*NAMES, t.split).index(t.split), t.family, t.counts.name)))
 
 
-def _group(name: str, rows: list[Any]) -> Group:
+def _group(name: str, rows: list[Any]) -> PoolGroup:
     speedups = sorted(row["speedup"] for row in rows if row["speedup"] is not None)
-    return Group(
+    return PoolGroup(
         name=name,
         rows=len(rows),
         programs=len({row["program"] for row in rows}),

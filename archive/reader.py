@@ -138,13 +138,13 @@ class Reader(Connection):
             return [EventRow(r["run"], r["seq"], r["time"], r["type"], dict(json.loads(r["data"]))) for r in rows]
 
     def holdouts(self, run: str) -> dict[str, dict[str, Any]]:
-        """Return what was found on shapes that nobody tuned for, by the kernel's identity."""
+        """Return the run's holdout results, on shapes that nobody tuned for, by the kernel's identity."""
         rows = self._rows("SELECT kernel, data FROM holdout WHERE run = ?", (run,))
         with self.whole(f"what run {run} found on shapes that nobody tuned for"):
             return {str(r["kernel"]): dict(json.loads(r["data"])) for r in rows}
 
     def signatures(self, task_sha256: str, target_name: str) -> tuple[Signature, ...]:
-        """Return what a task looks like on a target, a signature per workload; empty where nothing compiled for it."""
+        """Return a task's signatures on a target, one per workload; empty if nothing was compiled for it."""
         row = self._one("SELECT data FROM signature WHERE task = ? AND target = ?", (task_sha256, target_name))
         with self.whole(f"the signatures of task {task_sha256[:10]}"):
             return tuple(serde.from_data(Signature, s) for s in json.loads(row["data"])) if row else ()
@@ -195,7 +195,7 @@ class Reader(Connection):
         return [self._measurement(r) for r in self._rows(f"{_MEASUREMENT} WHERE {where} ORDER BY m.id", parameters)]
 
     def trials(self, task_sha256: str, target_name: str, run: str | None = None) -> list[Trial]:
-        """Return what was measured against the reference for a task on a target, in order; of one run, or of all."""
+        """Return the trials of a task on a target against the reference, in order; of one run, or of all."""
         rows = self.measurements(task_sha256=task_sha256, target_name=target_name, run=run)
         return [
             Trial(Subject(r.candidate, r.build), r.measurement)

@@ -1,4 +1,4 @@
-"""What reading the archive returns: frozen rows with their values already built."""
+"""Frozen rows that reads of the archive return, with their values already built."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Purpose = Literal["candidate", "confirm", "direct"]
 SpendKind = Literal["measurement", "device_s", "dollars", "tokens", "wall_s"]
 
 REJECTED: tuple[GateOutcome, ...] = ("malformed", "duplicate", "same_code", "compile_error")
-"""Outcomes of the gate that end a candidate's way."""
+"""Outcomes of the gate that reject a candidate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class CandidateRow:
 
     @classmethod
     def proposed(cls, number: int, round: int, position: int, proposal: Proposal) -> Self:
-        """Return a proposal's row before anything became of it."""
+        """Return the row of a new proposal, before the gate."""
         p = proposal
         return cls(
             *(number, round, position, p.candidate, p.proposer, p.parent, p.mate, p.operator, p.note, p.cost),
@@ -131,7 +131,7 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a row of a pool comes from, and where it belongs.
+    """Provenance of a pool's row: family, split, parent, proposer, and the published set that it was imported from.
 
     `parent` is the identity of the kernel, or the key of the program, that this one was made from. `dataset` and
     `source_id` name the published set that a row was imported from and the row in it, `raw_sha256` the text as it stood
@@ -171,7 +171,7 @@ class RecordedRow:
 
 @dataclass(frozen=True, slots=True)
 class RecordedForecast:
-    """One forecast that somebody recorded, next to what came of it.
+    """One recorded forecast next to its outcome.
 
     `comparison` names the pair in its source; `kernel` and `anchor` are identities, or the digits by which the source
     names them. `probabilities` are eight that sum to one, or None where the answer could not be read; `raw_sum` is

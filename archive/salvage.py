@@ -1,4 +1,4 @@
-"""Saving what a damaged archive still holds: readable rows go into a new file, the damaged one stays beside it."""
+"""Repair of a damaged archive: readable rows go into a new file, the damaged one stays beside it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510
 
 @dataclass(frozen=True, slots=True)
 class Salvage:
-    """What of an archive can be read. `lost` has one sentence per loss; `damaged` is where the old file went, if moved.
+    """Readable part of an archive. `lost` has one sentence per loss; `damaged` is where the old file went, if moved.
 
     `pages` are the numbers of the file's damaged pages, `rows` the readable rows per table.
     """
@@ -56,7 +56,7 @@ class Salvage:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is lost."""
+        """True if nothing is lost."""
         return not self.lost
 
 
@@ -144,7 +144,7 @@ def _salvaged(path: Path, made: Path, check: Check) -> Salvage:
         with archive.transaction():
             for table in _TABLES:
                 lost += _write(db, table, rows[table], check)
-            # The gaps that an earlier repair left are no news.
+            # Gaps that an earlier repair left are not reported again.
             is_new = bool(lost or pages.damaged)
             lost += _mended(db, is_new=is_new)
             if is_new:
@@ -195,7 +195,7 @@ def _row(columns: list[str], record: Record, table: str) -> Row:
 
 
 def _write(db: sqlite3.Connection, table: str, rows: list[Row], check: Check) -> list[str]:
-    """Insert the rows that are whole; returns what is lost of the others, in sentences."""
+    """Insert the rows that are whole; returns a sentence for each loss among the others."""
     lost: Counter[str] = Counter()
     named: dict[str, list[str]] = {}
 
@@ -278,7 +278,7 @@ def _target_of(row: Row) -> Target:
 
 
 def _mended(db: sqlite3.Connection, *, is_new: bool) -> list[str]:
-    """Put rows back that stand elsewhere too, detach trials from lost runs, and drop what belongs to nothing.
+    """Restore rows that other rows have a copy of, detach trials from lost runs, and drop rows that belong to nothing.
 
     Returns what is lost by it, in sentences. Measurements are kept where their kernel is: their task and target come
     back when the same task is measured on the same target again.
@@ -288,7 +288,7 @@ def _mended(db: sqlite3.Connection, *, is_new: bool) -> list[str]:
         db.execute("INSERT OR IGNORE INTO task VALUES (?, ?, ?)", (sha256, task.name, data))
     db.execute("INSERT OR IGNORE INTO target SELECT DISTINCT target, target_data FROM run")
     lost: list[str] = []
-    # What was recorded for good must be changed once here, before anybody else can see it.
+    # Triggers guard append-only tables; they are dropped for this one change, before anybody else can see the file.
     guards = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
     for name, _ in guards:
         db.execute(f"DROP TRIGGER {name}")
@@ -326,7 +326,7 @@ def _mended(db: sqlite3.Connection, *, is_new: bool) -> list[str]:
 
 
 def _gaps(db: sqlite3.Connection, table: str, key: str, seen: list[Row]) -> list[str]:
-    """Return the numbers that are missing below the highest one and were in no row that could be told."""
+    """Return, in words, the ids below the highest one that are missing and that no row in `seen` has."""
     known = {r[key] for r in seen if isinstance(r.get(key), int)}
     highest = int(db.execute(f"SELECT coalesce(max({key}), 0) FROM {table}").fetchone()[0])
     count = int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])

@@ -1,4 +1,4 @@
-"""Raw samples apart from what people query: packed on the way into the archive, put back on the way out.
+"""Storage of raw samples apart from the columns that people query: packed on writing, unpacked on reading.
 
 A measurement's JSON with 200 blocks on four workloads is some 170 kB, nearly all of it samples that only a new analysis
 reads. They go into a compressed column of their own, at full precision; the JSON keeps every other field.

@@ -20,7 +20,7 @@ NAMES = ("train", "validation", "test")
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """What a row may share with a row of another split; "" where it is not known."""
+    """Keys of a row by which leaks between splits are found; "" where a key is not known."""
 
     split: str
     task: str
@@ -49,25 +49,25 @@ def load(path: Path = DEFAULT) -> dict[str, str]:
 
 
 def place(name: str, family: str, splits: Mapping[str, str], families: Mapping[str, str] | None) -> tuple[str, str]:
-    """Return family and split of a task; what `families` says of its name goes before the family that it came with."""
+    """Return family and split of a task; `families`, by task name, overrides the family that the task came with."""
     chosen = (families or {}).get(name) or family
     return chosen, splits.get(chosen, "")
 
 
 def assign(row: RecordedRow, splits: Mapping[str, str], families: Mapping[str, str] | None = None) -> RecordedRow:
-    """Return the row with its family and the split of that."""
+    """Return the row with its family and that family's split."""
     family, split = place(row.task.name, row.origin.family or row.task.family, splits, families)
     return replace(row, origin=replace(row.origin, family=family, split=split))
 
 
 class Leaks:
-    """Finds what lies in two splits while rows go by; rows without a split count for nothing."""
+    """Collector of leaks, the keys that occur in two splits; rows without a split are ignored."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], dict[str, str]] = {}
 
     def add(self, row: Keyed) -> None:
-        """Take note of one row."""
+        """Add one row."""
         if not row.split:
             return
         shared = {

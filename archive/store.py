@@ -96,7 +96,7 @@ class Archive(Reader):
     def set_outcome(
         self, proposal: int, outcome: GateOutcome, reason: str = "", build: Build | None = None
     ) -> Build | None:
-        """Record what the gate said; returns the build as it is kept, with its log cut to `MAX_LOG_CHARS`."""
+        """Record the gate's outcome; returns the build as it is kept, with its log cut to `MAX_LOG_CHARS`."""
         kept = _trimmed(build) if build else None
         self._write(
             "UPDATE proposal SET outcome = ?, reason = ?, build = ? WHERE id = ?",
@@ -140,7 +140,7 @@ class Archive(Reader):
         return number
 
     def add_holdout(self, run: str, kernel: str, data: Mapping[str, Any]) -> None:
-        """Record what was found of a run's kernel on shapes that nobody tuned for; the latest finding stands."""
+        """Record the holdout result of a run's kernel, on shapes that nobody tuned for; it replaces an earlier one."""
         self._write(
             "INSERT INTO holdout VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET data = excluded.data",
             (run, kernel, _json(data)),
@@ -154,7 +154,7 @@ class Archive(Reader):
         )
 
     def add_lost(self, run: str | None, seconds: float, ref: str) -> None:
-        """Append the device seconds that attempts took at most before their machine was lost."""
+        """Append an upper bound of the device seconds that attempts took before their machine was lost."""
         if seconds > 0:
             self.add_spend(run, "device_s", seconds, f"{ref}, lost attempts, at most")
 
@@ -244,7 +244,7 @@ class Archive(Reader):
         return new
 
     def add_signatures(self, task: Task, target: Target, signatures: Sequence[Signature]) -> None:
-        """Record what the task looks like on the target, so that a pool can be replayed without the device."""
+        """Record the task's signatures on the target, so that a pool can be replayed without the device."""
         with self.transaction():
             self._add_task(task)
             self._add_target(target)

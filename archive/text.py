@@ -1,4 +1,4 @@
-"""Candidate texts without what people wrote into them: comments and docstrings, and a normal form for hashes.
+"""Candidate texts without comments and docstrings, and their normal form for hashes.
 
 The hashes are published, so they must not depend on the version of a tokenizer: `gpu_runner.formats.candidate` has a
 normal form of its own, for finding duplicates within a run.
@@ -34,7 +34,7 @@ _TIGHT = re.compile(r"\s+(?=\W)|(?<=\W)\s+")
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What tells candidates apart: `text` the code alone, `program` with its launch plan, `stripped` with tunables.
+    """Hashes that tell candidates apart: `text` of the code, `program` with the launch plan, `stripped` with tunables.
 
     `launches` is the launch plan alone, "" where there is none.
     """
@@ -91,7 +91,7 @@ def _program(source: str, language: Language) -> tuple[str, str, str]:
 
 
 def _launches(plan: str) -> str:
-    """Return the plan in one form, without the choices that tunables have: how they vary makes no other program."""
+    """Return the plan in a normal form, without the tunables' choices, which do not make another program."""
     try:
         table: dict[str, Any] = tomllib.loads(plan)
     except tomllib.TOMLDecodeError:
@@ -126,7 +126,7 @@ def _tidy(source: str) -> str:
 
 
 def _documented(lines: Sequence[_Line]) -> list[_Line]:
-    """Leave bare strings out; where nothing else is left of a block, `pass` takes their place."""
+    """Drop bare strings, such as docstrings; a block that has nothing else gets `pass` in their place."""
     kept: list[_Line] = []
     for i, line in enumerate(lines):
         following = lines[i + 1].indent if i + 1 < len(lines) else None

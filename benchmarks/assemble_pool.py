@@ -46,7 +46,7 @@ class Sources:
     def __init__(self, folder: Path, target: Target) -> None:
         self._folder, self._target = folder, target
         self._tasks: dict[str, Task] = {}
-        self._lineage: dict[str, dict[str, lineage.Line]] = {}
+        self._lineage: dict[str, dict[str, lineage.ParentLine]] = {}
         self._signatures: dict[str, tuple[Signature, ...]] = {}
         self._splits = splits.load()
 
@@ -75,7 +75,7 @@ class Sources:
 
     def origin(self, name: str, file: str) -> Origin:
         """Return family, split and parent program."""
-        task, line = self.task(name), self._lineage[name].get(file, lineage.Line())
+        task, line = self.task(name), self._lineage[name].get(file, lineage.ParentLine())
         parent = text.keys(self.program(name, line.parent, {})).program if line.parent else ""
         family, split = splits.place(name, task.family, self._splits, None)
         source = f"{name}/{file}"

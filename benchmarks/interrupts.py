@@ -29,7 +29,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from forewarp.agent.conversation import Conversation
 from forewarp.agent.events import Event, Interrupted, Progressed, TextDelta
 from forewarp.agent.settings import Settings
-from forewarp.mcp_server.options import Options
+from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.server import build_server
 from forewarp.mcp_server.spool import Spool
 from forewarp.tools import describe, processes
@@ -87,7 +87,7 @@ async def stopped(talk: Conversation, text: str, when: Callable[[Event], bool], 
 
 async def cancelled(home: Path, device: str, kernel: Path) -> dict[str, float]:
     """Measure by a tool call, cancel it by another one, and return the seconds that its end took."""
-    options = Options(
+    options = ServerOptions(
         place=Place(device=device, archive=str(home / "archive.db")), workspace=kernel.parent, keep_warm_s=2.0
     )
     spool = Spool(home)

@@ -76,7 +76,7 @@ def answers_of(groups: Sequence[Group], path: Path) -> dict[str, Answers]:
     return {name: replace(a, name=name, rows=_ordered(a, order)) for name, a in found.items()}
 
 
-def _ordered(answers: Answers, order: Sequence[evaluation.Key]) -> tuple[evaluation.Row, ...]:
+def _ordered(answers: Answers, order: Sequence[evaluation.Key]) -> tuple[evaluation.AnsweredCase, ...]:
     rows = {r.case.key: r for r in answers.rows}
     missing = [key for key in order if key not in rows]
     if missing:
@@ -103,7 +103,7 @@ def fitted(found: dict[str, Answers], path: Path) -> Weights:
     """Learn the weights of the pool from answers about validation families."""
     llm = changed(found["llm full"], "llm", calibration.shipped("llm").apply)
     told = [
-        pooling.Outcome(
+        pooling.PooledOutcome(
             a.case.task, {"learned": a.forecast, "llm": b.forecast}, a.case.speedup, a.case.speedup is not None
         )
         for a, b in zip(found["learned, trials"].rows, llm.rows, strict=True)

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from forewarp.archive import pool_counts, pools
-from forewarp.archive.pool_counts import Counts, Group
+from forewarp.archive.pool_counts import Counts, PoolGroup
 from forewarp.core.errors import ForewarpError
 
 MARKED = re.compile(r"(<!-- statistics -->\n).*?(<!-- /statistics -->)", re.DOTALL)
@@ -33,7 +33,7 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def numbers(group: Group) -> list[str]:
+def numbers(group: PoolGroup) -> list[str]:
     quantiles = (group.low, group.median, group.high)
     return [
         str(group.rows),

@@ -42,7 +42,7 @@ from provenance import write
 from forewarp.archive.store import Archive
 from forewarp.core import serde
 from forewarp.search.settings import SearchSettings
-from forewarp.search.state import Ask, Check, Decide, Finish, Measure, Propose, State, pending
+from forewarp.search.state import Ask, Check, Decide, Finish, Measure, Propose, RunState, pending
 
 TESTS = Path(__file__).parents[1] / "tests"
 PHASES: dict[type, str] = {
@@ -184,7 +184,7 @@ def _killed(archive: Archive, controller: Controller, run: str, number: int) -> 
 def phase(archive: Archive, run: str) -> str:
     """Return what a killed run was doing: what is to be done next by what it wrote."""
     settings = serde.from_data(SearchSettings, archive.run(run).settings)
-    doing = pending(State.load(archive, run, forecasting=bool(settings.forecaster)), settings)
+    doing = pending(RunState.load(archive, run, forecasting=bool(settings.forecaster)), settings)
     if isinstance(doing, Finish) or any(m.purpose == "confirm" for m in archive.measurements(run=run)):
         return "confirm"
     return "measure" if isinstance(doing, Measure) and doing.owed else PHASES[type(doing)]

@@ -63,7 +63,7 @@ from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.rounds import Rounds
 from forewarp.search.settings import SearchSettings
-from forewarp.search.state import State
+from forewarp.search.state import RunState
 from forewarp.search.summary import summarise
 from forewarp.surrogate.calibration import Recalibrated
 from forewarp.surrogate.learned import LearnedForecaster
@@ -269,7 +269,7 @@ def run(args: argparse.Namespace, forecaster: Forecaster, path: Path) -> dict[st
                 if done >= args.candidates:
                     search.stop()
         began = time.process_time()
-        state = State.load(archive, search.run_id, forecasting=True)
+        state = RunState.load(archive, search.run_id, forecasting=True)
         loaded = time.process_time() - began
         began = time.process_time()
         summary = summarise(archive, search.run_id)

@@ -26,7 +26,7 @@ import numpy as np
 from provenance import write
 
 from forewarp.archive.imports import kernel_tuner
-from forewarp.archive.imports.made import Options
+from forewarp.archive.imports.made import ImportOptions
 from forewarp.archive.pools import write_rows
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive
@@ -57,7 +57,7 @@ def grid(hub: Path, kernel: str, cards: Sequence[str]) -> dict[str, list[Recorde
     task = Task(kernel, kernel, f"# {kernel}: the reference program is not known.\n", {"cpu": shape, "cuda": shape})
     found: dict[str, list[RecordedRow]] = {}
     for card in cards:
-        options = Options(device=card, kernel=hub / "kernels" / source)
+        options = ImportOptions(device=card, kernel=hub / "kernels" / source)
         rows = kernel_tuner.read([hub / "cachefiles" / folder / f"{card}_T4.json.gz"], options).rows
         found[card] = [
             replace(r, task=task, against=None, measurement=replace(r.measurement, anchor="reference")) for r in rows

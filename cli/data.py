@@ -15,7 +15,7 @@ from forewarp.cli.options import PLAIN, Output, positive
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forewarp.tools.data import DataResult, Destination, Group, Placing, PoolCounts, TaskGroup
+    from forewarp.tools.data import DataGroup, DataResult, Destination, Placing, PoolCounts, TaskGroup
 
 # The same names as in tools.data, which is not imported for --help.
 Kind = Literal["gpu-forecasters", "makora", "sakana", "kernel-tuner", "kernelbench"]
@@ -24,7 +24,7 @@ _SHOWN = 20
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Place:
+class SplitOptions:
     """Families and splits.
 
     Attributes:
@@ -52,7 +52,7 @@ class Place:
 
 Out = Annotated[Path, Parameter(name="--out")]
 Overwrite = Annotated[bool, Parameter(negative="", show_default=False)]
-BY_TASK = Place()
+BY_TASK = SplitOptions()
 
 
 def import_(
@@ -68,7 +68,7 @@ def import_(
     baseline: Path | None = None,
     references: Path | None = None,
     kernel: Path | None = None,
-    place: Place = BY_TASK,
+    place: SplitOptions = BY_TASK,
     output: Output = PLAIN,
 ) -> int:
     """Import published measurements from local files as a pool; recorded forecasts go to a file beside it.
@@ -119,7 +119,7 @@ def export(
     samples: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     pairs: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     features: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    place: Place = BY_TASK,
+    place: SplitOptions = BY_TASK,
     output: Output = PLAIN,
 ) -> int:
     """Write the archive's measurements, or those of other pools, as one pool.
@@ -159,7 +159,13 @@ def export(
 
 
 def merge(
-    pool: Path, /, *more: Path, out: Out, overwrite: Overwrite = False, place: Place = BY_TASK, output: Output = PLAIN
+    pool: Path,
+    /,
+    *more: Path,
+    out: Out,
+    overwrite: Overwrite = False,
+    place: SplitOptions = BY_TASK,
+    output: Output = PLAIN,
 ) -> int:
     """Write several pools as one; refuses a merger in which two splits share a kernel.
 
@@ -288,7 +294,7 @@ def _family(place: TaskGroup, title: str) -> tuple[str, ...]:
     return () if title == "family" else (place.family,)
 
 
-def _numbers(group: Group) -> tuple[str, ...]:
+def _numbers(group: DataGroup) -> tuple[str, ...]:
     quantiles = (f"{v:.3g}" if v is not None else "–" for v in (group.low, group.median, group.high))
     return str(group.rows), str(group.programs), str(group.worked), *quantiles
 

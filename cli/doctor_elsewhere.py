@@ -1,4 +1,4 @@
-"""What `forewarp doctor --executor …` finds on other machines: nodes, cards, free devices."""
+"""Checks of `forewarp doctor --executor …` on other machines: nodes, cards, free devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MACHINES = "machines"
 
 
 def examine(place: Place) -> Iterator[Check]:
-    """Look at the machines that a place names."""
+    """Check the machines that a place names, and yield the findings."""
     kind, _, rest = place.executor.partition(":")
     try:
         yield from _cluster(rest) if kind == "ray" else _machine(place)

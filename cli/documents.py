@@ -1,4 +1,4 @@
-"""What `--json` prints: one versioned envelope, with each verb's own fields beside the common ones.
+"""Documents that `--json` prints: one versioned envelope, with each verb's own fields beside the common ones.
 
 The schemas under `docs/schemas/` are generated from these models (`python -m forewarp.cli.documents FOLDER`).
 """
@@ -23,7 +23,7 @@ from forewarp.tools.joint_report import JointResult
 from forewarp.tools.measure_kernel import MeasureManyResult
 from forewarp.tools.measured import MeasureResult
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval
-from forewarp.tools.run_report import Budget, SearchResult, Winner
+from forewarp.tools.run_report import BudgetUse, SearchResult, Winner
 from forewarp.tools.suite_results import SuiteResult
 from forewarp.tools.train import TrainPlan, TrainResult
 from forewarp.tools.validate_task import ValidateResult
@@ -46,7 +46,7 @@ class Artifact(BaseModel):
 
 
 class Envelope(BaseModel):
-    """What every document holds; by itself it is the document of a command that failed."""
+    """Fields that every document has; by itself it is the document of a command that failed."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -62,62 +62,62 @@ class Envelope(BaseModel):
 
 
 class MeasureDocument(MeasureResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Of `measure`; `status` is the kernel's."""
+    """Document of `measure`; `status` is the kernel's."""
 
     model_config = ConfigDict(title="forewarp measure --json")
 
 
 class MeasureManyDocument(MeasureManyResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Of `measure` with several kernels; `status` is ok if one of them has a time to be believed, else failed."""
+    """Document of `measure` with several kernels; `status` is ok if one of them has a trusted time, else failed."""
 
     model_config = ConfigDict(title="forewarp measure --json, several kernels")
 
 
 class SuiteDocument(SuiteResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Of `suite`; `status` is finished, or interrupted where measurements are left."""
+    """Document of `suite`; `status` is finished, or interrupted if measurements are left."""
 
     model_config = ConfigDict(title="forewarp suite --json")
 
 
 class InspectDocument(InspectResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Of `inspect`; `status` is ok if every kernel compiles and none was found wrong, else failed."""
+    """Document of `inspect`; `status` is ok if every kernel compiles and none was found wrong, else failed."""
 
     model_config = ConfigDict(title="forewarp inspect --json")
 
 
 class ForecastDocument(ForecastResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Of `forecast`; `status` is ok or compile_error; of several kernels, that of the most promising one."""
+    """Document of `forecast`; `status` is ok or compile_error; with several kernels, the most promising one's."""
 
     model_config = ConfigDict(title="forewarp forecast --json")
 
 
 class SearchDocument(SearchResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Of `optimize`, `resume` and `show`; `status` is finished, interrupted, failed or running."""
+    """Document of `optimize`, `resume` and `show`; `status` is finished, interrupted, failed or running."""
 
     model_config = ConfigDict(title="forewarp optimize --json")
 
 
 class EstimateDocument(Estimate, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Of `optimize --dry-run`; `status` is estimated."""
+    """Document of `optimize --dry-run`; `status` is estimated."""
 
     model_config = ConfigDict(title="forewarp optimize --dry-run --json")
 
 
 class JointDocument(JointResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Of `optimize --target` with several targets, and of `resume` and `show` of such a search."""
+    """Document of `optimize --target` with several targets, and of `resume` and `show` of such a search."""
 
     model_config = ConfigDict(title="forewarp optimize --target A,B --json")
 
 
 class JointEstimateDocument(Envelope):
-    """Of `optimize --target --dry-run` with several targets; `status` is estimated."""
+    """Document of `optimize --target --dry-run` with several targets; `status` is estimated."""
 
     model_config = ConfigDict(title="forewarp optimize --target A,B --dry-run --json")
     runs: list[Estimate] = Field(description="One per target.")
 
 
 class ValidateDocument(ValidateResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Of `validate`; `status` is the verdict: sound, random or degenerate."""
+    """Document of `validate`; `status` is the verdict: sound, random or degenerate."""
 
     model_config = ConfigDict(title="forewarp validate --json")
 
@@ -132,7 +132,7 @@ class TaskLine(BaseModel):
 
 
 class TasksDocument(Envelope):
-    """Of `tasks`."""
+    """Document of `tasks`."""
 
     model_config = ConfigDict(title="forewarp tasks --json")
     tasks: list[TaskLine]
@@ -153,14 +153,14 @@ class RunLine(BaseModel):
 
 
 class RunsDocument(Envelope):
-    """Of `runs`, the newest first."""
+    """Document of `runs`; the newest run comes first."""
 
     model_config = ConfigDict(title="forewarp runs --json")
     runs: list[RunLine]
 
 
 class ReportDocument(Envelope):
-    """Of `report`; `status` is the run's, `summary` what it came to."""
+    """Document of `report`; `status` and `summary` are those of the run."""
 
     model_config = ConfigDict(title="forewarp report --json")
     path: str = Field(description="The page.")
@@ -177,38 +177,38 @@ class Check(BaseModel):
 
 
 class DoctorDocument(Envelope):
-    """Of `doctor`; `status` is ok if something can be measured here, else degraded."""
+    """Document of `doctor`; `status` is ok if something can be measured here, else degraded."""
 
     model_config = ConfigDict(title="forewarp doctor --json")
     checks: list[Check]
 
 
 class DataDocument(DataResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Of `data` and its verbs; `status` is ok, or problems where `check` found some."""
+    """Document of `data` and its verbs; `status` is ok, or problems if `check` found some."""
 
     model_config = ConfigDict(title="forewarp data --json")
 
 
 class EvaluateDocument(EvaluateResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Of `evaluate`."""
+    """Document of `evaluate`."""
 
     model_config = ConfigDict(title="forewarp evaluate --json")
 
 
 class CalibrationDocument(CalibrationResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Of `calibration`; `status` is ok, or too_few where no forecaster has enough outcomes for a correction."""
+    """Document of `calibration`; `status` is ok, or too_few if no forecaster has enough outcomes for a correction."""
 
     model_config = ConfigDict(title="forewarp calibration --json")
 
 
 class TrainDocument(TrainResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Of `train`."""
+    """Document of `train`."""
 
     model_config = ConfigDict(title="forewarp train --json")
 
 
 class TrainPlanDocument(TrainPlan, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Of `train --dry-run`; `status` is planned."""
+    """Document of `train --dry-run`; `status` is planned."""
 
     model_config = ConfigDict(title="forewarp train --dry-run --json")
 
@@ -229,7 +229,7 @@ class ChatBest(BaseModel):
 
 
 class ChatDocument(Envelope):
-    """Of `forewarp -p` and `chat -p`; `summary` is the answer, `status` is ok, interrupted or error."""
+    """Document of `forewarp -p` and `chat -p`; `summary` is the answer, `status` is ok, interrupted or error."""
 
     model_config = ConfigDict(title="forewarp -p --json")
     conversation: str = Field(description="Id to --resume; empty where it is not recorded.")
@@ -238,7 +238,7 @@ class ChatDocument(Envelope):
     output_tokens: int
     dollars: float | None = Field(description="Null where the model's price is unknown.")
     seconds: float
-    budget: Budget = Field(description="Of the whole conversation.")
+    budget: BudgetUse = Field(description="Of the whole conversation.")
     best: ChatBest | None
     events: list[dict[str, Any]] = Field(description="What happened, in order; empty with stream-json.")
 
@@ -253,14 +253,14 @@ class ConversationLine(BaseModel):
 
 
 class ConversationsDocument(Envelope):
-    """Of `--resume` without an id, the latest first."""
+    """Document of `--resume` without an id; the latest conversation comes first."""
 
     model_config = ConfigDict(title="forewarp --resume --json")
     conversations: list[ConversationLine]
 
 
 class ArchiveDocument(ArchiveState, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Of `archive check` and `archive repair`; `status` is error where a damaged archive was only checked."""
+    """Document of `archive check` and `archive repair`; `status` is error if a damaged archive was only checked."""
 
     model_config = ConfigDict(title="forewarp archive check, archive repair --json")
 

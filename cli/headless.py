@@ -1,4 +1,4 @@
-"""A conversation without a terminal interface: what goes to stdout in each format, and the exit code."""
+"""Conversations without a terminal interface (`forewarp -p`): output in each format, and the exit code."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 Format = Literal["text", "json", "stream-json"]
 
 INPUT_WAIT_S = 3.0
-"""How long a pipe on stdin may say nothing before the turn begins without it."""
+"""Seconds to wait for text on a piped stdin before the turn begins without it."""
 
 NOBODY = "nobody can be asked in a single turn"
 REPLAY = "This is a replay of a recorded conversation: no model was asked, nothing was measured."
 
 
 def run(talk: Talk, texts: Sequence[str], shape: Format, output: Output, *, replay: bool = False) -> int:
-    """Say each text, print what comes of it, and return the exit code; ends at the first turn that is not answered."""
+    """Send each text as a turn, print output, and return the exit code; stop when a turn fails or is interrupted."""
     lines, plain = Lines(replay=replay), Text(quiet=output.quiet)
     views: dict[Format, View] = {"text": plain, "json": Silent(), "stream-json": lines}
     if replay and not output.quiet:
@@ -78,7 +78,7 @@ async def _said(talk: Talk, texts: Sequence[str], view: View) -> list[Event]:
     loop = asyncio.get_running_loop()
 
     def interrupt() -> None:
-        # The second one is for who cannot wait.
+        # A second signal gets the default handling and ends the process at once.
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
         talk.interrupt()
@@ -87,7 +87,7 @@ async def _said(talk: Talk, texts: Sequence[str], view: View) -> list[Event]:
         signals.leave_terminal()
         talk.interrupt()
 
-    with suppress(NotImplementedError, ValueError, RuntimeError):  # not in a thread, and not everywhere
+    with suppress(NotImplementedError, ValueError, RuntimeError):  # only in the main thread, and not on all platforms
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, interrupt)
         if signals.heeds_hangup():
@@ -104,7 +104,7 @@ async def _said(talk: Talk, texts: Sequence[str], view: View) -> list[Event]:
 
 
 class View(Protocol):
-    """What is printed while a turn goes."""
+    """Output of the events of a turn while it runs."""
 
     def show(self, event: Event, talk: Talk) -> None:
         """Show an event as it comes."""
@@ -112,14 +112,14 @@ class View(Protocol):
 
 
 class Silent:
-    """Prints nothing."""
+    """View that prints nothing."""
 
     def show(self, event: Event, talk: Talk) -> None:
         """Show nothing."""
 
 
 class Lines:
-    """Each event as one JSON line on stdout."""
+    """View that prints each event as one JSON line on stdout."""
 
     def __init__(self, *, replay: bool) -> None:
         self._more: dict[str, Any] = {"replay": True} if replay else {}
@@ -130,7 +130,7 @@ class Lines:
 
 
 class Text:
-    """The answer on stdout; tool calls, candidates and what else happens on stderr."""
+    """View that prints the answer on stdout; tool calls, candidates and other events on stderr."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -162,7 +162,7 @@ class Text:
     def _aside(self, text: str) -> None:
         if text and not self._quiet:
             self._end_line()
-            printing.err(text.replace("\n", "\n  "))  # so that no line of others begins as ours do
+            printing.err(text.replace("\n", "\n  "))  # indented, so that no foreign line looks like one of ours
 
     def _end_line(self) -> None:
         if self._open:
@@ -171,10 +171,10 @@ class Text:
 
 
 def document(talk: Talk, seen: Sequence[Event], seconds: float, *, replay: bool, full: bool) -> ChatDocument:
-    """Return what the turn came to; with `full`, all its events are in it."""
+    """Return the JSON document of the turns; with `full`, it holds all their events."""
     from forewarp.cli.documents import ChatDocument, Failure
     from forewarp.tools.parts import Amounts
-    from forewarp.tools.run_report import Budget
+    from forewarp.tools.run_report import BudgetUse
 
     last = seen[-1] if seen else Answered("")
     answers = [e for e in seen if isinstance(e, Answered)]
@@ -199,7 +199,7 @@ def document(talk: Talk, seen: Sequence[Event], seconds: float, *, replay: bool,
         output_tokens=sum(a.output_tokens for a in answers),
         dollars=None if None in dollars else sum(d for d in dollars if d is not None),
         seconds=seconds,
-        budget=Budget(
+        budget=BudgetUse(
             spent=Amounts(
                 measurements=spent.measurements,
                 device_s=spent.device_s,
@@ -214,7 +214,7 @@ def document(talk: Talk, seen: Sequence[Event], seconds: float, *, replay: bool,
 
 
 def with_input(prompt: str) -> str:
-    """Return the prompt with what is piped into stdin after it; `-` is stdin alone. A slash command stays as it is."""
+    """Return the prompt, followed by text piped into stdin; `-` is stdin alone. A slash or `!` command stays as is."""
     if prompt == "-":
         return sys.stdin.read().strip()
     if prompt.startswith(("/", "!")) or not _is_piped():
@@ -224,7 +224,7 @@ def with_input(prompt: str) -> str:
 
 
 def _is_piped() -> bool:
-    """Return whether there is something to read on stdin: a file, or a pipe that says something in time."""
+    """Return whether stdin has something to read: a file, or a pipe with data within `INPUT_WAIT_S` seconds."""
     try:
         number = sys.stdin.fileno()
         mode = os.fstat(number).st_mode
@@ -280,7 +280,7 @@ def _paid(answered: Answered) -> str:
 
 
 def _summary(seen: Sequence[Event]) -> str:
-    """Return the answers, and what slash commands said; of an answer that was cut short, what there is."""
+    """Return the answers and the output of slash commands; of an interrupted answer, the text so far."""
     parts: list[str] = []
     begun, by_hand = "", False
     for event in seen:

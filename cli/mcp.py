@@ -15,13 +15,13 @@ from forewarp.cli.options import HERE, Where, positive
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
-    from forewarp.mcp_server.options import Options
+    from forewarp.mcp_server.options import ServerOptions
 
 
 @Parameter(name="*", group="Budget")
 @dataclass(frozen=True)
-class Limits:
-    """What clients may spend; they cannot change it.
+class ClientLimits:
+    """Caps on what clients may spend; clients cannot change them.
 
     Attributes:
         max_measurements: Most measurements of all clients of this archive in --window hours.
@@ -48,7 +48,7 @@ class Limits:
     max_searches: Annotated[int, Parameter(validator=positive)] = 2
 
 
-OPEN = Limits()
+OPEN = ClientLimits()
 KEEP_WARM_S = 120.0
 
 
@@ -58,7 +58,7 @@ def mcp(
     /,
     *,
     workspace: Path | None = None,
-    limits: Limits = OPEN,
+    limits: ClientLimits = OPEN,
     model: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     base_url: str | None = None,
     http: str | None = None,
@@ -101,9 +101,9 @@ def mcp(
 
     if to is not None or print_:
         raise UsageError("serve takes neither a client nor --print", hint="pass `forewarp mcp install CLIENT`")
-    from forewarp.mcp_server.options import Caps, Options
+    from forewarp.mcp_server.options import Caps, ServerOptions
 
-    options = Options(
+    options = ServerOptions(
         place=where.place(),
         workspace=(workspace or Path.cwd()).expanduser().absolute(),
         server=Caps(limits.max_measurements, limits.max_gpu_seconds, limits.max_usd, limits.max_tokens),
@@ -153,8 +153,8 @@ def _refuse_insisting(action: str, where: Where) -> None:
         )
 
 
-def _build(options: Options) -> MCPServer[None]:
-    """Load and build the server, and take all of it out of the garbage collector's sight: it stays to the end."""
+def _build(options: ServerOptions) -> MCPServer[None]:
+    """Load and build the server, and exempt its objects from garbage collection: they live until the process ends."""
     gc.disable()
     try:
         from forewarp.mcp_server.server import build_server

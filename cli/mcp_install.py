@@ -23,7 +23,7 @@ TIMEOUT_MS = 120_000
 
 @dataclass(frozen=True)
 class Client:
-    """Where a client keeps its servers; `path` is relative to the project, or to the home folder after "~/"."""
+    """Location of a client's list of servers; `path` is relative to the project, or to the home folder after "~/"."""
 
     path: str
     key: str
@@ -31,12 +31,12 @@ class Client:
 
     @property
     def place(self) -> Path:
-        """The file, in the working folder or the home folder."""
+        """Path of the configuration file, in the working folder or the home folder."""
         return Path(self.path).expanduser() if self.path.startswith("~") else Path.cwd() / self.path
 
 
 def clients() -> dict[str, Client]:
-    """Return the clients by name."""
+    """Return the supported clients by name."""
     desktop = "~/.config/Claude/claude_desktop_config.json"
     if sys.platform == "darwin":
         desktop = "~/Library/Application Support/Claude/claude_desktop_config.json"
@@ -92,7 +92,7 @@ def install(client: str | Path | None, flags: list[str], *, only_print: bool) ->
         entry = {"type": "stdio"} | entry
     path = chosen.place
     before = _text(path)
-    # Some clients give up on a call after this time; it is the user's once it is there.
+    # Claude Code gives up on a call after this time; a value that is in the file already is kept.
     defaults = {"timeout": TIMEOUT_MS} if client == "claude-code" else {}
     written = _toml if path.suffix == ".toml" else _json
     text, held = written(path, before, chosen.key, entry, defaults)
@@ -109,7 +109,7 @@ def install(client: str | Path | None, flags: list[str], *, only_print: bool) ->
 
 
 def _command() -> list[str]:
-    """Return what starts forewarp from any folder: its script, or this Python."""
+    """Return the command that starts forewarp from any folder: its script, or this Python with `-m`."""
     script = Path(sys.executable).parent / "forewarp"
     if script.exists():
         return [str(script)]
@@ -137,7 +137,7 @@ def _text(path: Path) -> str:
 def _merged(
     path: Path, document: Any, key: str, entry: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return our entry over what it was before, of which other keys stay; raises `UsageError`."""
+    """Merge our entry into the one in the file, whose other keys are kept; raises `UsageError`."""
     servers: Any = document.get(key, {}) if isinstance(document, dict) else None
     before: Any = servers.get(NAME, {}) if isinstance(servers, dict) else None
     if not isinstance(before, dict):
@@ -169,7 +169,7 @@ def _json(
 def _toml(
     path: Path, before: str, key: str, entry: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """Return the file with our keys set in place, all else as it is written there, and our entry."""
+    """Return the file's text with only our keys changed, and the merged entry."""
     import tomllib
 
     import tomlkit
@@ -206,17 +206,17 @@ def _toml(
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace the file at once, through a link that it may be, with the rights that it has."""
+    """Replace the file atomically and keep its permissions; of a symbolic link, the target is replaced."""
     path = path.resolve()
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Such files hold keys.
+        # A new file is private, because such files may hold API keys.
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
         with os.fdopen(
             os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8", newline=""
         ) as handle:
-            os.fchmod(handle.fileno(), mode)  # whatever the umask leaves out
+            os.fchmod(handle.fileno(), mode)  # os.open applied the umask
             handle.write(text)
             handle.flush()
             os.fsync(handle.fileno())

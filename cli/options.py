@@ -1,4 +1,4 @@
-"""The flags that verbs share, as groups that are flattened into each verb's own."""
+"""Flags that several verbs share, as dataclasses that are flattened into each verb's own flags."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Language = Literal["cpp", "triton", "cuda", "python"]
 
 
 def positive(_: object, value: float | None) -> None:
-    """Refuse what is no amount; a number is not a cap if it is infinite."""
+    """Raise `ValueError` for a value that is not positive and finite."""
     if value is not None and not 0 < value < math.inf:
         raise ValueError("It must be above 0 and finite.")
 
@@ -45,7 +45,7 @@ class Where:
     unprotected: Annotated[bool, Parameter(negative="", show_default=False)] = False
 
     def place(self) -> Place:
-        """Return the same for the engine, with paths that do not depend on the working folder.
+        """Convert the flags into a `Place`; paths on this machine become absolute.
 
         Processes that are started from here on learn from a variable that the user insists. Raises `UsageError`.
         """
@@ -69,7 +69,7 @@ class Where:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Output:
-    """How results are shown.
+    """Flags that choose how results are shown.
 
     Attributes:
         json: Print exactly one JSON document on stdout, also on failure.
@@ -120,7 +120,7 @@ def _something(_: object, value: int) -> None:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Caps:
-    """What a run may spend; the first cap that is reached ends it.
+    """Caps on what a run may spend; the first one that is reached ends it.
 
     Attributes:
         budget: Most measurements.
@@ -140,7 +140,7 @@ class Caps:
 @Parameter(name="*", group="Policy")
 @dataclass(frozen=True)
 class Policy:
-    """What is measured of what is proposed.
+    """Flags that decide which of the proposed candidates are measured.
 
     Attributes:
         confirm: Keep one measurement back and measure the winner a second time.
@@ -189,7 +189,7 @@ def _only_here(executor: str, variable: str) -> Exception:
 
 
 def _interpreter(path: Path | None, executor: str) -> str | None:
-    """Return the path of a Python; on other machines only they know where it is."""
+    """Return the path of a Python: absolute on this machine, unchanged for other machines."""
     if path is None or executor != "local":
         return str(path) if path else None
     return str(path.expanduser().absolute())

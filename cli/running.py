@@ -90,22 +90,17 @@ def foresee(found: Estimate, output: Output) -> int:
         document = EstimateDocument(command="optimize", status="estimated", **dict(found))
         printing.document(document)
         return exits.OK
-    from forewarp.tools.estimate import origin
-
     console = display.stdout()
     console.print(_amounts(found))
-    console.print(_figures(found))
     console.print(found.summary, style="bold")
-    console.print(f"{origin(found)}; nothing was begun".capitalize() + ".", style="dim")
+    console.print(f"From {found.basis}; nothing was begun.", style="dim")
     return exits.OK
 
 
 def announce(found: Estimate, console: Console) -> None:
     """Say before a run begins what it will probably take."""
-    from forewarp.tools.estimate import origin, short
-
-    console.print(f"estimate: {short(found)}", soft_wrap=True)
-    console.print(f"          {origin(found, brief=True)}", soft_wrap=True, style="dim")
+    console.print(f"estimate: {found.summary}", soft_wrap=True)
+    console.print(f"          from {found.basis}", soft_wrap=True, style="dim")
 
 
 def _amounts(found: Estimate) -> Table:
@@ -118,24 +113,13 @@ def _amounts(found: Estimate) -> Table:
     limit = found.limit
     for name, value, cap, form in (
         ("measurements", found.measurements, limit.measurements, number),
-        ("candidates proposed", found.candidates, None, number),
         ("wall time", found.wall_s, limit.wall_s, clock),
         ("device time", found.device_s, limit.device_s, clock),
-        ("compiling, summed", found.compile_s, None, clock),
         ("tokens", found.tokens, limit.tokens, number),
         ("dollars", found.dollars, limit.dollars, "${:.2f}".format),
     ):
         said = ["unknown"] * 3 if value is None else [form(v) for v in (value.low, value.likely, value.high)]
         table.add_row(name, *said, "" if cap is None else form(cap))
-    return table
-
-
-def _figures(found: Estimate) -> Table:
-    from rich.table import Table
-
-    table = Table("it rests on", "low", "likely", "high", "from", box=None)
-    for b in found.basis:
-        table.add_row(b.figure, *(f"{v:.3g}" for v in (b.value.low, b.value.likely, b.value.high)), b.source)
     return table
 
 

@@ -1,4 +1,4 @@
-"""What a closed terminal (SIGHUP) does to a command: the same as Ctrl-C, and nothing is written to the terminal."""
+"""Handling of a closed terminal (SIGHUP): the same as Ctrl-C, and nothing is written to the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _terminals: list[int] = []
 
 @contextmanager
 def hangup_as_interrupt() -> Generator[None]:
-    """Raise `KeyboardInterrupt` on SIGHUP, unless it is ignored, as `nohup` has it."""
+    """Raise `KeyboardInterrupt` on SIGHUP, unless SIGHUP is ignored, as under `nohup`."""
     before = None
     # Handlers can only be set in the main thread; elsewhere the caller has its own way to stop.
     with suppress(ValueError):
@@ -33,7 +33,7 @@ def heeds_hangup() -> bool:
 
 
 def leave_terminal() -> None:
-    """Send what would go to a terminal that is gone to nowhere: writing to it fails."""
+    """Redirect output for the closed terminal to /dev/null, because writing to the terminal fails."""
     if _terminals:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for number in _terminals:

@@ -17,7 +17,7 @@ _PLAIN = {
     **{"“": '"', "”": '"', "‘": "'", "’": "'", "✓": "+", "✗": "x", "█": "#", "░": ".", "▏": "|", "\u00a0": " "},
     **{"│": "|", "┃": "|", "─": "-", "━": "-", "═": "=", "●": "*", "○": "o", "▲": "^", "▼": "v"},
 }
-"""What stands for a character that is often shown."""
+"""ASCII replacements for characters that are often printed."""
 
 
 def use_utf8(arguments: Sequence[str] | None) -> None:
@@ -31,12 +31,12 @@ def use_utf8(arguments: Sequence[str] | None) -> None:
     if _ENCODING in os.environ or not sys.orig_argv[1:]:
         return
     environment = os.environ | {"PYTHONUTF8": "1", _ENCODING: f"{sys.stdout.encoding}:{sys.stderr.encoding}"}
-    environment.pop("PYTHONIOENCODING", None)  # what is started from here prints what it likes
+    environment.pop("PYTHONIOENCODING", None)  # child processes choose their own encoding
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
 
 
 def survive_any_text(arguments: Sequence[str]) -> None:
-    """Have standard output and error show a stand-in for what they cannot encode; in JSON, an escape."""
+    """Make stdout and stderr replace characters that they cannot encode: by ASCII text, or in JSON by an escape."""
     codecs.register_error("forewarp-plain", _plain)
     codecs.register_error("forewarp-json", _escaped)
     encodings = (os.environ.pop(_ENCODING, "") or ":").split(":")
@@ -64,7 +64,7 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
 
 
 def _box(character: str) -> str:
-    """Return a stand-in for line drawing, blocks and Braille dots, of one column as they are."""
+    """Return an ASCII character for line drawing, blocks and Braille dots, as wide as these; "" for others."""
     number = ord(character)
     if 0x2500 <= number < 0x2580:
         return "+"
@@ -72,7 +72,7 @@ def _box(character: str) -> str:
 
 
 def _escape(character: str) -> str:
-    r"""Return the escape of JSON, such as \u00d7: two of them beyond the first 65,536 characters."""
+    r"""Return the JSON escape of a character, such as \u00d7; two of them (surrogates) above U+FFFF."""
     number = ord(character)
     if number < 0x10000:
         return f"\\u{number:04x}"

@@ -1,4 +1,4 @@
-"""What the events of a run add up to: how far it is, what it does, what it spent, and why it chose what it chose."""
+"""Running totals of a run from its events: progress, current work, spending, and the reasons of its decisions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CURRENCY_WORDS: Mapping[str, str] = {
 
 @dataclass
 class Tally:
-    """A run as its events tell it. `see` takes them in order, those of earlier processes too."""
+    """State of a run, built from its events. `see` takes them in order, those of earlier processes too."""
 
     run: str = ""
     title: str = ""
@@ -37,13 +37,13 @@ class Tally:
     best: Interval | None = None
     best_kernel: str = ""
     curve: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
-    """Share of the budget and log2 of the best speed-up, at each measurement since there is one."""
+    """Share of the budget spent and log2 of the best speed-up; a point per measurement once there is a best."""
     compiling: set[str] = field(default_factory=set[str])
     unforecast: set[str] = field(default_factory=set[str])
     undecided: set[str] = field(default_factory=set[str])
     queue: set[str] = field(default_factory=set[str])
     measuring: dict[str, tuple[str, float]] = field(default_factory=dict[str, tuple[str, float]])
-    """The verb and since when, by kernel."""
+    """By kernel: measuring or confirming, and the `time.monotonic()` at which it began."""
     tiers: dict[str, tuple[int, Cost]] = field(default_factory=dict[str, tuple[int, Cost]])
     chosen: deque[str] = field(default_factory=lambda: deque[str](maxlen=3))
     skipped: deque[str] = field(default_factory=lambda: deque[str](maxlen=1))
@@ -58,7 +58,7 @@ class Tally:
     _measured_here: int = 0
 
     def see(self, event: events.Event) -> str:
-        """Take note of an event; returns a line for a plain log, "" where there is nothing to say."""
+        """Update the state with an event; returns a line for a plain log, "" if the event makes none."""
         match event:
             case events.RunStarted():
                 self.run, self.budget, self.forecaster = event.run, event.budget, event.forecaster
@@ -124,7 +124,7 @@ class Tally:
         self.unforecast.discard(kernel)
         self.undecided.add(kernel)
         if forecast.tiers:
-            # Dearer tiers say themselves for how many they were asked.
+            # Costlier tiers are counted by their own `Escalated` events.
             self._asked(forecast.tiers[0].forecaster, 1, forecast.tiers[0].cost)
         else:
             self._asked(forecast.forecaster, 1, forecast.cost)
@@ -158,7 +158,7 @@ class Tally:
             return f"confirmation of {event.kernel[:10]}: {wording.speedup(found)} {event.verdict}"
         self.counts["measured" if event.status == "ok" else "failed"] += 1
         if found is not None and event.verdict not in UNTRUSTED:
-            # As in the archive: an ambiguous number leads only until there is another.
+            # As in the archive: an ambiguous measurement leads only until there is an unambiguous one.
             standing = (event.verdict != "ambiguous", found.ratio)
             if standing > self._standing:
                 self.best, self.best_kernel, self._standing = found, event.kernel, standing
@@ -176,7 +176,7 @@ class Tally:
         return line
 
     def doing(self) -> str:
-        """Return what goes on, and how much of it waits."""
+        """Describe the current work: measurements in progress, and the number of candidates in each other stage."""
         if self.ended:
             return self.ended
         now = time.monotonic()
@@ -195,12 +195,12 @@ class Tally:
         return " · ".join(parts) or (idle if self.run else "starting")
 
     def meter(self) -> str:
-        """Return measurements spent of the cap."""
+        """Return the measurements spent and their cap, such as [3/24]."""
         cap = self.budget.measurements
         return f"[{self.spend.measurements}/{cap}]" if cap else f"[{self.spend.measurements}]"
 
     def spent(self, currency: str) -> float:
-        """Return what is spent of one currency, with the wall time up to now."""
+        """Return the amount spent of one currency; wall time counts up to now."""
         if currency == "wall_s" and not self.ended:
             return max(self.spend.wall_s, self.spent_before.wall_s + self.elapsed())
         return float(getattr(self.spend, currency))
@@ -215,7 +215,7 @@ class Tally:
         return time.monotonic() - self.began
 
     def left(self, currency: str) -> float | None:
-        """Return a guess of the seconds until one cap is reached, None where it is not known."""
+        """Estimate the seconds until the cap on one currency is reached; None if unknown."""
         cap = getattr(self.budget, currency)
         if cap is None or self.ended:
             return None
@@ -226,7 +226,7 @@ class Tally:
         return self.elapsed() * missing / here if self._measured_here and here > 0 else None
 
     def seconds_left(self) -> float | None:
-        """Return a guess of the time left: until the first cap, else what was expected before the run."""
+        """Estimate the seconds until the first cap; before any measurement, from the estimate made before the run."""
         if not self._measured_here:
             left = (self.expected_s or 0.0) - self.elapsed()
             return left if left > 0 else None

@@ -23,15 +23,15 @@ from forewarp.core.errors import ForewarpError, WorkerError
 from forewarp.gpu_runner.agent.wire import READY, Frame, Wire, WireClosed
 
 CONNECT_S = 60.0
-"""To join a cluster; Ray by itself would wait far longer."""
+"""Longest time to join a cluster; Ray by itself would wait far longer."""
 OBJECT_STORE = 128 << 20
 """Bytes of shared memory that a cluster started here sets aside; nothing big travels."""
 OWN = "forewarp:own"
 """Resource by which a cluster shows that a bridge started it."""
 LOOK_S = 5.0
-"""Between two looks at whether the head still answers."""
+"""Time between two checks that the head still answers."""
 SILENT_S = 20.0
-"""A head that has not answered for so long is lost."""
+"""Time without an answer after which the head counts as lost."""
 
 Answer = tuple[dict[str, Any], tuple[bytes, ...]]
 
@@ -121,7 +121,7 @@ def connect(address: str) -> None:
     else:
         if not any(OWN in n.get("Resources", {}) for n in ray.nodes()):
             return
-        ray.shutdown()  # another bridge's, which ends with that
+        ray.shutdown()  # the cluster is another bridge's, which ends with that bridge
     own: dict[str, Any] = {"resources": {OWN: 1}, "object_store_memory": OBJECT_STORE, "include_dashboard": False}
     ray.init(address="local", **own, **quiet)
 
@@ -175,7 +175,7 @@ def _watch(over: threading.Event) -> None:
 
 
 def main(address: str, wait_s: float) -> int:
-    """Connect, waiting for a head that may be about to be restarted, say so, and serve."""
+    """Connect, waiting for a head that may be restarting, report readiness, and serve."""
     frames = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     late = threading.Timer(CONNECT_S, _give_up, (address,))

@@ -11,28 +11,28 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from forewarp.cluster import engine, nodes, slot
-from forewarp.cluster.nodes import Node, Wanted
+from forewarp.cluster.nodes import RayNode, Wanted
 from forewarp.cluster.remote import LOST
 from forewarp.core.errors import DeviceError, WorkerError
 from forewarp.gpu_runner.agent import bootstrap
 from forewarp.gpu_runner.agent.wire import Frame
 
 START_S: Final = 180.0
-"""For an actor to be placed and its agent to have torch loaded."""
+"""Longest time for an actor to be placed and for its agent to load torch."""
 OTHERS_S: Final = 45.0
-"""For further devices to answer once the first one has."""
+"""Longest time for further devices to answer once the first one has."""
 JOB_S: Final = 900.0
-"""A measurement without an answer for so long has lost its machine; the agent's own limits are far below."""
+"""Time without an answer after which a measurement's machine counts as lost; the agent's own limits are far below."""
 IDLE_S: Final = 300.0
-"""How long work waits while no machine of the cluster can do it."""
+"""Longest time that work waits while no machine of the cluster can do it."""
 BEATS: Final = 4
-"""How often an actor is asked for a sign of life within the time after which it counts as silent."""
+"""Number of heartbeats asked of an actor within the time after which it counts as silent."""
 BACK_S: Final = 30.0
-"""For nodes to join again after their head was restarted."""
+"""Longest time for nodes to join again after their head was restarted."""
 AGAIN_S: Final = 2.0
 
 _EXCLUSIVE = ("measure", "validate")
-"""What a device does for one caller at a time."""
+"""Requests that a device serves for one caller at a time."""
 
 Answer = tuple[dict[str, Any], tuple[bytes, ...]]
 
@@ -47,7 +47,7 @@ class Post:
 
     number: int
     times: bool
-    node: Node | None = None
+    node: RayNode | None = None
     actor: Any = None
     gone: asyncio.Future[None] | None = None
     problem: str = ""
@@ -82,7 +82,7 @@ class Fleet:
         """Place an actor on every device, and wait for each to answer or fail; raises `DeviceError` if none answers."""
         ray = engine.ray()
         ray.cloudpickle.register_pickle_by_value(slot)
-        self._actor = ray.remote(slot.Slot)
+        self._actor = ray.remote(slot.RaySlot)
         self._package = ray.put(bootstrap.package())
         count = await self._awaited_devices(self._request.get("had") or 0)
         found = nodes.living(ray.nodes())
@@ -103,7 +103,7 @@ class Fleet:
         self._keepers.append(asyncio.ensure_future(self._give_up()))
 
     async def _awaited_devices(self, had: int) -> int:
-        """Return how many devices there are; where there were more before, once they are back, or it took long."""
+        """Return the number of devices; if there were more before, wait up to `BACK_S` for them to come back."""
         ray, until = engine.ray(), time.monotonic() + BACK_S
         while True:
             found = nodes.living(ray.nodes())
@@ -146,21 +146,21 @@ class Fleet:
             await asyncio.sleep(0.1)
 
     async def _keep(self, post: Post) -> None:
-        """Keep an actor on this post, and have it work, for good."""
+        """Keep an actor at this post and give it jobs, forever; a lost actor is replaced."""
         while True:
             try:
                 gone = await self._man(post)
                 post.tried.set()
                 await self._work(post, gone)
             except Exception as e:
-                # Whatever a cluster may do to an actor has one answer: another actor.
+                # However an actor is lost, the remedy is the same: another actor.
                 post.problem = f"{type(e).__name__}: {e}".splitlines()[0]
             self._leave(post)
             post.tried.set()
             await asyncio.sleep(AGAIN_S)
 
     async def _man(self, post: Post) -> asyncio.Future[None]:
-        """Place an actor, open its agent, return what ends when it is gone.
+        """Place an actor, open its agent, and return a future that ends when the actor is gone.
 
         Raises where there is no room, or it is no device of ours.
         """
@@ -189,7 +189,7 @@ class Fleet:
         post.gone = asyncio.ensure_future(_gone(post.actor, self._request["silent_s"]))
         return post.gone
 
-    def _room(self, post: Post) -> Node:
+    def _room(self, post: Post) -> RayNode:
         """Return the living node with most room for such a post."""
         ray = engine.ray()
         taken = Counter(p.node.id for p in self._posts if p.node and p is not post)
@@ -239,7 +239,7 @@ class Fleet:
         _settle(future, answer)
 
     async def _compile(self, frame: Frame) -> Answer:
-        """Ask the post whose node has most cores to spare."""
+        """Send the request to the post whose node has most cores to spare, and return the answer."""
         deadline = time.monotonic() + IDLE_S
         while not (ready := [p for p in self._posts if p.opened and p.node]):
             if time.monotonic() > deadline:
@@ -258,7 +258,7 @@ class Fleet:
             post.compiling -= 1
 
     async def _give_up(self) -> None:
-        """Fail what waits when no device has been there for long."""
+        """Fail the waiting jobs when there has been no device for long."""
         while True:
             await asyncio.sleep(AGAIN_S)
             if any(p.opened for p in self._posts if p.times):

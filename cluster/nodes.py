@@ -1,4 +1,4 @@
-"""What the nodes of a Ray cluster have: cards, cores, and which of them a search may take."""
+"""Nodes of a Ray cluster: their GPUs and cores, and which of them a search may take."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RAYS_OWN = "accelerator_type:"
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class RayNode:
     """A living node. `cards` counts its GPUs by kind: by tags such as `gpu:H200`, else by what Ray itself found."""
 
     id: str
@@ -31,30 +31,30 @@ class Wanted:
 
     @property
     def device(self) -> str:
-        """How the agent on a node calls it; Ray shows each actor its own GPU only."""
+        """Name of the device for the agent on a node; Ray shows each actor its own GPU only."""
         return "cuda" if self.card else "cpu"
 
-    def slots(self, node: Node) -> int:
-        """Return how many of them a node has."""
+    def slots(self, node: RayNode) -> int:
+        """Return the number of such devices on a node."""
         return node.cards.get(self.card, 0) if self.card else int(node.cores > 0)
 
 
-def living(nodes: Iterable[Mapping[str, Any]]) -> list[Node]:
-    """Return the living ones among what `ray.nodes()` says."""
+def living(nodes: Iterable[Mapping[str, Any]]) -> list[RayNode]:
+    """Return the living nodes among those that `ray.nodes()` lists."""
     return [_node(n) for n in nodes if n.get("Alive")]
 
 
-def _node(said: Mapping[str, Any]) -> Node:
+def _node(said: Mapping[str, Any]) -> RayNode:
     has: Mapping[str, float] = said.get("Resources", {})
     tags = {k.removeprefix(TAG): int(v) for k, v in has.items() if k.startswith(TAG) and v >= 1}
     cards = dict(tags)
     if not tags and has.get("GPU", 0) >= 1:
         kinds = [k.removeprefix(_RAYS_OWN) for k in has if k.startswith(_RAYS_OWN)]
         cards = {kinds[0] if kinds else "GPU": int(has["GPU"])}
-    return Node(said["NodeID"], said.get("NodeManagerAddress", ""), int(has.get("CPU", 0)), cards, bool(tags))
+    return RayNode(said["NodeID"], said.get("NodeManagerAddress", ""), int(has.get("CPU", 0)), cards, bool(tags))
 
 
-def choose(device: str, nodes: Sequence[Node]) -> Wanted:
+def choose(device: str, nodes: Sequence[RayNode]) -> Wanted:
     """Return what `device` means on these nodes: "auto", "cuda", "cuda:CARD" or "cpu".
 
     Raises `UsageError` for what a cluster cannot be asked, `DeviceError` where the cards are not there or not of one

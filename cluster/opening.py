@@ -1,4 +1,4 @@
-"""From the name of an executor, as `--executor` takes it, to the executor."""
+"""Remote executors, opened by name as `--executor` takes it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def open_remote(name: str, device: str, python: str | None) -> RemoteExecutor:
 
 
 def room(address: str, device: str) -> int:
-    """Return how many devices of a Ray cluster nobody holds; raises `DeviceError` where it cannot be reached."""
+    """Return the number of free devices of a Ray cluster; raises `DeviceError` where it cannot be reached."""
     return _free(address, device)[1]
 
 
@@ -38,7 +38,7 @@ def _free(address: str, device: str) -> tuple[str, int]:
     from forewarp.cluster.over_ray import look
 
     seen, free = look(address)
-    found = [nodes.Node("", s.address, s.cores, s.cards) for s in seen]
+    found = [nodes.RayNode("", s.address, s.cores, s.cards) for s in seen]
     wanted = nodes.choose(device, found)
     there = sum(wanted.slots(n) for n in found)
     # Ray counts what is free by card where nodes are tagged, and by GPU elsewhere.

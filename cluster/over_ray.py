@@ -18,9 +18,9 @@ from forewarp.gpu_runner.executors.local import Limits
 
 _HINT = "start one with `ray start --head`, and pass --executor ray:HOST:6379; docs/clusters.md says more"
 SOON_S, AGAIN_S = 5.0, 60.0
-"""How long to wait for a head that does not listen: at first it is a wrong address, later it is being restarted."""
+"""Longest waits for a head that does not listen: at first it may be a wrong address, later it is being restarted."""
 SILENT_S = 60.0
-"""An actor without a sign of life for so long is lost; Ray's own checks are of nodes, and take about as long."""
+"""Time without a sign of life after which an actor is lost; Ray's own checks are of nodes, and take about as long."""
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Workers shall start as Ray starts them, however this process was started.
@@ -31,7 +31,7 @@ _SETTINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class NodeSummary:
     """A node as `forewarp doctor` shows it: its address, its cores, its GPUs by card."""
 
     address: str
@@ -61,7 +61,7 @@ def open_ray(
     return RemoteExecutor(lambda: _bridge(address, next(patience, AGAIN_S)), opening, where=_name(address), cache=cache)
 
 
-def look(address: str) -> tuple[list[Seen], dict[str, float]]:
+def look(address: str) -> tuple[list[NodeSummary], dict[str, float]]:
     """Return the living nodes and what of their resources is free; raises as `open_ray` does."""
     try:
         link = _bridge(address, SOON_S)
@@ -73,7 +73,7 @@ def look(address: str) -> tuple[list[Seen], dict[str, float]]:
         raise DeviceError(f"{_name(address)} was lost: {e}", hint=_HINT) from None
     finally:
         link.close(patience_s=5.0)
-    return [Seen(n["address"], n["cores"], n["cards"]) for n in answer["nodes"]], answer["free"]
+    return [NodeSummary(n["address"], n["cores"], n["cards"]) for n in answer["nodes"]], answer["free"]
 
 
 def _name(address: str) -> str:

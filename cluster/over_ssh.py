@@ -20,7 +20,7 @@ OPTIONS: Final = (
 START_S: Final = 180.0
 """Longest time from starting ssh to an agent that answers; its code is a third of a megabyte."""
 AGAIN_S: Final = 120.0
-"""How long a machine that was lost is looked for: a network comes back in that time."""
+"""Longest time to try to reach a lost machine again: a network comes back within it."""
 
 _ADVICE: Final = (
     (
@@ -42,7 +42,7 @@ _ADVICE: Final = (
     ("forewarp needs Python", "pass --python PATH of a newer one there"),
     (f"not found|No such file|Permission denied|{NO_AGENT}|^it ended", "pass --python PATH of a Python 3.11 there"),
 )
-"""What ssh, a shell or the far Python say, and what to do about it; the first that fits."""
+"""Advice by pattern, matched to the messages of ssh, a shell or the remote Python; the first match counts."""
 
 
 def open_ssh(host: str, device: str, *, python: str | None = None, cache: Path | None = None) -> RemoteExecutor:
@@ -77,7 +77,7 @@ def destination(host: str) -> list[str]:
 
 
 def advice(said: str, host: str) -> str:
-    """Return what to do about what ssh or the machine said; "" where that is not known."""
+    """Return advice on a message of ssh or of the machine; "" where there is none."""
     for pattern, advised in _ADVICE:
         if re.search(pattern, said, re.MULTILINE):
             return advised.format(host=host)

@@ -1,4 +1,4 @@
-"""An executor whose devices are at the far end of a link: asks, keeps artefacts here, and asks again what was lost."""
+"""Executor for devices at the far end of a link: it keeps artefacts here and repeats requests that were lost."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from forewarp.gpu_runner.agent.wire import Frame
 from forewarp.gpu_runner.executors.builds import default_cache
 
 TRIES: Final = 4
-"""How often the same is asked for where a machine is lost each time."""
+"""Most attempts at one request when its machine is lost each time."""
 PAUSE_S: Final = 1.0
-"""Before the connection is made anew for the second time; doubled each time after that."""
+"""Pause before the second attempt to connect; doubled each time after that."""
 MOST_PAUSE_S: Final = 5.0
 """Longest pause between attempts to reach a machine that does not answer."""
 LOST: Final = "lost"
@@ -86,16 +86,16 @@ class RemoteExecutor:
 
     @property
     def devices(self) -> int:
-        """How many candidates can be measured at once."""
+        """Number of candidates that can be measured at once."""
         return int(self._opened["devices"])
 
     @property
     def compilers(self) -> int:
-        """How many candidates can be compiled at once: the processor cores of all machines."""
+        """Number of candidates that can be compiled at once: the processor cores of all machines."""
         return int(self._opened["cores"])
 
     def candidates(self, task: Task) -> None:
-        """None: any candidate can be compiled."""
+        """Return None: any candidate can be compiled."""
 
     def describe(self, task: Task) -> tuple[Signature, ...]:
         """Return one signature per workload; raises `TaskError` with the reference's own error."""
@@ -133,7 +133,7 @@ class RemoteExecutor:
             frame = self._ask("measure", body, lost=lost)
             if "needs" in frame.head["ok"]:
                 folders = {Path(b.artefact) for b in (build, *((against.build,) if against else ())) if b.artefact}
-                # All of them: the next free device need not be the one that asked.
+                # All artefacts go along: the next free device need not be the one that asked for them.
                 frame = self._ask("measure", body, [pack(f) for f in sorted(folders)], lost=lost)
             m = serde.from_data(Measurement, frame.head["ok"]["measurement"])
             if m.device != self._target.name:
@@ -150,13 +150,13 @@ class RemoteExecutor:
         )
 
     def validate(self, task: Task, started: Callable[[str], None] = lambda _: None) -> tuple[WorkloadReport, ...]:
-        """Put null candidates to the task over there, to all its workloads in one go."""
+        """Validate the task at the far end with null candidates, all its workloads in one request."""
         started(", ".join(w.name for w in task.workloads[self._target.kind]))
         answer = self._ask("validate", {"task": _bare(task)}).head["ok"]
         return tuple(serde.from_data(WorkloadReport, r) for r in answer["reports"])
 
     def close(self) -> None:
-        """End the far end; safe to call twice, and while others wait: they get a `WorkerError`."""
+        """Close the link to the far end; safe to call twice, and while others wait: they get a `WorkerError`."""
         self._closed.set()
         link, self._link = self._link, None
         if link is not None:
@@ -165,7 +165,7 @@ class RemoteExecutor:
     def _ask(
         self, verb: str, body: Mapping[str, Any], blobs: Sequence[bytes] = (), *, lost: list[float] | None = None
     ) -> Frame:
-        """Return the answer to a request; a machine or connection that is lost meanwhile is no answer.
+        """Return the answer to a request, which is repeated if its machine or connection is lost.
 
         Each such loss adds its seconds, from sending the request on, to `lost`.
         """
@@ -231,8 +231,8 @@ class RemoteExecutor:
         raise LinkLost("closed")
 
     def _open(self, link: Link) -> dict[str, Any]:
-        """Open the device at the far end, and see that it is the one that it was before."""
-        # Of what comes back after a loss, not all may be there yet.
+        """Open the device at the far end, and check that it is the same as before."""
+        # After a loss some devices may not be back yet; `had` tells the far end how many to wait for.
         answer = link.submit("open", {**self._opening, "had": self._opened.get("devices", 0)}).result().head
         if "error" in answer:
             raise self._error(answer["error"])
@@ -256,7 +256,7 @@ class RemoteExecutor:
 
 @contextlib.contextmanager
 def _telling(lost: list[float]) -> Generator[None]:
-    """Tell an error that ends a measurement what its lost attempts took."""
+    """Add the seconds that lost attempts took to an error that ends a measurement."""
     try:
         yield
     except WorkerError as e:

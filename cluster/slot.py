@@ -39,7 +39,7 @@ def load(package: bytes) -> None:
             sys.path.remove(code)
 
 
-class Slot:
+class RaySlot:
     """Starts its agent with the first call, and again after the agent was lost: a kernel never ends the actor."""
 
     def __init__(self, package: bytes, python: str, opening: dict[str, Any]) -> None:
@@ -69,11 +69,11 @@ class Slot:
         return frame.head, frame.blobs
 
     async def watch(self) -> None:
-        """Wait for good: who awaits this learns at once when the actor is gone."""
+        """Wait forever, so that a caller who awaits this learns at once when the actor is gone."""
         await asyncio.Event().wait()
 
     async def beat(self) -> None:
-        """Return at once: who awaits this learns that the actor still works."""
+        """Return at once, so that a caller learns that the actor still works."""
 
     async def _started(self) -> Any:
         async with self._starting:
@@ -87,7 +87,7 @@ class Slot:
         from forewarp.gpu_runner.agent import bootstrap
         from forewarp.gpu_runner.agent.link import Link
 
-        # Ray gives its workers one OpenMP thread; what is measured here shall run as it does without Ray.
+        # Ray gives its workers one OpenMP thread; measurements here must run as they do without Ray.
         environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
         return Link(bootstrap.command(self._python, self._package), self._package, environment=environment)
 

@@ -1,4 +1,4 @@
-"""What every room speaks in: frozen values, the speed-up bins, errors and protocols.
+"""Frozen values, speed-up bins, errors and protocols that all packages share.
 
 Standard library only, so that it loads on a bare GPU machine.
 """

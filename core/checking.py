@@ -1,4 +1,4 @@
-"""What a run without a GPU says of a GPU candidate: whether it computes the right thing, and what it does to memory."""
+"""Results of running a GPU candidate without a GPU: whether its output is correct, and what it does to memory."""
 
 from __future__ import annotations
 

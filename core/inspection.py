@@ -1,4 +1,4 @@
-"""What is known of a kernel before it runs: facts of the machine code, launches, the roofline, and problems.
+"""Static facts about a kernel, before it runs: machine code, launches, the roofline, and problems.
 
 Sizes are in bytes, times in seconds. None means that a fact is not known, never that it is zero.
 """
@@ -65,7 +65,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadInspection:
-    """One workload: its launches, what it has to move and to compute, and the time that the target needs at least.
+    """One workload: its launches, the bytes and operations that it needs, and the least time on the target.
 
     `calls` are operators of libraries that a module runs besides its own kernels.
     """

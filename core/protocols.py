@@ -1,4 +1,4 @@
-"""The seams of the engine. Every implementation passes the contract tests of its protocol (`tests/contracts/`)."""
+"""Protocols between the parts of the engine. Each implementation passes its contract tests (`tests/contracts/`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A subject with what was measured of it: what forecasters and proposers learn from."""
+    """A subject with its measurement: the data that forecasters and proposers learn from."""
 
     subject: Subject
     measurement: Measurement
@@ -40,7 +40,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """What was measured of a task on another target than the one at hand."""
+    """Trials of a task on another target than the one at hand."""
 
     target: Target
     trials: Sequence[Trial]
@@ -65,7 +65,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A proposal of the run, with what became of it so far: `outcome` and `reason` are the gate's."""
+    """A proposal of the run with its results so far: `outcome` and `reason` are the gate's."""
 
     proposal: Proposal
     outcome: GateOutcome = "pending"
@@ -77,7 +77,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a proposer may learn from; none of it is the proposer's to change.
+    """History that a proposer may learn from, but must not change.
 
     `attempts` are those of this run in the order proposed, `trials` what was measured for this task and target in the
     order measured, by this run or by all. `seen` holds the identities of all attempts.
@@ -103,11 +103,11 @@ class Executor(Protocol):
 
     @property
     def devices(self) -> int:
-        """How many candidates can be measured at once."""
+        """Number of candidates that can be measured at once."""
         ...
 
     def candidates(self, task: Task) -> tuple[Candidate, ...] | None:
-        """Return the only candidates that there are answers for, where answers are looked up; None where any will do.
+        """Return the only candidates with recorded answers, if answers are looked up; None if any candidate will do.
 
         What is looked up is neither compiled nor run: it needs no launch plan, and asking again confirms nothing.
         """
@@ -147,7 +147,7 @@ class Tracer(Protocol):
     """An executor that finds out what a Python module launches without running it on a device."""
 
     def evidence(self, task: Task, candidate: Candidate) -> Evidence | None:
-        """Return what is known of a module before it runs; None of a candidate whose build says it.
+        """Return the static facts about a module before it runs; None for a candidate whose build has them.
 
         It takes seconds the first time. Where it fails, the evidence's problems say why.
         """
@@ -155,7 +155,7 @@ class Tracer(Protocol):
 
 
 def with_evidence(executor: Executor, task: Task, candidate: Candidate, build: Build) -> Build:
-    """Return the build of a module with the evidence of its trace, where there is an executor for that."""
+    """Return the build of a module with the evidence of its trace, if the executor is a `Tracer`."""
     known = build.evidence
     if build.status != "ok" or known.facts or known.problems or candidate.language != "python":
         return build
@@ -169,7 +169,7 @@ class Spread(Protocol):
 
     @property
     def compilers(self) -> int:
-        """How many candidates it compiles at once."""
+        """Number of candidates that it compiles at once."""
         ...
 
 
@@ -203,7 +203,7 @@ class Recalling(Protocol):
     """A forecaster that learns from its own forecasts, or paid for them, and can be given them back after a resume."""
 
     def recall(self, task: Task, target: Target, forecasts: Mapping[str, Forecast]) -> None:
-        """Take over what an earlier process made: the latest forecasts by the candidate's identity."""
+        """Take over the latest forecasts of an earlier process, by the candidate's identity."""
         ...
 
 
@@ -212,7 +212,7 @@ class Borrowing(Protocol):
     """A forecaster that also learns from trials of the same task on other targets."""
 
     def lend(self, task: Task, target: Target, elsewhere: Mapping[str, Elsewhere]) -> None:
-        """Take over what is known elsewhere, by the name of the target; it replaces what was lent for this one before.
+        """Take over trials on other targets, by target name; they replace those lent for this task and target before.
 
         What was lent holds for forecasts of this task on `target`.
         """

@@ -34,7 +34,7 @@ _Reader = Callable[[Any], Any]
 
 @cache
 def _reader(kind: Any) -> _Reader | None:
-    """Return what builds a `kind` from data; None where the data is it already. Found out once for each type."""
+    """Return the function that builds a `kind` from data, None if data is used as it is; cached for each type."""
     if dataclasses.is_dataclass(kind):
         return _Fields(typing.cast("type", kind))
     origin, args = typing.get_origin(kind), typing.get_args(kind)

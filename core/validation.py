@@ -1,4 +1,4 @@
-"""What comes of putting answers that compute nothing, or too coarsely, to a task."""
+"""Results of validating a task with null candidates: answers that compute nothing, or too coarsely."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Validator(Protocol):
 
     @property
     def target(self) -> Target:
-        """The device that it does so on."""
+        """The device that it validates on."""
         ...
 
     def validate(self, task: Task, started: Callable[[str], None] = ...) -> tuple[WorkloadReport, ...]:

@@ -1,4 +1,4 @@
-"""The frozen values that rooms exchange.
+"""Frozen values that the packages exchange.
 
 Times are in seconds, sizes in bytes, speed-ups are anchor time / candidate time. Each value is plain data:
 `serde` turns any of them into JSON and back.
@@ -86,7 +86,7 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a task looks like to a kernel for one workload.
+    """Signature of a task for one workload, as a kernel sees it: tensors, scalars, parameters, and the work to do.
 
     `inputs` holds the tensors of `get_inputs()` in order; `scalars` the numbers among them by position; `init` the
     numbers of `get_init_inputs()` by position; `params` the model's parameters and buffers by `state_dict` key. `flops`
@@ -114,7 +114,7 @@ class Signature:
 
 
 class _Identified:
-    """Room for an identity that is worked out once: a long search asks each of its candidates thousands of times."""
+    """Cache for a value's identity: a long search asks each of its candidates for it thousands of times."""
 
     __slots__ = ("_sha256",)
 
@@ -206,7 +206,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of a candidate before it runs: numeric facts, and problems found by looking."""
+    """Static facts about a candidate, before it runs: numbers, and problems found by inspection."""
 
     facts: Mapping[str, float] = field(default_factory=dict[str, float])
     problems: tuple[str, ...] = ()
@@ -227,7 +227,7 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an answer cost. `dollars` is None where the model's price is unknown."""
+    """Cost of an answer. `dollars` is None where the model's price is unknown."""
 
     seconds: float = 0.0
     input_tokens: int = 0
@@ -300,7 +300,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether a candidate is measured, with the numbers that this rested on."""
+    """Decision whether to measure a candidate, with the numbers that it rested on."""
 
     action: Action
     reason: str
@@ -403,7 +403,7 @@ class Measurement:
 
     @property
     def trusted(self) -> bool:
-        """Whether the candidate is correct and its time believable."""
+        """True if the candidate is correct and its time believable."""
         return self.status == "ok" and self.verdict not in UNTRUSTED
 
     @property
@@ -415,7 +415,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """What a run has spent so far."""
+    """Amount of each currency that a run has spent so far."""
 
     measurements: int = 0
     device_s: float = 0.0

@@ -31,7 +31,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FinishedJob:
     """A job that is done: a measurement, or the error that is not the candidate's, such as a reference that fails."""
 
     job: Job
@@ -76,7 +76,7 @@ def measure_jobs(
     describe: bool = False,
     started: Callable[[Job], None] = lambda _: None,
     stopped: Callable[[], bool] = lambda: False,
-) -> Generator[Outcome]:
+) -> Generator[FinishedJob]:
     """Compile in `threads` threads, measure on `devices` at a time; yield each job as it is done.
 
     Whatever is compiled first is measured first. On a CPU, which compiling would keep busy, a batch is compiled before
@@ -122,17 +122,17 @@ def measure_jobs(
             wait(ahead | set(measuring), return_when=FIRST_COMPLETED)
             for measured in [f for f in measuring if f.done()]:
                 (job, build), error = measuring.pop(measured), measured.exception()
-                yield Outcome(job, build, measured.result()) if error is None else _failure(job, build, error)
+                yield FinishedJob(job, build, measured.result()) if error is None else _failure(job, build, error)
     finally:
         compilers.shutdown(cancel_futures=True)
         measurers.shutdown(cancel_futures=True)
 
 
-def _failure(job: Job, build: Build | None, error: BaseException) -> Outcome:
+def _failure(job: Job, build: Build | None, error: BaseException) -> FinishedJob:
     """Return a job's error as its outcome; raises it where every other job would meet it, too."""
     if not isinstance(error, UsageError | WorkerError):
         raise error
-    return Outcome(job, build, None, error)
+    return FinishedJob(job, build, None, error)
 
 
 def _compiled(executor: Executor, job: Job, reference: Future[Any] | None) -> Build:

@@ -1,4 +1,4 @@
-"""What the tools answer: small models whose first field is `summary`, and the same as compact text."""
+"""Answers of the tools: small models whose first field is `summary`, and the same as compact text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOGS = (800, 400, 200, 80)
 Detail = Literal["concise", "detailed"]
 
 
-class Answer(Part):
+class ToolAnswer(Part):
     """Base of all answers; `links` names resources that hold more."""
 
     summary: str
@@ -49,8 +49,8 @@ class Ranked(Part):
     problem: str = ""
 
 
-class ForecastAnswer(Answer):
-    """What is expected of a kernel, and whether to measure it."""
+class ForecastAnswer(ToolAnswer):
+    """Forecast of a kernel, and advice whether to measure it."""
 
     recommendation: str = Field(description="measure, skip or accept.")
     reason: str
@@ -73,8 +73,8 @@ class ForecastAnswer(Answer):
     links: dict[str, str] = Field(default_factory=dict[str, str])
 
 
-class MeasureAnswer(Answer):
-    """What came of a measurement, or a handle while there is nothing yet."""
+class MeasureAnswer(ToolAnswer):
+    """Result of a measurement, or a handle while there is none yet."""
 
     run_id: str = Field(description="Handle for search_status and search_cancel.")
     status: str = Field(
@@ -116,7 +116,7 @@ class Best(Part):
     source: str | None = Field(description="Its text if it is short and the run is over; else see links.")
 
 
-class Line(Part):
+class RunCandidate(Part):
     """One candidate of a run."""
 
     kernel: str
@@ -127,8 +127,8 @@ class Line(Part):
     measured: str | None
 
 
-class SearchAnswer(Answer):
-    """Where a run stands."""
+class SearchAnswer(ToolAnswer):
+    """State of a run."""
 
     run_id: str
     status: str = Field(description="starting, running, finished, interrupted, failed or lost.")
@@ -143,15 +143,15 @@ class SearchAnswer(Answer):
     alarms: int = Field(default=0, description="How often outcomes did not fit the forecasts.")
     spent: dict[str, float] = Field(default_factory=dict[str, float])
     limit: dict[str, float] = Field(default_factory=dict[str, float])
-    candidates: list[Line] | None = Field(
+    candidates: list[RunCandidate] | None = Field(
         default=None, description="Measured ones first, the last ones first; detailed."
     )
     folder: str | None = Field(default=None, description="Its files: best kernel, result.json, report.html.")
     links: dict[str, str] = Field(default_factory=dict[str, str])
 
 
-class StatusAnswer(Answer):
-    """Where a handle stands; beside these fields, those of search for a run, of measure_kernel for a measurement."""
+class StatusAnswer(ToolAnswer):
+    """State behind a handle; beside these fields, those of search for a run, of measure_kernel for a measurement."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -161,8 +161,8 @@ class StatusAnswer(Answer):
     task: str
 
 
-class Described(Answer):
-    """What there is: each part only where it was asked for."""
+class Described(ToolAnswer):
+    """Description of device, tasks, budget and recent work: each part only where it was asked for."""
 
     device: dict[str, Any] | None = None
     tasks: dict[str, str] | None = None
@@ -172,7 +172,7 @@ class Described(Answer):
     links: dict[str, str] = Field(default_factory=dict[str, str])
 
 
-def reply(answer: Answer, detail: Detail = "concise") -> CallToolResult:
+def reply(answer: ToolAnswer, detail: Detail = "concise") -> CallToolResult:
     """Return an answer as structured content, as text that says the same, and as links to what is not in it."""
     limit = LIMIT_BYTES if detail == "concise" else DETAILED_BYTES
     data = fitted(answer.model_dump(mode="json"), limit)

@@ -1,4 +1,4 @@
-"""What clients may still spend: the jobs themselves are the ledger, so that a restart forgets nothing."""
+"""Budgets of clients, computed from the jobs themselves, so that a restart forgets nothing."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from collections.abc import Generator
 from dataclasses import dataclass, fields
 
 from forewarp.core.errors import UsageError
-from forewarp.mcp_server.options import Caps, Options
-from forewarp.mcp_server.spool import LIVE, Job, Spool
+from forewarp.mcp_server.options import Caps, ServerOptions
+from forewarp.mcp_server.spool import LIVE, Spool, SpooledJob
 from forewarp.tools import runs
 from forewarp.tools.parts import Place
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """What was spent or set aside, by the names of `Caps`."""
+class ClientSpending:
+    """Amounts spent or reserved, by the names of `Caps`."""
 
     measurements: float = 0.0
     gpu_seconds: float = 0.0
     usd: float = 0.0
     tokens: float = 0.0
 
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Spent)))
+    def __add__(self, other: ClientSpending) -> ClientSpending:
+        return ClientSpending(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(ClientSpending)))
 
-    def largest(self, other: Spent) -> Spent:
+    def largest(self, other: ClientSpending) -> ClientSpending:
         """Return the larger amount of each currency."""
-        return Spent(*(max(getattr(self, f.name), getattr(other, f.name)) for f in fields(Spent)))
+        return ClientSpending(*(max(getattr(self, f.name), getattr(other, f.name)) for f in fields(ClientSpending)))
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CurrencyLine:
     """One currency of one cap."""
 
     scope: str
@@ -42,32 +42,32 @@ class Line:
 
     @property
     def left(self) -> float:
-        """What is left of it, never below zero."""
+        """Amount left, never below zero."""
         return max(0.0, self.cap - self.spent)
 
 
-class Budget:
+class ClientBudget:
     """The caps of the server and of each session against what was spent."""
 
-    def __init__(self, options: Options, spool: Spool) -> None:
+    def __init__(self, options: ServerOptions, spool: Spool) -> None:
         self._options, self._spool = options, spool
 
-    def lines(self, session: str) -> list[Line]:
+    def lines(self, session: str) -> list[CurrencyLine]:
         """Return every cap that holds for a session, with what was spent of it."""
         options = self._options
         if options.server == Caps() and options.session == Caps():
             return []
         spent = [(j.session, self._of(j)) for j in self._spool.jobs(time.time() - options.window_s)]
-        found: list[Line] = []
+        found: list[CurrencyLine] = []
         for scope, caps, amounts in (
             ("server", options.server, [s for _, s in spent]),
             ("session", options.session, [s for owner, s in spent if owner == session]),
         ):
-            total = sum(amounts, Spent())
+            total = sum(amounts, ClientSpending())
             for f in fields(Caps):
                 cap = getattr(caps, f.name)
                 if cap is not None:
-                    found.append(Line(scope, f.name, getattr(total, f.name), float(cap)))
+                    found.append(CurrencyLine(scope, f.name, getattr(total, f.name), float(cap)))
         return found
 
     def left(self, session: str, currency: str) -> float | None:
@@ -77,7 +77,7 @@ class Budget:
 
     @contextlib.contextmanager
     def deciding(self) -> Generator[None]:
-        """Keep other servers of this archive from spending the same rest between the look and the job."""
+        """Hold a lock while a budget is checked and a job added, so that no other server spends the same rest."""
         with self._spool.alone("budget"):
             yield
 
@@ -104,9 +104,9 @@ class Budget:
             )
         return min(tight.left, wanted if wanted is not None else default if default is not None else tight.left)
 
-    def _of(self, job: Job) -> Spent:
+    def _of(self, job: SpooledJob) -> ClientSpending:
         """Return what a job has spent; while it may go on, at least what was set aside for it."""
-        aside = Spent(
+        aside = ClientSpending(
             job.reserved.get("measurements", 0.0),
             job.reserved.get("device_s", 0.0),
             job.reserved.get("usd", 0.0),
@@ -119,17 +119,19 @@ class Budget:
             return aside
         told = self._spool.document(job.id, "result.json") or {}
         if job.kind == "forecast":
-            return Spent(usd=float(told.get("usd") or 0.0), tokens=float(told.get("tokens") or 0.0))
+            return ClientSpending(usd=float(told.get("usd") or 0.0), tokens=float(told.get("tokens") or 0.0))
         if (result := told.get("result")) is not None:
             measured = result["measurement_id"] is not None
-            return Spent(measurements=float(measured), gpu_seconds=float(result["cost"]["device_s"]))
+            return ClientSpending(measurements=float(measured), gpu_seconds=float(result["cost"]["device_s"]))
         held_s = self._spool.held_s(job.id)
-        return Spent(measurements=float(held_s is not None), gpu_seconds=float(told.get("device_s", held_s or 0.0)))
+        return ClientSpending(
+            measurements=float(held_s is not None), gpu_seconds=float(told.get("device_s", held_s or 0.0))
+        )
 
-    def _of_search(self, job: Job, aside: Spent) -> Spent:
+    def _of_search(self, job: SpooledJob, aside: ClientSpending) -> ClientSpending:
         run_id = self._spool.read(job.id, "run")
         if not run_id:
-            return aside if self._spool.worker(job.id) is not None else Spent()
+            return aside if self._spool.worker(job.id) is not None else ClientSpending()
         spent, ended = runs.spent(Place(archive=job.request["archive"]), run_id.strip())
-        total = Spent(spent.measurements or 0, spent.device_s or 0.0, spent.dollars or 0.0, spent.tokens or 0)
+        total = ClientSpending(spent.measurements or 0, spent.device_s or 0.0, spent.dollars or 0.0, spent.tokens or 0)
         return total if ended else total.largest(aside)

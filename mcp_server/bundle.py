@@ -1,4 +1,4 @@
-"""The server as an MCP bundle (.mcpb): one file that Claude Desktop installs, its manifest told by the server itself.
+"""The server as an MCP bundle (.mcpb): one file that Claude Desktop installs, with a manifest made from the server.
 
 The bundle holds this package's source and a project file that names its dependencies; the application fetches those
 with uv. It holds no torch: a GPU is measured with by the Python that the user names.
@@ -73,7 +73,7 @@ FIELDS: dict[str, dict[str, Any]] = {
         "min": 1,
     },
 }
-"""What the user is asked for, by flag of `forewarp mcp`."""
+"""Fields that the user fills in, by flag of `forewarp mcp`."""
 
 SERVE = '''\
 """Start the server with what the user filled in."""

@@ -8,9 +8,9 @@ from forewarp.mcp_server.answers import (
     Best,
     Detail,
     ForecastAnswer,
-    Line,
     MeasureAnswer,
     Ranked,
+    RunCandidate,
     SearchAnswer,
     Shape,
 )
@@ -27,7 +27,7 @@ POLL_S = 5.0
 
 
 def forecast_answer(found: ForecastResult, detail: Detail) -> ForecastAnswer:
-    """Show a forecast."""
+    """Convert a forecast into an answer."""
     f = found.forecast
     more = detail == "detailed"
     ranking = [
@@ -66,7 +66,7 @@ def forecast_answer(found: ForecastResult, detail: Detail) -> ForecastAnswer:
 
 
 def measure_answer(run_id: str, found: MeasureResult, detail: Detail, whole_log: int) -> MeasureAnswer:
-    """Show a measurement; `whole_log` is the length of its log, which is linked where it is not all here."""
+    """Convert a measurement into an answer; `whole_log` is the length of its log, linked where it is not all here."""
     more = detail == "detailed"
     links: dict[str, str] = {}
     if whole_log > LOG[detail]:
@@ -111,7 +111,7 @@ def measure_answer(run_id: str, found: MeasureResult, detail: Detail, whole_log:
 
 
 def search_answer(found: SearchResult, detail: Detail, *, lost: bool, folder: str, others: int) -> SearchAnswer:
-    """Show a run; `others` is how many other runs share its device."""
+    """Convert a run into an answer; `others` is how many other runs share its device."""
     running = found.status == "running" and not lost
     run = found.run_id
     summary = found.summary
@@ -159,15 +159,15 @@ def _best(best: BestKernel, *, whole: bool) -> Best:
     )
 
 
-def _lines(found: SearchResult) -> list[Line]:
+def _lines(found: SearchResult) -> list[RunCandidate]:
     latest = found.candidates[::-1]
     ordered = [c for c in latest if c.measured] + [c for c in latest if not c.measured]
     return [_line(c) for c in ordered[:LINES]]
 
 
-def _line(line: CandidateLine) -> Line:
+def _line(line: CandidateLine) -> RunCandidate:
     m = line.measured
-    return Line(
+    return RunCandidate(
         kernel=line.kernel.short,
         tunables=line.kernel.tunables,
         note=trim(line.note, 100),

@@ -15,8 +15,8 @@ from typing import Any
 
 import forewarp
 from forewarp.core.errors import ForewarpError, UsageError
-from forewarp.mcp_server.options import Options
-from forewarp.mcp_server.spool import LATEST, LIVE, Job, Spool, slot_name
+from forewarp.mcp_server.options import ServerOptions
+from forewarp.mcp_server.spool import LATEST, LIVE, Spool, SpooledJob, slot_name
 from forewarp.tools import processes, runs
 from forewarp.tools.measured import MeasureResult
 
@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 class Jobs:
     """Starts work and looks it up; any server with the same archive sees the same work."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ServerOptions) -> None:
         self._options = options
         self.home = runs.home(options.place)
         self.spool = Spool(self.home)
@@ -39,19 +39,19 @@ class Jobs:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def close(self) -> None:
-        """Leave what was started to itself."""
+        """Leave the started processes running."""
         for child in (*self._children.values(), *self._workers.values()):
             if child.poll() is None:
                 child.returncode = 0  # it is meant to go on, which would otherwise be warned of
 
-    def submit(self, session: str, task: str, request: dict[str, Any], reserved: dict[str, float]) -> Job:
-        """Put a measurement into the queue and see to it that somebody works on that."""
+    def submit(self, session: str, task: str, request: dict[str, Any], reserved: dict[str, float]) -> SpooledJob:
+        """Put a measurement into the queue, and make sure that a process works on it."""
         job = self.spool.add("measure", session, task, request, reserved)
         self._keep_measuring()
         return job
 
-    def await_measurement(self, job: Job, wait_s: float, say: Say) -> None:
-        """Return when a measurement is over, at the latest after `wait_s` seconds."""
+    def await_measurement(self, job: SpooledJob, wait_s: float, say: Say) -> None:
+        """Wait until a measurement is over, at most `wait_s` seconds."""
         deadline = time.monotonic() + wait_s
         while (state := self.spool.state(job.id)) in ("queued", "running"):
             if state == "queued":
@@ -65,8 +65,8 @@ class Jobs:
                 say(self.spool.read(job.id, "stage") or "starting the device")
             time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
 
-    def measured(self, job: Job) -> MeasureResult | None:
-        """Return what a measurement came to, None while it goes on; raises its error."""
+    def measured(self, job: SpooledJob) -> MeasureResult | None:
+        """Return a measurement's result, None while it goes on; raises its error."""
         told = self.spool.document(job.id, "result.json")
         if told is None:
             return None
@@ -74,7 +74,7 @@ class Jobs:
             raise _error(error)
         return MeasureResult.model_validate(told["result"])
 
-    def cancel_measurement(self, job: Job) -> bool:
+    def cancel_measurement(self, job: SpooledJob) -> bool:
         """End a measurement; false where it had ended by itself. Those that wait go on."""
         cancelled = self.spool.cancel(job.id)
         if self.spool.waiting():
@@ -82,7 +82,7 @@ class Jobs:
         return cancelled
 
     def _keep_measuring(self) -> None:
-        """See to it that there are as many measuring processes as there is work for, and devices."""
+        """Start measuring processes, as many as there is work for and devices."""
         latest = [j for j in self.spool.jobs() if j.kind == "measure"][-LATEST:]
         live = [j for j in latest if self.spool.state(j.id) in LIVE]
         devices = max((self.spool.devices(j) for j in live), default=1)
@@ -105,7 +105,7 @@ class Jobs:
             with (self.spool.folder / "worker.log").open("ab") as log:
                 self._workers[number] = _detached(command, self.home, log, log)
 
-    def start_search(self, session: str, task: str, arguments: Sequence[str], reserved: dict[str, float]) -> Job:
+    def start_search(self, session: str, task: str, arguments: Sequence[str], reserved: dict[str, float]) -> SpooledJob:
         """Start `forewarp optimize` with these arguments in a process of its own."""
         archive = str(runs.archive_path(self._options.place))
         job = self.spool.add("search", session, task, {"archive": archive}, reserved)
@@ -118,7 +118,7 @@ class Jobs:
         self._children[job.id] = child
         return job
 
-    def await_id(self, job: Job, wait_s: float) -> str | None:
+    def await_id(self, job: SpooledJob, wait_s: float) -> str | None:
         """Return the run that a job became; None if it still starts. Raises the error of one that ended before."""
         deadline = time.monotonic() + wait_s
         while True:
@@ -133,7 +133,7 @@ class Jobs:
             time.sleep(POLL_S / 2)
 
     def await_run(self, run_id: str, wait_s: float, say: Say) -> None:
-        """Return when a run is over, at the latest after `wait_s` seconds."""
+        """Wait until a run is over, at most `wait_s` seconds."""
         deadline = time.monotonic() + wait_s
         while True:
             seen = runs.glance(self._options.place, run_id)
@@ -145,12 +145,12 @@ class Jobs:
             say(f"{best} after {seen.measured} measurements")
             time.sleep(min(GLANCE_S, max(0.0, deadline - time.monotonic())))
 
-    def cancel_start(self, job: Job) -> None:
+    def cancel_start(self, job: SpooledJob) -> None:
         """End a run that has no id yet."""
         if (pid := self.spool.worker(job.id)) is not None:
             processes.kill_tree(pid)
 
-    def searching(self) -> list[Job]:
+    def searching(self) -> list[SpooledJob]:
         """Return the jobs of runs that are being worked on."""
         return [j for j in self.spool.jobs() if j.kind == "search" and self.spool.worker(j.id) is not None]
 
@@ -167,7 +167,7 @@ class Jobs:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(WRITE_S)
 
-    def _ended(self, job: Job) -> ForewarpError:
+    def _ended(self, job: SpooledJob) -> ForewarpError:
         told = self.spool.document(job.id, "out.json") or {}
         if error := told.get("error"):
             return _error(error)

@@ -1,4 +1,4 @@
-"""What the operator sets when the server starts, and no client can change."""
+"""Options that the operator sets when the server starts, and no client can change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from forewarp.tools.parts import Place
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Most of each currency; None leaves it open."""
+    """Cap on each currency; None leaves it open."""
 
     measurements: int | None = None
     gpu_seconds: float | None = None
@@ -19,8 +19,8 @@ class Caps:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """How a server works.
+class ServerOptions:
+    """Options of a server.
 
     `workspace` is the only folder whose files clients may name. `server` caps what all clients of this archive spend in
     `window_s` seconds, `session` what one client's session spends. `models` are the language models that clients may

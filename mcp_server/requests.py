@@ -1,4 +1,4 @@
-"""What clients ask for, checked against what the operator allows."""
+"""Requests of clients, checked against what the operator allows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from forewarp.core.errors import UsageError
-from forewarp.mcp_server.options import Options
+from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.workspace import MAX_BYTES, Workspace
 from forewarp.tools import runs, sources
 from forewarp.tools.parts import Kernel, Place
@@ -18,9 +18,9 @@ _LANGUAGES: dict[str, Literal["cpp", "cuda"]] = {".cpp": "cpp", ".cc": "cpp", ".
 
 
 class Requests:
-    """Turns arguments into what the tools take."""
+    """Converts arguments of clients into requests of the tools."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ServerOptions) -> None:
         self._options = options
         self._files = Workspace(options.workspace)
 

@@ -14,13 +14,13 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 
 from forewarp.core.errors import ForewarpError, UsageError
-from forewarp.mcp_server.options import Options
+from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.verbs import Verbs, text_of
 
 REPORT_S = 60.0
 
 
-def register(server: MCPServer[None], verbs: Verbs, options: Options) -> None:
+def register(server: MCPServer[None], verbs: Verbs, options: ServerOptions) -> None:
     """Offer the resources."""
     place = options.place
 
@@ -67,7 +67,7 @@ def register(server: MCPServer[None], verbs: Verbs, options: Options) -> None:
         return await _read(partial(_seed, options, task, language))
 
 
-def _best(options: Options, run: str) -> str:
+def _best(options: ServerOptions, run: str) -> str:
     from forewarp.tools import runs
 
     best = runs.look(options.place, run).result.best
@@ -76,7 +76,7 @@ def _best(options: Options, run: str) -> str:
     return best.source
 
 
-def _report(options: Options, run: str) -> str:
+def _report(options: ServerOptions, run: str) -> str:
     from forewarp.mcp_server.jobs import cli
     from forewarp.tools import runs
 
@@ -88,7 +88,7 @@ def _report(options: Options, run: str) -> str:
         return page.read_text(encoding="utf-8")
 
 
-def _seed(options: Options, task: str, language: str) -> str:
+def _seed(options: ServerOptions, task: str, language: str) -> str:
     from forewarp.tools import describe
 
     if task not in describe.bundled_tasks():

@@ -17,7 +17,7 @@ from pydantic import Field
 
 import forewarp
 from forewarp.mcp_server import resources, texts
-from forewarp.mcp_server.options import Options
+from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.verbs import Verbs
 
 
@@ -56,9 +56,9 @@ def _check_names(tool: str, given: Iterable[str], known: Sequence[str]) -> None:
     raise ToolError(f"{tool} has no argument {', '.join(said)}; {meant}it takes {', '.join(known)}")
 
 
-def build_server(options: Options | None = None) -> MCPServer[None]:
+def build_server(options: ServerOptions | None = None) -> MCPServer[None]:
     """Return the server; nothing of the engine is loaded before the first call."""
-    options = options or Options()
+    options = options or ServerOptions()
     verbs = Verbs(options)
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Jobs as folders beside the archive: what servers and the measuring process tell each other, and what outlives both.
+"""Job folders beside the archive: servers and measuring processes communicate through them, and they outlive both.
 
 A job's folder holds `job.json`, written once; `claim`, made by whoever takes the job first, the measuring process or
 one that cancels it; `stage`; `cancelled`; `log.txt`, the whole log; and in the end `result.json`.
@@ -24,10 +24,10 @@ from forewarp.core.errors import UsageError
 from forewarp.tools import processes
 
 Kind = Literal["measure", "search", "forecast"]
-State = Literal["queued", "running", "finished", "failed", "cancelled", "lost"]
+JobState = Literal["queued", "running", "finished", "failed", "cancelled", "lost"]
 
 KEEP_S = 30 * 86_400.0
-"""How long a job's folder is kept; what was measured stays in the archive."""
+"""Seconds for which a job's folder is kept; its measurement stays in the archive."""
 _PREFIX: dict[Kind, str] = {"measure": "m", "search": "s", "forecast": "f"}
 _CANCELLED = "cancelled"
 _CLAIM = "claim"
@@ -36,12 +36,12 @@ LIVE = ("queued", "running")
 GONE_S = 5.0
 """Longest wait for a process that was killed."""
 LATEST = 200
-"""How many measurements are looked at for those that wait or go on."""
+"""Number of latest measurements that are searched for unfinished ones."""
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """One piece of work: who asked for what, and what was set aside for it of the budget."""
+class SpooledJob:
+    """One job: who asked for what, and the part of the budget that is reserved for it."""
 
     id: str
     kind: Kind
@@ -65,9 +65,11 @@ class Spool:
 
     def add(
         self, kind: Kind, session: str, task: str, request: dict[str, Any], reserved: dict[str, float] | None = None
-    ) -> Job:
-        """Write a job down; from then on it is in the queue."""
-        job = Job(f"{_PREFIX[kind]}-{secrets.token_hex(4)}", kind, session, task, time.time(), request, reserved or {})
+    ) -> SpooledJob:
+        """Write a job's folder, which puts it into the queue."""
+        job = SpooledJob(
+            f"{_PREFIX[kind]}-{secrets.token_hex(4)}", kind, session, task, time.time(), request, reserved or {}
+        )
         self.at(job.id).mkdir(parents=True)
         self.write(job.id, "job.json", json.dumps(asdict(job)))
         return job
@@ -93,7 +95,7 @@ class Spool:
             return json.loads(text) if text else None
         return None
 
-    def job(self, job_id: str) -> Job:
+    def job(self, job_id: str) -> SpooledJob:
         """Return a job by its handle; raises `UsageError`."""
         found = None
         if job_id.replace("-", "").isalnum():
@@ -104,15 +106,15 @@ class Spool:
                 f"there is no job {job_id!r}; the latest are {latest}",
                 hint="pass the run_id that search or measure_kernel returned; describe with recent lists runs",
             )
-        return Job(**found)
+        return SpooledJob(**found)
 
-    def jobs(self, since: float = 0.0) -> list[Job]:
+    def jobs(self, since: float = 0.0) -> list[SpooledJob]:
         """Return the jobs that were made after a time, the oldest first."""
-        found: list[Job] = []
+        found: list[SpooledJob] = []
         if self.folder.is_dir():
             for path in self.folder.glob("*-*/job.json"):
                 with contextlib.suppress(OSError, ValueError, TypeError):
-                    job = Job(**json.loads(path.read_text()))
+                    job = SpooledJob(**json.loads(path.read_text()))
                     if job.created >= since:
                         found.append(job)
         return sorted(found, key=lambda j: (j.created, j.id))
@@ -131,13 +133,13 @@ class Spool:
         """Return the living process that works on a job."""
         return _living(self.read(job_id, _CLAIM) or "")
 
-    def state(self, job_id: str) -> State:
-        """Return how far a job is that the measuring process does."""
-        # A process may write its last word and end between two looks; only without a word in the second one is it lost.
+    def state(self, job_id: str) -> JobState:
+        """Return the state of a job of a measuring process."""
+        # A worker may write its result and end between two looks; a job is lost only if the second finds none either.
         return self._state(job_id) or self._state(job_id) or "lost"
 
-    def _state(self, job_id: str) -> State | None:
-        """Return how far a job is; None where who took it is gone, and it did not say what came of it before."""
+    def _state(self, job_id: str) -> JobState | None:
+        """Return a job's state; None if its worker is gone and left no result."""
         if (result := self.document(job_id, "result.json")) is not None:
             return "failed" if "error" in result else "finished"
         if (self.at(job_id) / _CANCELLED).exists():
@@ -147,7 +149,7 @@ class Spool:
             return "queued"
         if claim == _CANCELLED:
             return "cancelled"
-        # Who takes it makes the file first and writes itself into it then.
+        # A worker first creates the file, then writes its process id into it.
         return "running" if not claim or _living(claim) is not None else None
 
     def held_s(self, job_id: str) -> float | None:
@@ -158,25 +160,25 @@ class Spool:
         ended = [p.stat().st_mtime for p in ends if p.exists()]
         return max(0.0, min(ended, default=0.0) - (self.at(job_id) / "stage").stat().st_mtime)
 
-    def waiting(self) -> list[Job]:
+    def waiting(self) -> list[SpooledJob]:
         """Return the measurements that nobody has taken, in their order."""
         return [j for j in self.jobs() if j.kind == "measure" and not (self.at(j.id) / _CLAIM).exists()]
 
-    def ahead(self, job: Job) -> int:
+    def ahead(self, job: SpooledJob) -> int:
         """Return how many measurements have to end before one that waits begins."""
         before = [j for j in self.jobs() if j.kind == "measure" and (j.created, j.id) < (job.created, job.id)]
         live = sum(self.state(j.id) in LIVE for j in before[-LATEST:])
         return max(0, live - (self.devices(job) - 1))
 
     def has(self, place: Mapping[str, Any], devices: int) -> None:
-        """Write down how many devices a place has, as this process found out; true for as long as it lives."""
+        """Record a place's number of devices, as found by this process; valid for as long as it lives."""
         known = self.document("", _DEVICES) or {}
         me = f"{os.getpid()}:{processes.began(os.getpid())}"
         places = known.get("places", {}) if known.get("by") == me else {}
         self.write("", _DEVICES, json.dumps({"by": me, "places": {**places, _name(place): devices}}))
 
-    def devices(self, job: Job) -> int:
-        """Return on how many devices measurements like this one may be done at once; 1 where that is not known."""
+    def devices(self, job: SpooledJob) -> int:
+        """Return the number of devices that can do measurements like this one at once; 1 if unknown."""
         known = self.document("", _DEVICES) or {}
         if _living(str(known.get("by", ""))) is None:
             return 1
@@ -193,14 +195,14 @@ class Spool:
         pid = self.worker(job_id)
         if pid is None:
             return False
-        # It is stopped before it is asked what came of it: else it might take the next job before it is killed.
+        # Pause the worker before looking for its result: it might otherwise take the next job before it is killed.
         processes.pause(pid)
         if self.read(job_id, "result.json") is not None:
             processes.go_on(pid)
             return False
         self.write(job_id, _CANCELLED, "")
         processes.kill_tree(pid)
-        # The next one cannot start while this one's lock is held.
+        # The next worker cannot start while this one holds its lock.
         deadline = time.monotonic() + GONE_S
         while not processes.over(pid) and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -208,7 +210,7 @@ class Spool:
 
     @contextlib.contextmanager
     def alone(self, name: str, *, within_s: float = math.inf) -> Generator[bool]:
-        """Hold one of the spool's locks against other processes; yields false where that cannot be within this time."""
+        """Hold one of the spool's locks against other processes; yields False if it is not free within this time."""
         self.folder.mkdir(parents=True, exist_ok=True)
         deadline = time.monotonic() + within_s
         with (self.folder / f"{name}.lock").open("w") as handle:
@@ -232,7 +234,7 @@ class Spool:
 
 
 def _living(owner: str) -> int | None:
-    """Return the process that is meant by "NUMBER:BEGAN" if it is alive."""
+    """Return the process id from "PID:START" if that process is alive."""
     pid, _, began = owner.partition(":")
     return int(pid) if began and processes.began(int(pid)) == began else None
 
@@ -243,5 +245,5 @@ def slot_name(number: int) -> str:
 
 
 def _name(place: Mapping[str, Any]) -> str:
-    """Return under which name a place's devices are counted."""
+    """Return the name under which a place's devices are counted."""
     return " ".join(str(place.get(name) or "") for name in ("executor", "device", "card", "python"))

@@ -1,4 +1,4 @@
-"""What a model reads of the server before it calls anything."""
+"""Texts that a model reads before it calls anything: instructions and descriptions of the tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools as clients see them: arguments, limits and progress; what they do is in `work`."""
+"""Tools as clients see them: arguments, limits and progress; their bodies are in `work`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from forewarp.mcp_server.answers import (
     StatusAnswer,
     reply,
 )
-from forewarp.mcp_server.options import Options
+from forewarp.mcp_server.options import ServerOptions
 
 if TYPE_CHECKING:
     from forewarp.mcp_server.work import Work
@@ -37,7 +37,7 @@ T = TypeVar("T")
 MAX_SOURCE = 200_000
 MAX_RANKED = 16
 MAX_WAIT_S = 45.0
-"""Clients give a request 60 s by default."""
+"""Longest wait of a call in seconds; clients give a request 60 s by default."""
 HEARTBEAT_S = 5.0
 STATELESS = "2026-07-28"
 """First revision of the protocol that has no sessions."""
@@ -81,7 +81,7 @@ Against = Annotated[
 class Verbs:
     """The tools of one server."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ServerOptions) -> None:
         self._options = options
         self._work: Work | None = None
         self._loading = anyio.Lock()
@@ -101,7 +101,7 @@ class Verbs:
         return self._work
 
     def session(self, ctx: Context) -> str:
-        """Return what a client's spending is counted under: its HTTP session, its token, or this process on stdio."""
+        """Return the key that spending is booked under: the HTTP session, the token, or this process on stdio."""
         headers = ctx.headers or {}
         # Only in the older revisions does the SDK check the header against the sessions that it opened.
         legacy = (ctx.protocol_version or "") < STATELESS
@@ -250,13 +250,13 @@ class Verbs:
         ] = "all",
         task: Annotated[str | None, Field(max_length=4000, description="Task to show, instead of about.")] = None,
     ) -> Annotated[CallToolResult, Described]:
-        """Say what there is."""
+        """Describe device, tasks, budget and recent work."""
         with told():
             work = await self.work()
             return reply(await self._aside(partial(work.describe, self.session(ctx), about, task)))
 
 
-def _load(options: Options) -> Work:
+def _load(options: ServerOptions) -> Work:
     from forewarp.mcp_server.work import Work
 
     return Work(options)

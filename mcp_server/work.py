@@ -17,19 +17,19 @@ from forewarp.mcp_server.answers import (
     SearchAnswer,
     size,
 )
-from forewarp.mcp_server.budget import Budget
+from forewarp.mcp_server.budget import ClientBudget
 from forewarp.mcp_server.converted import LOG, POLL_S, forecast_answer, measure_answer, search_answer
 from forewarp.mcp_server.jobs import Jobs, Say
-from forewarp.mcp_server.options import Options
+from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.requests import Requests
-from forewarp.mcp_server.spool import Job
+from forewarp.mcp_server.spool import SpooledJob
 from forewarp.tools import describe, runs
 from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
 from forewarp.tools.measure_kernel import MeasureRequest
 from forewarp.tools.parts import trim
 from forewarp.tools.session import Executors, check_price, make_model
 
-AnyJob = TypeVar("AnyJob", Job, Job | None)
+AnyJob = TypeVar("AnyJob", SpooledJob, SpooledJob | None)
 
 MEASURE_LIMIT_S = 120.0
 START_S = 30.0
@@ -41,12 +41,12 @@ FORECAST_COMPILE_S = 20.0
 
 
 class Work:
-    """What the server keeps between calls."""
+    """State that the server keeps between calls."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ServerOptions) -> None:
         self.options = options
         self.jobs = Jobs(options)
-        self.budget = Budget(options, self.jobs.spool)
+        self.budget = ClientBudget(options, self.jobs.spool)
         self.requests = Requests(options)
         self._executors = Executors(compile_s=FORECAST_COMPILE_S)
         self._forecasts = threading.BoundedSemaphore(2)
@@ -109,7 +109,7 @@ class Work:
         job = self.jobs.spool.add("forecast", session, task, {})
         self.jobs.spool.write(job.id, "result.json", f'{{"usd": {usd or 0.0}, "tokens": {tokens}}}')
 
-    def begin_measurement(self, session: str, given: dict[str, Any]) -> Job:
+    def begin_measurement(self, session: str, given: dict[str, Any]) -> SpooledJob:
         """Put a measurement into the queue; raises `UsageError` where the budget does not allow it."""
         task = self.requests.task(given["task"])
         request = MeasureRequest(
@@ -127,8 +127,8 @@ class Work:
                 reserved["device_s"] = min(left, MEASURE_LIMIT_S)
             return self.jobs.submit(session, given["task"], request.model_dump(mode="json"), reserved)
 
-    def measurement(self, job: Job, detail: Detail, wait_s: float, say: Say) -> MeasureAnswer:
-        """Return what a measurement came to, or where it stands after `wait_s` seconds."""
+    def measurement(self, job: SpooledJob, detail: Detail, wait_s: float, say: Say) -> MeasureAnswer:
+        """Return a measurement's result, or its state after `wait_s` seconds."""
         self.jobs.await_measurement(job, wait_s, say)
         found = self.jobs.measured(job)
         if found is not None:
@@ -158,7 +158,7 @@ class Work:
             task=job.task,
         )
 
-    def cancel_measurement(self, job: Job) -> bool:
+    def cancel_measurement(self, job: SpooledJob) -> bool:
         """End a measurement; false where it had ended."""
         return self.jobs.cancel_measurement(job)
 
@@ -216,7 +216,7 @@ class Work:
             caps |= {c: grant(session, c, caps[c]) for c in ("usd", "tokens")}
         return caps
 
-    def run_of(self, job: Job, detail: Detail, start_s: float, wait_s: float, say: Say) -> SearchAnswer:
+    def run_of(self, job: SpooledJob, detail: Detail, start_s: float, wait_s: float, say: Say) -> SearchAnswer:
         """Return the state of the run that a job became, or that it still starts."""
         run_id = self.jobs.await_id(job, start_s)
         if run_id is not None:
@@ -230,7 +230,7 @@ class Work:
         )
 
     def run(self, run_id: str, detail: Detail, wait_s: float, say: Say, *, written: bool = True) -> SearchAnswer:
-        """Return where a run stands, after up to `wait_s` seconds if it goes on."""
+        """Return the state of a run, after up to `wait_s` seconds if it goes on."""
         if wait_s > 0:
             self.jobs.await_run(run_id, wait_s, say)
         found = runs.look(self.options.place, run_id)
@@ -243,7 +243,7 @@ class Work:
         return search_answer(found.result, detail, lost=found.lost, folder=str(folder), others=len(others))
 
     def status(self, run_id: str, detail: Detail, wait_s: float, say: Say) -> SearchAnswer | MeasureAnswer:
-        """Return where a handle stands."""
+        """Return the state behind a handle."""
         if run_id.startswith("m-"):
             return self.measurement(self.jobs.spool.job(run_id), detail, wait_s, say)
         if run_id.startswith("s-"):
@@ -290,7 +290,7 @@ class Work:
         )
 
     def describe(self, session: str, about: str, task: str | None) -> Described:
-        """Return what there is."""
+        """Return the description of a task, or of device, tasks, budget and recent work."""
         if task is not None:
             return self._task(task)
         every = about == "all"
@@ -370,7 +370,7 @@ AnyAnswer = TypeVar("AnyAnswer", SearchAnswer, MeasureAnswer)
 
 
 def _noted(answer: AnyAnswer, *, over: bool) -> AnyAnswer:
-    """Say of what could not be cancelled that it was over before."""
+    """Note in the summary that the work had ended before it could be cancelled."""
     return answer.model_copy(update={"summary": f"It was over before. {answer.summary}"}) if over else answer
 
 

@@ -14,20 +14,20 @@ import time
 from pathlib import Path
 
 from forewarp.core.errors import ForewarpError
-from forewarp.mcp_server.spool import Job, Spool, slot_name
+from forewarp.mcp_server.spool import Spool, SpooledJob, slot_name
 from forewarp.tools import processes
 from forewarp.tools.measure_kernel import MeasureRequest, Stage, measure_kernel
 from forewarp.tools.parts import Place
 from forewarp.tools.session import Executors
-from forewarp.tools.slots import Slot
+from forewarp.tools.slots import SlotExecutors
 
 POLL_S = 0.05
 GLANCE_S = 1.0
-"""A server that looks whether this slot is taken holds its lock for a moment; who is this slot, for long."""
+"""Seconds to wait for this slot's lock: a server that only looks holds it for a moment, a worker for long."""
 
 
 def main(home: Path, keep_warm_s: float, number: int) -> int:
-    """Work until nothing was to do for a while; returns soon where another process is this slot already."""
+    """Take measurements until idle for `keep_warm_s` seconds; return soon if another process has this slot."""
     spool = Spool(home)
 
     def found(place: Place, devices: int) -> None:
@@ -37,7 +37,7 @@ def main(home: Path, keep_warm_s: float, number: int) -> int:
         if not ours:
             return 0
         me = f"{os.getpid()}:{processes.began(os.getpid())}"
-        with Slot(number, found) as executors:
+        with SlotExecutors(number, found) as executors:
             last = time.monotonic()
             while time.monotonic() - last < keep_warm_s and spool.folder.is_dir():
                 mine = (j for j in spool.waiting() if number < spool.devices(j))
@@ -50,8 +50,8 @@ def main(home: Path, keep_warm_s: float, number: int) -> int:
     return 0
 
 
-def _measure(spool: Spool, job: Job, executors: Executors) -> None:
-    """Do one measurement and write down what came of it."""
+def _measure(spool: Spool, job: SpooledJob, executors: Executors) -> None:
+    """Do one measurement and write its result."""
     stop: list[threading.Timer] = []
 
     def stage(name: Stage) -> None:
@@ -79,7 +79,7 @@ def _measure(spool: Spool, job: Job, executors: Executors) -> None:
         spool.write(job.id, "result.json", json.dumps(answer))
 
 
-def _out_of_budget(spool: Spool, job: Job) -> None:
+def _out_of_budget(spool: Spool, job: SpooledJob) -> None:
     """End this process with all that holds the device: the budget does not allow another second."""
     seconds = job.reserved["device_s"]
     error = {

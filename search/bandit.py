@@ -1,4 +1,4 @@
-"""Which kind of change to try next: what each has gained so far for what it cost, and how sure that is.
+"""Bandit that chooses which kind of change to try next: by the gain for the cost so far, and how sure that is.
 
 Discounted upper confidence bounds (Garivier and Moulines, "On upper-confidence bound policies for switching bandit
 problems", ALT 2011), divided by cost as in budgeted bandits (Ding et al., "Multi-armed bandit with budget constraint
@@ -30,7 +30,7 @@ DECAY = 0.95
 BONUS = 0.5
 HANDLING = 0.1
 FORECAST_WORTH = 0.5
-"""What an octave that was forecast counts against one that was measured."""
+"""Weight of an octave that was only forecast, against one that was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Pull:
 def pulls_of(
     attempts: Sequence[Attempt], arm_of: Callable[[Attempt], str], base_of: Callable[[Attempt], float | None]
 ) -> list[Pull]:
-    """Return the attempts as pulls, in order; `arm_of` gives "" for what was no pull.
+    """Return the attempts as pulls, in order; those for which `arm_of` gives "" are no pulls.
 
     The reward of what was measured is max(0, log2 S − log2 of what it began from): `base_of` gives that speed-up, and
     where it gives None, the fastest that was proposed earlier stands in, then the reference. What passed the gate and
@@ -138,7 +138,7 @@ def _promise(forecast: Forecast, base: float) -> float:
 
 
 def _currency(costs: Sequence[Cost]) -> Callable[[Cost], float]:
-    """Return what to compare costs by: dollars where all are known, else tokens, else seconds; the first that tells."""
+    """Return the function that gives a cost in one currency: dollars where all are known, else tokens, else seconds."""
     if all(c.dollars is not None for c in costs) and any(c.dollars for c in costs):
         return lambda c: c.dollars or 0.0
     if any(c.input_tokens + c.output_tokens for c in costs):

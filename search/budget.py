@@ -32,7 +32,7 @@ def warnings(budget: Budget, spend: Spend) -> Iterator[Shortage]:
 
 
 def searching(budget: Budget, spend: Spend, *, each_s: float, confirm: bool, visitors: int = 0) -> Budget:
-    """Return the budget without what is kept back for the confirmation and for other targets' winners.
+    """Return the part of the budget that is not kept back for the confirmation and for other targets' winners.
 
     `each_s` is what measuring one of them takes of the device. It takes no more wall time than a measurement has taken
     so far, with all that belongs to it. A budget of one measurement has nothing to keep back: its only candidate is not
@@ -55,7 +55,7 @@ def measurements_left(budget: Budget, spend: Spend) -> int | None:
 
 
 def in_words(currency: str, budget: Budget, spend: Spend) -> str:
-    """Return why the run ended, for people, and what it kept back for its end and did not use."""
+    """Return why the run ended, for people, with the measurements that it kept back for its end and did not use."""
     cap = getattr(budget, currency)
     units = {
         "measurements": f"{cap} measurements",

@@ -1,4 +1,4 @@
-"""One kernel for several targets: of those measured on all of them, which is the best compromise.
+"""Best compromise for several targets: the kernel to prefer of those that were measured on all of them.
 
 A ratio never mixes devices: each speed-up is over the reference on the same card. Only these ratios are averaged, as a
 geometric mean, since that orders kernels alike whatever reference they are taken over (Fleming and Wallace, 1986).
@@ -55,7 +55,7 @@ def compare(archive: Reader, runs: Mapping[str, str]) -> list[Everywhere]:
 
 @dataclass(frozen=True, slots=True)
 class _Island:
-    """What one run knows, by the kernels' identities."""
+    """Results of one run, by the kernels' identities."""
 
     winner: str
     candidates: Mapping[str, Candidate]
@@ -68,7 +68,7 @@ class _Island:
         rows = archive.candidates(run)
         # The confirmation is the later one of its kernel.
         measured = {r.candidate.sha256: r.measurement for r in archive.measurements(run=run) if r.measurement}
-        # What compiles to the code of another one here is not measured again.
+        # A kernel that compiles to the code of another one is not measured again: it takes that one's measurement.
         known = {r.candidate.short: r.candidate.sha256 for r in rows}
         for row in rows:
             twin = known.get(twin_of(row), "")
@@ -117,6 +117,9 @@ def _mean(measured: list[Measurement]) -> Mean | None:
 
 
 def _order(found: Everywhere) -> tuple[bool, bool, float, str]:
-    """What is ambiguous somewhere leads only until there is another, as within one run."""
+    """Return the sort key of a kernel: those with a mean first, then unambiguous ones, then the highest mean.
+
+    A kernel with an ambiguous verdict leads only until there is another, as within one run.
+    """
     unsure = any(m.verdict == "ambiguous" for m in found.measured.values())
     return found.mean is None, unsure, -(found.mean.speedup if found.mean else 0.0), found.candidate.sha256

@@ -1,4 +1,4 @@
-"""What ends a run from within its work."""
+"""Exceptions that end a run from within its work."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ class Stopped(Exception):
     """`Search.stop()` was called."""
 
 
-class Spent(Exception):
+class BudgetSpent(Exception):
     """The budget for searching is used up, by the currency that went first."""
 
     def __init__(self, currency: str) -> None:

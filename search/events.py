@@ -1,4 +1,4 @@
-"""What a run says while it goes: one stream for progress bars, JSON lines, the archive and tests.
+"""Events of a run: one stream for progress bars, JSON lines, the archive and tests.
 
 Every event is written in the same transaction as the change that it tells of, then yielded by `Search.events()`.
 """

@@ -1,4 +1,4 @@
-"""The end of a run: other targets' winners are tried, its own is measured again, and on shapes nobody tuned for."""
+"""End of a run: other targets' winners are tried, its own is measured again, and on shapes nobody tuned for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forewarp.core import serde
 from forewarp.core.protocols import Executor, Proposal
 from forewarp.core.values import Candidate, Decision
 from forewarp.search import holdout
-from forewarp.search.ends import Spent
+from forewarp.search.ends import BudgetSpent
 from forewarp.search.events import Event, Examined
 from forewarp.search.gate import twin_of
 from forewarp.search.recorder import Recorder
@@ -41,7 +41,7 @@ class Finals:
         self._rounds, self._stop = rounds, stop
 
     def receive(self, visitors: Sequence[Proposal]) -> Generator[Event]:
-        """Measure what won elsewhere, where it was not measured here; what the gate refuses is at its end.
+        """Measure other targets' winners that were not measured here, except those that the gate rejects.
 
         Raises `Stopped`; a spent budget leaves the rest unmeasured.
         """
@@ -57,11 +57,11 @@ class Finals:
             yield from rounds.forecast([r.proposal for r in self._due(visitors) if r.forecast is None])
             yield from rounds.decided({r.proposal: VISIT for r in self._due(visitors, decided=False)})
             yield from rounds.measure(self._due(visitors))
-        except Spent:
+        except BudgetSpent:
             return
 
     def _due(self, visitors: Sequence[Proposal], *, decided: bool = True) -> list[CandidateRow]:
-        """Return the visitors' rows that passed the gate and have no result; without those `decided`, if so asked.
+        """Return visitors' rows that passed the gate and have no result; unless `decided`, only those not chosen yet.
 
         One that compiles to the code of another kernel here is represented by that.
         """

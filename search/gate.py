@@ -1,4 +1,4 @@
-"""The gate: what can be known of a candidate for free, namely whether it is well formed, new, and compiles."""
+"""Gate: the checks of a candidate that are free, namely whether it is well formed, new, and compiles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SAME_CODE = "compiles to the same code as "
 
 @dataclass(frozen=True, slots=True)
 class Gated:
-    """What the gate says of one candidate."""
+    """Answer of the gate about one candidate."""
 
     outcome: GateOutcome
     reason: str = ""
@@ -43,7 +43,7 @@ class Gate:
     def __init__(self, executor: Executor, task: Task, signatures: Sequence[Signature], threads: int = 4) -> None:
         """`signatures` may be empty; then candidates that differ in tunables never count as the same code."""
         self._executor, self._task, self._signatures, self._threads = executor, task, tuple(signatures), threads
-        # What was recorded ran once, whatever it would take to launch it here.
+        # Recorded candidates did run once: a launch plan that does not resolve here is no reason to reject them.
         self._recorded = executor.candidates(task) is not None
         self._programs: dict[str, Candidate] = {}
         self._code: dict[str, Candidate] = {}
@@ -59,7 +59,7 @@ class Gate:
             self._code.setdefault(code, candidate)
 
     def key(self, candidate: Candidate) -> str:
-        """Return what is equal for candidates that are the same program; raises `CandidateError` for none at all."""
+        """Return a key that is equal for candidates that are the same program; raises `CandidateError` if malformed."""
         return self._check(candidate).program
 
     def check(self, batch: Sequence[Candidate]) -> Generator[Gated]:
@@ -83,7 +83,7 @@ class Gate:
             pool.shutdown(cancel_futures=True)
 
     def _build(self, candidate: Candidate) -> Build:
-        """Compile; a module is followed to its launches, so that forecasters know it as they know other kernels."""
+        """Compile; a module is traced to its launches, so that forecasters know it as they know other kernels."""
         build = self._executor.compile(self._task, candidate)
         return with_evidence(self._executor, self._task, candidate, build)
 

@@ -1,4 +1,4 @@
-"""Whether a winner holds where nobody tuned: it is measured on near shapes, on inputs drawn afresh."""
+"""Holdout test of a winner: it is measured on near shapes that nobody tuned for, on inputs drawn afresh."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Generalises = Literal["yes", "no", "partly", "unknown"]
 
 _LOG = 600
 _UNREACHED = 1e6
-"""A speed-up that nothing reaches: whether it is right is the question, so that a first look at its time is enough."""
+"""A speed-up that nothing reaches, so that timing stops after a first look: only correctness is in question."""
 _FAILURES: Mapping[str, str] = {
     "incorrect": "wrong",
     "runtime_error": "fails",
@@ -42,7 +42,7 @@ _REFUSAL = re.compile(r"^(?:AssertionError|NotImplementedError|ValueError)\b", r
 
 @dataclass(frozen=True, slots=True)
 class HoldoutShape:
-    """What one near shape came to.
+    """Result of a kernel on one near shape.
 
     `constants` are the workload's, `changes` old and new value of those that were changed, `origin` the workload that
     it was made from. `status` is the measurement's, or "not_applicable" where plan or module refuse the shape, or
@@ -66,18 +66,18 @@ class HoldoutShape:
 
     @property
     def right(self) -> bool:
-        """Whether the kernel is correct there, and its time to be believed."""
+        """True if the kernel is correct on the shape and its time believable."""
         return self.status == "ok" and self.verdict not in UNTRUSTED
 
     @property
     def refused(self) -> bool:
-        """Whether the kernel, its plan or its compiler refused the shape before anything ran."""
+        """True if the kernel, its plan or its compiler refused the shape before anything ran."""
         return self.status in ("not_applicable", "compile_error")
 
 
 @dataclass(frozen=True, slots=True)
 class Holdout:
-    """What a kernel does on shapes that nobody tuned for.
+    """Results of a kernel on shapes that nobody tuned for.
 
     `generalises` is "no" if it took a shape and was wrong, failed, or had a time that nobody should believe; "yes" if
     it took all and was right; "partly" if it refused some and was right on the others; else "unknown". `device_s` are
@@ -112,7 +112,7 @@ def examine(
 
 
 def generalises(shapes: Sequence[HoldoutShape]) -> Generalises:
-    """Return what the shapes say together; see `Holdout`."""
+    """Return the verdict over all shapes; see `Holdout`."""
     asked = [s for s in shapes if s.status != "not_measured"]
     taken = [s for s in asked if not s.refused]
     if any(not s.right for s in taken):

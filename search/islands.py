@@ -26,14 +26,14 @@ MIGRANTS = 2
 NAME = "migration"
 
 _LOOK_S = 0.2
-"""Between two looks at whether a waiting run was asked to stop."""
+"""Time between two checks whether a waiting run was asked to stop."""
 
 Able = Callable[[Candidate], bool]
 
 
 @dataclass(slots=True)
 class _Place:
-    """An island: its run, "" before there is one, and how far it is."""
+    """Progress of an island: its run ("" before there is one), its round, and whether it has finished searching."""
 
     run: str = ""
     begun: int = -1
@@ -54,11 +54,11 @@ class Islands:
         return Island(self, target, able)
 
     def ended(self, target: str, run: str) -> None:
-        """Add an island whose run is over, and only tells what it found."""
+        """Add an island whose run is over; it only offers what it found."""
         self._places[target] = _Place(run, searched=True)
 
     def enter(self, target: str, run: str) -> None:
-        """Say which run works on an island."""
+        """Set the run that works on an island."""
         self._places[target].run = run
 
     def begin(self, target: str, number: int, stop: threading.Event) -> None:
@@ -67,7 +67,7 @@ class Islands:
         self._wait(lambda p: p.searched or p.begun >= number, stop)
 
     def end(self, target: str, stop: threading.Event | None = None) -> None:
-        """Say that an island has searched; with `stop`, wait until all others have, too. Raises `Stopped`."""
+        """Mark an island as searched; with `stop`, wait until all others are, too. Raises `Stopped`."""
         self._move(target, searched=True)
         if stop is not None:
             self._wait(lambda p: p.searched, stop)
@@ -99,12 +99,12 @@ class Island:
         self._stop = threading.Event()
 
     def enter(self, run: str, stop: threading.Event) -> None:
-        """Belong to a run; `stop` is set when it is asked to end."""
+        """Attach to a run; `stop` is set when it is asked to end."""
         self._stop = stop
         self._islands.enter(self._target, run)
 
     def leave(self) -> None:
-        """Keep nobody waiting any more."""
+        """Stop keeping other islands waiting for this one."""
         self._islands.end(self._target)
 
     def migrants(self, number: int, seen: Set[str], most: int) -> list[Proposal]:
@@ -123,7 +123,7 @@ class Island:
         return made[:most]
 
     def elsewhere(self, number: int) -> dict[str, Elsewhere]:
-        """Return what the others measured before round `number`, by target; they have finished that round."""
+        """Return the trials of the other islands before round `number`, by target; they have finished that round."""
         found: dict[str, Elsewhere] = {}
         for target, run in self._islands.others(self._target).items():
             trials = [
@@ -136,7 +136,7 @@ class Island:
         return found
 
     def visitors(self) -> list[Proposal]:
-        """Return what won on each other island once all of them have searched; raises `Stopped`.
+        """Return the winner of each other island once all of them have searched; raises `Stopped`.
 
         What others measure after that, as visits or confirmations, changes nothing here.
         """
@@ -145,13 +145,13 @@ class Island:
         return [_proposal(rows[0], target) for target, rows in led.items() if rows and self._able(rows[0].candidate)]
 
     def _led(self, run: str, number: float = math.inf) -> list[CandidateRow]:
-        """Return what can win of a run's own measurements before a round, the best first."""
+        """Return those of a run's own measurements before a round that can win, the best first."""
         ranked = [(standing(r.measurement, r.measurement_id or 0), r) for r in self._measured(run, number)]
         able = [(place, r) for place, r in ranked if place is not None]
         return [r for _, r in sorted(able, key=lambda pair: pair[0], reverse=True)]
 
     def _measured(self, run: str, number: float) -> list[CandidateRow]:
-        """Return what a run by itself decided to measure before a round: the same, however far it is by now."""
+        """Return the candidates that a run itself decided to measure before a round, whatever it has done since."""
         return [
             r
             for r in self._islands.archive.candidates(run)

@@ -1,4 +1,4 @@
-"""Who works on a run: at most one living process, and in it at most one `Search`."""
+"""Lease on a run: at most one living process works on it, and in that process at most one `Search`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run from start to end: what begins it, what ends it, and how it is taken up again."""
+"""A run from start to end: beginning, ending and resuming it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from forewarp.core.protocols import Executor, Forecaster, Proposer
 from forewarp.core.values import Task
 from forewarp.search import budget as budgets
 from forewarp.search import lease
-from forewarp.search.ends import Spent, Stopped
+from forewarp.search.ends import BudgetSpent, Stopped
 from forewarp.search.events import Event, RunFinished, RunResumed, RunStarted
 from forewarp.search.finals import Finals
 from forewarp.search.islands import Island
@@ -44,7 +44,7 @@ class Search:
         resumed: bool,
         island: Island | None,
     ) -> None:
-        """Use `start` or `resume`."""
+        """Create a search of a run; call `start` or `resume` instead."""
         self.run_id = run.id
         self.settings = serde.from_data(SearchSettings, run.settings)
         self._archive, self._resumed, self._run = archive, resumed, run
@@ -147,11 +147,11 @@ class Search:
         self._stop.set()
 
     def summary(self) -> RunSummary:
-        """Return what the run came to so far."""
+        """Return the summary of the run so far."""
         return summarise(self._archive, self.run_id)
 
     def _ended(self) -> Generator[Event]:
-        """Do the work, and note what ended it before its time."""
+        """Do the work, and record the reason if it ends early."""
         try:
             yield from self._work()
         except (KeyboardInterrupt, GeneratorExit):
@@ -177,7 +177,7 @@ class Search:
         else:
             yield self._end("finished", self._why(ended))
 
-    def _why(self, ended: Finish | Spent) -> str:
+    def _why(self, ended: Finish | BudgetSpent) -> str:
         if isinstance(ended, Finish):
             return ended.reason
         return budgets.in_words(ended.currency, self.settings.budget, self._recorder.spend())

@@ -1,4 +1,4 @@
-"""The policy: which candidates are worth a measurement. `docs/searching.md` explains the formula."""
+"""Policy that decides which candidates are worth a measurement. `docs/searching.md` explains the formula."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from forewarp.core.values import Candidate, Decision, Forecast
 from forewarp.search.settings import SearchSettings
 
 CLUELESS = 0.9
-"""Octaves of doubt about a candidate by itself above which a forecaster tells nothing."""
+"""Spread in octaves, without the part that all candidates share, above which forecasts count as uninformative."""
 
 ROOM = 0.15
-"""Distance, as a mean over the tunables, within which two picks of one round are in each other's way."""
+"""Distance, as a mean over the tunables, below which a candidate's score is lowered for being close to a pick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What is known when deciding: the incumbent's speed-up, what was measured, how many measurements are left.
+    """State that a decision rests on: the incumbent's speed-up, what was measured, how many measurements are left.
 
     `fallback` is how many outcomes are wanted before forecasts are trusted again, 0 while they are.
     """
@@ -55,7 +55,7 @@ def decide(
     if any(o.forecast is None for o in options):
         return _everything(options, room, "there is no forecaster: everything is measured", {})
     if situation.fallback:
-        # What is new comes first; but what was skipped was so on the word of the same forecasts.
+        # New candidates come first, but skipped ones are open again: the same distrusted forecasts had them skipped.
         in_order = sorted(options, key=lambda o: (not o.fresh, o.proposal))
         why = "drift: outcomes do not fit the forecasts, so everything is measured"
         return _everything(in_order, min(room, situation.fallback), why, {"drift": 1.0})
@@ -92,7 +92,7 @@ def is_discard(decision: Decision) -> bool:
 
 
 def is_visit(decision: Decision) -> bool:
-    """Return whether the candidate is measured because it won on another target, whatever forecasts say."""
+    """Return whether the candidate is measured because it won on another target, regardless of forecasts."""
     return bool(decision.numbers.get("visit"))
 
 
@@ -121,7 +121,7 @@ def _everything(options: Sequence[Option], room: int, why: str, facts: Mapping[s
 
 
 def _clueless(options: Sequence[Option]) -> bool:
-    """Return whether forecasts are as wide as those of somebody who knows nothing of these candidates.
+    """Return whether forecasts are as wide as if nothing were known of these candidates.
 
     Doubt that all candidates share, such as about the reference's time, does not keep them from being told apart.
     """
@@ -148,7 +148,7 @@ def _explore(
 def _exploit(
     options: Sequence[Option], situation: Situation, settings: SearchSettings, count: int
 ) -> dict[int, Decision]:
-    """Pick by score, less what is close to a pick of the same round: neighbours mostly tell the same.
+    """Pick by score, lowered for candidates close to a pick of the same round: neighbours mostly tell the same.
 
     What promises less than `effort` is not worth a measurement at all, but for the first few: a forecaster that sees
     nothing in any candidate would never be found out.

@@ -1,4 +1,4 @@
-"""What a measurement costs in the currency that is scarcest, and how much there is to gain at most."""
+"""Price of a measurement in the currency that runs out first, and the speed-up at the roofline floor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forewarp.gpu_runner.evidence.roofline import floor_s
 
 
 def relative(candidates: Sequence[Candidate], trials: Sequence[Trial], budget: Budget, spend: Spend) -> list[float]:
-    """Return what measuring each candidate is expected to cost, as a multiple of a typical measurement.
+    """Return the expected cost of measuring each candidate, as a multiple of a typical measurement.
 
     Measurements all cost one. Where seconds (of the device, or of wall time) run out first at the present rate, what a
     candidate costs is the mean of the seconds that those of its language took.

@@ -1,4 +1,4 @@
-"""Which measured programs to go on from: PUCT over the archive of a run, with lineage blocking inside a batch.
+"""Choice of the measured programs to continue from: PUCT over the archive of a run, with lineage blocking in a batch.
 
 The rule is that of TTT-Discover (arXiv 2601.16175), which maximises where tree search averages, and which blocks
 ancestors and descendants of what a batch holds already; PUCT itself is from Silver et al., "Mastering the game of Go
@@ -65,7 +65,7 @@ class _Spot:
 
 
 def attempts_of(known: Known) -> Sequence[Attempt]:
-    """Return the run's attempts, behind what other runs measured, which is nobody's child."""
+    """Return the kernels that only other runs measured, which have no parents, followed by the run's attempts."""
     if len(known.trials) <= sum(a.measurement is not None for a in known.attempts):
         return known.attempts
     own = {a.proposal.candidate.sha256 for a in known.attempts if a.measurement is not None}
@@ -162,7 +162,7 @@ class Tree:
         return found
 
     def _place_measured(self, attempts: Sequence[Attempt]) -> dict[int, int]:
-        """Give every measured attempt its place, by its position."""
+        """Add every measured attempt to its node; return the node's place by the attempt's position."""
         places: dict[int, int] = {}
         for position, attempt in enumerate(attempts):
             m = attempt.measurement
@@ -179,7 +179,7 @@ class Tree:
         return places
 
     def _place_parents(self, attempts: Sequence[Attempt], measured: Mapping[int, int]) -> dict[int, int]:
-        """Place what has children but no measurement. Identities are hashes: only these few are worked out."""
+        """Add nodes for unmeasured programs with children. Identities are hashes: only these few are worked out."""
         above = {a.proposal.parent for a in attempts} | {a.proposal.mate for a in attempts}
         missing = above - self._of.keys() - {""}
         places: dict[int, int] = {}
@@ -209,13 +209,13 @@ class Tree:
                 self._spots[above].expansions += 1
                 total += 1
                 place = places.get(position)
-                # What was there before its parent is not its child, or else there could be circles.
+                # A program that was there before its parent does not count as its child: there could be cycles.
                 if place is not None and self._spots[above].born < self._spots[place].born:
                     self._spots[place].above.append(above)
         return total
 
     def _climb(self) -> None:
-        """Hand what each node found, and how often it was expanded, up to its parents, the youngest first."""
+        """Pass each node's best value and number of expansions up to its parents, the youngest node first."""
         self._children: list[list[int]] = [[] for _ in self._spots]
         for i in sorted(range(len(self._spots)), key=lambda i: -self._spots[i].born):
             spot = self._spots[i]

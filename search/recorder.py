@@ -1,4 +1,4 @@
-"""Writing a run's events, wall time and budget warnings next to the changes that they tell of."""
+"""Recorder of a run's events, wall time and budget warnings, each in the transaction of the change that it is about."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Recorder:
         yield self.say(first)
 
     def say(self, event: Event) -> Event:
-        """Append the event; called inside the transaction of its change."""
+        """Append the event to the archive and return it; called inside the transaction of its change."""
         data = kinds.to_data(event)
         self._archive.add_event(self._run, data.pop("type"), data)
         return event
@@ -48,7 +48,7 @@ class Recorder:
         return self._spent
 
     def spend_device(self, seconds: float, ref: str) -> None:
-        """Book seconds of the device that no measurement of its own stands for."""
+        """Book device seconds that belong to no recorded measurement."""
         if seconds:
             self._archive.add_spend(self._run, "device_s", seconds, ref)
 

@@ -33,7 +33,7 @@ from forewarp.core.values import Build, Decision, Measurement, Signature, Spend
 from forewarp.gpu_runner.pipeline import compile_threads, twice
 from forewarp.search import budget as budgets
 from forewarp.search import policy, price
-from forewarp.search.ends import Spent, Stopped
+from forewarp.search.ends import BudgetSpent, Stopped
 from forewarp.search.events import (
     Accepted,
     Alarmed,
@@ -49,7 +49,7 @@ from forewarp.search.gate import Gate, Gated
 from forewarp.search.islands import Island
 from forewarp.search.recorder import Recorder
 from forewarp.search.settings import SearchSettings
-from forewarp.search.state import Ask, Check, Decide, Finish, Measure, Propose, State, pending
+from forewarp.search.state import Ask, Check, Decide, Finish, Measure, Propose, RunState, pending
 from forewarp.search.tiers import counts, escalated, unanswered
 
 
@@ -83,14 +83,14 @@ class Rounds:
         self._archive, self._id, self._task, self._target = archive, run.id, run.task, run.target
         self._executor, self._proposer, self._forecaster = executor, proposer, forecaster
         self._settings, self._recorder, self._stop = settings, recorder, stop
-        # Looking up once more what was recorded would confirm nothing.
+        # A recorded measurement would only be looked up again, which confirms nothing.
         self.confirms = settings.confirm and executor.candidates(run.task) is None
         self.keeps = settings.visitors
         """Measurements that are kept back for other targets' winners."""
         self._builds: dict[int, Build] = {}
         self._gate: Gate | None = None
         self._signatures: tuple[Signature, ...] = ()
-        self._state = State(forecasting=forecaster is not None)
+        self._state = RunState(forecasting=forecaster is not None)
 
     @property
     def current(self) -> int:
@@ -98,20 +98,20 @@ class Rounds:
         return max(0, self._state.round)
 
     @property
-    def state(self) -> State:
-        """What is known of the run."""
+    def state(self) -> RunState:
+        """State of the run."""
         return self._state
 
     def load(self) -> None:
-        """Take up what the archive holds of the run, and let the forecaster recall what it said."""
-        self._state = State.load(self._archive, self._id, forecasting=self._forecaster is not None)
+        """Load the run from the archive, and give the forecaster its earlier forecasts back."""
+        self._state = RunState.load(self._archive, self._id, forecasting=self._forecaster is not None)
         self._signatures = self._archive.signatures(self._task.sha256, self._target.name)
         if isinstance(self._forecaster, Recalling):
             said = {r.candidate.sha256: r.forecast for r in self._state.rows.values() if r.forecast is not None}
             self._forecaster.recall(self._task, self._target, said)
 
-    def until_spent(self) -> Generator[Event, None, Finish | Spent]:
-        """Do what is pending until there is no budget or nothing left to do; returns which. Raises `Stopped`."""
+    def until_spent(self) -> Generator[Event, None, Finish | BudgetSpent]:
+        """Carry out pending actions until there is no budget or nothing left to do; returns which. Raises `Stopped`."""
         try:
             while True:
                 match pending(self._state, self._settings, self._floor()):
@@ -127,7 +127,7 @@ class Rounds:
                         yield from self.measure([r for r in self._state.chosen if r.measurement is None])
                     case Finish() as finish:
                         return finish
-        except Spent as e:
+        except BudgetSpent as e:
             return e
 
     def _propose(self, number: int) -> Generator[Event]:
@@ -166,7 +166,7 @@ class Rounds:
         return added
 
     def check(self, proposals: Sequence[int]) -> Generator[Event]:
-        """Send what the round proposed through the gate."""
+        """Send the round's proposals through the gate."""
         rows = [self._state.rows[p] for p in proposals]
         with contextlib.closing(self._ready_gate().check([r.candidate for r in rows])) as answers:
             for row, gated in zip(rows, answers, strict=True):
@@ -199,7 +199,7 @@ class Rounds:
         return self._gate
 
     def forecast(self, proposals: Sequence[int]) -> Generator[Event]:
-        """Forecast proposals, if there is a forecaster; raises `Stopped` and `Spent`."""
+        """Forecast proposals, if there is a forecaster; raises `Stopped` and `BudgetSpent`."""
         if self._forecaster is None:
             return
         self._pause()
@@ -248,7 +248,7 @@ class Rounds:
         yield from self.decided(policy.decide(options, situation, self._settings, rng))
 
     def decided(self, made: Mapping[int, Decision]) -> Generator[Event]:
-        """Take decisions on, by the proposals' ids."""
+        """Record and apply decisions, by the proposals' ids."""
         number, rows = self.current, [self._state.rows[p] for p in sorted(made)]
         with self._archive.transaction():
             self._archive.add_decisions(self._id, number, made)
@@ -281,7 +281,7 @@ class Rounds:
                     try:
                         started = yield from self._begin(waiting.popleft())
                         running[pool.submit(self._measured, started)] = started
-                    except (Stopped, Spent) as e:
+                    except (Stopped, BudgetSpent) as e:
                         over = e
                 ended = wait(running, return_when=FIRST_COMPLETED).done
                 for done in sorted(ended, key=lambda f: running[f].number):
@@ -289,12 +289,12 @@ class Rounds:
                     try:
                         yield from self._record(started, self._paid(started, done.result))
                     except ForewarpError as e:
-                        # What the other devices are about to answer is paid for.
+                        # Measurements in progress on the other devices are paid for: wait for their results.
                         over = over if isinstance(over, ForewarpError) else e
             if over is not None:
                 raise over
         finally:
-            # Who closed this iterator does not wait: the executor is closed next, which ends what still runs.
+            # A caller that closed this iterator does not wait: it closes the executor next, which ends what still runs.
             pool.shutdown(wait=False, cancel_futures=True)
 
     def confirm(self, row: CandidateRow) -> Generator[Event]:
@@ -303,7 +303,7 @@ class Rounds:
         yield from self._record(started, self._paid(started, partial(self._measured, started)))
 
     def _begin(self, row: CandidateRow) -> Generator[Event, None, _Started]:
-        """Announce a candidate's measurement; raises `Stopped` or `Spent` where it may not begin."""
+        """Announce a candidate's measurement; raises `Stopped` or `BudgetSpent` where it may not begin."""
         # One that was announced before a kill is booked already, whatever the budget says by now.
         if row.measurement_id is None:
             self._pause()
@@ -353,7 +353,7 @@ class Rounds:
         return twice(lambda: self._executor.measure(self._task, candidate, build, beat=started.beat))
 
     def _paid(self, started: _Started, result: Callable[[], Measurement]) -> Measurement:
-        """Return a result; where there is none, what its attempts took is booked before the error is raised."""
+        """Return a result; if there is none, book the time that its attempts took before the error is raised."""
         try:
             return result()
         except WorkerError as e:
@@ -361,11 +361,11 @@ class Rounds:
             raise
 
     def _beat(self, row: CandidateRow) -> float | None:
-        """Return what the candidate must reach to be of use; None where its time is wanted in any case."""
+        """Return the speed-up that the candidate must reach to be of use; None where its time is wanted in any case."""
         best = self._state.best
         if row.decision is None or not policy.may_stop_early(row.decision) or best is None or best.measurement is None:
             return None
-        # What leads only until there is another must not keep another from being timed.
+        # An ambiguous best leads only until there is another: it must not stop the timing of another one early.
         return None if best.measurement.verdict == "ambiguous" else best.measurement.speedup
 
     def _floor(self) -> float | None:
@@ -383,13 +383,13 @@ class Rounds:
         return self._recorder.spend()
 
     def _searching(self, spend: Spend) -> budgets.Budget:
-        """Return what may be spent on searching.
+        """Return the budget that may be spent on searching.
 
         Where all of that is measured and nothing worked, there is nothing to confirm: what was kept back for it is
         searched with as well. A run that is tied to others keeps it, since what won there may still work here.
         """
         best, done = self._state.best, len(self._state.trials)
-        # Only what leads is sure to have been measured in full.
+        # Other measurements may have ended early: only the best one is sure to have been measured in full.
         each_s = best.measurement.device_s if best and best.measurement else 0.0
         without = partial(budgets.searching, self._settings.budget, spend, each_s=each_s, visitors=self.keeps)
         kept = without(confirm=self.confirms)
@@ -398,7 +398,7 @@ class Rounds:
         return kept
 
     def _pause(self) -> None:
-        """Raise `Stopped` or `Spent` if the run must not begin anything new."""
+        """Raise `Stopped` or `BudgetSpent` if the run must not begin anything new."""
         if self._stop.is_set():
             raise Stopped
         with self._archive.transaction():
@@ -406,4 +406,4 @@ class Rounds:
         spend = self._spend()
         spent = self._searching(spend).exhausted(spend)
         if spent is not None:
-            raise Spent(spent)
+            raise BudgetSpent(spent)

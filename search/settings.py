@@ -11,7 +11,7 @@ from forewarp.core.values import Budget
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """How a run goes.
+    """Settings of a run.
 
     Attributes:
         seed: Two runs with the same seed, proposer and forecaster make the same choices.

@@ -1,4 +1,4 @@
-"""What is known of a run, as a fold over what its archive holds, and from it the one thing to do next.
+"""State of a run, as a fold over what its archive holds, and the one next action that follows from it.
 
 `State.load` builds the state from the archive alone; a run that is going on keeps it up to date with the same two
 methods, `put` and `add`, in step with what it writes. So resuming is replaying, and `pending` need not know whether a
@@ -17,7 +17,7 @@ from forewarp.core.protocols import Attempt, Known, Proposal, Subject, Trial
 from forewarp.core.values import Measurement
 from forewarp.search import policy
 from forewarp.search.settings import SearchSettings
-from forewarp.search.watch import Watch
+from forewarp.search.watch import DriftWatch
 
 MAX_FRUITLESS_ROUNDS = 10
 
@@ -69,8 +69,8 @@ class Finish:
 Action = Propose | Check | Ask | Decide | Measure | Finish
 
 
-class State:
-    """A run's candidates and trials, with what the next action depends on at hand.
+class RunState:
+    """A run's candidates and trials, indexed by all that the next action depends on.
 
     `round` is the round that has begun, −1 before the first. `best` is the fastest candidate measured so far that is
     to be believed; an ambiguous one leads only until there is another.
@@ -79,7 +79,7 @@ class State:
     def __init__(self, *, forecasting: bool) -> None:
         self.rows: dict[int, CandidateRow] = {}
         self.trials: list[Trial] = []
-        self.watch = Watch()
+        self.watch = DriftWatch()
         self.round = -1
         self.best: CandidateRow | None = None
         self.forecasting = forecasting
@@ -93,14 +93,14 @@ class State:
 
     @classmethod
     def load(cls, archive: Archive, run: str, *, forecasting: bool) -> Self:
-        """Return the state that the archive tells of."""
+        """Return the state of a run, rebuilt from the archive."""
         state = cls(forecasting=forecasting)
         rows = archive.candidates(run)
         for row in rows:
             state.begin(max(state.round, row.round, row.forecast_round or 0, row.decided_round or 0))
         for row in rows:
             state.put(row)
-        # In the order finished, as they were put in when several were measured at once.
+        # In the order finished, in which the run itself added them when it measured several at once.
         for measured in sorted(archive.measurements(run=run), key=lambda m: (m.finished, m.id)):
             state.add(measured)
         return state
@@ -111,7 +111,7 @@ class State:
             self.round, self._fresh, self._chosen = number, [], {}
 
     def put(self, row: CandidateRow) -> None:
-        """Take in a candidate that is new, or that something became of."""
+        """Add a new candidate, or update one whose row has changed."""
         old = self.rows.get(row.proposal)
         if old is None:
             self._places[row.proposal] = len(self._attempts)
@@ -140,7 +140,7 @@ class State:
             self.best = row
 
     def add(self, measured: MeasurementRow) -> None:
-        """Take in a finished measurement, after `put` had the candidate's row; one without a result says nothing."""
+        """Add a finished measurement, after `put` had the candidate's row; one without a result is ignored."""
         if measured.measurement is None or measured.build is None:
             return
         self.trials.append(Trial(Subject(measured.candidate, measured.build), measured.measurement))
@@ -150,17 +150,17 @@ class State:
 
     @property
     def barren(self) -> int:
-        """For how many rounds forecasts spoke for no measurement."""
+        """Number of decided rounds since a forecast last spoke for a measurement."""
         return self._decided - self._picked
 
     @property
     def is_decided(self) -> bool:
-        """Whether the round's decisions are made."""
+        """True once the round's decisions are made."""
         return self._decided == self.round
 
     @property
     def known(self) -> Known:
-        """What proposers may learn from. The collections grow with the run; they are not copied."""
+        """History that proposers may learn from. The collections grow with the run; they are not copied."""
         return Known(self._attempts, self.trials, self._seen)
 
     @property
@@ -175,12 +175,12 @@ class State:
 
     @property
     def chosen(self) -> list[CandidateRow]:
-        """What the round decided to measure, in the order decided."""
+        """Candidates that the round decided to measure, in the order decided."""
         return [self.rows[p] for p in sorted(self._chosen, key=lambda p: (self._chosen[p], p))]
 
     @property
     def fruitless(self) -> int:
-        """How many rounds ago something new passed the gate, or something old was measured."""
+        """Number of rounds since something new passed the gate, or something old was measured."""
         return self.round - self._passed
 
     def open(self, reconsider: int) -> list[CandidateRow]:
@@ -194,7 +194,7 @@ class State:
 
 
 def standing(m: Measurement | None, number: int) -> tuple[bool, float, int] | None:
-    """Return what orders measurements by who leads, as the archive's view `best` does; None for one that cannot win.
+    """Return the sort key of a measurement, higher is better, as in the archive's view `best`; None if it cannot win.
 
     To win, one must be finished, be believed, and have a speed-up with an interval. `number` is its id.
     """
@@ -203,7 +203,7 @@ def standing(m: Measurement | None, number: int) -> tuple[bool, float, int] | No
     return m.verdict != "ambiguous", m.speedup, -number
 
 
-def pending(state: State, settings: SearchSettings, floor: float | None = None) -> Action:
+def pending(state: RunState, settings: SearchSettings, floor: float | None = None) -> Action:
     """Return the next thing to do; the same for equal states.
 
     `floor` is the speed-up at which the device could go no faster, where it is known.
@@ -223,8 +223,8 @@ def pending(state: State, settings: SearchSettings, floor: float | None = None) 
     return _enough(state, settings, floor) or Propose(state.round + 1)
 
 
-def _before_deciding(state: State, settings: SearchSettings) -> Action | None:
-    """Return what leads to the round's decisions; None where there is nothing to decide, but may be later."""
+def _before_deciding(state: RunState, settings: SearchSettings) -> Action | None:
+    """Return the next action before the round's decisions; None where there is nothing to decide, but may be later."""
     ready = state.open(settings.reconsider)
     if not state.fresh and not ready:
         return Finish("there are no more candidates")
@@ -236,7 +236,7 @@ def _before_deciding(state: State, settings: SearchSettings) -> Action | None:
     return Decide(tuple(r.proposal for r in ready)) if ready else None
 
 
-def _enough(state: State, settings: SearchSettings, floor: float | None) -> Finish | None:
+def _enough(state: RunState, settings: SearchSettings, floor: float | None) -> Finish | None:
     """Return the end of the run where going on is not expected to pay."""
     best = state.incumbent
     if floor is not None and best is not None and best >= settings.reach * floor:

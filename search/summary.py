@@ -1,4 +1,4 @@
-"""What a run came to, read from the archive alone."""
+"""Summary of a run, read from the archive alone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class ForecastRow:
-    """A forecast next to what was measured after it."""
+    """A forecast next to the outcome that was measured after it."""
 
     candidate: Candidate
     forecast: Forecast
@@ -49,7 +49,7 @@ class ForecastRow:
 
 @dataclass(frozen=True, slots=True)
 class FalseDiscards:
-    """What the audits say about the forecaster's discards.
+    """Share of the forecaster's discards that were wrong, estimated from the audits.
 
     Of `audited` discards drawn at random, `false` beat the incumbent of their round. `share` estimates this share among
     all `discarded` candidates; `low` and `high` are its exact 95 % interval (Clopper and Pearson).
@@ -65,7 +65,7 @@ class FalseDiscards:
 
 @dataclass(frozen=True, slots=True)
 class TierTotal:
-    """What one tier of forecasting did in a run: for how many candidates it answered, and what that cost.
+    """Totals of one tier of forecasting in a run: the number of candidates that it answered for, and the cost.
 
     `unread` counts those of its answers that could not be read.
     """
@@ -113,7 +113,7 @@ class RunSummary:
 
 
 def summarise(archive: Archive, run_id: str) -> RunSummary:
-    """Return what the run came to so far; works for a running one, too. Raises `UsageError` for an unknown run."""
+    """Return the summary of a run, finished or still running. Raises `UsageError` for an unknown run."""
     run = archive.run(run_id)
     settings = serde.from_data(SearchSettings, run.settings)
     rows = archive.candidates(run.id)

@@ -1,4 +1,4 @@
-"""What the tiers of a forecaster did in a round: who was asked, and who had no usable answer."""
+"""Events about a forecaster's tiers in a round: which tiers were asked, and which had no usable answer."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from forewarp.surrogate.cascade import CascadeForecaster, TierCount
 
 
 def counts(forecaster: Forecaster) -> dict[str, TierCount]:
-    """Return what each tier of a cascade did so far, by label; nothing for another forecaster."""
+    """Return the counts of each tier of a cascade so far, by label; nothing for another forecaster."""
     return forecaster.counts if isinstance(forecaster, CascadeForecaster) else {}
 
 
 def escalated(run: str, number: int, made: Sequence[Forecast]) -> list[Event]:
-    """Return what the round asked of each tier above the first; remembered answers cost nothing and do not count."""
+    """Return events for the questions to each tier above the first; remembered answers are free and do not count."""
     asked: dict[str, list[Cost]] = {}
     for forecast in made:
         for answer in forecast.tiers[1:]:
@@ -28,7 +28,7 @@ def escalated(run: str, number: int, made: Sequence[Forecast]) -> list[Event]:
 def unanswered(
     run: str, number: int, made: Sequence[Forecast], before: Mapping[str, TierCount], after: Mapping[str, TierCount]
 ) -> list[Event]:
-    """Return for whom the round's forecasters failed, and whose new answers were malformed (`raw_sum` 0)."""
+    """Return events for forecasters that failed in this round, or whose new answers were malformed (`raw_sum` 0)."""
     found: list[Event] = []
     for label, count in after.items():
         if failed := count.failed - before[label].failed:

@@ -1,4 +1,4 @@
-"""Do the forecasts still fit what is measured? If not, they are not to decide for a while."""
+"""Drift watch: forecasts that no longer fit the measurements do not decide for a while."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from forewarp.core.values import Forecast, Measurement
 from forewarp.surrogate.drift import Drift
 
 FALLBACK = 8
-"""How many outcomes are collected, by measuring everything, before forecasts are trusted again after an alarm."""
+"""Number of outcomes to collect, by measuring everything, before forecasts are trusted again after an alarm."""
 
 
 @dataclass(slots=True)
-class Watch:
+class DriftWatch:
     """The drift alarm of a run, as a fold over its forecasts and what was measured after them.
 
     After an alarm everything is measured until `FALLBACK` more outcomes have recalibrated the forecaster; then the
@@ -25,11 +25,11 @@ class Watch:
 
     @property
     def fallback(self) -> bool:
-        """Whether forecasts are not to decide."""
+        """True while forecasts must not decide."""
         return self.waiting > 0
 
     def add(self, kernel: str, forecast: Forecast, measurement: Measurement) -> None:
-        """Take in one outcome; `kernel` is its identity."""
+        """Add one outcome; `kernel` is its identity."""
         from forewarp.surrogate.calibration import pit, pit_valid  # numpy, which a server that starts does without
 
         if self.waiting:

@@ -1,4 +1,4 @@
-"""How a candidate's threads walk through memory, read off its text: sectors touched over the bytes that were asked for.
+"""Memory access patterns of a candidate, read off its text: sectors touched over the bytes that were asked for.
 
 Nothing of the candidate is run. A small evaluator works out the addresses of one warp (CUDA) or one tile (Triton) from
 the expressions in the text, with a made-up size for every dimension, and gives up on what it does not know. A loop's
@@ -17,7 +17,7 @@ from forewarp.core.errors import ForewarpError
 from forewarp.core.values import Candidate
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.formats.expressions import evaluate
-from forewarp.gpu_runner.formats.plan_table import Plan
+from forewarp.gpu_runner.formats.plan_table import LaunchPlan
 from forewarp.surrogate.addresses import SIZE, Access, Found, Ints
 
 COLUMNS = {
@@ -42,7 +42,7 @@ _LARGEST = 1 << 24
 
 
 def columns(candidate: Candidate) -> dict[str, float]:
-    """Return the columns of `COLUMNS` by name; what is not known is missing."""
+    """Return the columns of `COLUMNS` by name; unknown ones are missing."""
     return dict(_columns(candidate.language, candidate.source, tuple(sorted(candidate.tunables.items()))))
 
 
@@ -66,8 +66,8 @@ def _columns(language: str, source: str, tunables: tuple[tuple[str, int], ...]) 
     return tuple(_summary(found).items())
 
 
-def sizes(plan: Plan, tunables: dict[str, int]) -> dict[str, int]:
-    """Return a number for every name of the plan: the tunables' own, for the rest what the made-up shapes give."""
+def sizes(plan: LaunchPlan, tunables: dict[str, int]) -> dict[str, int]:
+    """Return a number for every name of the plan: the tunables' own, for the rest one that fits the made-up shapes."""
     buffers = (*plan.inputs, *plan.outputs, *(s.name for s in plan.scratch))
     shapes: dict[str, object] = dict.fromkeys(buffers, (SIZE,) * 6)
     shapes |= {f"init{i}": 8 for i in range(8)} | plan.defaults() | tunables
@@ -77,7 +77,7 @@ def sizes(plan: Plan, tunables: dict[str, int]) -> dict[str, int]:
 
 
 def number(expression: str | float, names: dict[str, object]) -> int:
-    """Return what an expression of the plan comes to, `SIZE` where it cannot be told."""
+    """Return the value of an expression of the plan, `SIZE` where it is not known."""
     try:
         found = int(evaluate(expression, names, "a size"))  # pyright: ignore[reportArgumentType]
         return max(-_LARGEST, min(_LARGEST, found))

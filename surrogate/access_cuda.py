@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from forewarp.gpu_runner.formats.plan_table import Launch, Plan
+from forewarp.gpu_runner.formats.plan_table import LaunchPlan, PlannedLaunch
 from forewarp.surrogate.addresses import (
     SIZE,
     Access,
@@ -70,7 +70,7 @@ _MOST_STATEMENTS = 2000
 _LANES = 32
 
 
-def read(text: str, plan: Plan, names: dict[str, int], found: Found) -> None:
+def read(text: str, plan: LaunchPlan, names: dict[str, int], found: Found) -> None:
     """Note the accesses of every launched kernel."""
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
     text = re.sub(r"__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__align__\(\d+\)(?!\s*\w+\s*\{)", " ", text)
@@ -102,7 +102,9 @@ class _Reader(Evaluator):
         for one, of, other, name in _ALIAS.findall(text):
             self._bytes[one or name] = self._size(of or other)
 
-    def enter(self, parameters: str, body: str, launch: Launch, names: dict[str, int], buffers: set[str]) -> None:
+    def enter(
+        self, parameters: str, body: str, launch: PlannedLaunch, names: dict[str, int], buffers: set[str]
+    ) -> None:
         """Read a kernel's body for the first warp of a block in the middle of the grid."""
         from forewarp.surrogate.access import number
 
@@ -198,7 +200,7 @@ class _Reader(Evaluator):
         self.names[name] = worked
 
     def _effect(self, s: str) -> None:
-        """Work out a statement for its accesses; what stands left of `=` is stored to."""
+        """Evaluate a statement for its accesses; the left side of `=` is stored to."""
         left, right, depth = s, "", 0
         for match in re.finditer(r"[\[\](){}]|(?<![=!<>])(?:[-+*/|&^]|<<|>>)?=(?!=)", s):
             mark = match.group(0)
@@ -254,7 +256,7 @@ class _Reader(Evaluator):
         return choices(text)
 
     def subscript(self, node: ast.Subscript) -> Value:
-        """Return what lies at an index, or the address of it."""
+        """Return the value at an index, or its address."""
         if isinstance(node.value, ast.Call) and getattr(node.value.func, "id", "") == "_address":
             pointer = self.value(node.value.args[0])
             return combine(ast.Add, pointer, self.value(node.slice)) if isinstance(pointer, Pointer) else None
@@ -290,7 +292,7 @@ class _Reader(Evaluator):
         return None if store or pointer.shared else made_up(lanes)
 
     def call(self, node: ast.Call) -> Value:
-        """Return what a function gives; loads, stores and atomics by function are noted."""
+        """Return the value of a call; loads, stores and atomics by function are noted."""
         name = getattr(node.func, "id", "")
         values = [self.value(a) for a in node.args]
         if name.startswith("_cast") and values and isinstance(values[0], Pointer):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from forewarp.gpu_runner.formats.plan_table import Plan
+from forewarp.gpu_runner.formats.plan_table import LaunchPlan
 from forewarp.surrogate.addresses import (
     SIZE,
     Access,
@@ -32,7 +32,7 @@ _STATEMENTS = 3000
 _SAME = ("to", "cast", "multiple_of", "max_contiguous", "assume", "debug_barrier", "abs")
 
 
-def read(text: str, plan: Plan, names: dict[str, int], found: Found) -> None:
+def read(text: str, plan: LaunchPlan, names: dict[str, int], found: Found) -> None:
     """Note the accesses of every launched kernel."""
     try:
         module = ast.parse(text)
@@ -73,7 +73,7 @@ class _Reader(Evaluator):
         self._result: Value = None
 
     def enter(self, function: ast.FunctionDef, values: Sequence[Value], named: dict[str, Value]) -> Value:
-        """Read a function's body with its arguments and return what it gives back."""
+        """Evaluate a function's body with its arguments, and return its return value."""
         if self._depth >= _DEPTH:
             return None
         before, self._result = dict(self.names), None
@@ -156,7 +156,7 @@ class _Reader(Evaluator):
         return scalar(0)
 
     def call(self, node: ast.Call) -> Value:
-        """Return what a call of Triton's language or of another kernel function gives."""
+        """Return the value of a call of Triton's language or of another kernel function."""
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         method = isinstance(node.func, ast.Attribute) and not _is_module(node.func.value)
         if isinstance(node.func, ast.Name) and name in self._functions:

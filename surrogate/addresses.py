@@ -22,7 +22,7 @@ _MIXER = 2654435761
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pointer:
-    """Where lanes point: offsets in elements of `bytes`; `random` if a loaded value is part of the address."""
+    """Pointers of all lanes: offsets in elements of `bytes`; `random` if a loaded value is part of the address."""
 
     offsets: Ints
     bytes: int = 4
@@ -51,7 +51,7 @@ class Access:
 
 @dataclass(slots=True)
 class Found:
-    """What the readers of the two languages report to: accesses, and how many they did not understand."""
+    """Accesses that the CUDA and Triton readers have found; `blind` counts those that they did not understand."""
 
     accesses: list[Access] = field(default_factory=list[Access])
     blind: int = 0
@@ -94,7 +94,7 @@ def scalar(value: int) -> Ints:
 
 
 def made_up(offsets: Ints) -> Loaded:
-    """Return what a load gives: values below `SIZE` that jump about but depend on the address alone."""
+    """Return the made-up values of a load: below `SIZE`, scattered, but a function of the address alone."""
     return Loaded((offsets * _MIXER >> 7) % SIZE)
 
 
@@ -131,13 +131,13 @@ def combine(kind: type[ast.operator], left: Value, right: Value) -> Value:
 
 
 class Evaluator:
-    """Works out expressions under a set of names. Languages derive from it and say what calls and subscripts do."""
+    """Evaluator of expressions under a set of names. Each language derives from it and defines calls and subscripts."""
 
     def __init__(self, names: Mapping[str, Value]) -> None:
         self.names: dict[str, Value] = dict(names)
 
     def value(self, node: ast.expr | None) -> Value:
-        """Return what an expression comes to, None where it is not known; its accesses are noted on the way."""
+        """Return the value of an expression, None where it is not known; its accesses are noted on the way."""
         match node:
             case ast.Constant(value=bool() | int()):
                 return scalar(int(node.value))  # pyright: ignore[reportArgumentType]
@@ -167,17 +167,17 @@ class Evaluator:
                 return None
 
     def call(self, node: ast.Call) -> Value:
-        """Return what a call gives."""
+        """Return the value of a call."""
         for argument in node.args:
             self.value(argument)
         return None
 
     def subscript(self, node: ast.Subscript) -> Value:
-        """Return what a subscript gives."""
+        """Return the value of a subscript."""
         raise NotImplementedError
 
     def attribute(self, node: ast.Attribute) -> Value:
-        """Return what an attribute holds."""
+        """Return the value of an attribute."""
         self.value(node.value)
         return None
 

@@ -1,4 +1,4 @@
-"""Forecasters that look at no candidate: what any other has to beat."""
+"""Baseline forecasters, which look at no candidate: any other one has to beat them."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ MIN_OUTCOMES = 12
 """With fewer outcomes than this, a fit stays where it starts."""
 
 CORRELATION = 0.3
-"""How alike outcomes of one task are, for a fit over several tasks."""
+"""Assumed correlation of outcomes of one task, for a fit over several tasks."""
 
 _SHIPPED = Path(__file__).parent / "calibrations.json"
 _TINY = 1e-6
@@ -44,7 +44,7 @@ _VALID_BOUNDS = ((-3.0, 3.0), (-1.5, 1.5))
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A forecast with what was measured after it.
+    """A forecast with its measured outcome.
 
     `speedup` is None where the candidate was not valid. `task` groups outcomes that resemble each other. `incumbent`
     is the best speed-up when the forecast was made: to beat it is what a candidate is measured for.
@@ -65,7 +65,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The correction of one tier; as it is made it changes nothing.
+    """Correction of one tier's forecasts; the default changes nothing.
 
     `spread`, `tilt`, `tails`, `valid_shift` and `valid_slope` (a logarithm) are the parameters; `outcomes` and `tasks`
     say how many the fit rests on.
@@ -82,7 +82,7 @@ class Calibration:
 
     @property
     def is_identity(self) -> bool:
-        """Whether forecasts stay as they are."""
+        """True if it leaves forecasts as they are."""
         return not any((self.spread, self.tilt, self.tails, self.valid_shift, self.valid_slope))
 
     def apply(self, forecast: Forecast) -> Forecast:
@@ -121,7 +121,7 @@ def fit(
     correlation: float = CORRELATION,
     looseness: float = 1.0,
 ) -> Calibration:
-    """Return the calibration that the outcomes speak for, shrunk towards `start`.
+    """Return the calibration that fits the outcomes, shrunk towards `start`.
 
     With fewer than `MIN_OUTCOMES` valid outcomes the distribution's part stays that of `start`, with fewer than that
     many at all the part of `p_valid` does. `looseness` multiplies the scales of the priors.
@@ -158,7 +158,7 @@ def pit(forecast: Forecast, speedup: float, key: str) -> float:
 
 
 def pit_valid(p_valid: float, *, valid: bool, key: str) -> float:
-    """Return the same for the question of whether a candidate is valid."""
+    """Return the randomised probability integral transform of the forecast that a candidate is valid."""
     v = _draw(f"valid {key}")
     return _inside(1 - p_valid + v * p_valid if valid else v * (1 - p_valid))
 
@@ -222,7 +222,7 @@ class Recalibrated:
             self._forecaster.recall(task, target, forecasts)
 
     def lend(self, task: Task, target: Target, elsewhere: Mapping[str, Elsewhere]) -> None:
-        """Pass on what was measured on other targets; outcomes are compared with forecasts on their own one only."""
+        """Pass on trials of other targets; outcomes are compared with forecasts on their own target only."""
         if isinstance(self._forecaster, Borrowing):
             self._forecaster.lend(task, target, elsewhere)
 
@@ -231,7 +231,7 @@ class Recalibrated:
         return self._run(task, target).calibration(self._shipped, self._recorded)
 
     def drift(self, task: Task, target: Target) -> Drift:
-        """Return the state of the alarm for this task on this target."""
+        """Return the state of the drift alarm for this task on this target."""
         return self._run(task, target).drift
 
     def _run(self, task: Task, target: Target) -> _Run:
@@ -244,7 +244,7 @@ _ALARMED = 2.0
 
 @dataclass(slots=True)
 class _Run:
-    """What one task on one target has shown: forecasts (uncorrected, corrected) without and with their outcomes."""
+    """History of one task on one target: forecasts (uncorrected, corrected) without and with their outcomes."""
 
     open: dict[str, tuple[Forecast, Forecast]] = field(default_factory=dict[str, tuple[Forecast, Forecast]])
     outcomes: list[Outcome] = field(default_factory=list[Outcome])

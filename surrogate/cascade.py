@@ -43,7 +43,7 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """When a dearer tier is asked.
+    """Rule that decides when a dearer tier is asked.
 
     Attributes:
         worth: A candidate below this chance of beating the incumbent is not measured, whatever its score.
@@ -62,7 +62,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class TierCount:
-    """How many candidates a tier answered for, for how many it failed and why it did last, and what it cost."""
+    """Counts of one tier: candidates answered and failed, the cost, and the problem of the latest failure."""
 
     candidates: int = 0
     failed: int = 0
@@ -92,7 +92,7 @@ class CascadeForecaster:
 
     @property
     def counts(self) -> dict[str, TierCount]:
-        """What each tier did so far, by label."""
+        """Counts of each tier so far, by label."""
         return dict(self._counts)
 
     def forecast(
@@ -113,7 +113,7 @@ class CascadeForecaster:
         return [f if _is_first(i, subjects) else _free(f) for i, f in enumerate(found)]
 
     def recall(self, task: Task, target: Target, forecasts: Mapping[str, Forecast]) -> None:
-        """Take over what an earlier process forecast and paid for: recorded forecasts of a cascade, by candidate."""
+        """Take over forecasts that an earlier process made and paid for: recorded ones of a cascade, by candidate."""
         for tier in self._tiers:
             own = {k: a for k, f in forecasts.items() for a in f.tiers if a.forecaster == tier.forecaster.name}
             if isinstance(tier.forecaster, Recalling):
@@ -126,7 +126,7 @@ class CascadeForecaster:
                     self._kept.setdefault(key, _free(answer))
 
     def lend(self, task: Task, target: Target, elsewhere: Mapping[str, Elsewhere]) -> None:
-        """Pass on what was measured on other targets to the tiers that take it."""
+        """Pass on trials of other targets to the tiers that take them."""
         for tier in self._tiers:
             if isinstance(tier.forecaster, Borrowing):
                 tier.forecaster.lend(task, target, elsewhere)
@@ -161,7 +161,7 @@ class CascadeForecaster:
     def _ask(
         self, tier: Tier, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
     ) -> str:
-        """Ask a tier and keep its answers; returns what went wrong, or ""."""
+        """Ask a tier and keep its answers; returns the problem, or "" if there was none."""
         if not subjects:
             return ""
         if tier.label in self._down:
@@ -213,7 +213,7 @@ class CascadeForecaster:
         return sum(count.failed for count in self._counts.values())
 
     def _price(self, tier: Tier) -> float:
-        """Return what a candidate costs at this tier: what it cost so far on average, else what was expected."""
+        """Return the cost of a candidate at this tier: the average so far, else the expected one."""
         count = self._counts[tier.label]
         if not count.candidates or count.cost.dollars is None:
             return tier.price

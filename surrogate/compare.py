@@ -1,4 +1,4 @@
-"""Forecasts held against each other: differences, chances, who is best, and an order that all of it agrees with.
+"""Comparison of forecasts: differences, chances of being faster or the best, and a ranking consistent with them.
 
 Everything works on a fine grid over log2 S. Within a bin the mass follows the forecast's normal where it gives mean and
 spread, and is even otherwise; the mass of each bin is the forecast's own. Different candidates' speed-ups are taken as

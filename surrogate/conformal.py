@@ -34,7 +34,7 @@ _RANKS = 6
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A threshold with what it did on the outcomes that it was chosen on.
+    """A threshold with its results on the outcomes that it was chosen on.
 
     Decide what scores above `value`; None where no threshold keeps the promise: then nothing may be decided without
     measuring. `decided` is the share of outcomes that it decides, `error` the share of those that were wrong. `needed`

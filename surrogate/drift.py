@@ -39,16 +39,16 @@ class Drift:
 
     @property
     def evidence(self) -> float:
-        """What 1 has grown to: the alarm goes off at 1/alpha."""
+        """Value of the test martingale, which starts at 1; the alarm goes off at 1/alpha."""
         return sum(sum(p) for p in self.purses) / len(self.purses)
 
     @property
     def alarmed(self) -> bool:
-        """Whether the alarm has gone off."""
+        """True once the alarm has gone off."""
         return self.alarmed_at is not None
 
     def update(self, pit: float, stream: str = "speed") -> bool:
-        """Take in one transform in [0, 1] of one of `STREAMS`, and return whether the alarm has gone off."""
+        """Add one probability integral transform, of one of `STREAMS`, and return whether the alarm has gone off."""
         if self.alarmed:
             return True
         place = 2 * STREAMS.index(stream)

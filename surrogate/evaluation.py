@@ -1,4 +1,4 @@
-"""Forecasts next to what was measured: which candidates are asked about, and what each forecaster said of them."""
+"""Evaluation of forecasters: the candidates to ask about, and each forecaster's answers next to their outcomes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from forewarp.core.values import Cost, Forecast, Target, Task
 from forewarp.surrogate.features import program_of
 
 Progress = Callable[[str, int, int], None]
-"""Told the forecaster's name, how many tasks are done, and of how many."""
+"""Progress callback, given the forecaster's name, the number of tasks done, and their total."""
 
 Key = tuple[str, str, str]
 
@@ -46,12 +46,12 @@ class Case:
 
     @property
     def key(self) -> Key:
-        """What tells one case from another: task, target and kernel."""
+        """Identity of a case: task, target and kernel."""
         return self.task, self.target, self.kernel
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AnsweredCase:
     """A case with one forecaster's answer, which had seen `trials` measured trials of the task.
 
     `validity` is false where the forecaster never said how likely the candidate is to be valid.
@@ -75,8 +75,8 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is asked. `left_out` counts the rows that are not, by reason."""
+class EvaluationPlan:
+    """Questions of an evaluation. `left_out` counts the rows that are not asked about, by reason."""
 
     groups: tuple[Group, ...]
     left_out: Mapping[str, int]
@@ -84,16 +84,16 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What one forecaster said. `milliseconds` holds the time per candidate by task and target, where it is known."""
+    """Answers of one forecaster. `milliseconds` holds the time per candidate by task and target, where it is known."""
 
     name: str
-    rows: tuple[Row, ...]
+    rows: tuple[AnsweredCase, ...]
     milliseconds: Mapping[tuple[str, str], float]
     cost: Cost
 
 
-def plan(rows: Iterable[RecordedRow], history: int = 0, seed: int = 0) -> Plan:
-    """Return what is asked about the rows of a pool, task by task.
+def plan(rows: Iterable[RecordedRow], history: int = 0, seed: int = 0) -> EvaluationPlan:
+    """Return the questions about the rows of a pool, task by task.
 
     Left out are rows against another kernel than the reference, candidates that do not compile (the gate turns them
     down before any forecast) and what was measured a second time. Of each task `history` rows, drawn by `seed`, are
@@ -121,7 +121,7 @@ def plan(rows: Iterable[RecordedRow], history: int = 0, seed: int = 0) -> Plan:
             left_out["shown as trials"] += shown
         if len(ordered) > shown:
             groups.append(group(ordered[:shown], ordered[shown:]))
-    return Plan(tuple(groups), dict(left_out))
+    return EvaluationPlan(tuple(groups), dict(left_out))
 
 
 def anchors(groups: Sequence[Group], rows: Iterable[RecordedRow]) -> dict[str, float]:
@@ -137,7 +137,7 @@ def anchors(groups: Sequence[Group], rows: Iterable[RecordedRow]) -> dict[str, f
 
 def run(forecaster: Forecaster, groups: Sequence[Group], progress: Progress | None = None) -> Answers:
     """Ask one forecaster about every group, a task at a time, and time it."""
-    rows: list[Row] = []
+    rows: list[AnsweredCase] = []
     milliseconds: dict[tuple[str, str], float] = {}
     for done, group in enumerate(groups):
         if progress is not None:
@@ -146,7 +146,7 @@ def run(forecaster: Forecaster, groups: Sequence[Group], progress: Progress | No
         forecasts = forecaster.forecast(group.task, group.target, group.subjects, group.trials)
         seconds = time.perf_counter() - start
         milliseconds[group.task.name, group.target.name] = 1e3 * seconds / len(group.subjects)
-        rows += [Row(c, f, len(group.trials)) for c, f in zip(group.cases, forecasts, strict=True)]
+        rows += [AnsweredCase(c, f, len(group.trials)) for c, f in zip(group.cases, forecasts, strict=True)]
     return Answers(forecaster.name, tuple(rows), milliseconds, sum((r.forecast.cost for r in rows), Cost()))
 
 
@@ -215,7 +215,7 @@ def as_recorded(answers: Answers) -> list[RecordedForecast]:
 
 
 def group(shown: Sequence[RecordedRow], asked: Sequence[RecordedRow]) -> Group:
-    """Return what is asked about rows of one task on one target, with others shown as measured trials."""
+    """Return the questions about rows of one task on one target, with others shown as measured trials."""
     trials = tuple(Trial(Subject(r.candidate, r.build), r.measurement) for r in shown)
     best = max([1.0, *(r.measurement.speedup or 0.0 for r in shown if r.measurement.trusted)])
     first = asked[0]
@@ -280,7 +280,7 @@ def _answers(
     return Answers(name, rows, milliseconds, sum((r.forecast.cost for r in rows), Cost()))
 
 
-def _combined(name: str, case: Case, repeats: Sequence[RecordedForecast], judged: bool) -> Row:
+def _combined(name: str, case: Case, repeats: Sequence[RecordedForecast], judged: bool) -> AnsweredCase:
     """Return the mean of repeated forecasts; finer moments than the bins are kept where there is but one."""
     even = (1.0 / bins.COUNT,) * bins.COUNT
     each = [r.probabilities or even for r in repeats]
@@ -300,4 +300,4 @@ def _combined(name: str, case: Case, repeats: Sequence[RecordedForecast], judged
         mean_log2=only.mean_log2 if only else None,
         sd_log2=only.sd_log2 if only else None,
     )
-    return Row(case, forecast, validity=bool(said))
+    return AnsweredCase(case, forecast, validity=bool(said))

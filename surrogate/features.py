@@ -1,4 +1,4 @@
-"""What a candidate looks like in numbers before it runs: tunables, compiled facts and sizes, as a versioned vector.
+"""Numeric features of a candidate before it runs: tunables, compiled facts and sizes, as a versioned vector.
 
 No list of known facts is kept: each compiler says what it can, and whatever arrives becomes a column.
 """
@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 _PREFIXES = ("tunable.", "relative.", "fact.")
 _SAME_COLUMN = 0.999
 _FINE = ("mix.", "width.", "kernel.")
-"""Facts too many for the few trials of one run; `vector` has the first two, for what learns across tasks."""
+"""Prefixes of facts that are too many for one run's few trials; `vector` has the first two, to learn across tasks."""
 
 
 def features(task: Task, target: Target, subject: Subject) -> dict[str, float]:
@@ -115,7 +115,7 @@ def _rank(name: str) -> tuple[int, str]:
 
 
 def _log2_size(value: float) -> float:
-    """Log2 of a positive size, continued monotonically below one (0 is a common "off" value)."""
+    """Return log2 of a positive size, continued monotonically below one (0 is a common "off" value)."""
     return math.log2(value) if value > 0 else -math.log2(2 - value)
 
 

@@ -55,15 +55,16 @@ class Prior:
 
 
 BROAD = Prior()
-"""Of a forecaster that knows nothing but the run's own trials."""
+"""Prior of a forecaster that knows nothing but the run's own trials."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
-    """The covariance above. The last two columns of rows are numbers of target and program, the others features.
+class Covariance:
+    """The covariance k of the module's docstring.
 
-    `white` is the variance of what the features do not explain; it is no part of the covariance between rows. `across`
-    is None where there is one target only.
+    The last two columns of rows are numbers of target and program, the others features. `white` is the variance of what
+    the features do not explain; it is no part of the covariance between rows. `across` is None where there is one
+    target only.
     """
 
     amplitude: float
@@ -80,7 +81,7 @@ class Kernel:
         across = () if self.across is None else (self.across,)
         return np.log(np.array([self.amplitude, self.offset, self.share, self.white, *across, *self.lengths]))
 
-    def at(self, theta: Array) -> Kernel:
+    def at(self, theta: Array) -> Covariance:
         """Return the kernel with other log hyperparameters."""
         amplitude, offset, share, white, *rest = np.exp(theta)
         across = None if self.across is None else rest.pop(0)
@@ -126,7 +127,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """What the covariances of m rows with n others are made from.
+    """Pairwise comparisons of m rows with n others, from which their covariances are computed.
 
     `apart` (m·n, d) are squared differences of features, `same` (m, n) is 1 where programs are the same, else 0; `home`
     (m, n) is true where targets are the same.
@@ -153,13 +154,13 @@ class Pairs:
 class Posterior:
     """A fitted process: means and standard deviations for new rows."""
 
-    kernel: Kernel
+    kernel: Covariance
     rows: Array
     factor: Array
     weights: Array
 
     @classmethod
-    def of(cls, kernel: Kernel, rows: Array, y: Array, noise: Array) -> Posterior:
+    def of(cls, kernel: Covariance, rows: Array, y: Array, noise: Array) -> Posterior:
         """Condition on trials."""
         covariance = kernel.between(rows, rows)
         covariance[np.diag_indices_from(covariance)] += kernel.white + noise
@@ -177,7 +178,7 @@ class Posterior:
 
 
 def fit(rows: Array, y: Array, noise: Array, *, learn: bool, prior: Prior = BROAD, quick: bool = False) -> Posterior:
-    """Condition on trials: features, target and program, log2 speed-ups less what was expected, and noise variances.
+    """Condition on trials: features, target and program, log2 speed-ups less the prior mean, and noise variances.
 
     Target 0 is the one that will be asked about; trials of others tell of it as far as targets agree.
     With `learn` the hyperparameters go to the mode of their posterior; otherwise they stay at their priors' medians.
@@ -204,19 +205,19 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
-def _prior_kernel(dimensions: int, prior: Prior, *, several: bool) -> Kernel:
+def _prior_kernel(dimensions: int, prior: Prior, *, several: bool) -> Covariance:
     lengths = np.full(dimensions, _LENGTH * math.sqrt(max(1, dimensions)))
     across = _ACROSS if several else None
-    return Kernel(prior.amplitude, lengths, prior.offset, _SHARE, prior.level, _WHITE, across)
+    return Covariance(prior.amplitude, lengths, prior.offset, _SHARE, prior.level, _WHITE, across)
 
 
-def _prior_sds(kernel: Kernel) -> Array:
+def _prior_sds(kernel: Covariance) -> Array:
     """Return the standard deviations of the log hyperparameters, in the kernel's order."""
     across = () if kernel.across is None else (_ACROSS_SIGMA,)
     return np.array([1.5, 1.5, 0.7, 1.5, *across, *([_LENGTH_SIGMA] * len(kernel.lengths))])
 
 
-def _mode(kernel: Kernel, rows: Array, y: Array, noise: Array, *, quick: bool) -> Array:
+def _mode(kernel: Covariance, rows: Array, y: Array, noise: Array, *, quick: bool) -> Array:
     """Return the log hyperparameters at the mode, from one start or two and a bounded number of evaluations."""
     pairs = Pairs.of(rows, rows)
     centre, sds = kernel.theta, _prior_sds(kernel)
@@ -242,7 +243,7 @@ def _mode(kernel: Kernel, rows: Array, y: Array, noise: Array, *, quick: bool) -
     return np.asarray(found[int(np.argmin([r.fun for r in found]))].x)
 
 
-def log_likelihood(kernel: Kernel, pairs: Pairs, y: Array, noise: Array) -> tuple[float, Array]:
+def log_likelihood(kernel: Covariance, pairs: Pairs, y: Array, noise: Array) -> tuple[float, Array]:
     """Return the log marginal likelihood of trials and its gradient by the log hyperparameters; -inf where singular."""
     covariance = kernel.covariance(pairs)
     covariance[np.diag_indices_from(covariance)] += kernel.white + noise

@@ -39,7 +39,7 @@ _SURE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class _Prior:
-    """What is expected before any trial, of trials and subjects: mean and relative spread of log2 S, P(valid).
+    """Prior of trials and subjects, before any trial: mean and relative spread of log2 S, P(valid).
 
     `level`, `program` and `choice` are variances in octaves²; `origin` says where this comes from.
     """
@@ -61,14 +61,14 @@ class _Prior:
 
 @dataclass(frozen=True, slots=True)
 class _Residuals:
-    """Trials as the process takes them: rows, log2 S less what was expected, and its noise variance."""
+    """Trials as the Gaussian process takes them: rows, log2 S less the prior mean, and its noise variance."""
 
     rows: Array
     y: Array
     noise: Array
 
     def and_(self, other: _Residuals, chosen: NDArray[np.bool_]) -> _Residuals:
-        """Return these and the chosen ones of the others."""
+        """Return these residuals followed by the chosen ones of the others."""
         return _Residuals(
             np.vstack([self.rows, other.rows[chosen]]),
             np.concatenate([self.y, other.y[chosen]]),
@@ -102,7 +102,7 @@ class LearnedForecaster:
         self._lent: dict[tuple[str, str], list[Elsewhere]] = {}
 
     def lend(self, task: Task, target: Target, elsewhere: Mapping[str, Elsewhere]) -> None:
-        """Take over what was measured on other targets: it corrects the prior as far as targets prove to agree."""
+        """Take over trials of other targets: they correct the prior as far as targets prove to agree."""
         self._lent[task.sha256, target.name] = [elsewhere[name] for name in sorted(elsewhere)]
 
     def forecast(
@@ -161,7 +161,7 @@ class LearnedForecaster:
         ]
 
     def _borrowed(self, task: Task, target: Target, *, covered: bool) -> list[Elsewhere]:
-        """Return what was lent for a target, as far as it is of the same kind and has a number."""
+        """Return the timed trials lent for a target: those that the trees cover, or, unless `covered`, the others."""
         lent = self._lent.get((task.sha256, target.name), [])
         kept = [
             [
@@ -174,7 +174,7 @@ class LearnedForecaster:
         return [replace(there, trials=trials) for there, trials in zip(lent, kept, strict=True) if trials]
 
     def _beyond(self, task: Task, lent: Sequence[Elsewhere], table: Array, *, covered: bool) -> _Residuals:
-        """Return what trials on other targets say beyond what was expected of them there."""
+        """Return the residuals of trials on other targets: log2 S less the prior mean there."""
         y: list[float] = []
         for there in lent:
             subjects = [t.subject for t in there.trials]
@@ -184,7 +184,7 @@ class LearnedForecaster:
         return _Residuals(table, np.array(y), np.array(noise))
 
     def _expected(self, task: Task, target: Target, everyone: Sequence[Subject], history: Sequence[Trial]) -> _Prior:
-        """Return what the trees expect."""
+        """Return the prior that the trees give."""
         model = self._model or pretrained.shipped()
         said = model.expect(target, everyone)
         floors = np.array([s.build.evidence.facts["floor_s"] for s in everyone])
@@ -205,7 +205,7 @@ class LearnedForecaster:
 
 
 def _broad(count: int) -> _Prior:
-    """Return the prior of subjects of which the trees know nothing."""
+    """Return the prior of subjects that the trees do not cover."""
     from forewarp.surrogate import gp
 
     mean, one = np.full(count, gp.PRIOR_MEAN), np.ones(count)
@@ -244,7 +244,7 @@ def _timed(trial: Trial) -> bool:
 def _speedups(
     table: Array, prior: _Prior, history: Sequence[Trial], more: _Residuals
 ) -> tuple[Array, Array, float, str]:
-    """Return mean, spread and degrees of freedom of log2 S for the asked rows, and how they were come by."""
+    """Return mean, spread and degrees of freedom of log2 S for the asked rows, and a note on their origin."""
     count = len(history)
     asked = table[count:]
     used = [i for i, t in enumerate(history) if _timed(t)]

@@ -79,7 +79,7 @@ class LlmForecaster:
         return [replace(self._answers[key], cost=self._unpaid.pop(key, Cost())) for key in keys]
 
     def _known(self, task: Task, target: Target, history: Sequence[Trial]) -> str:
-        """Return what all answers of a call rest on: model, instructions, task, target and trials."""
+        """Return the hash of what all answers of a call depend on: model, instructions, task, target and trials."""
         trials = [(t.subject.candidate.sha256, serde.to_data(t.measurement)) for t in history if self._shown.trials]
         told = [self.model.label, self._samples, system_prompt(), task.sha256, serde.to_data(target), trials]
         return _digest([*told, serde.to_data(self._shown)])
@@ -164,7 +164,7 @@ def _read(path: Path) -> list[OneForecast]:
 
 
 def _write(path: Path, said: Sequence[OneForecast]) -> None:
-    """Keep an answer; a cache that cannot be written is no cache, and no error."""
+    """Store an answer in the cache; a cache that cannot be written is ignored."""
     scratch = path.with_suffix(".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

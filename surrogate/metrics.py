@@ -1,4 +1,4 @@
-"""How good forecasts were, by what was measured. Plain numpy; every definition is in its docstring.
+"""Metrics of forecasts against measured outcomes. Plain numpy; every definition is in its docstring.
 
 `p` is an array of forecasts, a row of eight bin probabilities each; `y` holds the measured bin of each row (0..7), and
 `speedups` the measured speed-ups. Functions that average return NaN for no rows.

@@ -1,4 +1,4 @@
-"""From a model string to a model that can be asked: providers, keys, endpoints, concurrency, errors and cost."""
+"""Language models by name: providers, keys, endpoints, concurrency, errors and cost."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def _is_local(host: str) -> bool:
 
 
 def _run(batch: Callable[[], Any]) -> Any:
-    """Run to the end here, or in a thread of its own where this thread's loop is already running."""
+    """Run the batch to its end here, or in a thread of its own if this thread's event loop is already running."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -39,7 +39,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How tiers are pooled.
+    """Weights by which tiers are pooled.
 
     Attributes:
         weights: Weight of each tier by its label; only their ratios count.
@@ -59,8 +59,8 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What each tier said of one candidate, and what came of it; None for what was not measured.
+class PooledOutcome:
+    """Forecasts of each tier for one candidate, and its measured outcome; None for what was not measured.
 
     Every outcome of a fit names the same tiers. `valid` is None where the tiers' `p_valid` was not recorded.
     """
@@ -138,7 +138,9 @@ def write_weights(weights: Weights, path: Path) -> None:
     path.write_text(json.dumps({"format": _FORMAT, **asdict(weights)}, indent=2) + "\n", encoding="utf-8")
 
 
-def fit_weights(outcomes: Sequence[Outcome], default: Weights, *, loss: Loss = "nll", origin: str = "") -> Weights:
+def fit_weights(
+    outcomes: Sequence[PooledOutcome], default: Weights, *, loss: Loss = "nll", origin: str = ""
+) -> Weights:
     """Return the weights that minimise the loss of the pool on these outcomes, shrunk towards `default`.
 
     Each task counts the same. The strength of the shrinkage is the one that does best on tasks left out (five folds of
@@ -180,7 +182,7 @@ def fit_weights(outcomes: Sequence[Outcome], default: Weights, *, loss: Loss = "
 class _Speed:
     """The pool's loss on measured speed-ups; parameters are offsets from the default, in logs."""
 
-    def __init__(self, labels: Sequence[str], outcomes: Sequence[Outcome], default: Weights, loss: Loss) -> None:
+    def __init__(self, labels: Sequence[str], outcomes: Sequence[PooledOutcome], default: Weights, loss: Loss) -> None:
         said = np.array([[o.forecasts[label].probabilities for label in labels] for o in outcomes])
         self._logs = np.log(_floored(said))
         self._seen = np.eye(bins.COUNT)[[bins.bin_of(o.speedup or 1.0) for o in outcomes]]
@@ -203,7 +205,7 @@ class _Speed:
 class _Valid:
     """The pool's loss on validity."""
 
-    def __init__(self, labels: Sequence[str], outcomes: Sequence[Outcome], default: Weights) -> None:
+    def __init__(self, labels: Sequence[str], outcomes: Sequence[PooledOutcome], default: Weights) -> None:
         self._logits = np.array([[_logit(o.forecasts[label].p_valid) for label in labels] for o in outcomes])
         self._seen = np.array([bool(o.valid) for o in outcomes])
         self._shares = np.array([default.valid.get(label, 1.0) for label in labels])
@@ -216,7 +218,7 @@ class _Valid:
         return -np.log(np.where(self._seen[rows], p, 1 - p))
 
 
-def _fit_valid(labels: Sequence[str], outcomes: Sequence[Outcome], default: Weights) -> Mapping[str, float]:
+def _fit_valid(labels: Sequence[str], outcomes: Sequence[PooledOutcome], default: Weights) -> Mapping[str, float]:
     told = [o for o in outcomes if o.valid is not None]
     tasks = [o.task for o in told]
     if len(labels) < 2 or len({o.valid for o in told}) < 2 or len(set(tasks)) < 2:

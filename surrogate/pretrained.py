@@ -1,4 +1,4 @@
-"""What the learned forecaster knows before the first trial: trees over `vector`, fitted to a pool of measured kernels.
+"""Prior of the learned forecaster before the first trial: trees over `vector`, fitted to a pool of measured kernels.
 
 The file beside this module is made by `benchmarks/train_learned.py`. It holds plain arrays and a JSON text with the
 version of the vector, the hash and the date of the data, and the figures that the fit reached on families of operations
@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 SHIPPED = Path(__file__).with_name("learned.npz")
 FORMAT = 1
 NEEDED = ("floor_s", "registers", "instructions", "threads", "blocks")
-"""Facts without which a candidate is not one of those that the trees were fitted to."""
+"""Facts that a candidate must have to be of the kind that the trees were fitted to."""
 
 _TIMES = ("absolute", "deviation", "rank")
 _SPREADS = (0.4, 2.5)
@@ -51,7 +51,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What is expected of each subject: log2 of time over the floor, its spread in units of the usual, P(valid)."""
+    """Expectation for each subject: log2 of time over the floor, its spread in units of the usual, P(valid)."""
 
     time: Array
     spread: Array
@@ -78,11 +78,11 @@ class Model:
     info: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def expect(self, target: Target, subjects: Sequence[Subject]) -> Expected:
-        """Return what is expected of subjects that are all `covered`."""
+        """Return the expectation for subjects that are all `covered`."""
         return self.expect_rows(table(self.columns, target, subjects))
 
     def expect_rows(self, rows: Array) -> Expected:
-        """Return what is expected of rows of `columns`."""
+        """Return the expectation for rows of `columns`."""
         time = self.bias + sum(
             (w * t.predict(rows) for w, t in zip(self.weights, self.times, strict=True)), np.zeros(len(rows))
         )
@@ -92,7 +92,7 @@ class Model:
 
 
 def covered(target: Target, subject: Subject) -> bool:
-    """Return whether the trees have anything to say of a subject: a GPU's kernel that was compiled and looked at."""
+    """Return whether the trees cover a subject: a GPU's kernel that was compiled and inspected."""
     return target.kind == "cuda" and all(subject.build.evidence.facts.get(n, 0.0) > 0 for n in NEEDED)
 
 

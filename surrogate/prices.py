@@ -1,4 +1,4 @@
-"""What tokens cost: a dated table that the user can override."""
+"""Prices of tokens: a dated table that the user can override."""
 
 from __future__ import annotations
 

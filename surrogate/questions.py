@@ -1,4 +1,4 @@
-"""What a language model is shown of candidates to forecast: one prompt about several of them.
+"""Prompts that ask a language model to forecast several candidates together.
 
 What all prompts of a task share stands first, so that providers can cache it; then the measured trials that are most
 like the candidates, each program's text once, then the candidates with the facts of their compiled code.
@@ -33,7 +33,7 @@ _FACTS_SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Which parts a prompt has beside code, shapes and target; switched off to find out what they are worth.
+    """Parts that a prompt has beside code, shapes and target; switched off to find out what they are worth.
 
     `source` is how many characters of a candidate's program are shown at most, and `other_source` of that of a trial,
     of which 0 shows none: less for models that read little.
@@ -66,7 +66,7 @@ def system_prompt() -> str:
 
 
 def name_of(place: int) -> str:
-    """Return what the candidate at a place of the batch, from 0, is called in prompt and reply."""
+    """Return the name, in prompt and reply, of the candidate at a position of the batch, from 0."""
     return f"c{place + 1}"
 
 

@@ -1,4 +1,4 @@
-"""What a language model replies to a question: the schema, its checks, and the forecast that follows from it.
+"""Replies of a language model to a question: the schema, its checks, and the forecast that follows from it.
 
 The forecaster that asks a model and the training that rewards one read replies with this module, so that a model is
 rewarded for what it is asked for later.
@@ -46,7 +46,7 @@ class SpeedupForecasts(BaseModel):
 
 
 def complaint(reply: SpeedupForecasts, count: int) -> str:
-    """Return what is wrong with a reply about `count` candidates, in words for the model; "" if nothing is."""
+    """Return the fault of a reply about `count` candidates, in words for the model; "" if it has none."""
     named = [f.candidate for f in reply.forecasts]
     missing = [name_of(i) for i in range(count) if name_of(i) not in named]
     if missing:
@@ -57,12 +57,12 @@ def complaint(reply: SpeedupForecasts, count: int) -> str:
 
 
 def about(reply: SpeedupForecasts, place: int) -> list[OneForecast]:
-    """Return what a reply says of the candidate at a place of the batch, from 0."""
+    """Return a reply's readable forecasts of the candidate at a position of the batch, from 0."""
     return [f for f in reply.forecasts if f.candidate == name_of(place) and sum(f.p) > 0]
 
 
 def pooled(said: Sequence[OneForecast], name: str, problem: str) -> Forecast:
-    """Return the mean of what was said of one candidate; uniform where nothing was, because of `problem`."""
+    """Return the mean of a candidate's forecasts; a uniform one if there are none, because of `problem`."""
     if not said:
         note = f"scored as uniform, because the model's reply was malformed: {problem}"
         return Forecast(bins.normalise([1.0] * bins.COUNT), 0.5, name, note, raw_sum=0.0)

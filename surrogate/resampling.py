@@ -35,7 +35,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Resampled:
-    """A figure, and what it came to in each draw of the clusters."""
+    """A figure, with its value in each draw of the clusters."""
 
     value: float
     draws: Array

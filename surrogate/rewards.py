@@ -18,7 +18,7 @@ from forewarp.core import bins
 from forewarp.surrogate import metrics
 
 Shape = Literal["correctness", "brier", "crps", "decision"]
-"""What a forecast is rewarded for; the last three add their score to correctness."""
+"""Kinds of reward for a forecast; the last three add their score to correctness."""
 
 FAILED = 0.0
 """The reward of an answer that cannot be read, in every term."""
@@ -54,7 +54,7 @@ def reward(probabilities: Sequence[float] | None, speedup: float, shape: Shape =
 
 
 def profit(probabilities: Sequence[float], outcome: int) -> float:
-    """Return what deciding by this forecast gained: 1 for what a clairvoyant gains, 0 for being surely wrong each time.
+    """Return the gain of deciding by this forecast: 1 for that of a clairvoyant, 0 for being surely wrong each time.
 
     The rival is each of the seven inner edges in turn. One measures if the forecast probability q of beating it exceeds
     the price c of a measurement, in units of what beating it is worth. Then the gain is 1 − c where the rival is beaten

@@ -1,4 +1,4 @@
-"""Every figure of a forecaster over several tasks, with intervals by task, and what two forecasters differ by.
+"""Every figure of a forecaster over several tasks, with intervals by task, and the differences of two forecasters.
 
 Three kinds of figures: shares and means over rows (all tasks pooled), figures that only a whole set of rows has (ECE,
 AUROC, AURC; pooled too), and figures of one task (rank correlation, recovery) of which median or mean over tasks is
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from forewarp.core import bins
 from forewarp.core.values import Forecast
 from forewarp.surrogate import metrics
-from forewarp.surrogate.evaluation import Answers, Row
+from forewarp.surrogate.evaluation import AnsweredCase, Answers
 from forewarp.surrogate.resampling import Picks, Resampled, Statistic, resample
 
 Array = NDArray[np.float64]
@@ -34,7 +34,7 @@ MOST_LOST = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One figure: what it is called, and whether higher or lower is better ("" where neither is by itself)."""
+    """One figure: its name, and whether higher or lower is better ("" where neither is by itself)."""
 
     name: str
     title: str
@@ -69,7 +69,7 @@ class Block:
 
     @property
     def rows(self) -> int:
-        """How many candidates were asked about."""
+        """Number of candidates that were asked about."""
         return len(self.speedups)
 
 
@@ -80,7 +80,7 @@ def centre(forecast: Forecast) -> float:
 
 def blocks(answers: Answers) -> list[Block]:
     """Return the rows of one forecaster by task and target, in order."""
-    grouped: dict[tuple[str, str], list[Row]] = {}
+    grouped: dict[tuple[str, str], list[AnsweredCase]] = {}
     for row in answers.rows:
         grouped.setdefault((row.case.task, row.case.target), []).append(row)
     return [_block(rows, answers.milliseconds.get(key, math.nan)) for key, rows in grouped.items()]
@@ -103,7 +103,7 @@ def by_task(answers: Answers, margin: float = MARGIN) -> list[tuple[Block, Mappi
     return [(b, {m.name: m.statistic(np.zeros(1, np.int64)) for m in measures([b], margin)}) for b in blocks(answers)]
 
 
-def _block(rows: Sequence[Row], milliseconds: float) -> Block:
+def _block(rows: Sequence[AnsweredCase], milliseconds: float) -> Block:
     good = [r for r in rows if r.case.speedup is not None]
     s = np.array([r.case.speedup or 0.0 for r in good], float)
     said = [r.forecast for r in good]
@@ -185,7 +185,7 @@ def _of_validity(found: Sequence[Block]) -> list[Measure]:
 
 
 def _of_choice(found: Sequence[Block], margin: float) -> list[Measure]:
-    """Return what the rule "measure the top share" costs, for each share."""
+    """Return the costs of the rule "measure the top share", for each share."""
     near = [metrics.near_best(b.speedups, margin) for b in found]
     beats = [b.speedups > b.incumbent for b in found]
     made: list[Measure] = []

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 MISSING = -1e6
-"""Stands for a number that is not known: below all that are, so that a tree can tell."""
+"""Stand-in for a number that is not known: below all known ones, so that a tree can split it off."""
 
 FIELDS = ("feature", "threshold", "left", "right", "value", "root")
 
@@ -34,7 +34,7 @@ class Trees:
     scale: float = 1.0
 
     def predict(self, rows: Array) -> Array:
-        """Return one number a row of features; NaN stands for what is not known."""
+        """Return one number a row of features; NaN is an unknown feature."""
         filled = np.where(np.isfinite(rows), rows, MISSING)
         place = np.broadcast_to(self.root, (len(filled), len(self.root))).copy()
         index = np.arange(len(filled))[:, None]
@@ -51,7 +51,7 @@ class Trees:
 
     @staticmethod
     def of_arrays(stored: Mapping[str, Any], prefix: str) -> Trees:
-        """Read what `arrays` has made."""
+        """Build trees from what `arrays` returned."""
         return Trees(*(stored[f"{prefix}.{name}"] for name in FIELDS), scale=float(stored[f"{prefix}.scale"]))
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""A candidate as one vector of numbers that mean the same for every task: what forecasters across tasks learn from.
+"""A candidate as one vector of numbers that mean the same for every task, for forecasters that learn across tasks.
 
 Sizes enter as ratios to what the target has or the task needs, counts as log2. `docs/inspecting.md` lists the columns
 and is checked against this module. A number that is not known is NaN.
@@ -126,7 +126,7 @@ _ROLES = {
 
 
 def _tunables(candidate: Candidate) -> dict[str, float]:
-    """Return what tunables of any name have in common: their sizes, and the parts that usual names play."""
+    """Return features that tunables of any name have in common: their sizes, and the roles of usual names."""
     sizes = sorted((math.log2(v) for v in candidate.tunables.values() if v > 0), reverse=True)
     found = {"tunables.count": float(len(candidate.tunables)), "tunables.product": sum(sizes)}
     found |= dict(zip(("tunables.largest", "tunables.second"), sizes, strict=False))
@@ -138,7 +138,7 @@ def _tunables(candidate: Candidate) -> dict[str, float]:
 
 
 def columns() -> dict[str, str]:
-    """Return the vector's columns in order, with what each holds."""
+    """Return the vector's columns in order, with the meaning of each."""
     found = {name: text for name, (text, _) in _COLUMNS.items()}
     found |= {f"mix.{name}": f"share of {name.replace('_', ' ')} instructions" for name in _CLASSES}
     found["problems"] = "number of problems found by looking"

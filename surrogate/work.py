@@ -1,4 +1,4 @@
-"""What a launch has to do, estimated from static facts: instructions issued, bytes in flight, latency, operations.
+"""Work of a launch, estimated from static facts: instructions issued, bytes in flight, latency, operations.
 
 Loops hide how often their instructions run. It is guessed: often enough for the loads inside to fetch the task's bytes
 once. The columns are `work.…` of `vector`; all are ratios or log2.
@@ -49,7 +49,7 @@ _NEEDED = ("instructions", "blocks", "threads", "floor_s", "bytes_per_thread")
 
 
 def columns() -> dict[str, str]:
-    """Return the columns in order, with what each holds."""
+    """Return the columns in order, with the meaning of each."""
     return COLUMNS | {f"count.{n}": f"log2 of 1 + {n.replace('_', ' ')} instructions of a thread" for n in COUNTED}
 
 

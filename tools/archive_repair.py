@@ -1,4 +1,4 @@
-"""The verbs `archive check` and `archive repair`: what a damaged archive still holds, and saving it."""
+"""Verbs `archive check` and `archive repair`: find the readable rows of a damaged archive, and save them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from forewarp.tools.parts import Place
 
 
 class ArchiveState(BaseModel):
-    """What an archive holds and what of it is lost; `damaged` is where the damaged file went, "" if it was not moved.
+    """Readable and lost rows of an archive; `damaged` is where the damaged file went, "" if it was not moved.
 
     `rows` are the readable rows per table, `lost` one sentence per loss.
     """
@@ -46,7 +46,7 @@ def repair_archive(place: Place) -> ArchiveState:
 def _path(place: Place) -> Path:
     path = session.archive_path(place)
     if not path.exists():
-        session.existing_archive(place)  # which says that there is none
+        session.existing_archive(place)  # raises the error for a missing archive
     if not path.is_file():
         raise ArchiveError(f"{path} is no file", hint="pass --archive PATH of an archive")
     return path

@@ -1,4 +1,4 @@
-"""How far forecasts can be believed: those on record next to what was measured after them, as given and corrected."""
+"""Calibration of forecasts: recorded forecasts against later measurements, as given and after correction."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ HISTORY = 8
 """Trials of each task of a pool that a forecaster is shown before it is asked about the others."""
 
 ENOUGH = 5_000
-"""Outcomes on record from which on no earlier ones are read for a diagram."""
+"""Number of outcomes after which no older runs are read for a reliability diagram."""
 
 _FOLDS = 5
 _ALL_RUNS = 1_000_000
 
 
 class CalibrationRequest(Part):
-    """Whose forecasts to look at."""
+    """Request for a calibration report: the archive or pool, and filters on its forecasts."""
 
     archive: str | None = Field(default=None, description="Archive file; the user's own where this is left out.")
     run: str | None = Field(default=None, description="Only this run of the archive.")
@@ -61,7 +61,7 @@ class ReliabilityPoint(Part):
 
 
 class CalibrationScores(Part):
-    """How well forecasts fit what was measured, valid candidates only; null where there are none."""
+    """Scores of forecasts against measurements, over valid candidates unless noted; null if there are none."""
 
     ece: float | None = Field(description="Gap between confidence and accuracy of the likeliest bin, in ten buckets.")
     brier: float | None = Field(description="Half squared distance of the eight bins to the outcome.")
@@ -133,7 +133,7 @@ class CalibrationResult(Part):
 
 @dataclass(frozen=True, slots=True)
 class OnRecord:
-    """What one forecaster said of being correct and faster, against what was measured on one device."""
+    """Reliability on one device of one forecaster's probabilities that a kernel is correct and faster."""
 
     forecaster: str
     outcomes: int
@@ -141,7 +141,7 @@ class OnRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ScoredOutcome:
     """An outcome with the forecaster and the run (or, of a pool, the task) that it belongs to."""
 
     tier: str
@@ -172,7 +172,7 @@ def calibrate(request: CalibrationRequest) -> CalibrationResult:
 
 def of_pool(
     path: Path, task: str | None = None, forecaster: str | None = None, history: int = HISTORY, asked: int | None = None
-) -> list[Seen]:
+) -> list[ScoredOutcome]:
     """Return the forecasts recorded beside a pool, else those that the forecaster makes now, with their outcomes.
 
     Of each task it is shown `history` trials and asked about at most `asked` others.
@@ -187,7 +187,7 @@ def of_pool(
         groups = [replace(g, subjects=g.subjects[:asked], cases=g.cases[:asked]) for g in groups]
         answers = [evaluation.run(chosen, groups)]
     return [
-        Seen(
+        ScoredOutcome(
             answer.name,
             row.case.task,
             row.case.kernel,
@@ -208,8 +208,8 @@ def _forecaster(name: str) -> Forecaster:
     return found
 
 
-def _of_archive(request: CalibrationRequest) -> tuple[list[Seen], str]:
-    found: list[Seen] = []
+def _of_archive(request: CalibrationRequest) -> tuple[list[ScoredOutcome], str]:
+    found: list[ScoredOutcome] = []
     with session.existing_archive(Place(archive=request.archive)) as archive:
         runs = [archive.run(request.run)] if request.run is not None else archive.runs(limit=_ALL_RUNS)[::-1]
         for run in runs:
@@ -223,7 +223,7 @@ def faster_on_record(place: Place, device: str, forecaster: str = "") -> OnRecor
 
     Those of the named forecaster are taken, else of the one with the most outcomes.
     """
-    seen: list[Seen] = []
+    seen: list[ScoredOutcome] = []
     try:
         with session.existing_archive(place) as archive:
             for run in archive.runs(limit=_ALL_RUNS):
@@ -240,7 +240,7 @@ def faster_on_record(place: Place, device: str, forecaster: str = "") -> OnRecor
 
 
 def scores_of_run(archive: Archive, run: RunRow) -> dict[str, CalibrationScores]:
-    """Return how well each forecaster's forecasts in one run fit what was measured, by forecaster; empty without any.
+    """Score each forecaster's forecasts in one run against the measurements; returns scores by forecaster, maybe none.
 
     A cascade comes first, then the tiers that it was combined from.
     """
@@ -248,29 +248,29 @@ def scores_of_run(archive: Archive, run: RunRow) -> dict[str, CalibrationScores]
     return {name: scores([s.outcome for s in seen if s.tier == name]) for name in _names(seen)}
 
 
-def _of_run(archive: Archive, run: RunRow) -> list[Seen]:
+def _of_run(archive: Archive, run: RunRow) -> list[ScoredOutcome]:
     rows = sorted(archive.candidates(run.id), key=lambda r: r.measurement_id or 0)
     return [s for r in rows for s in _seen(r, run.id, run.task.name)]
 
 
-def _seen(row: CandidateRow, run: str, task: str) -> list[Seen]:
+def _seen(row: CandidateRow, run: str, task: str) -> list[ScoredOutcome]:
     """Return the outcome of a candidate's forecast and of each tier that it was combined from."""
     if row.forecast is None or row.measurement is None:
         return []
     incumbent = row.decision.numbers.get("incumbent", 1.0) if row.decision else 1.0
 
-    def seen(forecast: Forecast, measurement: Measurement) -> Seen:
+    def seen(forecast: Forecast, measurement: Measurement) -> ScoredOutcome:
         outcome = Outcome.of(forecast, measurement, task, incumbent)
-        return Seen(forecast.forecaster, run, row.candidate.sha256, outcome)
+        return ScoredOutcome(forecast.forecaster, run, row.candidate.sha256, outcome)
 
     return [seen(f, row.measurement) for f in (row.forecast, *row.forecast.tiers)]
 
 
-def _names(seen: Sequence[Seen]) -> list[str]:
+def _names(seen: Sequence[ScoredOutcome]) -> list[str]:
     return list(dict.fromkeys(s.tier for s in seen))
 
 
-def _tier(name: str, seen: Sequence[Seen], alpha: float) -> TierCalibration:
+def _tier(name: str, seen: Sequence[ScoredOutcome], alpha: float) -> TierCalibration:
     outcomes = [s.outcome for s in seen]
     tasks = {o.task for o in outcomes}
     timed = sum(o.valid for o in outcomes)
@@ -302,8 +302,9 @@ def _tier(name: str, seen: Sequence[Seen], alpha: float) -> TierCalibration:
 
 
 def corrected_by_others(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return every outcome with its forecast corrected by a fit that has not seen it, nor its task where there are
-    enough tasks.
+    """Correct each outcome's forecast by cross-validation: the fit has not seen the outcome.
+
+    With at least `_FOLDS` tasks, the fit has not seen the outcome's task either.
     """
     tasks = {task: place for place, task in enumerate(dict.fromkeys(o.task for o in outcomes))}
     places = [tasks[o.task] for o in outcomes] if len(tasks) >= _FOLDS else range(len(outcomes))
@@ -316,7 +317,7 @@ def corrected_by_others(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def scores(outcomes: Sequence[Outcome]) -> CalibrationScores:
-    """Return how well the forecasts fit what was measured."""
+    """Score forecasts against the measurements."""
     timed = [(o.forecast, o.speedup) for o in outcomes if o.valid and o.speedup]
     p, speedups = [f.probabilities for f, _ in timed], [s for _, s in timed]
     y = metrics.bins_of(speedups)
@@ -340,7 +341,7 @@ def scores(outcomes: Sequence[Outcome]) -> CalibrationScores:
 
 
 def reliability(said: Sequence[float], came_true: Sequence[bool]) -> list[ReliabilityPoint]:
-    """Return how often something came true by how probable it was said to be, in tenths that are not empty."""
+    """Return the observed frequency of an event in each tenth of its forecast probability, empty tenths left out."""
     points: list[ReliabilityPoint] = []
     for bucket in metrics.reliability(said, came_true):
         low, high = exact_interval(round(bucket.observed * bucket.count), bucket.count)
@@ -350,7 +351,7 @@ def reliability(said: Sequence[float], came_true: Sequence[bool]) -> list[Reliab
     return points
 
 
-def _drift(seen: Sequence[Seen]) -> DriftState:
+def _drift(seen: Sequence[ScoredOutcome]) -> DriftState:
     states: dict[str, Drift] = {}
     for s in seen:
         state, o = states.setdefault(s.run, Drift()), s.outcome

@@ -1,4 +1,4 @@
-"""Measuring that looks first: a kernel is forecast before it is measured, and one that will hardly pay is held back."""
+"""Measurement guarded by a forecast: a kernel that is unlikely to beat the best so far is not measured."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Decision = Literal["measured", "held back", "refused", "failed"]
 
 
 class Considered(Part):
-    """What was expected of a kernel and, where it was worth it, what came of measuring it."""
+    """Forecast of a kernel, the decision whether to measure it, and the measurement if it was made."""
 
     summary: str
     schema_version: int = SCHEMA_VERSION
@@ -39,11 +39,12 @@ def consider(
     stage: Callable[[Stage], None] = lambda _: None,
     executors: Executors | None = None,
 ) -> Considered:
-    """Forecast a kernel with the embedded forecaster, then measure it unless that would hardly pay.
+    """Forecast a kernel with the embedded forecaster, then measure it unless that is unlikely to be worth it.
 
     A kernel that does not compile is not measured. One with hardly a chance of beating the best so far, or that was
-    measured already, is held back unless `insist` says why it is wanted. `forecast` is told what was forecast; `allow`
-    is asked before the device is held and returns why not, "" if it may be. Raises what `measure_kernel` raises.
+    measured already, is held back unless `insist` says why it is wanted. `forecast` is called with the forecast.
+    `allow` is called before the device is used, and returns the reason for a refusal, "" to allow the measurement.
+    Raises what `measure_kernel` raises.
     """
     stage("forecasting")
     found = forecast_kernel(
@@ -74,7 +75,7 @@ def consider(
 
 
 def _beside(measured: MeasureResult, found: ForecastResult) -> str:
-    """Say how a kernel that worked stands to the best before it."""
+    """Return a sentence on a correct kernel that is not faster than the best before it; "" for others."""
     best, own = found.best_so_far, measured.speedup
     if best is None or own is None or not measured.trusted or own.ratio >= best.ratio:
         return ""

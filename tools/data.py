@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from forewarp.archive import dedupe, forecasts, lineage, pool_check, pool_columns, pool_counts, pools, splits, text
-from forewarp.archive.imports.made import Imported, Options
+from forewarp.archive.imports.made import Imported, ImportOptions
 from forewarp.archive.pool_check import keyed
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive, default_path
@@ -30,7 +30,7 @@ MOST_PROBLEMS = 200
 
 
 class Placing(Part):
-    """How rows get their family and split."""
+    """Sources of the family and the split of each row."""
 
     splits: str | None = Field(
         default=None, description="File of families with their splits; forewarp's own if left out."
@@ -52,7 +52,7 @@ class Destination(Part):
 
 
 class ImportRequest(Part):
-    """What to import, and what its files do not say."""
+    """Files to import, and facts that the files do not state."""
 
     kind: ImportKind
     paths: list[str]
@@ -69,7 +69,7 @@ class ImportRequest(Part):
 
 
 class ExportRequest(Part):
-    """Which measurements to write; from pools where any are named, else from the archive."""
+    """Measurements to write: from the named pools, else from the archive."""
 
     out: Destination
     pools: list[str] = Field(default_factory=list[str])
@@ -84,7 +84,7 @@ class ExportRequest(Part):
     features: bool = Field(default=False, description="Fill in the vector of features.")
 
 
-class Group(Part):
+class DataGroup(Part):
     """Rows that share something; `low`, `median`, `high` are the 5th, 50th and 95th percentile of the speed-ups."""
 
     name: str
@@ -101,17 +101,17 @@ class TaskGroup(Part):
 
     family: str
     split: str
-    counts: Group
+    counts: DataGroup
 
 
 class PoolCounts(Part):
-    """What a pool holds."""
+    """Counts of a pool's rows, by task, family, split, language and more."""
 
-    total: Group
+    total: DataGroup
     tasks: list[TaskGroup]
     families: list[TaskGroup]
-    splits: list[Group]
-    languages: list[Group]
+    splits: list[DataGroup]
+    languages: list[DataGroup]
     bins: list[tuple[str, int]]
     failures: dict[str, int]
     verdicts: dict[str, int]
@@ -122,7 +122,7 @@ class PoolCounts(Part):
 
 
 class PoolProblem(Part):
-    """What is wrong with a pool, and where."""
+    """One problem of a pool, and its location."""
 
     kind: str = Field(description="schema, values, hash, split, leak or text.")
     where: str
@@ -130,7 +130,7 @@ class PoolProblem(Part):
 
 
 class DataResult(Part):
-    """What a command on pools did or found."""
+    """Result of a command on pools: rows and files written, counts, or problems."""
 
     rows: int = Field(description="Rows that were written, or looked at.")
     forecasts: int = 0
@@ -146,7 +146,7 @@ def import_data(request: ImportRequest) -> DataResult:
     out = _destination(request.out)
     module = importlib.import_module(f"forewarp.archive.imports.{request.kind.replace('-', '_')}")
     beside = _free(forecasts.beside(out), overwrite=request.out.overwrite)
-    options = Options(
+    options = ImportOptions(
         device=request.device,
         noise=None if request.noise_percent is None else request.noise_percent / 100,
         limit=request.limit,
@@ -175,7 +175,7 @@ def import_data(request: ImportRequest) -> DataResult:
 
 
 def export_data(request: ExportRequest) -> DataResult:
-    """Write what an archive, or other pools, hold as one pool."""
+    """Write the measurements of an archive, or of other pools, as one pool."""
     out = _destination(request.out)
     table, families = _placing(request.placing)
     lines = _lineage(request.placing.tasks)
@@ -187,7 +187,7 @@ def export_data(request: ExportRequest) -> DataResult:
 
 
 def merge_pools(paths: Sequence[str], out: Destination, placing: Placing) -> DataResult:
-    """Write several pools as one, placed anew in families and splits."""
+    """Write several pools as one, assigning families and splits anew."""
     path = _destination(out)
     table, families = _placing(placing)
     files = [file for p in paths for file in pools.files_of(_existing(p))]
@@ -196,7 +196,7 @@ def merge_pools(paths: Sequence[str], out: Destination, placing: Placing) -> Dat
 
 
 def deduplicate(paths: Sequence[str], out: Destination) -> DataResult:
-    """Write pools without what was measured twice; the narrowest interval stays."""
+    """Write pools without duplicate kernels, keeping the row with the narrowest interval of each."""
     path = _destination(out)
     files = [file for p in paths for file in pools.files_of(_existing(p))]
     chosen = dedupe.choose(row for file in files for row in pools.columns_of(file, dedupe.COLUMNS))
@@ -208,14 +208,14 @@ def deduplicate(paths: Sequence[str], out: Destination) -> DataResult:
 
 
 def count_pools(paths: Sequence[str]) -> DataResult:
-    """Count what pools hold."""
+    """Count the rows of pools by task, family, split, language and more."""
     files = [file for p in paths for file in pools.files_of(_existing(p))]
     counts = pool_counts.count(row for file in files for row in pools.columns_of(file, pool_counts.COLUMNS))
     return DataResult(rows=counts.total.rows, counts=PoolCounts.model_validate(serde.to_data(counts)))
 
 
 def check_pools(paths: Sequence[str], splits_file: str | None = None) -> DataResult:
-    """Look for everything that is wrong with pools."""
+    """Check pools for problems with their schema, values, hashes, splits and texts, and for leaks between splits."""
     files = [file for p in paths for file in pools.files_of(_existing(p))]
     table = splits.load(_path(splits_file) or splits.DEFAULT)
     shown: list[PoolProblem] = []
@@ -292,9 +292,9 @@ def _families(folder: Path | None) -> dict[str, str]:
     return found
 
 
-def _lineage(folder: str | None) -> dict[str, lineage.Line]:
-    """Return what the lineage.toml beside the seeds of each task says, by program key; parents are such keys too."""
-    lines: dict[str, lineage.Line] = {}
+def _lineage(folder: str | None) -> dict[str, lineage.ParentLine]:
+    """Read the lineage.toml of each task folder; returns its lines by program key, parents as program keys too."""
+    lines: dict[str, lineage.ParentLine] = {}
     for file in sorted(_existing(folder).glob("*/lineage.toml")) if folder else ():
         table, seeds = lineage.load(file.parent), file.parent / "seeds"
         key = {name: text.keys(candidates.load(seeds / name)).program for name in table if (seeds / name).is_file()}
@@ -306,7 +306,7 @@ def _lineage(folder: str | None) -> dict[str, lineage.Line]:
     return lines
 
 
-def _with_lineage(row: RecordedRow, lines: Mapping[str, lineage.Line]) -> RecordedRow:
+def _with_lineage(row: RecordedRow, lines: Mapping[str, lineage.ParentLine]) -> RecordedRow:
     line = lines.get(text.keys(row.candidate).program) if lines else None
     if line is None:
         return row

@@ -1,4 +1,4 @@
-"""What a face can tell before anything is asked: the device, the tasks, and recent runs."""
+"""Facts to show before any request: the device, the tasks, and recent runs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def device_of(place: Place) -> DeviceFacts:
 
 
 def _kind(place: Place) -> DeviceKind:
-    """Return for which kind of device a place wants kernels; other machines, which take seconds to ask, have GPUs."""
+    """Return the kind of device of a place; other machines, which take seconds to ask, are assumed to have GPUs."""
     if place.device == "replay" or place.executor != "local":
         return "cpu" if place.device == "cpu" else "cuda"
     return devices.choose(place.device).kind
@@ -156,6 +156,6 @@ def latest_runs(place: Place, limit: int = 10) -> list[RunLine]:
 
 
 def kernel_text(place: Place, kernel: str) -> str:
-    """Return a recorded kernel by identity; raises `UsageError`."""
+    """Return the source text of a recorded kernel by identity; raises `UsageError`."""
     with sessions.existing_archive(place) as archive:
         return archive.candidate(kernel).source

@@ -1,41 +1,41 @@
-"""What a search will probably take, before anything is spent on it."""
+"""Estimate of what a search will take, before anything is spent on it."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from forewarp.archive.history import History, PastRun, history
+from forewarp.archive.history import History, history
 from forewarp.core.protocols import Executor
 from forewarp.core.values import Target, Task
 from forewarp.search.budget import CURRENCIES
 from forewarp.search.settings import SearchSettings
-from forewarp.tools import typical
 from forewarp.tools.parts import SCHEMA_VERSION, Amounts, Device, Part
-from forewarp.tools.typical import ZERO, Figure, Span
 
 ENOUGH = 3
-"""Fewest measurements of an earlier run, or of the task, that say more than typical figures do."""
-
+"""Fewest measurements, of an earlier run or of the task, that say more than typical figures do."""
 MOST_LOOKED_UP = 500
-ROUNDS = "the measurements of a round, and the devices"
-_ENDS = {
-    "measurements": "the cap on measurements",
-    "device_s": "the cap on device time",
-    "dollars": "the cap on dollars",
-    "tokens": "the cap on tokens",
-    "wall_s": "the deadline",
-    "candidates": "the end of the recorded pool",
-}
+DEVICE_S = {"cuda": (0.85, 0.98, 1.39), "cpu": (2.21, 5.95, 20.06)}
+"""Seconds of the device per measurement: `benchmarks/results/h200/*_*.json` and `equal_budget_cpu.json` (which timed
+half as long: the highest is doubled)."""
+BESIDES_S = {"cuda": (0.52, 1.24, 1.71), "cpu": (1.34, 2.19, 5.09)}
+"""Wall seconds per measurement besides measuring, for compiling, forecasting and deciding; from the same files."""
+FORECAST = (693.0, 50.0, 3.0)
+"""Input tokens, output tokens and seconds of a language model per forecast: `benchmarks/results/llm_test.parquet`, four
+forecasts at a time."""
+PROPOSAL = (6000.0, 3000.0, 15.0)
+"""The same per program that a language model writes, four at a time and one per measurement: a guess."""
+MODEL_RANGE = (0.4, 1.0, 2.5)
+"""Range of what a language model takes, as shares of the likely value: a guess."""
 
 End = Literal["measurements", "device_s", "dollars", "tokens", "wall_s", "candidates"]
-
+Span = tuple[float, float, float]
+"""A low, a likely and a high value."""
 Dollars = Callable[[float, float], float | None]
 """From input and output tokens to dollars; None where the price is unknown."""
 
@@ -48,16 +48,8 @@ class Range(Part):
     high: float
 
 
-class Basis(Part):
-    """One figure that the estimate rests on, and where it comes from; a guess says so."""
-
-    figure: str
-    value: Range
-    source: str
-
-
 class Estimate(Part):
-    """What a run will probably take until its first cap is reached; it may end earlier, as nothing may be left to try.
+    """The cost of a run until its first cap is reached; it may end earlier, when nothing promising is left to try.
 
     A range is null where no cap bounds it, or, of dollars, where the model's price is unknown.
     """
@@ -74,25 +66,11 @@ class Estimate(Part):
         "where no cap bounds the run."
     )
     measurements: Range | None
-    candidates: Range | None = Field(description="Proposed; the gate stops some of them.")
     wall_s: Range | None
     device_s: Range | None
-    compile_s: Range | None = Field(description="Summed over the candidates, however many compile at once.")
     tokens: Range | None
     dollars: Range | None
-    earlier_runs: int = Field(description="Runs in the archive with this task, device and settings.")
-    basis: list[Basis]
-
-
-@dataclass(frozen=True, slots=True)
-class _Rates:
-    """What one measurement takes of each currency, of `candidates` and of `compile_s`, with everything around it."""
-
-    per: Mapping[str, Span]
-    basis: Sequence[Basis]
-    runs: int = 0
-    once: Mapping[str, Span] = field(default_factory=dict[str, Span])
-    """What comes on top once a run."""
+    basis: str = Field(description="What the figures rest on.")
 
 
 def estimate(
@@ -107,26 +85,21 @@ def estimate(
 ) -> Estimate:
     """Estimate a run with these settings from what the archive at `archive` knows, else from typical figures.
 
-    `devices` measure at once; earlier runs count where they measured as many per round, which goes with the devices.
-    `dollars` prices the tokens of the run's language model, None where it has none. `replay` looks recorded
-    measurements up, None where there is a device. Nothing is written, compiled, measured or asked. Raises
-    `ArchiveError` if there is an archive which cannot be read.
+    `devices` measure at once. `dollars` prices the tokens of the run's language model, None where it has none. `replay`
+    looks recorded measurements up, None where there is a device. Nothing is written, compiled, measured or asked.
+    Raises `ArchiveError` if there is an archive which cannot be read.
     """
-    most: int | None = None
-    if replay is not None:
-        rates, most = _of_pool(replay, task, settings), len(replay.candidates(task) or ())
+    rows = None if replay is None else replay.candidates(task) or ()
+    if replay is not None and rows is not None:
+        booked = [replay.measure(task, row, replay.compile(task, row)).device_s for row in rows[:MOST_LOOKED_UP]]
+        per, basis = {"device_s": _spread(booked or [0.0])}, f"{len(booked)} recorded measurements"
     else:
         past = history(archive, task.sha256, target.name)
-        rates = _of_runs(past, settings) or _of_figures(past, target, settings, dollars, devices)
-    priced = dollars is None or dollars(1.0, 1.0) is not None
-    counts = [_measurements(settings, rates, scenario, most, priced=priced) for scenario in range(3)]
-    ends_by = counts[1][1]
-    totals = {
-        name: _range(
-            [None if n is None else n * span[i] + rates.once.get(name, ZERO)[i] for i, (n, _) in enumerate(counts)]
-        )
-        for name, span in rates.per.items()
-    }
+        per, basis = _of_runs(past, settings) or _typical(past, target.kind, settings, dollars, devices)
+    known = dollars is None or dollars(1.0, 1.0) is not None
+    ends = [_end(settings, {k: v[i] for k, v in per.items()}, None if rows is None else len(rows)) for i in range(3)]
+    totals = {k: _range([None if n is None else n * v[i] for i, (n, _) in enumerate(ends)]) for k, v in per.items()}
+    nothing = _range([None if n is None else 0.0 for n, _ in ends])
     found = Estimate(
         summary="",
         task=task.name,
@@ -134,66 +107,15 @@ def estimate(
         source="measured" if replay is None else "replay",
         limit=Amounts.of(settings.budget),
         devices=devices,
-        ends_by=ends_by,
-        measurements=_range([n for n, _ in counts]),
-        earlier_runs=rates.runs,
-        basis=list(rates.basis),
-        candidates=_at_most(totals["candidates"], most),
-        wall_s=totals["wall_s"],
+        ends_by=ends[1][1],
+        measurements=_range([n for n, _ in ends]),
+        wall_s=totals.get("wall_s", nothing),
         device_s=totals["device_s"],
-        compile_s=totals["compile_s"],
-        tokens=totals["tokens"],
-        dollars=totals["dollars"] if priced else None,
+        tokens=totals.get("tokens", nothing),
+        dollars=totals.get("dollars", nothing) if known else None,
+        basis=basis,
     )
-    return found.model_copy(update={"summary": in_words(found)})
-
-
-def in_words(found: Estimate) -> str:
-    """Return the estimate as one sentence."""
-    if found.measurements is None or found.candidates is None or found.wall_s is None or found.device_s is None:
-        return "No cap bounds this run, so there is no telling what it takes."
-    parts = [
-        f"{span(found.measurements)} measurements of {span(found.candidates)} candidates",
-        span(found.wall_s, clock),
-        f"{span(found.device_s, clock)} of device time" + (f" on {found.devices} devices" if found.devices > 1 else ""),
-    ]
-    if found.tokens is not None and found.tokens.high:
-        parts.append(f"{span(found.tokens)} tokens")
-        parts.append("dollars unknown" if found.dollars is None else span(found.dollars, "${:.2f}".format))
-    return f"About {', '.join(parts)}; {_ENDS[found.ends_by or 'measurements']} ends it, or nothing promising is left."
-
-
-def short(found: Estimate) -> str:
-    """Return the estimate in fewer words, with likely values alone but for the time."""
-    if found.measurements is None or found.candidates is None or found.wall_s is None or found.device_s is None:
-        return in_words(found)
-    parts = [
-        span(found.wall_s, clock),
-        f"{number(found.measurements.likely)} measurements",
-        f"{number(found.candidates.likely)} candidates",
-        f"{clock(found.device_s.likely)} of device",
-    ]
-    if found.tokens is not None and found.tokens.high:
-        parts.append(f"{number(found.tokens.likely)} tokens")
-        parts.append("dollars unknown" if found.dollars is None else f"${found.dollars.likely:.2f}")
-    return ", ".join(parts)
-
-
-def origin(found: Estimate, *, brief: bool = False) -> str:
-    """Return in a few words what the estimate rests on, and which of its figures are guesses (if `brief`, how many)."""
-    guessed = [b.figure for b in found.basis if typical.GUESS in b.source]
-    here = any("archive" in b.source for b in found.basis)
-    if found.source == "replay":
-        base = "recorded measurements"
-    elif found.earlier_runs:
-        base = f"{_runs(found.earlier_runs)} of this task here"
-    else:
-        base = "this task's measurements here, and typical figures" if here else "typical figures"
-    if not guessed:
-        return f"from {base}"
-    if brief:
-        return f"from {base}; {len(guessed)} of {len(found.basis)} are guesses, see --dry-run"
-    return f"from {base}; guessed: {', '.join(guessed)}"
+    return found.model_copy(update={"summary": _in_words(found)})
 
 
 def clock(seconds: float) -> str:
@@ -208,192 +130,87 @@ def number(value: float) -> str:
     return f"{value:.0f}" if value < 100 else f"{round(value, 1 - math.floor(math.log10(value))):,.0f}"
 
 
-def span(value: Range, form: Callable[[float], str] = number) -> str:
-    """Return the likely value, and the others in brackets where they read otherwise."""
-    low, likely, high = form(value.low), form(value.likely), form(value.high)
-    return likely if low == high else f"{likely} ({low} to {high})"
+def _in_words(found: Estimate) -> str:
+    def span(value: Range, form: Callable[[float], str] = number) -> str:
+        low, likely, high = form(value.low), form(value.likely), form(value.high)
+        return likely if low == high else f"{likely} ({low} to {high})"
+
+    if found.measurements is None or found.wall_s is None or found.device_s is None:
+        return "No cap bounds this run, so its cost cannot be estimated."
+    parts = [f"{span(found.measurements)} measurements"]
+    parts += [span(found.wall_s, clock)] if found.wall_s.high else []
+    parts.append(f"{span(found.device_s, clock)} of device time" + f" on {found.devices} devices" * (found.devices > 1))
+    if found.tokens is not None and found.tokens.high:
+        parts.append(f"{span(found.tokens)} tokens")
+        parts.append("dollars unknown" if found.dollars is None else span(found.dollars, "${:.2f}".format))
+    caps = {"device_s": "device time", "wall_s": "time", "candidates": "recorded candidates"}
+    end = f"the cap on {caps.get(found.ends_by or '', found.ends_by)}"
+    return f"About {', '.join(parts)}; {end} ends it, or nothing promising is left."
 
 
-def _measurements(
-    settings: SearchSettings, rates: _Rates, scenario: int, most: int | None, *, priced: bool
-) -> tuple[int | None, End | None]:
-    """Return how many measurements there will be, and what ends the run; None where nothing does."""
-    found: tuple[int | None, End | None] = (None, None)
-    if most is not None:
-        found = (most, "candidates")
+def _end(settings: SearchSettings, per: dict[str, float], most: int | None) -> tuple[int | None, End | None]:
+    """Return how many measurements a run makes and what ends it; None where nothing does."""
+    found: tuple[int | None, End | None] = (most, None if most is None else "candidates")
     for name in CURRENCIES:
-        cap = getattr(settings.budget, name)
-        rate = 1.0 if name == "measurements" else rates.per[name][scenario]
-        if cap is None or not rate or (name == "dollars" and not priced):
-            continue
-        reached = math.ceil(cap / rate)
-        if found[0] is None or reached < found[0]:
-            found = (reached, name)
+        cap, rate = getattr(settings.budget, name), 1.0 if name == "measurements" else per.get(name, 0.0)
+        if cap is not None and rate and (found[0] is None or math.ceil(cap / rate) < found[0]):
+            found = (math.ceil(cap / rate), name)
     return found
 
 
-def _of_runs(past: History, settings: SearchSettings) -> _Rates | None:
-    """Return what earlier runs with the same setup took per measurement; None where there is none."""
-    alike = [r for r in past.runs if r.measurements >= ENOUGH and _alike(r, settings)]
+def _of_runs(past: History, settings: SearchSettings) -> tuple[dict[str, Span], str] | None:
+    """Return what earlier runs with the same setup took per measurement; None if there are none."""
+    setup = ("proposer", "forecaster", "proposals_per_round", "measure_per_round")
+    alike = [r for r in past.runs if all(r.settings.get(name) == getattr(settings, name) for name in setup)]
+    alike = [r for r in alike if r.measurements >= ENOUGH]
     if not alike:
         return None
-    few = len(alike) < ENOUGH
-    source = f"{_runs(len(alike))} in the archive" + (", widened by a quarter" if few else "")
-    per: dict[str, Span] = {}
-    for name in ("device_s", "wall_s", "tokens", "dollars", "candidates", "compile_s"):
-        values = [float(getattr(r, name)) / r.measurements for r in alike]
-        wide = 0.25 if few and name != "candidates" else 0.0
-        per[name] = Span(min(values) * (1 - wide), statistics.median(values), max(values) * (1 + wide))
-    basis = [_basis(f"{name} per measurement", Figure(value, source)) for name, value in per.items() if value.high]
-    return _Rates(per, basis, len(alike))
+    names = ("device_s", "wall_s", "tokens", "dollars")
+    values = {name: [float(getattr(r, name)) / r.measurements for r in alike] for name in names}
+    per = {name: (min(v), statistics.median(v), max(v)) for name, v in values.items()}
+    return per, f"{len(alike)} earlier run{'s' * (len(alike) > 1)} of this task here"
 
 
-def _alike(run: PastRun, settings: SearchSettings) -> bool:
-    names = ("proposer", "forecaster", "proposals_per_round", "measure_per_round")
-    return all(run.settings.get(name) == getattr(settings, name) for name in names)
+def _typical(
+    past: History, kind: str, settings: SearchSettings, dollars: Dollars | None, devices: int
+) -> tuple[dict[str, Span], str]:
+    """Return rates from the task's measurements where there are enough of them, else from typical figures."""
+    here = len(past.device_s) >= ENOUGH
+    device = _spread(past.device_s) if here else DEVICE_S[kind]
+    basis = "this task's measurements here and typical figures" if here else "typical figures"
+    picked = settings.measure_per_round if settings.forecaster else settings.proposals_per_round
+    at_once = picked / math.ceil(picked / devices)  # a round ends when the last of its measurements does
+    asked = {"llm": settings.proposals_per_round / settings.measure_per_round, "cascade": 1.0}
+    forecasts = asked.get(settings.forecaster.partition(" ")[0], 0.0)
+    written = float(settings.proposer.startswith("llm"))
+    read, answered, seconds = (written * p + forecasts * f for p, f in zip(PROPOSAL, FORECAST, strict=True))
+    if read:
+        basis += "; what the language model takes is a guess"
 
+    def span(value: Callable[[float, float, float], float]) -> Span:
+        low, likely, high = map(value, device, BESIDES_S[kind], MODEL_RANGE)
+        return low, likely, high
 
-def _of_figures(
-    past: History, target: Target, settings: SearchSettings, dollars: Dollars | None, devices: int
-) -> _Rates:
-    """Return rates from measurements and compiles of the task where there are enough, else from typical figures."""
-    device = _known(past.device_s, "measurements") or typical.MEASUREMENT_S[target.kind]
-    compiling = _known(past.compile_s, "compiles") or typical.COMPILE_S[target.kind]
-    each = typical.CANDIDATE_S[target.kind]
-    candidates = _candidates(settings)
-    basis = [
-        _basis("device seconds per measurement", device),
-        _basis("compile seconds per candidate", compiling),
-        _basis("other seconds per candidate", each),
-        _basis("candidates per measurement", candidates),
-    ]
-    share = 1 / _at_once(settings, devices)
-    if share < 1:
-        basis.append(_basis("measurements at once, on average", Figure(Span(1 / share, 1 / share, 1 / share), ROUNDS)))
-    read, written, waited, asked = _of_model(candidates.span, settings)
     per = {
-        "device_s": device.span,
-        "wall_s": device.span.by(share).plus(candidates.span.times(each.span)).plus(waited),
-        "candidates": candidates.span,
-        "compile_s": candidates.span.times(compiling.span),
-        "tokens": read.plus(written),
-        "dollars": Span(*((dollars(i, o) or 0.0) if dollars else 0.0 for i, o in zip(read, written, strict=True))),
+        "device_s": device,
+        "wall_s": span(lambda measured, besides, share: measured / at_once + besides + share * seconds),
+        "tokens": span(lambda _m, _b, share: share * (read + answered)),
+        "dollars": span(lambda _m, _b, share: (dollars and dollars(share * read, share * answered)) or 0.0),
     }
-    # The winner is confirmed, and tried on near shapes, with nothing beside it.
-    once = {"wall_s": device.span.by(1 - share if settings.confirm else 0.0)}
-    if settings.confirm and settings.holdout:
-        near = device.span.times(typical.NEAR.span)
-        once = {"device_s": near, "wall_s": near.plus(once["wall_s"])}
-        basis.append(_basis("near shapes of the winner, in measurements", typical.NEAR))
-    return _Rates(per, basis + asked, once=once)
-
-
-def _at_once(settings: SearchSettings, devices: int) -> float:
-    """Return how many devices measure at a time on average: a round ends when the last of its measurements does."""
-    each = settings.measure_per_round if settings.forecaster else settings.proposals_per_round
-    return each / math.ceil(each / devices)
-
-
-def _of_model(candidates: Span, settings: SearchSettings) -> tuple[Span, Span, Span, list[Basis]]:
-    """Return input tokens, output tokens and seconds of the language model per measurement, and what they rest on."""
-    rounds = candidates.by(1 / settings.proposals_per_round)
-    read, written, waited = ZERO, ZERO, ZERO
-    basis: list[Basis] = []
-    if settings.proposer.startswith("llm"):
-        programs = rounds.times(typical.WRITTEN.span)
-        read = read.plus(programs.times(typical.PROPOSAL_TOKENS_IN.span))
-        written = written.plus(programs.times(typical.PROPOSAL_TOKENS_OUT.span))
-        # A round's programs are written at the same time.
-        waited = waited.plus(rounds.times(typical.PROPOSAL_S.span))
-        basis += [
-            _basis("programs that a model writes per round", typical.WRITTEN),
-            _basis("input tokens per program", typical.PROPOSAL_TOKENS_IN),
-            _basis("output tokens per program", typical.PROPOSAL_TOKENS_OUT),
-        ]
-    forecaster = settings.forecaster.partition(" ")[0]
-    if forecaster in ("llm", "cascade"):
-        asked = candidates if forecaster == "llm" else rounds.times(typical.ESCALATED.span)
-        read = read.plus(asked.times(typical.FORECAST_TOKENS_IN.span))
-        written = written.plus(asked.times(typical.FORECAST_TOKENS_OUT.span))
-        waited = waited.plus(asked.times(typical.FORECAST_S.span).by(1 / typical.AT_ONCE))
-        basis += [
-            _basis("input tokens per forecast", typical.FORECAST_TOKENS_IN),
-            _basis("output tokens per forecast", typical.FORECAST_TOKENS_OUT),
-        ]
-        if forecaster == "cascade":
-            basis.append(_basis("candidates per round that a model forecasts", typical.ESCALATED))
-    return read, written, waited, basis
-
-
-def _of_pool(replay: Executor, task: Task, settings: SearchSettings) -> _Rates:
-    """Return what looking up a pool's measurements books, and what little time it takes."""
-    rows = (replay.candidates(task) or ())[:MOST_LOOKED_UP]
-    seconds = [replay.measure(task, row, replay.compile(task, row)).device_s for row in rows]
-    device = Figure(_spread(seconds), f"{len(seconds)} recorded measurements")
-    candidates = _candidates(settings)
-    waited = ZERO
-    if settings.forecaster:
-        forecasts = Span(1.0, 0.5 * settings.reconsider + 1, settings.reconsider + candidates.span.high)
-        waited = forecasts.times(typical.LOOKUP_S.span)
-    per = {
-        "device_s": device.span,
-        "wall_s": waited,
-        "candidates": candidates.span,
-        "compile_s": ZERO,
-        "tokens": ZERO,
-        "dollars": ZERO,
-    }
-    basis = [
-        _basis("device seconds per measurement, as recorded", device),
-        _basis("seconds per forecast", typical.LOOKUP_S),
-        _basis("candidates per measurement", candidates),
-    ]
-    return _Rates(per, basis)
-
-
-def _candidates(settings: SearchSettings) -> Figure:
-    """Return how many candidates are proposed per measurement, the confirmation counted."""
-    budget = settings.budget.measurements
-    searched = 1.0 if budget is None or budget < 2 or not settings.confirm else 1 - 1 / budget
-    if not settings.forecaster:
-        return Figure(Span(1.0, 1.2, 1.5).by(searched), typical.GUESS)
-    # Audits measure some of a round's candidates besides those that are picked.
-    most = settings.proposals_per_round / settings.measure_per_round * searched
-    audited = 1 + settings.audit_budget if settings.audit else 1.0
-    return Figure(Span(most / (2 * audited - 1), most / audited, most), "the settings of the run")
-
-
-def _known(values: Sequence[float], what: str) -> Figure | None:
-    if len(values) < ENOUGH:
-        return None
-    return Figure(_spread(values), f"the latest {len(values)} {what} of this task on this device in the archive")
+    return per, basis
 
 
 def _spread(values: Sequence[float]) -> Span:
     """Return the 10 %, 50 % and 90 % points."""
-    ordered = sorted(values) or [0.0]
-    return Span(*(ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.1, 0.5, 0.9)))
+    ordered = sorted(values)
+    low, likely, high = (ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.1, 0.5, 0.9))
+    return low, likely, high
 
 
 def _range(values: Sequence[float | None]) -> Range | None:
     known = [v for v in values if v is not None]
     if len(known) < len(values):
         return None
-    # A dear measurement under a cap on its currency makes fewer of them, so that the order may be the other way round.
+    # A dear measurement under a cap on its currency makes fewer of them: the order may be the other way round.
     low, likely, high = sorted(known)
     return Range(low=low, likely=likely, high=high)
-
-
-def _runs(count: int) -> str:
-    return f"{count} earlier run{'s' * (count != 1)}"
-
-
-def _at_most(value: Range | None, most: int | None) -> Range | None:
-    if value is None or most is None:
-        return value
-    return Range(low=min(value.low, most), likely=min(value.likely, most), high=min(value.high, most))
-
-
-def _basis(figure: str, found: Figure) -> Basis:
-    low, likely, high = found.span
-    return Basis(figure=figure, value=Range(low=low, likely=likely, high=high), source=found.source)

@@ -31,7 +31,7 @@ _Scores = dict[str, tuple[scorecard.Measure, Resampled]]
 
 
 class EvaluateRequest(Part):
-    """What to judge whom by."""
+    """Request for an evaluation: the forecasters, and the measured candidates to judge them by."""
 
     pools: list[str] = Field(default_factory=list[str], description="Parquet files or folders of measured candidates.")
     forecasters: list[str] = Field(
@@ -68,7 +68,7 @@ class Figure(Part):
 
 
 class MeasureLine(Part):
-    """What a figure is called, and which way is better."""
+    """Name and title of a figure, and which way is better."""
 
     name: str
     title: str
@@ -132,7 +132,7 @@ class Difference(Part):
 
 
 class EvaluateResult(Part):
-    """How good forecasters are. All were judged by the same rows."""
+    """Scores of forecasters, all judged by the same rows."""
 
     summary: str
     rows: int
@@ -153,7 +153,10 @@ class EvaluateResult(Part):
 
 
 def evaluate(request: EvaluateRequest, progress: Progress | None = None) -> EvaluateResult:
-    """Ask, match, score and compare. Raises `UsageError`, `ArchiveError`, or what a forecaster raises."""
+    """Ask the forecasters, match their answers to measurements, score and compare them.
+
+    Raises `UsageError`, `ArchiveError`, or what a forecaster raises.
+    """
     _check(request)
     rows = [row for pool in request.pools for row in rows_of(Path(pool).expanduser()) if _wanted(row, request)]
     plan = evaluation.plan(rows, request.history, request.seed)
@@ -310,7 +313,7 @@ def _reliability(said: np.ndarray, happened: np.ndarray) -> list[ReliabilityLine
     ]
 
 
-def _point(task: str, kernel: str, row: evaluation.Row) -> Point:
+def _point(task: str, kernel: str, row: evaluation.AnsweredCase) -> Point:
     low, high = row.forecast.interval
     return Point(
         task=task,
@@ -347,7 +350,7 @@ def _number(value: float) -> float | None:
 
 
 def _summary(found: Sequence[Scores], rows: int, tasks: int, split: str) -> str:
-    """Say in one sentence for each forecaster how well it ranks, how true it is, and what it saves."""
+    """Summarise each forecaster: its accuracy, ranking and calibration, and what measuring its top 10 % finds."""
 
     def said(scores: Scores, name: str, form: str = ".2f") -> str:
         value = scores.figures[name].value

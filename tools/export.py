@@ -17,7 +17,7 @@ from forewarp.search.holdout import Holdout
 from forewarp.search.summary import Best, best_of
 from forewarp.tools import module_text
 from forewarp.tools.measured import workload_result
-from forewarp.tools.module_text import Judged, Winning
+from forewarp.tools.module_text import CheckedShape, Winning
 from forewarp.tools.parts import Device, Interval, Part
 
 MODULE = "best_module.py"
@@ -25,7 +25,7 @@ MODULE = "best_module.py"
 
 
 class ShapeEvidence(Part):
-    """What one shape came to: a workload of the task, or a near shape that nobody tuned for."""
+    """Result on one shape: a workload of the task, or a near shape that nobody tuned for."""
 
     name: str
     near: bool = Field(description="Whether nobody tuned for it.")
@@ -38,7 +38,7 @@ class ShapeEvidence(Part):
 
 
 class Evidence(Part):
-    """What is known of a run's winner, as `evidence.json` keeps it beside the module."""
+    """Facts about a run's winner, as `evidence.json` keeps them beside the module."""
 
     schema_version: int = 1
     forewarp: str = Field(description="Version that measured it.")
@@ -84,11 +84,11 @@ def drop_in(archive: Archive, run_id: str) -> DropIn | None:
     holdout = serde.from_data(Holdout, found) if found else None
     signatures = archive.signatures(run.task.sha256, run.target.name)
     judged = [
-        Judged(s.workload, w.constants, s)
+        CheckedShape(s.workload, w.constants, s)
         for w, s in zip(run.task.workloads[run.target.kind], signatures, strict=False)
         if w.name in {t.workload for t in row.measurement.workloads}
     ]
-    judged += [Judged(s.name, s.constants, s.signature) for s in holdout.shapes if s.right] if holdout else []
+    judged += [CheckedShape(s.name, s.constants, s.signature) for s in holdout.shapes if s.right] if holdout else []
     winning = Winning(run.task, run.target, best.candidate, tuple(judged))
     text, why = None, ""
     if not judged and best.candidate.language in DEVICE_ONLY:

@@ -35,7 +35,7 @@ from forewarp.tools.parts import (
     speedup_of,
     trim,
 )
-from forewarp.tools.recommendation import Judged
+from forewarp.tools.recommendation import RivalForecast
 from forewarp.tools.run_report import TierLine
 from forewarp.tools.session import Executors, Session
 
@@ -46,7 +46,7 @@ MAX_THREADS = 8
 
 
 class ForecastRequest(Part):
-    """What to forecast, over what, for which device, and with what."""
+    """Request for a forecast: the task, the kernels, what to compare them with, the device and the forecaster."""
 
     task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
     kernel: Kernel | None = Field(default=None, description="The kernel; or pass several as kernels.")
@@ -70,7 +70,7 @@ class ForecastRequest(Part):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What all kernels of a request share; `anchor` forecasts the kernel to beat, if there is one."""
+    """Data that all kernels of a request share; `anchor` forecasts the kernel to beat, if there is one."""
 
     opened: Session
     trials: list[Trial]
@@ -78,28 +78,28 @@ class _Known:
     anchor: Forecast | None
     anchor_measured: bool
     best: Interval | None
-    measured: recommendation.Measured
+    measured: recommendation.MeasuredPrograms
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """One kernel that compiles: `over_reference` as forecast, `forecast` over the anchor of the request."""
+    """Forecast of a kernel that compiles: `over_reference` as made, `forecast` over the anchor of the request."""
 
     subject: Subject
     over_reference: Forecast
     forecast: Forecast
-    judged: Judged
+    judged: RivalForecast
     same: Trial | None
 
 
 def forecast_kernel(
     request: ForecastRequest, *, executors: Executors | None = None, forecaster: Forecaster | None = None
 ) -> ForecastResult:
-    """Compile the kernels, forecast them in one go, and say what to do with each; runs none of them.
+    """Compile the kernels, forecast them in one call, and recommend what to do with each; runs none of them.
 
     `executors` keeps the device warm between calls; `forecaster` is used instead of the one that is named. Raises
     `UsageError` for a request that makes no sense, and `CandidateError` where no kernel can be read or the one to
-    forecast against is of no use.
+    forecast against cannot be used.
     """
     if (request.kernel is None) == (not request.kernels):
         raise UsageError("give either a kernel or several kernels", hint="pass exactly one of kernel and kernels")
@@ -156,12 +156,12 @@ def _opened(request: ForecastRequest, executors: Executors | None) -> Generator[
 
 
 def _chosen(kernels: Sequence[Kernel], *, alone: bool) -> list[Candidate | str]:
-    """Return each kernel, or what is wrong with it; raises `CandidateError` where none can be read."""
+    """Read each kernel, with an error message in place of a bad one; raises `CandidateError` if none can be read."""
     return _each(kernels, sessions.choose_candidate, alone=alone)
 
 
 def _fitting(opened: Session, candidates: Sequence[Candidate | str], *, alone: bool) -> list[Candidate | str]:
-    """Return each kernel that the device runs, or what is wrong with it; raises `CandidateError` where none is left."""
+    """Put an error message in place of kernels that the device does not run; raises `CandidateError` if none fits."""
 
     def check(candidate: Candidate | str) -> Candidate | str:
         if isinstance(candidate, Candidate):
@@ -206,10 +206,10 @@ def _forecasts(
     builds: dict[str, Build],
     other: Candidate | None,
 ) -> tuple[_Known, dict[str, Forecast]]:
-    """Ask the forecaster once about all kernels that compile; the kernel to beat only if it was not measured."""
+    """Forecast all kernels that compile in one call; a measurement of the kernel to beat replaces its forecast."""
     task, target = opened.task, opened.executor.target
     trials = _with_evidence(opened, opened.archive.trials(task.sha256, target.name))
-    programs, measured = recommendation.Measured(opened.executor, task, trials), None
+    programs, measured = recommendation.MeasuredPrograms(opened.executor, task, trials), None
     if other is not None:
         build = builds[other.sha256]
         if build.status != "ok":
@@ -230,7 +230,7 @@ def _forecasts(
 
 
 def _with_evidence(opened: Session, trials: Sequence[Trial]) -> list[Trial]:
-    """Give measured modules the evidence that measuring does not look for, so that they compare with new ones."""
+    """Add the evidence that measuring does not collect to measured modules, so that they compare with new ones."""
 
     def one(trial: Trial) -> Trial:
         candidate, build = trial.subject.candidate, trial.subject.build
@@ -254,7 +254,7 @@ def _answer(known: _Known, candidate: Candidate, build: Build, forecast: Forecas
         return _Answer(subject, forecast, forecast, judged, same)
     over = compare.quotient(forecast, known.anchor)
     if known.measured.alike(candidate, known.other):
-        judged = Judged("skip", f"it is the same program as kernel {known.other.short}", 0.0)
+        judged = RivalForecast("skip", f"it is the same program as kernel {known.other.short}", 0.0)
         return _Answer(subject, forecast, recommendation.over_itself(over), judged, same)
     # Both must have been measured for the question to be settled.
     judged = recommendation.judge(over, 1.0, f"kernel {known.other.short}", same if known.anchor_measured else None)
@@ -267,7 +267,7 @@ def _ranked(
     builds: dict[str, Build],
     answers: dict[str, _Answer],
 ) -> list[RankedKernel]:
-    """Return a line for each kernel given: those with a forecast in their order, then the others as given."""
+    """Return a line for each kernel: those with a forecast, the best first, then the others as given."""
     firsts: dict[str, int] = {}
     lines: list[RankedKernel] = []
     for position, (kernel, c) in enumerate(zip(given, candidates, strict=True), 1):

@@ -1,4 +1,4 @@
-"""What a forecast of kernels gives."""
+"""Results of forecasting one kernel or several."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RankedKernel(Part):
 
 
 class ForecastResult(Part):
-    """What is known of a kernel before it runs, and whether to measure it; of several, this is the most promising."""
+    """Forecast of a kernel before it runs, and whether to measure it; of several, the most promising one's."""
 
     summary: str
     schema_version: int = SCHEMA_VERSION

@@ -1,4 +1,4 @@
-"""Inspect kernels: what they tell before they run, and on request whether they compute the right thing on a CPU."""
+"""Inspect kernels before they run: facts of the compiled code and, on request, a check of the results on a CPU."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CHECK_S = 20.0
 
 
 class InspectRequest(Part):
-    """Which kernels, of which task, for which device."""
+    """Request for an inspection: the kernels, their task, and the device."""
 
     task: AnyTask | None = Field(
         default=None,
@@ -78,7 +78,7 @@ class LaunchFacts(Part):
 
     @staticmethod
     def of(launch: Launch) -> LaunchFacts:
-        """Show a launch."""
+        """Convert a launch."""
         code, held = launch.code, launch.occupancy
         return LaunchFacts(
             kernel=code.kernel,
@@ -156,7 +156,7 @@ class CpuCheck(Part):
 
     @staticmethod
     def of(check: Check) -> CpuCheck:
-        """Show a check."""
+        """Convert a check."""
         return CpuCheck(
             how=check.how,
             status=check.status,
@@ -179,12 +179,12 @@ class CpuCheck(Part):
 
     @property
     def sound(self) -> bool:
-        """Whether nothing was found wrong; also where this kernel could not be judged."""
+        """True if the check found nothing wrong, or could not judge this kernel."""
         return self.status == "unsupported" or (self.status == "ok" and not self.faults)
 
 
 class KernelInspection(Part):
-    """What one kernel tells; `status` is that of compiling it."""
+    """Facts of one kernel; `status` is that of compiling it."""
 
     path: str
     kernel: KernelId | None
@@ -203,12 +203,12 @@ class KernelInspection(Part):
 
     @property
     def sound(self) -> bool:
-        """Whether it compiles, and no check found it wrong."""
+        """True if the kernel compiles and no check found it wrong."""
         return self.status == "ok" and (self.check is None or self.check.sound)
 
 
 class InspectResult(Part):
-    """What kernels tell before they run."""
+    """Facts of kernels, collected before they run."""
 
     summary: str
     schema_version: int = SCHEMA_VERSION
@@ -220,7 +220,7 @@ class InspectResult(Part):
 
 @dataclass(frozen=True, slots=True)
 class _Bench:
-    """What all kernels of a request share."""
+    """Data that all kernels of a request share."""
 
     task: Task
     executor: LocalExecutor
@@ -229,7 +229,7 @@ class _Bench:
 
 
 def inspect_kernels(request: InspectRequest, *, stage: Callable[[str], None] = lambda _: None) -> InspectResult:
-    """Compile each kernel for the target and read what it tells; a kernel that fails stops no other.
+    """Compile each kernel for the target and collect its facts; a kernel that fails stops no other.
 
     Without a task, each is a Python file with Triton kernels. `stage` is called when the next kernel begins. Raises
     `UsageError` for an unknown target or arguments that cannot be read, and `TaskError` with the reference's own error.

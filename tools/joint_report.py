@@ -1,4 +1,4 @@
-"""What a search for several targets came to: a run per target, and the kernels that matter on all of them."""
+"""Result of a search for several targets: a run per target, and a comparison of the best kernels on all of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from forewarp.tools.parts import SCHEMA_VERSION, Interval, KernelId, Part, media
 from forewarp.tools.run_report import SearchResult, report
 
 MOST = 12
-"""Kernels that are listed, besides the winners."""
+"""Most kernels that are listed, besides the winners."""
 
 
 class OnTarget(Part):
@@ -41,7 +41,7 @@ class AcrossTargets(Part):
 
 
 class JointResult(Part):
-    """What a search for several targets came to."""
+    """Result of a search for several targets."""
 
     summary: str
     schema_version: int = SCHEMA_VERSION
@@ -60,13 +60,13 @@ class JointResult(Part):
 
 
 def differing(kernels: Sequence[AcrossTargets]) -> list[str]:
-    """Return of each kernel, as one short line, the tunables in which not all of them are alike."""
+    """Return a short line for each kernel with the tunables that are not the same in all of them."""
     common = set.intersection(*(set(k.kernel.tunables.items()) for k in kernels)) if kernels else set[tuple[str, int]]()
     return [shown({n: v for n, v in k.kernel.tunables.items() if (n, v) not in common}) for k in kernels]
 
 
 def joint_report(archive: Archive, group: str) -> JointResult:
-    """Return what a search for several targets came to so far; raises `UsageError` for an unknown one."""
+    """Return the result so far of a search for several targets; raises `UsageError` for an unknown one."""
     rows = archive.group(group)
     runs = [report(archive, row.id) for row in rows]
     found = compare(archive, {row.target.name: row.id for row in rows})
@@ -143,7 +143,7 @@ def _summary(runs: list[SearchResult], compromise: AcrossTargets | None, status:
 
 
 def _advice(compromise: AcrossTargets) -> str:
-    """Return whether to use the compromise; unlike its mean, a target on which it is slower has to be named."""
+    """Advise whether to use the compromise, naming the targets on which it is slower: its mean hides them."""
     slower = [t.device for t in compromise.targets if t.speedup is not None and t.speedup.high < 1]
     if compromise.mean is None or compromise.mean.low <= 1:
         return "it is not clearly faster than the reference; keep the reference"

@@ -25,7 +25,7 @@ from forewarp.tools.session import Executors
 from forewarp.tools.targets import GROUP, name_of, places_of
 
 JOIN_S = 10.0
-"""How long a search that is ended at once waits for its threads; what they still do is lost with the process."""
+"""Seconds that a search which is ended at once waits for each of its threads; their unfinished work is lost."""
 
 
 @dataclass(slots=True)
@@ -37,12 +37,12 @@ class JointJob:
     jobs: list[SearchJob]
     executors: Executors
     errors: dict[str, Exception] = field(default_factory=dict[str, Exception])
-    """What ended a run before its time, by its id."""
+    """Errors that ended runs early, by run id."""
 
     def events(self) -> Generator[Event]:
-        """Do the work, each run in a thread, and yield what happens in any; closing this interrupts all of them.
+        """Work on all runs, each in a thread, and yield their events; closing the generator interrupts all of them.
 
-        An error ends its own run only, and is found in `errors`; where no run is left, the first one is raised.
+        An error ends its own run only, and is found in `errors`; if every run failed, the first error is raised.
         """
         said: queue.SimpleQueue[Event | _Ended] = queue.SimpleQueue()
         closed = threading.Event()
@@ -71,11 +71,11 @@ class JointJob:
             job.stop()
 
     def result(self) -> JointResult:
-        """Return what the search came to so far, with the runs that were finished before."""
+        """Return the result so far, with the runs that were finished before."""
         return joint_report(self.archive, self.group)
 
     def _end(self, threads: Sequence[threading.Thread], closed: threading.Event) -> None:
-        """End all runs at once: what measures now is lost, and measured again when they are taken up."""
+        """End all runs at once; measurements in progress are lost, and repeated when the runs are resumed."""
         closed.set()
         self.stop()
         self.executors.close()
@@ -103,7 +103,7 @@ def _work(job: SearchJob, said: queue.SimpleQueue[Event | _Ended], closed: threa
     except Exception as e:
         error = e
     finally:
-        # Whatever ended it: who reads the events counts on this one.
+        # Always sent, however the run ended: `events` waits for one of these from each thread.
         said.put(_Ended(job.run_id, error))
 
 
@@ -133,11 +133,11 @@ def open_joint(
             )
         fitted: list[Ready] = []
         for number, (made, session) in enumerate(zip(prepared, opened, strict=True)):
-            # Islands that draw alike would have nothing to tell each other.
+            # Different seeds: islands that draw the same candidates would have nothing to exchange.
             own = replace(made.settings, seed=made.settings.seed + number, group=group, visitors=len(names) - 1)
             own = replace(own, place=name_of(made.request.place))
             fitted.append(ready(replace(made, settings=own), session))
-        # One after the other in no time: an error or a kill must not leave a search without some of its runs.
+        # Registered in quick succession: an error or a kill must not leave a search without some of its runs.
         islands = Islands(opened[0].archive)
         yield JointJob(group, opened[0].archive, [begin(one, islands) for one in fitted], executors)
 
@@ -146,7 +146,7 @@ def open_joint(
 def resume_joint(
     request: ResumeRequest, targets: Sequence[str] = (), executors: Executors | None = None
 ) -> Generator[JointJob]:
-    """Take up those runs of a search for several targets that are not finished.
+    """Resume the unfinished runs of a search for several targets.
 
     `targets` says where they go on; left out, where they began. Raises as `resume_search` does.
     """
@@ -173,7 +173,7 @@ def resume_joint(
 
 
 def estimate_joint(request: SearchRequest, targets: Sequence[str]) -> list[Estimate]:
-    """Return one estimate per target; raises what `open_joint` would raise of the request."""
+    """Return one estimate per target; raises what `open_joint` would raise for the request."""
     return [estimate_search(request.model_copy(update={"place": place})) for place in _several(request.place, targets)]
 
 
@@ -185,7 +185,7 @@ def _several(place: Place, targets: Sequence[str]) -> list[Place]:
 
 
 def _places(place: Place, rows: Sequence[RunRow], targets: Sequence[str]) -> list[Place]:
-    """Return where each run goes on: where it began, or at that of the targets which has its card."""
+    """Return the place at which each run is resumed: where it began, or the one of `targets` that has its card."""
     if not targets:
         return [places_of(place, [str(row.settings["place"])])[0] for row in rows]
     given = places_of(place, targets)

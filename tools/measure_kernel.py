@@ -22,7 +22,7 @@ MAX_THREADS = 8
 
 
 class MeasureRequest(Part):
-    """What to measure, against what, and where."""
+    """Request for a measurement: the task, the kernel, what to compare it with, and the device."""
 
     task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
     kernel: Kernel
@@ -48,7 +48,7 @@ class MeasureManyRequest(Part):
     place: Place = Place()
 
 
-class Attempt(Part):
+class KernelResult(Part):
     """One of several kernels: its result, or why there is none."""
 
     path: str = Field(description="File of the kernel; empty where it was given as text.")
@@ -57,11 +57,11 @@ class Attempt(Part):
 
 
 class MeasureManyResult(Part):
-    """What came of measuring several kernels, in the order given."""
+    """Results of measuring several kernels, in the order given."""
 
     summary: str
     schema_version: int = SCHEMA_VERSION
-    kernels: list[Attempt]
+    kernels: list[KernelResult]
 
 
 def measure_kernel(
@@ -71,7 +71,7 @@ def measure_kernel(
     executors: Executors | None = None,
     whole: Callable[[str], None] = lambda _: None,
 ) -> MeasureResult:
-    """Compile, check and time the kernel; announced in the archive before it starts, recorded there after.
+    """Compile, check and time the kernel; the archive gets an entry before the measurement, and the result after.
 
     `stage` is called when the next stage begins; `executors` keeps the device warm between calls; `whole` gets the log,
     of which the result holds the head and the tail.
@@ -109,10 +109,10 @@ def measure_kernels(
     stage: Callable[[str], None] = lambda _: None,
     executors: Executors | None = None,
 ) -> MeasureManyResult:
-    """Measure several kernels, compiling ahead while the device is busy; returns an attempt for each, in order.
+    """Measure several kernels, compiling ahead while the device is busy; returns a result for each, in order.
 
     A kernel that fails, or cannot even be read, stops no other; each finished measurement is recorded at once. Equal
-    kernels are measured once. Raises `UsageError` where the kernel to measure against is of no use.
+    kernels are measured once. Raises `UsageError` where the kernel to measure against cannot be used.
     """
     other = _other(request.against, request.place)
     stage("starting the device")
@@ -129,15 +129,15 @@ def measure_kernels(
             opened.archive.add_lost(None, e.lost_s, "measurement of several")
             raise
     attempts = [
-        Attempt(path=kernel.path or "", result=None, problem=found)
+        KernelResult(path=kernel.path or "", result=None, problem=found)
         if isinstance(found, str)
-        else Attempt(path=kernel.path or "", result=results[found.sha256])
+        else KernelResult(path=kernel.path or "", result=results[found.sha256])
         for kernel, found in zip(request.kernels, chosen, strict=True)
     ]
     return MeasureManyResult(summary=_summary(attempts, opened.task.name, other), kernels=attempts)
 
 
-def _summary(attempts: list[Attempt], task: str, other: Candidate | None) -> str:
+def _summary(attempts: list[KernelResult], task: str, other: Candidate | None) -> str:
     over = f"kernel {other.short} on {task}" if other else f"the reference of {task}"
     results = [(a.path, a.result) for a in attempts if a.result is not None]
     faster = [(path, r.speedup) for path, r in results if r.verdict == "faster" and r.speedup is not None]
@@ -177,7 +177,7 @@ def _measured(
 
 
 def _choose(kernel: Kernel, executor: Executor) -> Candidate | str:
-    """Return the kernel, or what is wrong with it."""
+    """Read a kernel; returns an error message if it is bad, or in a language that the device does not run."""
     try:
         candidate = sessions.choose_candidate(kernel)
         sessions.check_language(candidate, executor)
@@ -187,7 +187,7 @@ def _choose(kernel: Kernel, executor: Executor) -> Candidate | str:
 
 
 def _other(kernel: Kernel | None, place: Place) -> Candidate | None:
-    """Return the kernel to measure against; raises `UsageError` where it cannot be had."""
+    """Return the kernel to measure against; raises `UsageError` on replay, or if it cannot be read."""
     if kernel is None:
         return None
     if place.device == "replay":

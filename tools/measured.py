@@ -1,4 +1,4 @@
-"""A measurement as faces show it: per shape and as a whole, without raw samples."""
+"""Results of measurements for display: per shape and as a whole, without raw samples."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class DeviceState(Part):
 
 
 class MeasureResult(Part):
-    """What came of measuring a kernel. A kernel that fails is an answer with a status, not an error."""
+    """Result of measuring a kernel. A kernel that fails gives a result with a status, not an error."""
 
     summary: str
     schema_version: int = SCHEMA_VERSION
@@ -117,7 +117,7 @@ class MeasureResult(Part):
 def result_of(
     task: str, target: Target, candidate: Candidate, build: Build, m: Measurement, number: int | None = None
 ) -> MeasureResult:
-    """Show a measurement."""
+    """Convert a measurement into a result."""
     return MeasureResult(
         summary=_summary(task, target, m) + _insisted(m),
         status=m.status,
@@ -145,7 +145,7 @@ def result_of(
 
 
 def workload_result(timing: WorkloadTiming) -> WorkloadResult:
-    """Show one workload; its samples, if they are there, become medians with intervals."""
+    """Convert the timing of one workload; its samples, if they were kept, become medians with intervals."""
     taken = len(timing.candidate_s) // 2
     return WorkloadResult(
         name=timing.workload,
@@ -170,7 +170,7 @@ def workload_result(timing: WorkloadTiming) -> WorkloadResult:
 
 
 def device_state(m: Measurement) -> DeviceState | None:
-    """Show the readings of the device; None where there are none at all."""
+    """Convert the readings of the device; None where there are none at all."""
     from forewarp.gpu_runner.worker.conditions import throttling
 
     c = m.conditions
@@ -224,8 +224,8 @@ def _noise_percent(control: Comparison | None) -> float | None:
 
 
 def _planned(looks: int) -> int:
-    """Return the number of blocks at the last of so many planned looks."""
-    from forewarp.gpu_runner.statistics import LOOKS  # brings numpy, which few verbs need
+    """Return the number of blocks of samples at the last of `looks` planned looks at the data."""
+    from forewarp.gpu_runner.statistics import LOOKS  # imports numpy, which few verbs need
 
     return LOOKS[min(looks, len(LOOKS)) - 1]
 

@@ -1,4 +1,4 @@
-"""The winner on shapes that nobody tuned for, as faces show it."""
+"""Results of the winner on shapes that nobody tuned for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NearShape(Part):
 
     @staticmethod
     def of(shape: HoldoutShape) -> NearShape:
-        """Show a shape."""
+        """Convert one shape of a holdout."""
         s = shape
         timed = s.speedup is not None and s.low is not None and s.high is not None
         return NearShape(
@@ -35,7 +35,7 @@ class NearShape(Part):
 
 
 class NearShapes(Part):
-    """Whether the winner holds on shapes that nobody tuned for."""
+    """Results of the winner on shapes that nobody tuned for, and whether it holds there."""
 
     generalises: str = Field(description="yes, no, partly or unknown.")
     said: str
@@ -43,6 +43,6 @@ class NearShapes(Part):
 
     @staticmethod
     def of(holdout: Holdout) -> NearShapes:
-        """Show what was found."""
+        """Convert the result of a holdout."""
         shapes = [NearShape.of(s) for s in holdout.shapes]
         return NearShapes(generalises=holdout.generalises, said=holdout.said, shapes=shapes)

@@ -30,7 +30,7 @@ class Part(BaseModel):
 
 
 class Place(Part):
-    """Where to measure and where to keep the record."""
+    """Device and machines to measure on, and the archive to record in."""
 
     device: str = Field(
         default="auto",
@@ -103,7 +103,7 @@ class Device(Part):
 
     @staticmethod
     def of(target: Target) -> Device:
-        """Keep what identifies a target."""
+        """Convert a target, keeping only what identifies it."""
         return Device(name=target.name, kind=target.kind, arch=target.arch)
 
 
@@ -117,7 +117,7 @@ class KernelId(Part):
 
     @staticmethod
     def of(candidate: Candidate) -> KernelId:
-        """Name a candidate without its text."""
+        """Convert a candidate, without its text."""
         return KernelId(
             sha256=candidate.sha256,
             short=candidate.short,
@@ -135,7 +135,7 @@ class Bin(Part):
 
 
 class TierAnswer(Part):
-    """What one tier of a cascade said before it was combined with the others."""
+    """Answer of one tier of a cascade before it was combined with the others."""
 
     forecaster: str
     p_valid: float
@@ -160,7 +160,7 @@ class Prediction(Part):
 
     @staticmethod
     def of(forecast: Forecast) -> Prediction:
-        """Show a forecast with its ranges in words."""
+        """Convert a forecast, with its ranges in words."""
         return Prediction(
             forecaster=forecast.forecaster,
             p_valid=forecast.p_valid,
@@ -180,7 +180,7 @@ class Prediction(Part):
 
 
 class Facts(Part):
-    """What is known of a candidate before it runs."""
+    """Evidence on a candidate before it runs: facts and problems."""
 
     facts: dict[str, float] = Field(default_factory=dict[str, float])
     problems: list[str] = Field(default_factory=list[str])
@@ -192,7 +192,7 @@ class Facts(Part):
 
 
 class Price(Part):
-    """What an answer cost. `dollars` is null where the model's price is unknown."""
+    """Cost of an answer. `dollars` is null where the model's price is unknown."""
 
     seconds: float = 0.0
     device_s: float = 0.0
@@ -202,7 +202,7 @@ class Price(Part):
 
     @staticmethod
     def of(cost: Cost, device_s: float = 0.0) -> Price:
-        """Show a cost."""
+        """Convert a cost."""
         return Price(
             seconds=cost.seconds,
             device_s=device_s,
@@ -223,7 +223,7 @@ class Amounts(Part):
 
     @staticmethod
     def of(amounts: Budget | Spend) -> Amounts:
-        """Show a budget or what was spent of it."""
+        """Convert a budget, or the amounts spent of one."""
         return Amounts(
             measurements=amounts.measurements,
             device_s=amounts.device_s,

@@ -1,4 +1,4 @@
-"""What to do with a kernel that was forecast: measure it, skip it, or take it as it is."""
+"""Recommendation for a kernel that was forecast: measure it, skip it, or accept it unmeasured."""
 
 from __future__ import annotations
 
@@ -31,35 +31,35 @@ _SD_FLOOR = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A forecast held against the rival that the candidate has to beat."""
+class RivalForecast:
+    """Recommendation for a candidate, from its forecast and the rival that it has to beat."""
 
     advice: Advice
     reason: str
     p_better: float
 
 
-def judge(forecast: Forecast, rival: float, named: str, same: Trial | None) -> Judged:
-    """Return what to do; `rival` is the speed-up to beat, called `named`, and `same` a trial of the same program."""
+def judge(forecast: Forecast, rival: float, named: str, same: Trial | None) -> RivalForecast:
+    """Recommend what to do; `rival` is the speed-up to beat, called `named`; `same` is a trial of the same program."""
     better, clear = (forecast.p_valid * compare.chance_above(forecast, rival * by) for by in (1.0, CLEAR))
     if same is not None:
-        return Judged(*_measured_before(same.measurement), better)
+        return RivalForecast(*_measured_before(same.measurement), better)
     if forecast.p_valid >= SURE_VALID and clear >= SURE:
         sure = f"it is correct and more than {CLEAR - 1:.0%} faster than {named} with {clear:.0%}"
-        return Judged("accept", f"{sure}; a measurement would hardly change that", better)
+        return RivalForecast("accept", f"{sure}; a measurement would hardly change that", better)
     if better >= WORTH:
-        return Judged("measure", f"its chance of beating {named} is {better:.0%}", better)
-    return Judged("skip", f"its chance of beating {named} is only {better:.1%}", better)
+        return RivalForecast("measure", f"its chance of beating {named} is {better:.0%}", better)
+    return RivalForecast("skip", f"its chance of beating {named} is only {better:.1%}", better)
 
 
-class Measured:
-    """The programs that were measured."""
+class MeasuredPrograms:
+    """Measured trials of a task, grouped by program."""
 
     def __init__(self, executor: Executor, task: Task, trials: Sequence[Trial]) -> None:
         self._gate = Gate(executor, task, ())
         self._trials: dict[str, list[Trial]] = {}
         for trial in trials:
-            with contextlib.suppress(CandidateError):  # what an older forewarp took may be malformed by now
+            with contextlib.suppress(CandidateError):  # may be malformed by today's rules
                 self._trials.setdefault(self._gate.key(trial.subject.candidate), []).append(trial)
 
     def alike(self, a: Candidate, b: Candidate) -> bool:
@@ -74,8 +74,8 @@ class Measured:
     def best(self) -> Interval | None:
         """Return the speed-up of the best program; an ambiguous measurement counts only where there is no other.
 
-        A program that was measured several times counts by all of these: by its luckiest, noise would lead. Its
-        interval then reaches from the lowest to the highest.
+        A program that was measured several times counts with the geometric mean of its speed-ups: taking the highest
+        would reward noise. Its interval then reaches from the lowest end to the highest.
         """
         valid = [[t.measurement for t in trials if is_valid(t.measurement)] for trials in self._trials.values()]
         clear = [[m for m in found if m.verdict != "ambiguous"] for found in valid]
@@ -89,7 +89,7 @@ def over_itself(forecast: Forecast) -> Forecast:
 
 
 def as_forecast(measurement: Measurement) -> Forecast | None:
-    """Return a measured speed-up as a narrow forecast; None where it is not to be believed."""
+    """Return a measured speed-up as a narrow forecast; None if the measurement is not trusted."""
     found = speedup_of(measurement)
     if found is None or not measurement.trusted or not 0 < found.low <= found.high:
         return None
@@ -98,7 +98,7 @@ def as_forecast(measurement: Measurement) -> Forecast | None:
 
 
 def evidence_used(subject: Subject, forecast: Forecast, trials: Sequence[Trial]) -> list[str]:
-    """Return in words what a forecast rests on."""
+    """Describe the evidence that a forecast rests on, in words."""
     evidence = subject.build.evidence
     own = program_of(subject.candidate)
     related = sum(program_of(t.subject.candidate) == own for t in trials)

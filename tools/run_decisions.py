@@ -1,4 +1,4 @@
-"""What a run decided and why, who proposed what, and what failed."""
+"""Decisions of a run with their reasons, outcomes by proposer, and failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ADDRESS = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8,}|\d+|/\S*/", re.IGNORECASE)
 
 
 class DecisionLine(Part):
-    """What was last decided on a candidate, and on what numbers."""
+    """Last decision on a candidate, and the numbers that it rested on."""
 
     kernel: str
     round: int = Field(description="Round of the last decision.")
@@ -57,7 +57,7 @@ class RoundLine(Part):
 
 
 class ProposerLine(Part):
-    """What came of one kind of change by one proposer. `cost` is that of proposing only."""
+    """Outcomes of one kind of change by one proposer. `cost` is that of proposing only."""
 
     proposer: str
     operator: str
@@ -83,7 +83,7 @@ class FailureGroup(Part):
 
 
 class UnansweredLine(Part):
-    """For how many candidates a forecaster had no usable answer, and why."""
+    """Number of candidates for which a forecaster had no usable answer, and the reason."""
 
     forecaster: str
     candidates: int
@@ -129,7 +129,7 @@ def decision_lines(rows: Sequence[CandidateRow], decisions: Sequence[DecisionRow
 def round_lines(
     rows: Sequence[CandidateRow], decisions: Sequence[DecisionRow], leads: Sequence[CandidateRow]
 ) -> list[RoundLine]:
-    """Return what happened in each round; `leads` are the candidates that were the best so far, in order."""
+    """Return a line for each round; `leads` are the candidates that were the best so far, in order."""
     decided = Counter(d.round for d in decisions)
     leading = {r.decided_round: r for r in leads}
     proposed, measuring = _by_round(rows, lambda r: r.round), _by_round(rows, _measured_in)
@@ -168,7 +168,7 @@ def _by_round(
 
 
 def proposer_lines(rows: Sequence[CandidateRow], leads: Sequence[CandidateRow]) -> list[ProposerLine]:
-    """Return what came of each proposer's kinds of change, those that improved most often first."""
+    """Return a line for each proposer's kinds of change, those that improved most often first."""
     groups: dict[tuple[str, str], list[CandidateRow]] = {}
     for r in rows:
         groups.setdefault((r.proposer, r.operator or r.note[:20] * (len(r.note) <= 20)), []).append(r)
@@ -196,7 +196,7 @@ def _proposer(key: tuple[str, str], own: Sequence[CandidateRow], leading: Abstra
 
 
 def failures(rows: Sequence[CandidateRow]) -> list[FailureGroup]:
-    """Return what failed, grouped by how; the largest groups first, the smallest ones as one where there are many."""
+    """Group the failed candidates by cause, the largest group first; groups beyond `MOST_GROUPS` become one."""
     groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for r in rows:
         stage, outcome, log = _failure(r)
@@ -225,7 +225,7 @@ def failures(rows: Sequence[CandidateRow]) -> list[FailureGroup]:
 
 
 def _failure(r: CandidateRow) -> tuple[str, str, str]:
-    """Return where a candidate failed, as what, and its log; empty texts where it did not."""
+    """Return the stage at which a candidate failed, the outcome and the log; empty texts if it did not fail."""
     if r.outcome in REJECTED:
         return "gate", r.outcome, r.reason
     m = r.measurement
@@ -235,13 +235,13 @@ def _failure(r: CandidateRow) -> tuple[str, str, str]:
 
 
 def _telling(log: str) -> str:
-    """Return the first line that names an error, else the first one that says anything."""
+    """Return the first line that names an error, else the first one that is not blank."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     return next((line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)), lines[0] if lines else "")
 
 
 def unanswered(events: Sequence[EventRow]) -> list[UnansweredLine]:
-    """Return for whom forecasters had no usable answer, by forecaster and problem."""
+    """Count the candidates for which there was no usable answer, by forecaster and problem."""
     found: dict[tuple[str, str], list[int]] = {}
     for e in events:
         if e.type == "Unanswered":

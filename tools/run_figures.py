@@ -1,4 +1,4 @@
-"""What there is to draw of a run: read from the archive alone, so that it works for running and killed runs too."""
+"""Data of a run's charts and tables, read from the archive alone: running and killed runs work, too."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Step(Part):
 
 
 class Reliability(Part):
-    """How one forecaster's forecasts in this run came true."""
+    """Calibration of one forecaster's forecasts in this run."""
 
     forecaster: str
     scores: CalibrationScores
@@ -58,7 +58,7 @@ class Reliability(Part):
 
 
 class RunFigures(Part):
-    """What there is to draw of a run."""
+    """Data of a run's charts and tables."""
 
     title: str
     created: str
@@ -111,7 +111,7 @@ def figures(archive: Archive, result: SearchResult) -> RunFigures:
 
 
 def _steps(measured: list[MeasurementRow], result: SearchResult, spends: dict[int, dict[str, Any]]) -> list[Step]:
-    """Return every finished measurement; `spends` holds what was spent by then, by number in the archive."""
+    """Return every finished measurement; `spends` holds the amounts spent by then, by number in the archive."""
     ids = [m.id for _, m in in_order(result.candidates)]
     curve = dict(zip(ids, best_so_far(result.candidates), strict=True))
     audits = {c.measured.id for c in result.candidates if c.measured and c.reason.startswith("audit")}

@@ -1,4 +1,4 @@
-"""Where a run's candidates came from: the tree of those that were measured, and what changed at each improvement."""
+"""Lineage of a run's candidates: the tree of those that were measured, and the changes at each improvement."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MOST_NODES = 240
 MOST_CHANGES = 20
 MOST_LINES = 240
 MOST_TEXT = 250_000
-"""Characters of all diffs together; those that come after are cut to their heads."""
+"""Most characters of all diffs together; later diffs are cut to their first lines."""
 
 
-class Node(Part):
+class LineageNode(Part):
     """One candidate of the tree. `fate` is its verdict or status, "unmeasured" or "unfinished"."""
 
     kernel: KernelId
@@ -44,9 +44,9 @@ class Node(Part):
 
 
 class Lineage(Part):
-    """The tree: those measured and their ancestors, parents before children."""
+    """Tree of the measured candidates and their ancestors, parents before children."""
 
-    nodes: list[Node]
+    nodes: list[LineageNode]
     left_out: dict[str, int] = Field(description="Candidates without a place in the tree, by what became of them.")
 
 
@@ -59,7 +59,7 @@ class TunableChange(Part):
 
 
 class Change(Part):
-    """What a candidate differs in from another one; `diff` is unified, empty where the texts are equal."""
+    """Differences between a candidate and another one; `diff` is unified, empty where the texts are equal."""
 
     what: Literal["winner against its parent", "winner against the seed", "improvement"]
     kernel: KernelId
@@ -76,7 +76,7 @@ class Change(Part):
 
 
 def fate(row: CandidateRow) -> str:
-    """Return what became of a candidate in one word."""
+    """Return the outcome of a candidate in one word."""
     if row.measurement is not None:
         return row.measurement.verdict if row.measurement.status == "ok" else row.measurement.status
     if row.measurement_id is not None:
@@ -85,7 +85,7 @@ def fate(row: CandidateRow) -> str:
 
 
 def by_kernel(rows: Sequence[CandidateRow]) -> dict[str, CandidateRow]:
-    """Return the row that tells most of each kernel: the measured one, else the first that passed, else the first."""
+    """Return the most informative row of each kernel: the measured one, else the first that passed, else the first."""
 
     def worth(row: CandidateRow) -> tuple[bool, bool]:
         return row.measurement_id is not None, row.outcome == "passed"
@@ -112,7 +112,7 @@ def lineage(rows: Sequence[CandidateRow], leads: Sequence[str], winner: str) -> 
         if kernel not in shown:
             (hidden.setdefault(above[kernel], Counter()) if above[kernel] in shown else left_out)[fate(row)] += 1
     nodes = [
-        Node(
+        LineageNode(
             kernel=KernelId.of(row.candidate),
             parent=above[kernel] if above[kernel] in shown else "",
             mate=mates[kernel] if mates[kernel] in shown else "",
@@ -135,7 +135,7 @@ def lineage(rows: Sequence[CandidateRow], leads: Sequence[str], winner: str) -> 
 
 
 def _parent(named: str, row: CandidateRow, known: Mapping[str, CandidateRow]) -> str:
-    """Return a parent that was proposed before its child; a repeated text must not become its own ancestor."""
+    """Return the parent if it was proposed before its child, else "": a repeated text must not be its own ancestor."""
     found = known.get(named)
     return named if found is not None and found.proposal < row.proposal else ""
 
@@ -158,8 +158,9 @@ def _shown(
     leads: Sequence[str],
     winning: set[str],
 ) -> set[str]:
-    """Return the leads and the winner's line, then those measured with their ancestors, the fastest first, as many as
-    there is room for.
+    """Return the kernels to show: the leads and the winner's line, then the fastest measured ones with their ancestors.
+
+    Those that would make it more than `MOST_NODES` kernels are left out.
     """
     measured = [k for k, r in known.items() if r.measurement_id is not None]
 

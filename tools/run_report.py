@@ -1,4 +1,4 @@
-"""What a run came to: read from the archive alone, so that it works for running, finished and killed runs."""
+"""Result of a run, read from the archive alone: running, finished and killed runs work alike."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from forewarp.tools.parts import (
 )
 
 UNOWNED = timedelta(minutes=2)
-"""How long a run may be entered before the process that began it says that it works on it."""
+"""Age from which a run counts as lost if no process has claimed it."""
 
 
 class BestKernel(Part):
@@ -61,7 +61,7 @@ class Winner(Part):
 
 
 class Counts(Part):
-    """How many candidates went how far."""
+    """Numbers of candidates by how far they came."""
 
     proposed: int
     considered: int = Field(description="Passed the gate and were forecast.")
@@ -71,7 +71,7 @@ class Counts(Part):
 
 
 class TierLine(Part):
-    """What one tier of forecasting did."""
+    """Candidates that one tier of forecasting answered for, and the cost."""
 
     tier: str = Field(description="Name of the forecaster.")
     candidates: int = Field(description="How many it answered for; one that was asked about again counts once.")
@@ -79,15 +79,15 @@ class TierLine(Part):
     cost: Price
 
 
-class Budget(Part):
-    """What was spent, and the caps; null is not capped."""
+class BudgetUse(Part):
+    """Amounts spent, and the caps; null is not capped."""
 
     spent: Amounts
     limit: Amounts
 
 
-class Measured(Part):
-    """What measuring a candidate gave."""
+class MeasuredFigures(Part):
+    """Result of measuring a candidate."""
 
     status: Status
     verdict: Verdict
@@ -109,11 +109,11 @@ class CandidateLine(Part):
     action: Literal["measure", "skip", "reject"] | None
     reason: str
     forecast: Prediction | None
-    measured: Measured | None
+    measured: MeasuredFigures | None
 
 
 class Audit(Part):
-    """How many of the forecaster's discards would have beaten the best: from random audits, with 95 % interval."""
+    """Share of the forecaster's discards that would have beaten the best: from random audits, with 95 % interval."""
 
     discarded: int
     audited: int
@@ -122,7 +122,7 @@ class Audit(Part):
 
 
 class SearchResult(Part):
-    """What a run came to."""
+    """Result of a run."""
 
     summary: str
     schema_version: int = SCHEMA_VERSION
@@ -139,7 +139,7 @@ class SearchResult(Part):
     tiers: list[TierLine] = Field(
         default_factory=list[TierLine], description="Who forecast, the cheapest first; empty without a forecaster."
     )
-    budget: Budget
+    budget: BudgetUse
     audit: Audit | None
     holdout: NearShapes | None = Field(
         default=None, description="The winner on shapes that nobody tuned for; null where it was not tried on any."
@@ -151,7 +151,7 @@ class SearchResult(Part):
 
 
 def report(archive: Archive, run_id: str) -> SearchResult:
-    """Return what the run came to so far; raises `UsageError` for an unknown run."""
+    """Return the result of a run so far; raises `UsageError` for an unknown run."""
     row = archive.run(run_id)
     found = summarise(archive, row.id)
     lines = [_line(r) for r in archive.candidates(row.id)]
@@ -178,7 +178,7 @@ def report(archive: Archive, run_id: str) -> SearchResult:
         tiers=[
             TierLine(tier=t.tier, candidates=t.candidates, unread=t.unread, cost=Price.of(t.cost)) for t in found.tiers
         ],
-        budget=Budget(spent=Amounts.of(found.spend), limit=Amounts.of(found.budget)),
+        budget=BudgetUse(spent=Amounts.of(found.spend), limit=Amounts.of(found.budget)),
         audit=_audit(found),
         holdout=NearShapes.of(found.holdout) if found.holdout else None,
         alarms=found.alarms,
@@ -191,7 +191,7 @@ def lost(row: RunRow) -> bool:
     if row.status != "running":
         return False
     if not row.owner:
-        # Its process marks it as its own right after it has entered it, or never did.
+        # A process claims its run right after registering it; without a claim, it was killed in between.
         return datetime.now(UTC) - datetime.fromisoformat(row.created) > UNOWNED
     try:
         lease.check(row)
@@ -228,7 +228,7 @@ def winner(archive: Archive, run_id: str) -> Winner | None:
 def best_so_far(candidates: Sequence[CandidateLine]) -> list[Interval | None]:
     """Return the best speed-up after each measurement, in order; None while nothing worked.
 
-    An ambiguous one leads only until there is another.
+    An ambiguous measurement leads only until there is an unambiguous one.
     """
     best: Interval | None = None
     standing = (False, 0.0)
@@ -241,14 +241,14 @@ def best_so_far(candidates: Sequence[CandidateLine]) -> list[Interval | None]:
     return curve
 
 
-def in_order(candidates: Sequence[CandidateLine]) -> list[tuple[CandidateLine, Measured]]:
+def in_order(candidates: Sequence[CandidateLine]) -> list[tuple[CandidateLine, MeasuredFigures]]:
     """Return the measured candidates in the order of measuring, which is not the order of proposing."""
     pairs = [(c, c.measured) for c in candidates if c.measured is not None]
     return sorted(pairs, key=lambda pair: pair[1].id)
 
 
-def usable(measured: Measured | None) -> Interval | None:
-    """Return the speed-up of a candidate that is correct and whose time is to be believed."""
+def usable(measured: MeasuredFigures | None) -> Interval | None:
+    """Return the speed-up of a candidate that is correct and has a trusted time; None for others."""
     if measured is None or measured.status != "ok" or measured.verdict in UNTRUSTED:
         return None
     return measured.speedup
@@ -272,9 +272,11 @@ def _best(archive: Archive, found: RunSummary) -> BestKernel | None:
     )
 
 
-def _measured(m: Measurement, number: int) -> Measured:
+def _measured(m: Measurement, number: int) -> MeasuredFigures:
     found = speedup_of(m)
-    return Measured(status=m.status, verdict=m.verdict, speedup=found, source=m.source, id=number, log=trim(m.log, 400))
+    return MeasuredFigures(
+        status=m.status, verdict=m.verdict, speedup=found, source=m.source, id=number, log=trim(m.log, 400)
+    )
 
 
 def _line(row: CandidateRow) -> CandidateLine:

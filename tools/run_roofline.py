@@ -1,4 +1,4 @@
-"""How close a run's kernels come to what the device can do: bytes and operations a second against its peak rates."""
+"""Roofline of a run: its kernels' bytes and operations a second against the device's peak rates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_POINTS = 400
 
 
 class Shape(Part):
-    """One shape of the task: what it has to move and to compute, and how long the reference took."""
+    """One shape of the task: the bytes and operations that it needs at least, and the reference's time."""
 
     workload: str
     bytes_moved: int = Field(description="Bytes that have to be read and written at least.")

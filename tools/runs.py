@@ -1,4 +1,4 @@
-"""Looking at runs, and ending them from another process."""
+"""Access to runs from other processes: result, progress, spending, and cancelling them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from forewarp.tools.parts import Amounts, Place
 from forewarp.tools.run_report import SearchResult, lost, report
 
 GRACE_S = 0.8
-"""How long an interrupted run may take to let go of the device by itself."""
+"""Seconds that an interrupted run has to release the device by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """What can be read of a run at little cost; `best` is the highest speed-up so far."""
+    """Progress of a run that is cheap to read; `best` is the highest speed-up so far."""
 
     run_id: str
     status: RunStatus
@@ -45,19 +45,19 @@ def archive_path(place: Place) -> Path:
 
 
 def home(place: Place) -> Path:
-    """Return the folder of the archive, where runs that were started from afar leave their files."""
+    """Return the folder of the archive, where servers and conversations keep their files."""
     return archive_path(place).parent
 
 
 def look(place: Place, run_id: str) -> Look:
-    """Return what a run came to so far; raises `UsageError` for an unknown one."""
+    """Return the result of a run so far; raises `UsageError` for an unknown one."""
     with sessions.existing_archive(place, run_id) as archive:
         row = archive.run(run_id)
         return Look(report(archive, row.id), lost=lost(row))
 
 
 def glance(place: Place, run_id: str) -> Glance:
-    """Return how far a run is; raises `UsageError` for an unknown one."""
+    """Return the progress of a run, at little cost; raises `UsageError` for an unknown one."""
     with sessions.existing_archive(place, run_id) as archive:
         row = archive.run(run_id)
         best = archive.best(row.id)
@@ -66,7 +66,7 @@ def glance(place: Place, run_id: str) -> Glance:
 
 
 def spent(place: Place, run_id: str) -> tuple[Amounts, bool]:
-    """Return what a run has spent, and whether nobody works on it any more; raises `UsageError` for an unknown one."""
+    """Return what a run has spent, and whether no process works on it any more; raises `UsageError` if unknown."""
     with sessions.existing_archive(place, run_id) as archive:
         row = archive.run(run_id)
         return Amounts.of(archive.spend(row.id)), row.status != "running" or lost(row)
@@ -79,7 +79,7 @@ def cancel(place: Place, run_id: str) -> None:
     """
     with sessions.existing_archive(place, run_id) as archive:
         row, pid = _worked_on(archive.run(run_id))
-        # The first one asks for an end after the measurement, the second one for an end now.
+        # The first SIGINT asks the run to end after the measurement, the second one to end now.
         for _ in range(2):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGINT)
@@ -87,7 +87,7 @@ def cancel(place: Place, run_id: str) -> None:
         deadline = time.monotonic() + GRACE_S
         while time.monotonic() < deadline:
             if archive.run(row.id).status != "running":
-                # It writes its files yet; what held the device is not needed for that.
+                # It may still be writing its files, which does not need the processes that held the device.
                 processes.kill_below(pid)
                 return
             time.sleep(0.05)
@@ -97,7 +97,7 @@ def cancel(place: Place, run_id: str) -> None:
 
 
 def _worked_on(row: RunRow) -> tuple[RunRow, int]:
-    """Return the run with the process that works on it on this host."""
+    """Return the run and the id of the process on this host that works on it; raises `UsageError` without one."""
     host, _, rest = row.owner.partition(":")
     if row.status != "running" or not rest or lost(row):
         raise UsageError(

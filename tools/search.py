@@ -34,7 +34,7 @@ DEFAULT_BUDGET = 24
 
 
 class SearchRequest(Part):
-    """What to optimise, where, and what it may cost."""
+    """Request for a search: the task, the device, the budget and the policy."""
 
     task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
     place: Place = Place()
@@ -98,12 +98,12 @@ NOTHING = Own()
 
 @dataclass(frozen=True, slots=True)
 class SearchJob:
-    """A run that is being worked on."""
+    """A run in progress."""
 
     archive: Archive
     search: Search
     estimate: Estimate | None = None
-    """What the run will probably take; None for one that is taken up again."""
+    """Estimated cost of the run; None for one that is resumed."""
 
     @property
     def run_id(self) -> str:
@@ -111,7 +111,7 @@ class SearchJob:
         return self.search.run_id
 
     def events(self) -> Generator[Event]:
-        """Do the work and yield what happens; closing this before its end interrupts the run."""
+        """Work on the run and yield its events; closing the generator before its end interrupts the run."""
         yield from self.search.events()
 
     def recorded(self, after: int = 0) -> list[EventRow]:
@@ -119,7 +119,7 @@ class SearchJob:
         return self.archive.events(self.run_id, after)
 
     def spend(self) -> Spend:
-        """Return what the run has spent, up to what was booked last."""
+        """Return what the run has spent, as last recorded in the archive."""
         return self.archive.spend(self.run_id)
 
     def stop(self) -> None:
@@ -127,12 +127,12 @@ class SearchJob:
         self.search.stop()
 
     def result(self) -> SearchResult:
-        """Return what the run came to so far."""
+        """Return the result of the run so far."""
         return report(self.archive, self.run_id)
 
     def figures(self, result: SearchResult) -> RunFigures:
-        """Return what there is to draw of that result."""
-        from forewarp.tools.run_figures import figures  # a server lists its tools without it
+        """Return the data of that result's charts and tables."""
+        from forewarp.tools.run_figures import figures  # not needed by a server that only lists its tools
 
         return figures(self.archive, result)
 
@@ -144,7 +144,7 @@ class SearchJob:
 def search(
     request: SearchRequest, *, watch: Callable[[Event], None] = lambda _: None, own: Own = NOTHING
 ) -> SearchResult:
-    """Run a whole optimisation; `watch` sees each event."""
+    """Run a whole optimisation; `watch` is called with each event."""
     with open_search(request, own) as job:
         for event in job.events():
             watch(event)
@@ -153,7 +153,7 @@ def search(
 
 @contextmanager
 def open_search(request: SearchRequest, own: Own = NOTHING) -> Generator[SearchJob]:
-    """Register a run; nothing happens before its events are read."""
+    """Register a run; the work begins when its events are read."""
     prepared = prepare(request, own)
     with sessions.open_session(request.place, request.task, own.executors, allow_tf32=request.allow_tf32) as opened:
         yield begin(ready(prepared, opened))
@@ -161,7 +161,7 @@ def open_search(request: SearchRequest, own: Own = NOTHING) -> Generator[SearchJ
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request with its parts made, before anything is opened."""
+    """A request with its settings, models and forecaster, before the archive or a device is opened."""
 
     request: SearchRequest
     own: Own
@@ -179,7 +179,7 @@ def prepare(request: SearchRequest, own: Own = NOTHING) -> Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """All that a run needs in an opened session; nothing is written yet."""
+    """Parts of a run, fitted to an opened session; nothing is recorded yet."""
 
     session: Session
     task: Task
@@ -210,7 +210,7 @@ def ready(made: Prepared, opened: Session) -> Ready:
 
 
 def begin(made: Ready, islands: Islands | None = None) -> SearchJob:
-    """Register a run; `islands` ties it to those of other targets."""
+    """Register a run; `islands` ties it to the runs on other targets."""
     opened = made.session
     island = island_of(opened, islands)
     search = Search.start(
@@ -220,12 +220,12 @@ def begin(made: Ready, islands: Islands | None = None) -> SearchJob:
 
 
 def island_of(opened: Session, islands: Islands | None) -> Island | None:
-    """Return a session's place among the targets of one search; None where it is the only one."""
+    """Return a session's island in a search for several targets; None in a search for one."""
     return islands.open(opened.executor.target.name, _able(opened)) if islands is not None else None
 
 
 def _able(opened: Session) -> Able:
-    """Return which kernels a target can take in: in a language that it runs, and on replay those that were recorded."""
+    """Return a test for kernels that a target can take: recorded ones on replay, else those in its languages."""
     recorded = opened.executor.candidates(opened.task)
     if recorded is not None:
         held = {c.sha256 for c in recorded}
@@ -237,7 +237,7 @@ def _able(opened: Session) -> Able:
 def estimate_search(request: SearchRequest, own: Own = NOTHING) -> Estimate:
     """Estimate a run without starting it: nothing is written, no device is held and no model is asked.
 
-    Raises what `open_search` would raise of the request.
+    Raises what `open_search` would raise for the request.
     """
     settings, models = _prepared(request, own)
     if own.forecaster is None and request.forecaster in ("llm", "cascade") and models.forecaster is None:
@@ -260,7 +260,7 @@ def settings_of(request: SearchRequest, own: Own = NOTHING) -> SearchSettings:
     models = names_of(request.model)
     replaying = request.place.device == "replay"
     forecaster = "" if request.forecaster == "none" else request.forecaster
-    # Who forecasts is told by the proposer's label, except where the models that write are not there or are others.
+    # The proposer's label names the forecasting model, too, unless that is another one or the proposer is the caller's.
     oracle = request.forecast_model or (models[0] if models and own.proposer else "")
     if oracle:
         forecaster = f"{forecaster} {oracle}"
@@ -294,7 +294,7 @@ def settings_of(request: SearchRequest, own: Own = NOTHING) -> SearchSettings:
 
 
 def _for_devices(settings: SearchSettings, request: SearchRequest, devices: int) -> SearchSettings:
-    """Return settings whose rounds keep all devices busy, where the request leaves that open."""
+    """Enlarge the rounds until they keep all devices busy, where the request leaves their size open."""
     if request.measure_per_round is None:
         settings = replace(settings, measure_per_round=max(settings.measure_per_round, devices))
     if request.proposals is None:
@@ -335,7 +335,7 @@ class Models:
     forecaster: LanguageModel | None
 
     def dollars(self) -> Dollars | None:
-        """Return what turns tokens into dollars, the mean over all models; None where there is none."""
+        """Return a function from tokens to dollars, the mean over all models; None without a model."""
         held = {m.label: m for m in (*self.writers, *([self.forecaster] if self.forecaster else []))}
         if not held:
             return None
@@ -351,7 +351,7 @@ class Models:
 
 
 def _prepared(request: SearchRequest, own: Own) -> tuple[SearchSettings, Models]:
-    """Return settings and models, before anything is opened."""
+    """Return settings and models, before the archive or a device is opened."""
     settings = settings_of(request, own)
     models = models_of(names_of(request.model), request.base_url, request.forecast_model)
     if request.budget.dollars is not None:

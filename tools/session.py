@@ -1,4 +1,4 @@
-"""Opening what a verb needs: the task, the archive and the device, in the order in which failing is cheapest."""
+"""Sessions of verbs: loading the task, opening the archive and starting the device, the cheapest failure first."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from forewarp.surrogate.models import LanguageModel
 
 LANGUAGES: dict[DeviceKind, tuple[Language, ...]] = {"cpu": ("cpp", "python"), "cuda": ("triton", "cuda", "python")}
-"""What runs on each kind of device."""
+"""Languages of the kernels that each kind of device runs."""
 
 ESCALATIONS = 8
 """Most candidates that a cascade asks its language model for in one call."""
 
 PROMPT_TOKENS, REPLY_TOKENS = 2500, 300
-"""What a candidate is expected to take of a language model, before any was paid for; several share a prompt."""
+"""Expected tokens per candidate that a language model forecasts, until real ones are known; several share a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A task on a device, with the record of what is known of it."""
+    """A task, an executor for it, and the archive."""
 
     task: Task
     executor: Executor
@@ -95,7 +95,7 @@ class Executors:
             return executor
 
     def _begin(self, executor: Executor) -> None:
-        """Take charge of an executor, ready or not, so that it is closed with the others; raises `WorkerError`."""
+        """Register an executor, ready or not, to be closed with the others; raises `WorkerError` if they are closed."""
         with self._lock:
             closed = self._closed
             if not closed:
@@ -113,7 +113,7 @@ class Executors:
         self.close()
 
     def close(self) -> None:
-        """Close them all, also one that another thread waits for; safe to call twice."""
+        """Close all executors, also one that another thread is starting; safe to call twice."""
         with self._lock:
             self._closed, begun, self._begun = True, self._begun, []
             self._open.clear()
@@ -139,7 +139,7 @@ def open_session(
 def load_task(name: str | Task, place: Place, *, allow_tf32: bool = False) -> Task:
     """Load a task by name or path; on replay, a name may also be that of a task that only the pool knows.
 
-    A task that is given as such is returned as it is, but that `allow_tf32` has it accept TF32. Raises `TaskError`.
+    A `Task` is returned as it is, except that `allow_tf32` makes it accept TF32. Raises `TaskError`.
     """
     loaded = name if isinstance(name, Task) else _loaded(name, place)
     return replace(loaded, allow_tf32=True) if allow_tf32 else loaded
@@ -218,7 +218,7 @@ def open_archive(place: Place) -> Archive:
 
 
 def existing_archive(place: Place, run: str = "") -> Archive:
-    """Open an archive to read from it; `run` is the one that is looked for, if it is one.
+    """Open an archive to read from it; `run`, if given, is the run to look for, which errors name.
 
     Raises `UsageError` where there is none: looking at a mistyped path must not leave an empty archive there.
     """
@@ -272,12 +272,12 @@ def open_executor(
 
 
 def target_of(place: Place) -> Target:
-    """Return the device that a place means, which is no replay; other machines are asked for theirs."""
+    """Return the device of a place, asking other machines for theirs; the place must not be a replay."""
     return extent_of(place)[0]
 
 
 def extent_of(place: Place) -> tuple[Target, int]:
-    """Return the device that a place means, which is no replay, and how many of them measure at once."""
+    """Return the device of a place, and how many of them measure at once; the place must not be a replay."""
     device = _device_of(place)
     if place.executor == "local":
         found = devices.choose(device), len(devices.indices(device)) if device.startswith("cuda") else 1
@@ -290,7 +290,7 @@ def extent_of(place: Place) -> tuple[Target, int]:
 
 
 def _device_of(place: Place) -> str:
-    """Return the device in which the place's card is looked for: on a cluster, the nodes that have it."""
+    """Return the device to open for the place's card; on a Ray cluster it names the card, to choose the nodes."""
     if place.device not in ("auto", "cuda") or not place.card:
         return place.device
     if place.card.lower() == "cpu":
@@ -308,7 +308,7 @@ def _check_card(place: Place, target: Target) -> None:
 
 
 def only_for_replay(place: Place) -> UsageError:
-    """Return the error of a pool that comes with a device."""
+    """Return the error for a pool that is given with a device other than replay."""
     return UsageError(f"a pool is only for replay, not for device {place.device}", hint="pass --device replay too")
 
 
@@ -391,7 +391,7 @@ def make_forecaster(
 def _tier(
     label: str, model: LanguageModel | None, *, calibrated: bool, anchors: Mapping[str, float] | None = None
 ) -> Forecaster:
-    """Return one forecaster, alone or as a tier; what every tier is wrapped in is put around it here."""
+    """Return one forecaster, alone or as a tier of a cascade; if `calibrated`, its forecasts are recalibrated."""
     if label == "learned" or model is None:
         from forewarp.surrogate.learned import LearnedForecaster
 
@@ -451,7 +451,7 @@ def _replay(place: Place, task: Task) -> Executor:
             f"the pool {place.pool} holds {task.name} against other kernels only, not against the reference",
             hint="a search compares with the reference; such rows are for forecasters to learn from",
         )
-    # A pool of several devices is replayed on the one that was asked for, or that knows the task best.
+    # A pool of several devices is replayed on the card asked for, or the one with most measurements of the task.
     names = [t.name for t in targets]
     able = [t for t in targets if not place.card or devices.is_called(t, place.card)]
     if not able:

@@ -10,7 +10,7 @@ from forewarp.tools.parts import Place
 from forewarp.tools.session import Executors
 
 
-class Slot(Executors):
+class SlotExecutors(Executors):
     """The executors of one such process. The first one finds out how many there may be; the others are told."""
 
     def __init__(self, number: int, found: Callable[[Place, int], None]) -> None:

@@ -1,4 +1,4 @@
-"""What became known of a candidate, one step at a time: the rows of a live table, wherever the candidate came from."""
+"""Forecasts and measurements of candidates as steps: rows of a live table, wherever a candidate came from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from forewarp.search import events
 from forewarp.tools.parts import Interval, KernelId, Prediction, speedup_of
 
-# The terminal shows its first frame before numpy is loaded, and knows the steps by then.
+# The terminal imports this module before its first frame, which must not wait for numpy.
 if TYPE_CHECKING:
     from forewarp.archive.store import Archive
     from forewarp.core.values import Forecast
@@ -23,7 +23,7 @@ _Z80 = 1.2816
 
 @dataclass(frozen=True, slots=True)
 class CandidateForecast:
-    """A candidate was forecast, or turned down before; a later one of the same kernel and task says more of it.
+    """Step in which a candidate was forecast or rejected; a later one of the same kernel and task may outweigh it.
 
     Attributes:
         kernel: Identity (sha256); `parent` is that of the candidate it was made from, "" where there is none.
@@ -34,7 +34,7 @@ class CandidateForecast:
         confidence: Probability of the likeliest of the eight ranges.
         advice: measure, skip, accept, or reject where it did not compile.
         trials: Measurements of the task on the device that the forecast knew; a run's forecasts know its own only.
-            None in records of before this was told.
+            None in older records, which lack it.
         by_model: Whether a language model's answer is in it.
     """
 
@@ -61,7 +61,7 @@ class CandidateForecast:
     by_model: bool = False
 
     def outweighs(self, other: CandidateForecast) -> bool:
-        """Whether this, the later one, is the better answer to what a kernel will do: it knew as much or more.
+        """Return whether this later forecast of a kernel is the better one: it knew as much as the other, or more.
 
         A language model's answer counts for more than any number of trials: it was paid for, and read the code.
         """
@@ -73,7 +73,7 @@ class CandidateForecast:
 
 @dataclass(frozen=True, slots=True)
 class CandidateMeasured:
-    """A candidate was measured. `surprise` is how far from its forecast it came out, in standard deviations.
+    """Step in which a candidate was measured. `surprise` is its distance from the forecast in standard deviations.
 
     `provenance` is measured or replay; `speedup` is over the reference, with its 95 % interval. Untrusted times have a
     verdict that says so.
@@ -94,7 +94,7 @@ class CandidateMeasured:
     flags: tuple[str, ...] = ()
 
     def against(self, forecast: CandidateForecast) -> CandidateMeasured:
-        """Return this with the surprise that it is to somebody who expected this forecast."""
+        """Return a copy whose surprise is the distance from this forecast."""
         return replace(self, surprise=_sigmas(forecast, self.speedup))
 
 
@@ -130,7 +130,7 @@ def forecast_steps(
 
 
 def measure_step(found: MeasureResult, forecast: CandidateForecast | None) -> CandidateMeasured:
-    """Return a measurement as a step; `forecast` is what was expected of the kernel, if anything."""
+    """Return a measurement as a step; `forecast` is the kernel's forecast, if there is one."""
     return _measure_step(
         found.kernel.sha256,
         found.speedup,
@@ -149,8 +149,8 @@ def measure_step(found: MeasureResult, forecast: CandidateForecast | None) -> Ca
 def surprise(forecast: CandidateForecast | None, measured: Interval | None) -> float | None:
     """Return how many standard deviations (of log2 S) a measured speed-up S lies above its forecast's median.
 
-    None where there was no forecast, or nothing to hold against it. A wrong kernel has no speed-up: `p_valid` is held
-    against its verdict instead.
+    None without a forecast or a measured speed-up. A wrong kernel has no speed-up: its verdict is to be compared with
+    `p_valid` instead.
     """
     return None if forecast is None or measured is None else _sigmas(forecast, measured.ratio)
 
@@ -164,7 +164,7 @@ def _sigmas(f: CandidateForecast, ratio: float | None) -> float | None:
 
 
 class RunSteps:
-    """Turns the events of one run into steps."""
+    """Converter of the events of one run into steps."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
@@ -174,7 +174,7 @@ class RunSteps:
         self._trials = 0
 
     def of(self, event: events.Event) -> Step | None:
-        """Return what an event says of a candidate; None where it says nothing."""
+        """Return the step that an event makes; None if it makes none."""
         match event:
             case events.RunStarted():
                 self._run = event

@@ -43,7 +43,7 @@ _PROBLEM = re.compile(r"^(class Model\b|def get_(init_)?inputs\b)", re.MULTILINE
 
 
 class SuiteRequest(Part):
-    """Which problems and kernels, where, and what to compare with."""
+    """Request for a suite: the problems, the kernels, the device, and the baselines to compare with."""
 
     problems: str = Field(description="Folder, file or glob of KernelBench problems, or of GPU MODE task folders.")
     kernels: str | None = Field(default=None, description="Folder of kernels; see docs/commands.md for their names.")
@@ -63,7 +63,7 @@ def run_suite(
     stopped: Callable[[], bool] = lambda: False,
     executors: Executors | None = None,
 ) -> SuiteResult:
-    """Measure what the record does not hold yet; write the tables beside it, and return all of it.
+    """Measure the kernels that the record lacks, write the tables beside it, and return all results.
 
     A problem or kernel that fails is a row. Once `stopped` says so, what is being measured is finished and the rest
     left for the next call. Raises `UsageError` for a request that makes no sense, `DeviceError`, and `WorkerError`
@@ -102,7 +102,7 @@ def _check(request: SuiteRequest) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What the files hold: problems, rows of those that cannot be read, files that belong nowhere; all in order."""
+    """Contents of the files: problems, rows of those that cannot be read, files that belong nowhere; all in order."""
 
     problems: list[Problem]
     unreadable: list[SuiteRow]
@@ -149,7 +149,7 @@ def _task(file: ProblemFile, place: Place) -> Task:
 
 
 def _is_none(path: Path) -> bool:
-    """Return whether a file defines nothing of what a problem defines."""
+    """Return whether a file is clearly no problem: it defines neither `Model` nor the functions for its inputs."""
     try:
         return path.is_file() and not _PROBLEM.search(path.read_text(errors="replace"))
     except OSError:
@@ -192,7 +192,7 @@ def _name(request: SuiteRequest) -> str:
 def _result(
     request: SuiteRequest, loaded: _Loaded, problems: Sequence[Problem], measuring: Measuring, folder: Path
 ) -> SuiteResult:
-    """Make the tables of what the record holds."""
+    """Build the result of the suite from the record."""
     record = measuring.record
     compiled = {p.name: _compile_row(p, measuring) for p in problems if COMPILED in dict(p.candidates())}
     found = by_problem(loaded.unreadable)
@@ -228,7 +228,7 @@ def _result(
 
 
 def _rows(problem: Problem, measuring: Measuring, compiled: Interval | None) -> list[SuiteRow]:
-    """Return one row for each kernel of a problem; `compiled` is what torch.compile makes of the reference."""
+    """Return one row for each kernel of a problem; `compiled` is the speed-up of torch.compile on the reference."""
     if not problem.kernels:
         why = "no kernel's name is that of the problem"
         return [
@@ -277,7 +277,7 @@ def _compile_row(problem: Problem, measuring: Measuring) -> CompileRow:
 
 
 def _found(problem: Problem, candidate: Candidate, measuring: Measuring) -> tuple[RowStatus, str, MeasureResult | None]:
-    """Return what became of a measurement, why it failed, and its result."""
+    """Return the status of a measurement, why it failed, and its result."""
     entry = measuring.record.get(problem.task, candidate)
     lost = measuring.lost.get(measuring.record.key(problem.task, candidate))
     if entry is None:

@@ -1,4 +1,4 @@
-"""The measurements of a suite: what its record does not hold yet, on all devices, recorded one by one."""
+"""Measurements of a suite: those that its record lacks, on all devices, recorded one by one."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from forewarp.core.errors import TaskError, WorkerError
 from forewarp.core.protocols import Executor
 from forewarp.core.values import Candidate, Task
 from forewarp.gpu_runner.executors.client import readable
-from forewarp.gpu_runner.pipeline import Job, Outcome, compile_threads, measure_jobs
+from forewarp.gpu_runner.pipeline import FinishedJob, Job, compile_threads, measure_jobs
 from forewarp.tools.measured import MeasureResult, result_of
 from forewarp.tools.suite_record import Record
 
 COMPILED = "torch.compile"
-"""How progress calls the reference under torch.compile."""
+"""Name of the reference under torch.compile in progress reports."""
 
 MOST_LOST = 3
-"""So many measurements in a row whose process was lost end the suite: the device is gone."""
+"""Measurements lost in a row with their process after which the suite ends: the device seems to be gone."""
 
 _THREADS_PER_DEVICE = 8
 
@@ -44,7 +44,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class SuiteProgress:
-    """How far a suite is: `done` of `total` measurements, the last one of them being this kernel's.
+    """Progress of a suite: `done` of `total` measurements, the last one of them being this kernel's.
 
     `recorded` of them were there before. `said` is the verdict, or how the kernel failed; `left_s` is how long the rest
     will take at the pace so far.
@@ -70,7 +70,7 @@ class Measuring:
     progress: Callable[[SuiteProgress], None] = lambda _: None
     stopped: Callable[[], bool] = lambda: False
     lost: dict[str, str] = field(default_factory=dict[str, str])
-    """What was lost with its process, by key; the next call measures it."""
+    """Errors of measurements that were lost with their process, by key; the next call repeats these."""
     _numbers: dict[str, int] = field(default_factory=dict[str, int])
     _in_a_row: int = 0
 
@@ -117,8 +117,8 @@ class Measuring:
         number = self.archive.begin_measurement(job.task, self.executor.target, job.candidate)
         self._numbers[self._key(job)] = number
 
-    def _keep(self, key: str, outcome: Outcome) -> str:
-        """Record what came of a job, and return it in a word or two."""
+    def _keep(self, key: str, outcome: FinishedJob) -> str:
+        """Record the outcome of a job, and return it in a word or two."""
         job, error = outcome.job, outcome.error
         if isinstance(error, WorkerError):
             self.archive.add_lost(None, error.lost_s, "measurement of a suite")

@@ -1,4 +1,4 @@
-"""What a suite came to: a row for each kernel, and the shares of problems that are solved, and solved faster."""
+"""Results of a suite: a row for each kernel, and the shares of problems that are solved, and solved faster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Part
 Baseline = Literal["eager", "compile"]
 RowStatus = Status | Literal["no_kernel", "problem_failed", "unreadable", "lost", "not_measured"]
 THRESHOLDS = (1.0, 1.5, 2.0)
-"""The p of fast_p."""
+"""Speed-ups p for which KernelBench's score fast_p is computed."""
 
 
 class SuiteRow(Part):
@@ -66,7 +66,7 @@ class Shares(Part):
 
 
 class Score(Part):
-    """How fast the correct kernels are over one baseline."""
+    """Scores of the correct kernels against one baseline."""
 
     baseline: Baseline
     fast_1: Shares
@@ -95,7 +95,7 @@ class Unmatched(Part):
 
 
 class SuiteResult(Part):
-    """What came of a suite of problems."""
+    """Result of a suite of problems."""
 
     summary: str
     schema_version: int = SCHEMA_VERSION
@@ -144,7 +144,7 @@ def by_problem(rows: Iterable[SuiteRow]) -> dict[str, list[SuiteRow]]:
 
 
 def view(groups: Sequence[Sequence[SuiteRow]], baselines: Sequence[Baseline]) -> View:
-    """Score problems, each by the mean over its rows: give one row each for the best."""
+    """Score problems, each by the mean over its rows; pass one row per problem to score the best kernels."""
 
     def share(counts: Callable[[SuiteRow], bool]) -> float:
         return sum(sum(map(counts, rows)) / len(rows) for rows in groups) / len(groups) if groups else 0.0
@@ -169,7 +169,7 @@ def view(groups: Sequence[Sequence[SuiteRow]], baselines: Sequence[Baseline]) ->
 
 
 def speedup_of(row: SuiteRow, baseline: Baseline) -> Interval | None:
-    """Return a kernel's speed-up over a baseline; None where it is not correct, or not to be believed."""
+    """Return a kernel's speed-up over a baseline; None if it is not correct, or its time is not trusted."""
     return (row.eager if baseline == "eager" else row.compile) if row.trusted else None
 
 

@@ -8,7 +8,7 @@ from forewarp.core.errors import UsageError
 from forewarp.tools.parts import Place
 
 GROUP = "g-"
-"""How the names of searches for several targets begin; those of runs begin otherwise."""
+"""Prefix of the ids of searches for several targets; no run has an id with it."""
 
 
 def is_group(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Train a language model to forecast, by reinforcement on measured kernels: what a run takes first, then the run."""
+"""Train a language model to forecast, by reinforcement learning on measured kernels: plan a run, then run it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from forewarp.training.run import Material
 
 Note = Callable[[Mapping[str, Any]], None]
-"""Told each line of the journal as it is written; its `phase` is plan, warm, grpo, watch or done."""
+"""Callback for each line of the journal as it is written; its `phase` is plan, warm, grpo, watch or done."""
 
 CARD = "h200"
-"""The card that is planned for where there is none."""
+"""Card to plan for on a machine that has none."""
 
 
 class TrainRequest(Part):
-    """A run of training: a file, and what is laid over it."""
+    """Request for a training run: its TOML file, and settings that override it."""
 
     data: list[str] = Field(default_factory=list[str], description="Parquet files or folders of measured candidates.")
     base: str | None = Field(
@@ -55,7 +55,7 @@ class PlanLine(Part):
 
 
 class TrainPlan(Part):
-    """What a run takes, before it begins. `fits` is null where the card or the kind of model is not known."""
+    """Plan of a run: its memory and time. `fits` is null where the card or the kind of model is not known."""
 
     summary: str
     base: str
@@ -72,7 +72,7 @@ class TrainPlan(Part):
 
 
 class TrainResult(Part):
-    """What a run came to. Figures are of the watched split, by name; `before` is null for a run that went on."""
+    """Result of a run. Figures are of the watched split, by name; `before` is null for a run that was resumed."""
 
     summary: str
     base: str
@@ -86,7 +86,7 @@ class TrainResult(Part):
 
 
 def plan_training(request: TrainRequest) -> TrainPlan:
-    """Return what a run would take; nothing is downloaded, made or begun. Raises `UsageError`."""
+    """Plan a run's memory and time; nothing is downloaded, written or started. Raises `UsageError`."""
     settings = _settings(request, planned=True)
     tokens: list[int] = []
     if settings.data.pools and Path(settings.base).expanduser().is_dir():
@@ -95,7 +95,7 @@ def plan_training(request: TrainRequest) -> TrainPlan:
 
 
 def train(request: TrainRequest, note: Note = lambda _: None) -> TrainResult:
-    """Train, or go on. Raises `UsageError`, `DeviceError`, `ModelError`, before anything heavy is begun."""
+    """Start a run, or resume one. Raises `UsageError`, `DeviceError`, `ModelError`, before anything costly begins."""
     settings, out = _settings(request), Path(request.out or "").expanduser().absolute()
     from forewarp.training import model, rows, run
 
@@ -161,7 +161,7 @@ def _settings(request: TrainRequest, *, planned: bool = False) -> Config:
 
 
 def _for_long_prompts(found: Config) -> Config:
-    """Return the run as a large model of gpt-oss's kind can do it, but for what its file says.
+    """Fill in the defaults that a large model of gpt-oss's kind needs, where the run's file leaves them open.
 
     Its own attention keeps all scores, tens of GiB a layer; so do all prompts of a step that go through it together.
     """
@@ -253,7 +253,7 @@ def _unknown(settings: Config, card: Target, here: bool, why: str) -> TrainPlan:
     )
 
 
-def _line(line: plan.Line) -> PlanLine:
+def _line(line: plan.PlanFigure) -> PlanLine:
     return PlanLine(
         name=line.name, value=line.value, unit=line.unit, origin=line.origin, note=line.note, phase=line.phase
     )

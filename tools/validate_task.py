@@ -16,7 +16,7 @@ Soundness = Literal["sound", "random", "degenerate"]
 
 
 class ValidateRequest(Part):
-    """Which task, and on which device's shapes."""
+    """Request for a validation: the task, and the device whose shapes are used."""
 
     task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
     allow_tf32: bool = Field(
@@ -41,7 +41,7 @@ class Null(Part):
 
     @staticmethod
     def of(null: NullResult) -> Null:
-        """Show a null."""
+        """Convert the result of a null candidate."""
         return Null(
             name=null.name,
             output=null.output,
@@ -70,7 +70,7 @@ class WorkloadSoundness(Part):
 
     @staticmethod
     def of(report: WorkloadReport) -> WorkloadSoundness:
-        """Show a report."""
+        """Convert the report of a workload."""
         return WorkloadSoundness(
             name=report.workload,
             sound=report.sound,
@@ -83,7 +83,7 @@ class WorkloadSoundness(Part):
 
 
 class ValidateResult(Part):
-    """Whether measuring on this task means anything."""
+    """Verdict on whether measurements on this task mean anything."""
 
     summary: str
     schema_version: int = SCHEMA_VERSION
@@ -99,7 +99,7 @@ def validate_task(
     stage: Callable[[str], None] = lambda _: None,
     executors: Executors | None = None,
 ) -> ValidateResult:
-    """Put null candidates to each shape of the task. Needs no candidate, and records nothing.
+    """Check that null candidates are rejected on each shape of the task. Needs no candidate, and records nothing.
 
     `stage` is called when the next part begins; `executors` keeps the device warm between calls. Raises `TaskError`
     with the reference's own error.

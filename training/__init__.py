@@ -1,1 +1,1 @@
-"""What a training run of the forecaster reads: measured kernels as prompts with outcomes. Knows no face."""
+"""Training of the forecaster: measured kernels as prompts with outcomes. Imports no user interface."""

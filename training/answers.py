@@ -1,4 +1,4 @@
-"""A model in this process as a forecaster: asks without a server what the forecaster would ask one."""
+"""Forecaster over a model in this process: it asks the prompts that the usual forecaster would send to a server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Answerer:
         self._limits, self._sequences, self._temperature = (prompt_tokens, reply_tokens), sequences, temperature
 
     def texts(self, prompts: Sequence[str]) -> list[str]:
-        """Return what the model goes on with from each prompt, in order."""
+        """Return the model's continuation of each prompt, in order."""
         order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
         found = [""] * len(prompts)
         for start in range(0, len(order), self._sequences):

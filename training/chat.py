@@ -1,4 +1,4 @@
-"""Questions and replies as a model's own tokens: what a server makes of a request of the forecaster, made here.
+"""Questions and replies as a model's own tokens, rendered as a server renders a request of the forecaster.
 
 The forecaster sends the instructions, the question, and one tool that has the reply's schema and must be called. A
 chat template that knows of tools renders the call in the model's own way; for one that does not, the reply is JSON.
@@ -15,7 +15,7 @@ from forewarp.surrogate.questions import name_of
 from forewarp.surrogate.replies import OneForecast, SpeedupForecasts
 
 TOOL = "final_result"
-"""What the forecaster's client calls the tool."""
+"""Name of the tool, as the forecaster's client calls it."""
 
 
 def messages(system: str, user: str) -> list[dict[str, Any]]:

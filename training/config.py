@@ -1,4 +1,4 @@
-"""What a training run is told, as a TOML file: every run can be made again from the one that lies in its folder."""
+"""Configuration of a training run, as a TOML file: the one in a run's folder is enough to repeat the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Part(BaseModel):
 
 
 class Data(_Part):
-    """Which measured candidates are asked about, and what the prompts show."""
+    """Choice of the measured candidates to ask about, and of what the prompts show."""
 
     pools: list[str] = Field(description="Parquet files of measured candidates, or folders of them.")
     split: str = Field(default="train", description="The split that is learned from; never one that is judged by.")
@@ -32,7 +32,7 @@ class Data(_Part):
 
     @property
     def shown(self) -> Shown:
-        """The same for the forecaster's prompt."""
+        """The limits on source text, as the forecaster's prompts take them."""
         return Shown(source=self.source, other_source=self.other_source)
 
 
@@ -81,8 +81,8 @@ class Grpo(_Part):
     vllm_memory: float = Field(default=0.4, gt=0, le=1, description="Share of the card's memory for vLLM.")
 
 
-class Watch(_Part):
-    """How often checkpoints are kept, and progress is looked at."""
+class ProgressSettings(_Part):
+    """Intervals at which checkpoints are kept and progress is looked at."""
 
     save_every: int = Field(default=5, ge=1)
     first: bool = Field(default=True, description="Look once before the first step.")
@@ -92,14 +92,14 @@ class Watch(_Part):
 
 
 class Reward(_Part):
-    """What a reply is worth. `validity` weighs the score of `p_valid`, beside bins and probabilities."""
+    """Reward of a reply. `validity` weighs the score of `p_valid`, beside bins and probabilities."""
 
     shape: Shape = "brier"
     validity: float = Field(default=0.5, ge=0)
 
 
 class Config(_Part):
-    """A whole run."""
+    """Configuration of a whole run."""
 
     base: str = Field(description="Folder or hub name of the model, in the format of transformers.")
     seed: int = 0
@@ -112,7 +112,7 @@ class Config(_Part):
     lora: Lora | Literal[False] = Field(default=Lora(), description="false trains every weight.")
     warm: Warm = Warm()
     grpo: Grpo = Grpo()
-    watch: Watch = Watch()
+    watch: ProgressSettings = ProgressSettings()
 
     @model_validator(mode="after")
     def _apart(self) -> Config:

@@ -10,7 +10,7 @@ from forewarp.core.errors import UsageError
 from forewarp.training import chat, scoring
 from forewarp.training.config import Config
 from forewarp.training.packages import computed_again, package, without_printing
-from forewarp.training.rows import Row
+from forewarp.training.rows import PromptRow
 
 Logged = Callable[[str, float], None]
 
@@ -91,8 +91,8 @@ def reward_function(config: Config) -> Callable[..., list[float | None]]:
     return forecast
 
 
-def dataset(rows: Sequence[Row], tokenizer: Any) -> Any:
-    """Return prompts with what was measured, in the order in which they are learned from."""
+def dataset(rows: Sequence[PromptRow], tokenizer: Any) -> Any:
+    """Return prompts with measured outcomes, in the order in which they are learned from."""
     return package("datasets").Dataset.from_list(
         [
             {
@@ -104,7 +104,9 @@ def dataset(rows: Sequence[Row], tokenizer: Any) -> Any:
     )
 
 
-def trainer(config: Config, folder: Path, model: Any, tokenizer: Any, rows: Sequence[Row], callbacks: list[Any]) -> Any:
+def trainer(
+    config: Config, folder: Path, model: Any, tokenizer: Any, rows: Sequence[PromptRow], callbacks: list[Any]
+) -> Any:
     """Return TRL's trainer over these rows, which must be as many as all steps together ask about."""
     made = package("trl").GRPOTrainer(
         model=model,

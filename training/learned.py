@@ -89,7 +89,7 @@ def is_valid(row: RecordedRow) -> bool:
 
 
 def data(rows: Sequence[RecordedRow]) -> Data:
-    """Return the kernels of a pool that the trees can say anything of."""
+    """Return the kernels of a pool that the trees cover."""
     kept = [r for r in rows if pretrained.covered(r.target, Subject(r.candidate, r.build))]
     names = tuple(name for name in vector_columns() if name != "anchor")
     x = np.concatenate(
@@ -160,7 +160,7 @@ def times(found: Data) -> tuple[Trees, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What each kernel was forecast to be by trees that had not seen its family: three looks, and the log odds.
+    """Forecasts of each kernel by trees that had not seen its family: three looks at its time, and the log odds.
 
     `trees` holds those trees by the family that they have not seen.
     """
@@ -274,5 +274,5 @@ def _rounded(value: Any) -> float:
 
 
 def fit(found: Data, out: LeftOut, info: Mapping[str, Any]) -> Model:
-    """Fit to all families; weights and spreads are those of the families left out in turn."""
+    """Fit to all families; weights and spreads come from leaving each family out in turn."""
     return finish(found, out, times(found), validity(found), info)

@@ -25,7 +25,7 @@ def computed_again(on: bool) -> dict[str, bool]:
 
 
 def without_printing(trainer: Any) -> Any:
-    """Return the trainer, which prints nothing any more: what it logs goes into the journal, and stdout to results."""
+    """Return the trainer with its printing turned off: its log goes into the journal, and stdout is for results."""
     transformers = package("transformers")
     transformers.utils.logging.disable_progress_bar()
     trainer.remove_callback(transformers.PrinterCallback)

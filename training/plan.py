@@ -1,4 +1,4 @@
-"""What a training run takes, before it starts: memory by part, time a step, and where each figure comes from."""
+"""Plan of a training run before it starts: memory by part, time a step, and where each figure comes from."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from forewarp.training.sizes import Sizes
 
 GIB = 2.0**30
 WITHOUT_GPU = 1_500_000_000
-"""Most weights that a run without a GPU is let begin with: more would take days a step."""
+"""Most weights with which a run without a GPU may begin: more would take days a step."""
 
 SHARE = 0.9
-"""How much of a card a plan may fill: the rest is for the driver, and for gaps between what is allocated."""
+"""Share of a card's memory that a plan may fill: the rest is for the driver, and for gaps between allocations."""
 
 Origin = Literal["computed", "measured", "data sheet"]
 Unit = Literal["GiB", "s", "tokens", "weights", "steps"]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PlanFigure:
     """One figure of a plan. `phase` is when memory is held: always, in generation, in learning; else empty."""
 
     name: str
@@ -39,22 +39,22 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """All figures, the most memory that is held at once in GiB, and what should be changed."""
+class TrainingPlan:
+    """All figures of a plan, the peak of memory in GiB, and advice on what to change."""
 
-    memory: tuple[Line, ...]
-    time: tuple[Line, ...]
+    memory: tuple[PlanFigure, ...]
+    time: tuple[PlanFigure, ...]
     peak_gib: float
     card_gib: float | None
     advice: tuple[str, ...]
 
     @property
     def fits(self) -> bool | None:
-        """Whether it goes on the card, with room to spare; None where no card is known."""
+        """True if the run fits on the card, with room to spare; None where no card is known."""
         return None if self.card_gib is None else self.peak_gib <= SHARE * self.card_gib
 
 
-def plan(config: Config, sizes: Sizes, card: Target | None, *, tokens: Sequence[int] = ()) -> Plan:
+def plan(config: Config, sizes: Sizes, card: Target | None, *, tokens: Sequence[int] = ()) -> TrainingPlan:
     """Return the plan of a run on one card. `tokens` are the lengths of its prompts, where a tokenizer counted them."""
     prompt, told = _prompt(config, tokens)
     memory, advice = _memory(config, sizes, prompt, card)
@@ -66,7 +66,7 @@ def plan(config: Config, sizes: Sizes, card: Target | None, *, tokens: Sequence[
     peak, room = max(held("generation"), held("learning")), _room(card)
     if room is not None and peak > SHARE * room and not advice:
         advice = ["lower grpo.prompt_tokens, grpo.reply_tokens or grpo.prompts × grpo.group"]
-    return Plan(tuple(lines), tuple(_time(config, sizes, prompt, card)), peak, room, tuple(advice))
+    return TrainingPlan(tuple(lines), tuple(_time(config, sizes, prompt, card)), peak, room, tuple(advice))
 
 
 def check(base: str, sizes: Sizes | None, card: Target | None) -> None:
@@ -89,7 +89,7 @@ def check(base: str, sizes: Sizes | None, card: Target | None) -> None:
 
 
 def measured_step(progress: Path) -> float | None:
-    """Return the median seconds of the latest 20 steps that a run's journal tells of, or None for fewer than two."""
+    """Return the median seconds of a step, over the latest 20 in a run's journal, or None for fewer than two."""
     if not progress.is_file():
         return None
     lines = [json.loads(line) for line in progress.read_text(encoding="utf-8").splitlines()]
@@ -98,16 +98,16 @@ def measured_step(progress: Path) -> float | None:
     return statistics.median(each) if each else None
 
 
-def _prompt(config: Config, tokens: Sequence[int]) -> tuple[int, Line]:
+def _prompt(config: Config, tokens: Sequence[int]) -> tuple[int, PlanFigure]:
     limit = config.grpo.prompt_tokens
     if not tokens:
-        return limit, Line("longest prompt", limit, "tokens", "computed", "the limit grpo.prompt_tokens")
+        return limit, PlanFigure("longest prompt", limit, "tokens", "computed", "the limit grpo.prompt_tokens")
     longest = min(max(tokens), limit)
     note = f"of {len(tokens)} prompts; half are under {statistics.median(tokens):.0f}"
-    return longest, Line("longest prompt", longest, "tokens", "measured", note)
+    return longest, PlanFigure("longest prompt", longest, "tokens", "measured", note)
 
 
-def _memory(config: Config, sizes: Sizes, prompt: int, card: Target | None) -> tuple[list[Line], list[str]]:
+def _memory(config: Config, sizes: Sizes, prompt: int, card: Target | None) -> tuple[list[PlanFigure], list[str]]:
     g = config.grpo
     longest = prompt + g.reply_tokens
     attention = config.attention or ("eager" if sizes.kind == "gpt_oss" else "sdpa")
@@ -152,7 +152,7 @@ def _memory(config: Config, sizes: Sizes, prompt: int, card: Target | None) -> t
     return lines, advice
 
 
-def _time(config: Config, sizes: Sizes, prompt: int, card: Target | None) -> list[Line]:
+def _time(config: Config, sizes: Sizes, prompt: int, card: Target | None) -> list[PlanFigure]:
     """Return seconds at the card's peak rates: bounds from below, of replies that use all their tokens."""
     g = config.grpo
     if card is None or not card.memory_bandwidth or not card.tensor_flops:
@@ -169,9 +169,11 @@ def _time(config: Config, sizes: Sizes, prompt: int, card: Target | None) -> lis
     step = g.reply_tokens * token + first + learn
     at = f"at the peak rates of {card.name}"
     return [
-        Line("replies of a step, at least", g.reply_tokens * token + first, "s", "computed", at),
-        Line("learning of a step, at least", learn, "s", "computed", "at the peak rates, without attention's own work"),
-        Line(
+        PlanFigure("replies of a step, at least", g.reply_tokens * token + first, "s", "computed", at),
+        PlanFigure(
+            "learning of a step, at least", learn, "s", "computed", "at the peak rates, without attention's own work"
+        ),
+        PlanFigure(
             f"{g.steps} steps, at least",
             g.steps * step,
             "s",
@@ -185,8 +187,8 @@ def _together(config: Config) -> int:
     return config.grpo.at_once or config.grpo.prompts * config.grpo.group
 
 
-def _held(name: str, size: float, phase: Literal["always", "generation", "learning"], note: str) -> Line:
-    return Line(name, size / GIB, "GiB", "computed", note, phase)
+def _held(name: str, size: float, phase: Literal["always", "generation", "learning"], note: str) -> PlanFigure:
+    return PlanFigure(name, size / GIB, "GiB", "computed", note, phase)
 
 
 def _room(card: Target | None) -> float | None:

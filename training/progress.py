@@ -13,17 +13,17 @@ from forewarp.training import chat, scoring
 from forewarp.training.answers import Answerer
 from forewarp.training.config import Config
 from forewarp.training.packages import package
-from forewarp.training.rows import Row
+from forewarp.training.rows import PromptRow
 
 Note = Callable[[Mapping[str, Any]], None]
-"""Told each line as it is written."""
+"""Callback that gets each line as it is written."""
 
 KEPT = (
     *("loss", "grad_norm", "learning_rate", "reward", "reward_std", "frac_reward_zero_std", "entropy", "num_tokens"),
     *("parsed", "correctness", "score", "validity", "completions/mean_length", "completions/clipped_ratio"),
     *("mean_token_accuracy", "step_time"),
 )
-"""Which of the trainers' figures are kept."""
+"""Names of the trainers' figures that are kept."""
 
 
 class Journal:
@@ -42,7 +42,12 @@ class Journal:
 
 
 def watcher(
-    config: Config, journal: Journal, tokenizer: Any, rows: Sequence[Row], climatology: Sequence[float], phase: str
+    config: Config,
+    journal: Journal,
+    tokenizer: Any,
+    rows: Sequence[PromptRow],
+    climatology: Sequence[float],
+    phase: str,
 ) -> Any:
     """Return the callback that writes the journal and, every few steps, has the model answer the watched rows."""
     callback = package("transformers").TrainerCallback
@@ -66,7 +71,7 @@ def watcher(
 
 
 def without_bad_gradients(model: Any) -> bool:
-    """Take all gradients away where one is not finite, and return whether that was so.
+    """Clear all gradients if one is not finite, and return whether that was so.
 
     One such step would make every weight of the adapter NaN, and the run could not even be resumed. Without gradients
     the optimiser leaves the weights as they are.
@@ -82,7 +87,7 @@ def without_bad_gradients(model: Any) -> bool:
 
 
 def look(
-    config: Config, model: Any, tokenizer: Any, rows: Sequence[Row], climatology: Sequence[float]
+    config: Config, model: Any, tokenizer: Any, rows: Sequence[PromptRow], climatology: Sequence[float]
 ) -> dict[str, float]:
     """Return the figures of one answer to each row, sampled as in training."""
     answerer = Answerer(

@@ -1,4 +1,4 @@
-"""What a training run was made with, written beside its result: versions, the device, and the pools' contents."""
+"""Record of a training run, written beside its result: versions, the device, and the pools' contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measured candidates as questions with outcomes: what a forecaster learns from, in an order without clumps."""
+"""Measured candidates as prompts with outcomes, for a forecaster to learn from in an order without clumps."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from forewarp.training.learned import is_valid
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a candidate: its speed-up with its 95 % interval, None where it turned out invalid."""
+class CandidateOutcome:
+    """Outcome of a candidate: its speed-up with its 95 % interval, None where it turned out invalid."""
 
     kernel: str
     speedup: float | None
@@ -30,14 +30,14 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PromptRow:
     """One prompt, about candidates of one task, with their outcomes in the order of their names."""
 
     task: str
     family: str
     system: str
     user: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CandidateOutcome, ...]
 
     @property
     def stratum(self) -> tuple[str, int]:
@@ -69,12 +69,12 @@ def read(paths: Iterable[str], wanted: Sequence[str]) -> dict[str, list[Recorded
 
 def ask(
     recorded: Sequence[RecordedRow], *, history: int, candidates: int, shown: Shown, invalid: bool, seed: int
-) -> list[Row]:
+) -> list[PromptRow]:
     """Return prompts that ask about each candidate once, with up to `history` other kernels of its task as trials.
 
     How many trials a prompt knows of, from none to `history`, and which, is drawn for each prompt by `seed`.
     """
-    rows: list[Row] = []
+    rows: list[PromptRow] = []
     for members in _by_task(recorded).values():
         rng = random.Random(f"{seed} {members[0].task.sha256} {members[0].target.name}")
         asked = [r for r in members if invalid or is_valid(r)]
@@ -88,19 +88,19 @@ def ask(
     return rows
 
 
-def ordered(rows: Sequence[Row], count: int, seed: int) -> list[Row]:
-    """Return `count` rows, over and over in new orders, any stretch of which has each family and bin in proportion.
+def ordered(rows: Sequence[PromptRow], count: int, seed: int) -> list[PromptRow]:
+    """Return `count` rows, repeated in new orders, any stretch of which has each family and bin in proportion.
 
     Members of a stratum of n are put at (i + u) / n for one random u, so that none clumps and none is favoured.
     """
-    found: list[Row] = []
+    found: list[PromptRow] = []
     epoch = 0
     while len(found) < count and rows:
         rng = random.Random(f"{seed} {epoch}")
-        strata: dict[tuple[str, int], list[Row]] = {}
+        strata: dict[tuple[str, int], list[PromptRow]] = {}
         for row in rows:
             strata.setdefault(row.stratum, []).append(row)
-        places: list[tuple[float, Row]] = []
+        places: list[tuple[float, PromptRow]] = []
         for members in strata.values():
             rng.shuffle(members)
             offset = rng.random()
@@ -123,11 +123,11 @@ def _by_task(recorded: Sequence[RecordedRow]) -> dict[tuple[str, str], list[Reco
     return {key: [members[k] for k in sorted(members)] for key, members in sorted(grouped.items())}
 
 
-def _row(about: Sequence[RecordedRow], trials: Sequence[RecordedRow], shown: Shown) -> Row:
+def _row(about: Sequence[RecordedRow], trials: Sequence[RecordedRow], shown: Shown) -> PromptRow:
     first = about[0]
     subjects = [Subject(r.candidate, r.build) for r in about]
     known = [Trial(Subject(r.candidate, r.build), r.measurement) for r in trials]
-    return Row(
+    return PromptRow(
         first.task.name,
         first.origin.family or first.task.family,
         system_prompt(),
@@ -136,8 +136,8 @@ def _row(about: Sequence[RecordedRow], trials: Sequence[RecordedRow], shown: Sho
     )
 
 
-def _outcome(row: RecordedRow) -> Outcome:
+def _outcome(row: RecordedRow) -> CandidateOutcome:
     if not is_valid(row):
-        return Outcome(row.candidate.sha256, None)
+        return CandidateOutcome(row.candidate.sha256, None)
     found = row.measurement
-    return Outcome(row.candidate.sha256, found.speedup, found.low, found.high)
+    return CandidateOutcome(row.candidate.sha256, found.speedup, found.low, found.high)

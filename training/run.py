@@ -1,4 +1,4 @@
-"""A training run from its file to an adapter: rows, warm start, reinforcement, and what can be gone on from."""
+"""A training run from its file to an adapter: rows, warm start, reinforcement, and checkpoints to resume from."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from forewarp.core.errors import UsageError
 from forewarp.training import chat, config, grpo, model, progress, record, rows, warm
 from forewarp.training.config import Config
 from forewarp.training.packages import need, package
-from forewarp.training.rows import Row
+from forewarp.training.rows import PromptRow
 
 _DRAWS = 1000
-"""Where the seeds of a warm start's draws begin, so that reinforcement sees prompts with other trials."""
+"""First seed of a warm start's draws, set apart so that reinforcement sees prompts with other trials."""
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a run learns from and is watched on. `left_out` counts prompts that are too long."""
+    """Prompts that a run learns from and is watched on. `left_out` counts prompts that are too long."""
 
-    learn: tuple[Row, ...]
-    draws: tuple[tuple[Row, ...], ...]
-    watch: tuple[Row, ...]
+    learn: tuple[PromptRow, ...]
+    draws: tuple[tuple[PromptRow, ...], ...]
+    watch: tuple[PromptRow, ...]
     climatology: tuple[float, ...]
     left_out: int
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Where the result lies: the adapter (or model), how many rows were learned from, and the last look."""
+    """Result of a run: the path of the adapter (or model), how many rows were learned from, and the last look."""
 
     adapter: Path
     rows: int
@@ -47,7 +47,7 @@ def material(settings: Config, tokenizer: Any, recorded: dict[str, list[Recorded
     data = settings.data
     recorded = recorded or rows.read(data.pools, (data.split, data.watch))
 
-    def ask(split: str, seed: int) -> list[Row]:
+    def ask(split: str, seed: int) -> list[PromptRow]:
         return rows.ask(
             recorded[split],
             history=data.history,
@@ -57,7 +57,7 @@ def material(settings: Config, tokenizer: Any, recorded: dict[str, list[Recorded
             seed=seed,
         )
 
-    def fitting(found: Sequence[Row]) -> list[Row]:
+    def fitting(found: Sequence[PromptRow]) -> list[PromptRow]:
         texts = [chat.prompt(tokenizer, r.system, r.user) for r in found]
         ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
         return [r for r, i in zip(found, ids, strict=True) if len(i) <= settings.grpo.prompt_tokens]
@@ -83,7 +83,7 @@ def material(settings: Config, tokenizer: Any, recorded: dict[str, list[Recorded
 
 
 def train(settings: Config, out: Path, note: progress.Note = lambda _: None, found: Material | None = None) -> Done:
-    """Train, or go on where `out` already holds a checkpoint of the same run. Raises `UsageError`, `DeviceError`.
+    """Train, or resume if `out` already holds a checkpoint of the same run. Raises `UsageError`, `DeviceError`.
 
     `found` is the run's material, where it was made already.
     """
@@ -130,7 +130,7 @@ def _start(
 
 
 def _first_look(settings: Config, journal: progress.Journal, built: Any, tokenizer: Any, found: Material) -> None:
-    """Look at the watched split before reinforcement; what is drawn for it moves no later draw."""
+    """Look at the watched split before reinforcement, without an effect on later random draws."""
     if found.watch:
         journal.write("watch", 0, progress.look(settings, built, tokenizer, found.watch, found.climatology))
         package("transformers").set_seed(settings.seed)

@@ -1,4 +1,4 @@
-"""What a reply earns, and how a set of replies did: the reward of one row, and the figures that are watched."""
+"""Scores of replies: the reward of one row, and the figures of a set of replies that are watched."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from forewarp.surrogate import metrics, replies, rewards
 from forewarp.training.config import Reward
 
 Speedups = Sequence[float | None]
-"""What was measured of the candidates of one prompt, None where one turned out invalid."""
+"""Measured speed-ups of the candidates of one prompt, None where one turned out invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A reply with what it earned: None where nothing that was asked is rewarded.
+    """A reply with its reward, None if no candidate that it was asked about is rewarded.
 
     `terms` are means over the candidates. `forecasts` is empty where the reply cannot be read.
     """
@@ -30,7 +30,7 @@ class Scored:
 
 
 def score(text: str, speedups: Speedups, reward: Reward) -> Scored:
-    """Read a reply and return what it earned: its shape's terms over valid candidates, plus validity over all."""
+    """Read a reply and return it with its reward: its shape's terms over valid candidates, plus validity over all."""
     reply = replies.read(text, len(speedups))
     if reply is None:
         return Scored(rewards.FAILED, {"parsed": 0.0})
@@ -53,7 +53,7 @@ def score(text: str, speedups: Speedups, reward: Reward) -> Scored:
 def figures(
     scored: Sequence[Scored], asked: Sequence[Speedups], shape: rewards.Shape, climatology: Sequence[float]
 ) -> dict[str, float]:
-    """Return what is watched of a set of replies; bins are judged on valid candidates, an unread reply as uniform.
+    """Return the watched figures of a set of replies; bins are judged on valid candidates, an unread reply as uniform.
 
     `skill` is that of the reward's shape against always giving `climatology`.
     """

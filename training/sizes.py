@@ -1,4 +1,4 @@
-"""How large a model is, told from its published configuration alone: weights, adapter, and what it keeps of a token.
+"""Size of a model, from its published configuration alone: weights, adapter, and the bytes that it keeps of a token.
 
 Formulas are those of decoders with grouped-query attention and a gated MLP, dense or with fused experts. What a
 configuration does not say (biases, norms of queries) goes by the kind of model; other kinds are not guessed at.

@@ -1,4 +1,4 @@
-"""A supervised warm start: replies that a forecaster should have given, by what was measured or recorded."""
+"""Supervised warm start: replies that a forecaster should have given, by measured outcomes or recorded forecasts."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from forewarp.surrogate.replies import SpeedupForecasts
 from forewarp.training import chat
 from forewarp.training.config import Config, Warm
 from forewarp.training.packages import computed_again, package, without_printing
-from forewarp.training.rows import Row
+from forewarp.training.rows import PromptRow
 
 _VALID, _INVALID = 0.95, 0.10
-"""What a label says of validity: an outcome is one draw, and no reason to be sure."""
+"""Probabilities of validity in a label, for valid and invalid: an outcome is one draw, and no reason to be sure."""
 
 _NO_LABEL = -100
-"""What torch's cross-entropy leaves out."""
+"""Label that torch's cross-entropy leaves out."""
 
 Recorded = Mapping[tuple[str, str], RecordedForecast]
 
 
-def label(row: Row, warm: Warm, climatology: Sequence[float], rng: random.Random) -> SpeedupForecasts:
-    """Return the reply to learn: probabilities around what was measured, as wide as is drawn between two limits."""
+def label(row: PromptRow, warm: Warm, climatology: Sequence[float], rng: random.Random) -> SpeedupForecasts:
+    """Return the reply to learn: probabilities around the measured speed-up, of a width drawn between two limits."""
     low, high = map(math.log, warm.spread)
     said: list[tuple[float, Sequence[float], float]] = []
     for outcome in row.outcomes:
@@ -38,8 +38,8 @@ def label(row: Row, warm: Warm, climatology: Sequence[float], rng: random.Random
     return chat.reply(said)
 
 
-def distilled(row: Row, recorded: Recorded) -> SpeedupForecasts | None:
-    """Return what was recorded about a row's candidates as the reply to learn, or None where one has no record."""
+def distilled(row: PromptRow, recorded: Recorded) -> SpeedupForecasts | None:
+    """Return the recorded forecasts of a row's candidates as the reply to learn, or None where one has no record."""
     found = [recorded.get((row.task, o.kernel)) for o in row.outcomes]
     said: list[tuple[float, Sequence[float], float]] = []
     for one in found:
@@ -56,13 +56,13 @@ def distilled(row: Row, recorded: Recorded) -> SpeedupForecasts | None:
 class Asked:
     """Rows with their prompts as tokens, made once for all epochs that go over them."""
 
-    def __init__(self, rows: Sequence[Row], tokenizer: Any) -> None:
+    def __init__(self, rows: Sequence[PromptRow], tokenizer: Any) -> None:
         texts = [chat.prompt(tokenizer, r.system, r.user) for r in rows]
         self.rows = tuple(rows)
         self.tokens: list[list[int]] = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
 
 
-Pair = tuple[Row, list[int], SpeedupForecasts]
+Pair = tuple[PromptRow, list[int], SpeedupForecasts]
 
 
 def replies(asked: Asked, epoch: int, config: Config, climatology: Sequence[float], recorded: Recorded) -> list[Pair]:

@@ -33,14 +33,14 @@ from forewarp.core.untrusted_text import printable
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 
 LONG_TURN_S = 10.0
-"""Turns that took longer announce their end, and their questions."""
+"""Seconds after which a turn announces its end and its questions."""
 
 AGAIN_S = 3.0
-"""Within this time a second ctrl+c leaves."""
+"""Seconds within which a second ctrl+c leaves."""
 
 
 class ForewarpApp(App[int]):
-    """The whole screen. `earlier` is what was said in a conversation that is taken up again."""
+    """The terminal application. `earlier` are the events of a conversation that is resumed."""
 
     TITLE = "forewarp"
     CSS_PATH = "forewarp.tcss"
@@ -100,7 +100,7 @@ class ForewarpApp(App[int]):
         super().copy_to_clipboard(printable(text))
 
     def on_mount(self) -> None:
-        """Show what there is, and begin with what was asked for."""
+        """Show the conversation so far, then send the first message if one was given."""
         self.theme_changed_signal.subscribe(self, lambda _: self._chat.recolour())
         self.query_one("#waiting").display = False
         self._prompt.typing.focus()
@@ -120,7 +120,7 @@ class ForewarpApp(App[int]):
             self._send(self._first_words)
 
     async def on_unmount(self) -> None:
-        """Leave nothing running."""
+        """End the turn and all processes of the conversation."""
         self.talk.interrupt()
         self.talk.close()
 
@@ -148,7 +148,7 @@ class ForewarpApp(App[int]):
     def _approvals(self) -> Approvals:
         return self.query_one(Approvals)
 
-    # What the conversation says
+    # Events of the conversation
 
     def _take(self, event: Event) -> None:
         """Show an event."""
@@ -180,7 +180,7 @@ class ForewarpApp(App[int]):
         if self._approvals.current is not None and not self._prompt.text:
             self._approvals.focus()
 
-    # What the user says
+    # Input of the user
 
     @on(Prompt.Sent)
     def _sent(self, message: Prompt.Sent) -> None:
@@ -217,7 +217,7 @@ class ForewarpApp(App[int]):
 
     @on(Prompt.Recall)
     def _recall(self) -> None:
-        """Bring what waits back into the prompt."""
+        """Put queued messages back into the prompt."""
         waiting = self._turns.recall()
         if waiting:
             self._prompt.fill("\n".join(part for part in (waiting, self._prompt.text) if part))
@@ -237,7 +237,7 @@ class ForewarpApp(App[int]):
     # Status
 
     def _tell(self) -> None:
-        """Bring the lines around the prompt up to date."""
+        """Update the lines around the prompt."""
         waiting = self._turns.waiting
         shown = self.query_one("#waiting", Static)
         shown.display = bool(waiting)
@@ -384,7 +384,7 @@ def run(
 ) -> int:
     """Open the terminal agent and return its exit code once the user leaves.
 
-    `first` is said at once. `earlier` are the events of a conversation that is taken up again.
+    `first` is sent at once. `earlier` are the events of a conversation that is resumed.
     """
 
     def prompts() -> Path:

@@ -1,4 +1,4 @@
-"""Asking for the user's word, above the prompt: what would run, what speaks for it, and what would be written."""
+"""Approval questions above the prompt: the command, the reason, and the text that would be written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Approvals(Vertical, can_focus=True):
     """The questions that wait for an answer, one at a time."""
 
     GRACE_S: ClassVar[float] = 0.4
-    """How long keys still go to the prompt once a question shows: the user may be typing just then."""
+    """Seconds in which keys still go to the prompt once a question shows: the user may be typing just then."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "reply('yes')", "Yes"),
@@ -60,7 +60,7 @@ class Approvals(Vertical, can_focus=True):
         self._typing = False
 
     def compose(self) -> ComposeResult:
-        """Yield the question, what would be written, and the line for a reason."""
+        """Yield the question, the text that would be written, and the line for a reason."""
         yield Static(id="approval-question", markup=False)
         with VerticalScroll(id="approval-text", can_focus=False):
             yield Static(id="approval-diff", markup=False)
@@ -106,7 +106,7 @@ class Approvals(Vertical, can_focus=True):
         why.focus()
 
     def action_move(self, lines: int) -> None:
-        """Scroll what would be written."""
+        """Scroll the text that would be written."""
         self.query_one("#approval-text").scroll_relative(y=lines, animate=False)
 
     def on_focus(self) -> None:
@@ -143,13 +143,13 @@ class Approvals(Vertical, can_focus=True):
         many = f"  1 of {len(self._asked)}" if len(self._asked) > 1 else ""
         keys = (*_YES, *(() if question.once else _ALWAYS), *_NO)
         parts: list[str | tuple[str, str]] = [(f"Allow {question.tool}?", "bold"), (many, "dim"), *keys]
-        # What is hidden from sight must not be allowed unseen, so control characters are marked.
+        # Hidden characters must not be approved unseen, so control characters are marked.
         command, reason = one_line(question.command, UNREADABLE), one_line(question.reason, UNREADABLE)
         parts.append(f"\n{command}" if command else "")
         parts.append((f"\n{reason}" if reason else "", "dim"))
         self.query_one("#approval-question", Static).update(assemble(*parts))
         text = self.query_one("#approval-text")
         text.display = bool(question.text)
-        # The question stays in sight above what would be written, however low the terminal is.
+        # The question stays in sight above the text that would be written, however low the terminal is.
         text.styles.max_height = max(2, self.app.size.height // 2 - 4)
         self.query_one("#approval-diff", Static).update(coloured(printable(question.text, UNREADABLE)))

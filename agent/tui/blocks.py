@@ -13,7 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from forewarp.agent.tui import wording
-from forewarp.agent.tui.items import Answer, Call, Closing, Item, Measured, Note, Said
+from forewarp.agent.tui.items import AnswerItem, Closing, Item, MeasuredItem, Note, Said, ToolCallItem
 from forewarp.agent.tui.printable import assemble, styled
 from forewarp.agent.tui.prose import Pages
 
@@ -36,7 +36,7 @@ class Block(Static):
         super().__init__(markup=False, classes=f"block {classes}")
 
     def draw(self) -> Content:
-        """Return what is shown."""
+        """Return the content to show."""
         raise NotImplementedError
 
     def on_mount(self) -> None:
@@ -92,7 +92,7 @@ class SaidBlock(Unfolding):
 class CallBlock(Unfolding):
     """A tool call: what was called, what it is doing or came to, and all of it when unfolded."""
 
-    def __init__(self, item: Call, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, item: ToolCallItem, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__("call")
         self.item, self._clock = item, clock
 
@@ -138,7 +138,7 @@ class CallBlock(Unfolding):
 class MeasuredBlock(Block):
     """Measured candidates, the latest ones in one line each."""
 
-    def __init__(self, item: Measured) -> None:
+    def __init__(self, item: MeasuredItem) -> None:
         super().__init__("measured")
         self.item = item
 
@@ -156,7 +156,7 @@ class MeasuredBlock(Block):
 
 
 class NoteBlock(Block):
-    """What went wrong, or was interrupted."""
+    """An error or an interruption."""
 
     def __init__(self, item: Note) -> None:
         super().__init__(item.tone)
@@ -173,7 +173,7 @@ class NoteBlock(Block):
 
 
 class ClosingBlock(Block):
-    """What a turn took."""
+    """Time, tokens and price of a turn."""
 
     def __init__(self, item: Closing) -> None:
         super().__init__("closing")
@@ -190,12 +190,12 @@ class ClosingBlock(Block):
 class AnswerBlock(Pages):
     """The model's words."""
 
-    def __init__(self, item: Answer) -> None:
+    def __init__(self, item: AnswerItem) -> None:
         super().__init__(item.text, classes="block answer")
         self.item = item
 
     def follow(self) -> None:
-        """Take over what was written meanwhile."""
+        """Update to the text written so far."""
         self.write(self.item.text)
 
 
@@ -213,11 +213,11 @@ def block(item: Item, clock: Callable[[], float] = time.monotonic) -> Widget:
     match item:
         case Said():
             return SaidBlock(item)
-        case Answer():
+        case AnswerItem():
             return AnswerBlock(item)
-        case Call():
+        case ToolCallItem():
             return CallBlock(item, clock)
-        case Measured():
+        case MeasuredItem():
             return MeasuredBlock(item)
         case Note(tone="note" | "compacted"):
             return NotedBlock(item)

@@ -1,4 +1,4 @@
-"""The candidates of a conversation as a live table, drawn line by line: what is not in sight costs nothing."""
+"""Live table of a conversation's candidates, drawn line by line: rows out of sight cost nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
-from forewarp.agent.board import Board, Row
+from forewarp.agent.board import Board, BoardRow
 from forewarp.agent.tui.columns import BY_NAME, COLUMNS, GAP, Column, Tone, arranged, fit, times
 from forewarp.core.untrusted_text import one_line
 
@@ -77,7 +77,7 @@ class Table(ScrollView, can_focus=True):
     class Moved(Message):
         """The cursor went to a row; `chosen` where the user asked for it by Enter or a click."""
 
-        def __init__(self, row: Row, *, chosen: bool) -> None:
+        def __init__(self, row: BoardRow, *, chosen: bool) -> None:
             super().__init__()
             self.row = row
             self.chosen = chosen
@@ -91,18 +91,18 @@ class Table(ScrollView, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows: Sequence[Row] = ()
+        self.rows: Sequence[BoardRow] = ()
         self.best: frozenset[int] = frozenset()
         self.left_out: Sequence[str] = ()
         self.sorted_by: tuple[str, bool] = ("number", False)
         self.cursor = 0
 
     @property
-    def row(self) -> Row | None:
+    def row(self) -> BoardRow | None:
         """The row under the cursor."""
         return self.rows[self.cursor] if self.cursor < len(self.rows) else None
 
-    def fill(self, rows: Sequence[Row]) -> None:
+    def fill(self, rows: Sequence[BoardRow]) -> None:
         """Show these rows; the cursor stays on its row, unless it follows what comes at the end."""
         before, last = self.row, self.cursor >= len(self.rows) - 1
         follows = last and not self.has_focus and self.sorted_by == ("number", False)
@@ -170,7 +170,7 @@ class Table(ScrollView, can_focus=True):
         self._go(self.cursor + way * max(1, self.size.height - 2), chosen=False)
 
     def action_choose(self) -> None:
-        """Take the row under the cursor."""
+        """Choose the row under the cursor."""
         self._go(self.cursor, chosen=True)
 
     def _go(self, place: int, *, chosen: bool) -> None:
@@ -186,11 +186,11 @@ class Table(ScrollView, can_focus=True):
         self.scroll_to_region(Region(0, self.cursor, 1, 2), animate=False, immediate=True, x_axis=False)
 
     def on_show(self) -> None:
-        """Bring the cursor into sight: what is hidden does not scroll."""
+        """Bring the cursor into sight: a hidden table does not scroll."""
         self._reveal()
 
     def on_click(self, event: events.Click) -> None:
-        """Take the row that was clicked, or sort by the column whose head was."""
+        """Choose the row that was clicked, or sort by the column whose head was."""
         at = event.get_content_offset(self)
         if at is None or not self.rows:
             return
@@ -205,7 +205,7 @@ class Table(ScrollView, can_focus=True):
 
 
 class Candidates(Widget):
-    """The table of candidates with a line above it that says what is in sight.
+    """The table of candidates with a line above it that sums up the visible rows.
 
     `load` shows a board, `refresh_row` what changed of it since.
     """
@@ -227,20 +227,20 @@ class Candidates(Widget):
     class Selected(Message):
         """The user chose a candidate, by Enter or a click."""
 
-        def __init__(self, row: Row) -> None:
+        def __init__(self, row: BoardRow) -> None:
             super().__init__()
             self.row = row
 
     class Highlighted(Message):
         """The cursor moved to a candidate."""
 
-        def __init__(self, row: Row) -> None:
+        def __init__(self, row: BoardRow) -> None:
             super().__init__()
             self.row = row
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self._all: list[Row] = []
+        self._all: list[BoardRow] = []
         self._column = COLUMNS[0]
         self._falling = False
         self._only_measured = False
@@ -253,12 +253,12 @@ class Candidates(Widget):
         yield Table()
 
     @property
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[BoardRow]:
         """The rows in sight, in order."""
         return self.query_one(Table).rows
 
     @property
-    def selected(self) -> Row | None:
+    def selected(self) -> BoardRow | None:
         """The row under the cursor."""
         return self.query_one(Table).row
 
@@ -267,8 +267,8 @@ class Candidates(Widget):
         self._all = list(board)
         self._settle()
 
-    def refresh_row(self, row: Row) -> None:
-        """Show a row that is new or has changed; many in a row are drawn together."""
+    def refresh_row(self, row: BoardRow) -> None:
+        """Show a row that is new or has changed; several changes are drawn together."""
         if row.number > len(self._all):
             self._all.append(row)
         else:
@@ -277,7 +277,7 @@ class Candidates(Widget):
             self._stale = True
             self.call_later(self._settle)
 
-    def select(self, row: Row) -> None:
+    def select(self, row: BoardRow) -> None:
         """Put the cursor on a row, if it is in sight."""
         table = self.query_one(Table)
         for place, other in enumerate(table.rows):
@@ -296,7 +296,7 @@ class Candidates(Widget):
         self._settle()
 
     def action_measured(self) -> None:
-        """Show what was measured only, or all again."""
+        """Toggle between measured candidates and all."""
         self._only_measured = not self._only_measured
         self._settle()
 
@@ -324,7 +324,7 @@ class Candidates(Widget):
         self._settle()
 
     def _settle(self) -> None:
-        """Bring the table up to date with what is known and asked for."""
+        """Update the table to the candidates, the filters and the sort order."""
         self._stale = False
         if not self.is_mounted:
             return
@@ -341,7 +341,7 @@ class Candidates(Widget):
         table.fill(arranged(seen, self._column, falling=self._falling))
         self.query_one("#candidates-summary", Static).update(self._summary(seen, best))
 
-    def _summary(self, seen: Sequence[Row], best: Mapping[str, Row]) -> str:
+    def _summary(self, seen: Sequence[BoardRow], best: Mapping[str, BoardRow]) -> str:
         if not self._all:
             return ""
         tasks = dict.fromkeys(r.forecast.task for r in seen)
@@ -358,16 +358,16 @@ class Candidates(Widget):
         return " · ".join(parts)
 
 
-def _best(rows: Sequence[Row]) -> dict[str, Row]:
+def _best(rows: Sequence[BoardRow]) -> dict[str, BoardRow]:
     """Return the fastest correct candidate of each task."""
-    best: dict[str, Row] = {}
+    best: dict[str, BoardRow] = {}
     for row in rows:
         if row.won and _speedup(row) > (_speedup(best[row.forecast.task]) if row.forecast.task in best else 0.0):
             best[row.forecast.task] = row
     return best
 
 
-def _speedup(row: Row) -> float:
+def _speedup(row: BoardRow) -> float:
     return (row.measured.speedup if row.measured else None) or 0.0
 
 

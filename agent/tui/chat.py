@@ -1,4 +1,4 @@
-"""The chat: what was said and done, of which only what is near to be looked at is mounted."""
+"""The chat: items of the conversation, of which only those near the visible part are mounted."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from textual.widgets import Static
 
 from forewarp.agent.events import Event
 from forewarp.agent.tui.blocks import Block, CallBlock, block, refresh
-from forewarp.agent.tui.items import Call, Fold, Item, Note
+from forewarp.agent.tui.items import Fold, Item, Note, ToolCallItem
 from forewarp.agent.tui.prose import Pages
 
 WINDOW = 40
-"""Blocks that are mounted when a long conversation is opened, and how many more with each look further back."""
+"""Blocks that are mounted when a long conversation is opened, and once more with each scroll further back."""
 
 FRAME_S = 0.08
-"""Events that come within this time are drawn together."""
+"""Seconds within which events are drawn together."""
 
 TICK_S = 1.0
-"""How often the time of a running tool is shown anew."""
+"""Seconds between updates of a running tool's time."""
 
 
 class Earlier(Static):
-    """Says how much lies before what is mounted."""
+    """Line that says how many earlier items are not mounted."""
 
 
 class Chat(VerticalScroll):
@@ -44,7 +44,7 @@ class Chat(VerticalScroll):
     ]
 
     class Behind(Message):
-        """Whether something new stands below what is in sight."""
+        """Message that new items stand below the visible part, or no longer do."""
 
         def __init__(self, behind: bool) -> None:
             super().__init__()
@@ -61,7 +61,7 @@ class Chat(VerticalScroll):
         self._mounting = asyncio.Lock()
 
     def on_mount(self) -> None:
-        """Keep to the end, and the running time of tools up to date."""
+        """Follow the end, and keep the running time of tools up to date."""
         self.anchor()
         self.set_interval(TICK_S, self._tick)
 
@@ -76,21 +76,21 @@ class Chat(VerticalScroll):
 
     @property
     def _at_top(self) -> bool:
-        # Less than a page stands at the bottom, which counts as scrolled to above the top.
+        # Content shorter than a page stands at the bottom, with a negative scroll offset.
         return self.scroll_offset.y <= 0
 
     def open(self, past: Iterable[Event]) -> None:
-        """Take in a conversation that was recorded; only its end is mounted."""
+        """Load a recorded conversation; only its end is mounted."""
         for event in past:
             self.fold.apply(event)
         self._schedule()
 
     def take(self, event: Event) -> None:
-        """Take an event in; it is drawn with the next frame."""
+        """Handle an event; it is drawn with the next frame."""
         self._change(self.fold.apply(event))
 
     def note(self, text: str, *, failed: bool = False, hint: str = "") -> None:
-        """Say something that is no part of the conversation."""
+        """Show a message that is no part of the conversation."""
         self._change(self.fold.add(Note(text, "failed" if failed else "note", hint)))
 
     def _change(self, items: Iterable[Item]) -> None:
@@ -105,7 +105,7 @@ class Chat(VerticalScroll):
             self.set_timer(FRAME_S, self.draw)
 
     async def draw(self) -> None:
-        """Mount what is new, and draw again what changed."""
+        """Mount new items, and draw changed ones again."""
         async with self._mounting:
             await self._draw()
 
@@ -140,7 +140,7 @@ class Chat(VerticalScroll):
         self.anchor()
 
     async def _prune(self) -> None:
-        """Let go of what scrolled far out of sight."""
+        """Unmount items that scrolled far out of sight."""
         if len(self._blocks) <= 3 * WINDOW:
             return
         self._first = len(self.fold.items) - WINDOW
@@ -156,7 +156,7 @@ class Chat(VerticalScroll):
         return header
 
     async def load_earlier(self, up: int | None = 0) -> None:
-        """Mount what comes before; what is in sight moves down by `up` lines, out of sight if that is None."""
+        """Mount earlier items; visible ones move down by `up` lines, out of sight if that is None."""
         async with self._mounting:
             if self._first > 0:
                 await self._load_earlier(up)
@@ -179,7 +179,7 @@ class Chat(VerticalScroll):
         self.call_after_refresh(stay)
 
     async def go(self, key: str) -> None:
-        """Scroll as a key says that was pressed elsewhere."""
+        """Scroll by a key that was pressed in another widget."""
         match key:
             case "pageup":
                 await self.action_back()
@@ -226,14 +226,14 @@ class Chat(VerticalScroll):
             self._tell(False)
 
     def clear(self) -> None:
-        """Take everything out of sight; what comes is shown from the top."""
+        """Clear the view; later items are shown from the top."""
         self._blocks.clear()
         self._first = len(self.fold.items)
         self.remove_children()
 
     def toggle(self) -> None:
         """Unfold all tool calls in reach, or fold them if they are."""
-        calls = [w for i, w in self._blocks.items() if isinstance(i, Call)]
+        calls = [w for i, w in self._blocks.items() if isinstance(i, ToolCallItem)]
         unfold = not all(w.item.expanded for w in calls if isinstance(w, CallBlock))
         for widget in calls:
             if isinstance(widget, CallBlock) and widget.item.expanded != unfold:

@@ -12,10 +12,10 @@ from forewarp.agent.tui.printable import styled
 from forewarp.core.untrusted_text import printable
 
 if TYPE_CHECKING:
-    from forewarp.agent.board import Row
+    from forewarp.agent.board import BoardRow
 
 LONGEST = 60_000
-"""Characters from which on a text is shown without colours: finding them would be felt."""
+"""Characters from which on a text is shown without colours: highlighting it would cause a delay."""
 
 _LEXERS: Mapping[str, str] = {"cpp": "cpp", "cuda": "cuda", "triton": "python", "python": "python"}
 
@@ -47,8 +47,8 @@ def highlighted(text: str, language: str) -> Content:
     return highlight(text, language=lexer, theme=Calm, tab_size=4)
 
 
-def changes(new: Row, old: Row) -> str:
-    """Return what a candidate changes against another one as a unified diff; "" where nothing differs.
+def changes(new: BoardRow, old: BoardRow) -> str:
+    """Return a candidate's changes against another one as a unified diff; "" if nothing differs.
 
     Tunables stand in front, one a line, as their values are no part of the text.
     """
@@ -56,7 +56,7 @@ def changes(new: Row, old: Row) -> str:
     return "\n".join(lines)
 
 
-def _lines(row: Row) -> list[str]:
+def _lines(row: BoardRow) -> list[str]:
     return [*(f"{name} = {value}" for name, value in row.forecast.tunables.items()), *row.forecast.source.splitlines()]
 
 

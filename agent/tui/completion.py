@@ -1,4 +1,4 @@
-"""What may be meant by a word that is being typed: a slash command, a theme, a file of the working folder."""
+"""Completions for the word that is being typed: a slash command, a theme, a file of the working folder."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """Without the slash."""
+        """Name without the slash."""
         ...
 
     @property
     def arguments(self) -> str:
-        """What may follow, in words."""
+        """Arguments that may follow, in words."""
         ...
 
     @property
     def help(self) -> str:
-        """One sentence."""
+        """Description in one sentence."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What is being typed before the cursor: its kind, where it begins, and the letters so far."""
+    """Word before the cursor: its kind, where it begins, and the letters so far."""
 
     kind: Literal["command", "file", "mention", "theme"]
     start: int
@@ -50,7 +50,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """A completion: what is put in place of the word, and what is said about it."""
+    """A completion: the text that replaces the word, and a description of it."""
 
     text: str
     about: str = ""

@@ -1,4 +1,4 @@
-"""What was typed before, kept in a file beside the conversations."""
+"""History of prompts, kept in a file beside the conversations."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MOST = 500
 
 
 class History:
-    """Prompts in the order of typing, with a place to look back from; a file that cannot be used is done without."""
+    """Prompts in the order of typing, with a cursor to look back; an unusable file is ignored."""
 
     def __init__(self, find: Callable[[], Path] | None = None) -> None:
-        """`find` says where the file is, and is asked no earlier than when it is read; without it none is kept."""
+        """Make an empty history; `find` returns its file, and is called by `load` only. Without it no file is kept."""
         self._find = find
         self._path: Path | None = None
         self._said: list[str] = []
@@ -23,7 +23,7 @@ class History:
         self._draft = ""
 
     def load(self) -> None:
-        """Read the file; what was typed meanwhile stays last."""
+        """Read the file; prompts typed before that stay last."""
         if self._find is None:
             return
         read: list[str] = []

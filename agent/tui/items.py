@@ -1,4 +1,4 @@
-"""What the chat shows, as data: a fold over the events of a conversation, mounted only where it is looked at."""
+"""Items that the chat shows, as data built from the events of a conversation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Said:
 
 
 @dataclass(slots=True, eq=False)
-class Answer:
+class AnswerItem:
     """The model's words between two tool calls; `done` once no more come."""
 
     text: str
@@ -43,7 +43,7 @@ class Answer:
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class ToolCallItem:
     """A tool call. `state` is waiting where it needs approval; `began` is by the fold's clock, in seconds."""
 
     call: str
@@ -60,8 +60,8 @@ class Call:
 
 
 @dataclass(slots=True, eq=False)
-class Measured:
-    """Candidates measured one after the other, each with what was forecast of it."""
+class MeasuredItem:
+    """Candidates measured one after the other, each with its forecast."""
 
     rows: list[tuple[CandidateForecast | None, CandidateMeasured]] = field(
         default_factory=list[tuple[CandidateForecast | None, CandidateMeasured]]
@@ -70,7 +70,7 @@ class Measured:
 
 @dataclass(slots=True, eq=False)
 class Note:
-    """What forewarp says by itself. `text` and `hint` are Markdown only where `tone` is note or compacted."""
+    """Message of forewarp's own. `text` and `hint` are Markdown only where `tone` is note or compacted."""
 
     text: str
     tone: Literal["note", "failed", "interrupted", "compacted"] = "note"
@@ -79,45 +79,45 @@ class Note:
 
 @dataclass(slots=True, eq=False)
 class Closing:
-    """What a turn took."""
+    """Time, tokens and price of a turn."""
 
     answered: Answered
 
 
-Item = Said | Answer | Call | Measured | Note | Closing
+Item = Said | AnswerItem | ToolCallItem | MeasuredItem | Note | Closing
 
 
 class Fold:
-    """Items in the order of the conversation; `apply` takes one event in and names the items that it changed."""
+    """Items in the order of the conversation; `apply` handles an event and returns the items that it changed."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.items: list[Item] = []
-        self.running: dict[str, Call] = {}
+        self.running: dict[str, ToolCallItem] = {}
         self._clock = clock
         self._forecast: dict[tuple[str, str], CandidateForecast] = {}
 
     @property
     def last_answer(self) -> str:
         """The latest words of the model, or of forewarp where there are none."""
-        answers = (i.text for i in reversed(self.items) if isinstance(i, Answer) and i.text.strip())
+        answers = (i.text for i in reversed(self.items) if isinstance(i, AnswerItem) and i.text.strip())
         notes = (i.text for i in reversed(self.items) if isinstance(i, Note))
         return next(answers, None) or next(notes, "")
 
     def add(self, item: Item) -> list[Item]:
-        """Append an item that no event stands for."""
+        """Append an item that stands for no event."""
         ended = self._end_answer()
         self.items.append(item)
         return [*ended, item]
 
     def apply(self, event: Event) -> list[Item]:
-        """Take an event in; returns the items that are new or other than before."""
+        """Update the items from an event; return those that are new or changed."""
         match event:
             case UserSaid():
                 return self.add(Said(event.text, event.steering))
             case TextDelta():
                 return self._write(event.text)
             case ToolCalled():
-                call = self.running[event.call] = Call(event.call, event.tool, event.arguments, self._clock())
+                call = self.running[event.call] = ToolCallItem(event.call, event.tool, event.arguments, self._clock())
                 return self.add(call)
             case Progressed() | ApprovalAsked() | ApprovalGiven() | ToolReturned():
                 return self._in_call(event)
@@ -142,15 +142,15 @@ class Fold:
 
     def _write(self, text: str) -> list[Item]:
         last = self.items[-1] if self.items else None
-        if isinstance(last, Answer) and not last.done:
+        if isinstance(last, AnswerItem) and not last.done:
             last.text += text
             return [last]
         # Some models send line ends before their first tool call.
-        return self.add(Answer(text)) if text.strip() else []
+        return self.add(AnswerItem(text)) if text.strip() else []
 
     def _end_answer(self) -> list[Item]:
         last = self.items[-1] if self.items else None
-        if isinstance(last, Answer) and not last.done:
+        if isinstance(last, AnswerItem) and not last.done:
             last.done = True
             return [last]
         return []
@@ -176,13 +176,13 @@ class Fold:
     def _measured(self, event: CandidateMeasured) -> list[Item]:
         last = self.items[-1] if self.items else None
         row = (self._forecast.get((event.task, event.kernel)), event)
-        if isinstance(last, Measured):
+        if isinstance(last, MeasuredItem):
             last.rows.append(row)
             return [last]
-        return self.add(Measured([row]))
+        return self.add(MeasuredItem([row]))
 
     def _end(self, item: Item | None) -> list[Item]:
-        """End a turn: nothing runs any more."""
+        """End a turn: mark tool calls that are still running as stopped, then add `item`."""
         stopped = list(self.running.values())
         for call in stopped:
             call.state, call.seconds = "stopped", self._clock() - call.began

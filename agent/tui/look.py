@@ -1,4 +1,4 @@
-"""The colours."""
+"""Colour themes of the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three drawings of a conversation: the best so far, measured against forecast, and how far forecasts came true."""
+"""Three plots of a conversation: the best so far, measured against forecast, and reliability of the forecasts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from forewarp.agent.board import Board, Row
+from forewarp.agent.board import Board, BoardRow
 from forewarp.agent.tui.printable import styled
 from forewarp.tools.parts import Place
 
@@ -31,7 +31,7 @@ Span = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What a drawing needs of a board, so that it can be made beside the loop."""
+    """Data of a board that a plot needs, so that it can be drawn outside the event loop."""
 
     task: str
     device: str
@@ -56,7 +56,7 @@ class Drawn:
 
 
 class Plots(Widget):
-    """A pane that draws what `load` was given, as large as it is. `place` says whose archive to look into."""
+    """A pane that plots the board given to `load`, as large as it is. `place` says whose archive to look into."""
 
     DEFAULT_CSS = """
     Plots { layout: vertical; height: 1fr; }
@@ -98,7 +98,7 @@ class Plots(Widget):
         self._board = board
         self.refresh_row()
 
-    def refresh_row(self, row: Row | None = None) -> None:
+    def refresh_row(self, row: BoardRow | None = None) -> None:
         """Draw anew after the board changed; nothing is done while the pane is out of sight."""
         if row is not None and row.measured is None:
             return
@@ -115,12 +115,12 @@ class Plots(Widget):
         self.action_show((self._shown + by) % len(TITLES))
 
     def focus(self, scroll_visible: bool = True) -> Plots:
-        """Focus what scrolls."""
+        """Focus the part that scrolls."""
         self.query_one(VerticalScroll).focus(scroll_visible)
         return self
 
     def on_show(self) -> None:
-        """Draw what changed out of sight."""
+        """Draw changes that came while the pane was out of sight."""
         self.call_later(self._settle)
 
     def on_resize(self) -> None:
@@ -202,7 +202,7 @@ def _reliability(data: Drawn, place: Place, width: int, height: int) -> str:
 _DRAWINGS: Sequence[Callable[[Drawn, Place, int, int], str]] = (_progress, _against, _reliability)
 
 
-def _best(rows: Sequence[Row]) -> list[Span | None]:
+def _best(rows: Sequence[BoardRow]) -> list[Span | None]:
     curve: list[Span | None] = []
     best: Span | None = None
     for row in rows:
@@ -213,16 +213,16 @@ def _best(rows: Sequence[Row]) -> list[Span | None]:
     return curve
 
 
-def _forecast(row: Row) -> Span | None:
+def _forecast(row: BoardRow) -> Span | None:
     f = row.expected
     return (f.median, f.low, f.high) if f.median and f.low and f.high else None
 
 
-def _measured(row: Row) -> Span | None:
+def _measured(row: BoardRow) -> Span | None:
     m = row.measured
     return (m.speedup, m.low, m.high) if m and m.trusted and m.speedup and m.low and m.high else None
 
 
-def _faster(row: Row) -> bool:
+def _faster(row: BoardRow) -> bool:
     m = row.measured
     return m is not None and m.trusted and (m.speedup or 0.0) > 1

@@ -22,11 +22,11 @@ from forewarp.agent.tui.printable import assemble
 
 FOLDED_LINES = 12
 FOLDED_CHARACTERS = 3000
-"""Pastes beyond either are shown as one mark."""
+"""Lines and characters beyond which a paste is shown as one mark."""
 
 
 class Typing(TextArea):
-    """The lines being typed. What its keys mean beyond editing is told to the prompt around it."""
+    """Text area with the lines being typed; keys that are not for editing are passed to the prompt around it."""
 
     class Pressed(Message):
         """A key that is not for editing."""
@@ -45,7 +45,7 @@ class Typing(TextArea):
         )
         self.completing = False
         self.holding = False
-        """Whether messages wait that ctrl+u brings back."""
+        """True while queued messages wait that ctrl+u brings back."""
         self._pasted: dict[str, str] = {}
 
     @property
@@ -112,11 +112,11 @@ class Typing(TextArea):
 
 
 class Completions(OptionList, can_focus=False):
-    """What may be meant, above the prompt."""
+    """Completion popup above the prompt."""
 
 
 class Prompt(Vertical):
-    """Lines to type, with what may be meant above them."""
+    """Text area for a prompt, with the completion popup above it."""
 
     class Sent(Message):
         """The user sent a prompt."""
@@ -133,7 +133,7 @@ class Prompt(Vertical):
             self.key = key
 
     class Recall(Message):
-        """What waits to be sent is to come back into the prompt."""
+        """Request to put queued messages back into the prompt."""
 
     class Leave(Message):
         """The user wants to go."""
@@ -156,7 +156,7 @@ class Prompt(Vertical):
             yield self.typing
 
     def on_mount(self) -> None:
-        """Read what was typed earlier."""
+        """Load the history of prompts."""
         self._popup.display = False
         self._load()
 
@@ -166,12 +166,12 @@ class Prompt(Vertical):
 
     @property
     def text(self) -> str:
-        """What was typed, with pastes in full."""
+        """Typed text, with pastes in full."""
         return self.typing.whole
 
     @property
     def completing(self) -> bool:
-        """Whether completions are shown."""
+        """True while completions are shown."""
         return self.typing.completing
 
     @property
@@ -180,7 +180,7 @@ class Prompt(Vertical):
         return self._meant if self.completing else ()
 
     def fill(self, text: str) -> None:
-        """Replace what was typed."""
+        """Replace the typed text."""
         self.typing.fill(text)
         self.close()
 
@@ -215,7 +215,7 @@ class Prompt(Vertical):
             self.fill(text)
 
     def _enter(self) -> None:
-        """Take a completion that was chosen, or that a command's name lacks; else send."""
+        """Accept a completion that was chosen, or that finishes a command's name; else send the prompt."""
         place = self._popup.highlighted
         if self.completing and self._word is not None and place is not None:
             typed = self.typing.before[self._word.start :]
@@ -223,7 +223,7 @@ class Prompt(Vertical):
             if self._chosen or (self._word.kind == "command" and not named):
                 kind, meant = self._word.kind, self._meant[place]
                 self._accept()
-                # A command that takes nothing is sent by the same key.
+                # A command without arguments is sent by the same key.
                 if kind != "command" or self._takes(meant):
                     return
         text = self.text
@@ -258,7 +258,7 @@ class Prompt(Vertical):
         self.typing.focus()
 
     def _complete(self) -> None:
-        """Show what the word at the cursor may mean."""
+        """Show completions for the word at the cursor."""
         before = self.typing.before
         known = self._commands() if before.startswith("/") else {}
         self._word = found = word(before, known)
@@ -294,7 +294,7 @@ class Prompt(Vertical):
 
     def _show(self, meant: list[Meant]) -> None:
         typed = self.typing.before[self._word.start :].strip() if self._word else ""
-        # What is typed in full needs no proposal, unless it says what may follow.
+        # A word typed in full needs no completion, unless the completion has a description.
         if len(meant) == 1 and meant[0].text.strip() == typed and not meant[0].about:
             meant = []
         self._meant = meant

@@ -110,7 +110,7 @@ def _stripped(lines: list[list[Segment]]) -> list[list[Segment]]:
 
 
 def settled(markdown: str, start: int = 0, least: int = 0) -> int:
-    """Return up to where, at `least`, nothing that is still to be written can change how the text is drawn.
+    """Return the offset, at `least`, before which no later text can change how the text is drawn.
 
     That is the first blank line from there on, outside of a code block, that neither an indented line nor a list
     follows. `start` is where a piece begins; returned as it is where there is no such line.
@@ -129,7 +129,7 @@ def settled(markdown: str, start: int = 0, least: int = 0) -> int:
 
 
 def pieces(markdown: str, start: int = 0) -> list[int]:
-    """Return where to part a text that is done up to there: into pieces that are quickly drawn, each by itself."""
+    """Return the offsets that split a finished text into pieces, each quickly drawn by itself."""
     ends: list[int] = []
     while len(markdown) - start > PIECE and (end := settled(markdown, start, start + PIECE)) > start:
         ends.append(end)
@@ -199,7 +199,7 @@ class Pages(Vertical):
         yield Prose(self._text[self._start :])
 
     def on_mount(self) -> None:
-        """Take over what was written since the pieces were made."""
+        """Add the text written since the pieces were made."""
         self.query(Prose).last().write(self._text[self._start :])
 
     def write(self, text: str) -> None:

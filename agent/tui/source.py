@@ -1,4 +1,4 @@
-"""The text of one candidate, or what it changes against its parent or the best, with what is known of it."""
+"""Pane with one candidate's text, or its diff against the parent or the best, and with what is known of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from forewarp.agent.board import Row
+from forewarp.agent.board import BoardRow
 from forewarp.agent.tui import code
 from forewarp.agent.tui.columns import SURPRISING, share, sigmas, tone, verdict, within
 from forewarp.agent.tui.printable import assemble, styled
@@ -24,7 +24,7 @@ _COLOURS = {"won": "$text-success", "lost": "$text-error", "doubt": "$text-warni
 
 
 class _Lines(ScrollableContainer):
-    """What scrolls: line numbers beside the text."""
+    """Scrolling part: line numbers beside the text."""
 
     DEFAULT_CSS = """
     _Lines {
@@ -59,8 +59,8 @@ class Source(Widget):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self._row: Row | None = None
-        self._others: dict[Shown, Row | None] = {}
+        self._row: BoardRow | None = None
+        self._others: dict[Shown, BoardRow | None] = {}
         self._shown: Shown = "text"
         self.text = ""
 
@@ -71,7 +71,7 @@ class Source(Widget):
             yield _Numbers("", id="source-numbers", markup=False)
             yield Static("", id="source-text", markup=False)
 
-    def show(self, row: Row | None, parent: Row | None = None, best: Row | None = None) -> None:
+    def show(self, row: BoardRow | None, parent: BoardRow | None = None, best: BoardRow | None = None) -> None:
         """Show a candidate; `parent` is what it was made from and `best` the fastest of its task, if known."""
         if row is None or self._row is None or row.number != self._row.number:
             self.query_one(_Lines).scroll_home(animate=False)
@@ -85,7 +85,7 @@ class Source(Widget):
         self._fill()
 
     def focus(self, scroll_visible: bool = True) -> Source:
-        """Focus what scrolls."""
+        """Focus the part that scrolls."""
         self.query_one(_Lines).focus(scroll_visible)
         return self
 
@@ -109,7 +109,7 @@ class Source(Widget):
             numbers.update("")
             body.update(code.coloured(self.text))
 
-    def _difference(self, row: Row) -> str:
+    def _difference(self, row: BoardRow) -> str:
         other = self._others[self._shown]
         if other is None:
             missing = "nobody knows what this was made from" if self._shown == "parent" else "nothing is the best yet"
@@ -118,7 +118,7 @@ class Source(Widget):
             return "This is the best so far."
         return code.changes(row, other) or f"The same text and tunables as #{other.number}."
 
-    def _head(self, row: Row) -> Content:
+    def _head(self, row: BoardRow) -> Content:
         f, m = row.forecast, row.measured
         parent, best = self._others["parent"], self._others["best"]
         names = [f.kernel[:10], f.task, f.language, *(f"{k}={v}" for k, v in f.tunables.items())]
@@ -138,7 +138,7 @@ class Source(Widget):
         return Content("\n").join(lines)
 
     def _forecasts(self, expected: CandidateForecast, latest: CandidateForecast) -> list[Content]:
-        """Return what is expected and, where the latest forecast is another one, that as well, told apart."""
+        """Return lines for the expected forecast and, if it differs, for the latest one, each labelled."""
         if latest.median is None or _numbers(latest) == _numbers(expected):
             return [assemble(("forecast ", "dim"), *self._forecast(expected))]
         return [
@@ -153,7 +153,7 @@ class Source(Widget):
         said = [*(f"{name} {share(p)}" for name, p in chances.items() if p is not None), f.advice]
         return [within(f.median, f.low, f.high), (" 80 %", "dim"), " · " + " · ".join(s for s in said if s)]
 
-    def _measured(self, row: Row) -> list[str | tuple[str, str]]:
+    def _measured(self, row: BoardRow) -> list[str | tuple[str, str]]:
         m = row.measured
         if m is None:
             return []

@@ -1,4 +1,4 @@
-"""The line at the bottom: what is going on, where, with whom, and what is left of the budget."""
+"""Status line at the bottom: activity, device, model, and what is left of the budget."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from textual.widgets import Static
 from forewarp.agent.events import Spent
 from forewarp.agent.settings import Settings
 from forewarp.agent.tui import wording
-from forewarp.agent.tui.items import Answer, Fold
+from forewarp.agent.tui.items import AnswerItem, Fold
 from forewarp.agent.tui.printable import assemble
 
 SEPARATOR = " · "
 _WAITING_SHOWN = 3
 _NEEDED = 1
-"""Parts up to this rank are shown rather than all of what is going on: the budget."""
+"""Rank up to which parts take precedence over the text of the activity: the budget."""
 
 
 @dataclass(slots=True)
-class State:
-    """What the status line shows beside settings and spending. `since` is when the turn began, by the line's clock."""
+class StatusValues:
+    """Values of the status line beside settings and spending. `since` is when the turn began, by the line's clock."""
 
     doing: str = ""
     since: float = 0.0
@@ -39,7 +39,7 @@ class StatusLine(Static):
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, id: str | None = None) -> None:
         super().__init__(id=id, markup=False)
-        self.state = State()
+        self.state = StatusValues()
         self._clock = clock
         self._settings: Settings | None = None
         self._spent = Spent()
@@ -93,14 +93,14 @@ class StatusLine(Static):
 
 
 def what_goes_on(fold: Fold, *, asking: bool) -> str:
-    """Return what a turn is doing just now."""
+    """Return a turn's current activity in words."""
     if asking:
         return "waiting for you"
     running = list(fold.running.values())
     if running:
         progress = running[-1].progress
         return f"{running[-1].tool}: {wording.one_line(progress, 40)}" if progress else running[-1].tool
-    return "writing" if fold.items and isinstance(fold.items[-1], Answer) else "working"
+    return "writing" if fold.items and isinstance(fold.items[-1], AnswerItem) else "working"
 
 
 def lines_waiting(steering: Sequence[str], queued: Sequence[str]) -> str:
@@ -123,7 +123,7 @@ def fitting(given: Sequence[tuple[int, str]], width: int) -> str:
 
 
 def parts(settings: Settings, spent: Spent, device: str = "") -> list[tuple[int, str]]:
-    """Return what the line says of settings and spending, each with how easily it can be done without."""
+    """Return the texts for settings and spending, each with a rank; high ranks are dropped first."""
     cap = settings.budget
     measured = f"{spent.measurements}/{cap.measurements}" if cap.measurements is not None else f"{spent.measurements}"
     price = "" if spent.dollars == 0 and cap.dollars is None else _price(spent.dollars, cap.dollars)

@@ -1,4 +1,4 @@
-"""Turns one after the other, and what waits for its turn; knows nothing of the screen."""
+"""Turns, one after the other, and the queue of messages; knows nothing of the screen."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from forewarp.agent.talk import Talk
 
 
 class Turns:
-    """Says to a conversation what the user sends, in order. `took` is how long the turn takes so far, in seconds."""
+    """Sends the user's messages to a conversation, in order. `took` is how long the turn takes so far, in seconds."""
 
     def __init__(self, talk: Talk, take: Callable[[Event], None], clock: Callable[[], float] = time.monotonic) -> None:
         self.queue: list[str] = []
         self.steering: list[str] = []
-        """What was handed to the model and has not reached it yet."""
+        """Messages handed to the model that have not reached it yet."""
         self.running = False
         self.began = 0.0
         self._talk, self._take, self._clock = talk, take, clock
 
     @property
     def waiting(self) -> list[str]:
-        """All that was sent and has not arrived, the oldest first."""
+        """Messages sent that have not arrived, the oldest first."""
         return [*self.steering, *self.queue]
 
     @property
@@ -43,7 +43,7 @@ class Turns:
         return start
 
     def recall(self) -> str:
-        """Give back what waits in the queue; what the model was handed already stays with it."""
+        """Return the queued messages and empty the queue; messages already handed to the model stay with it."""
         text = "\n".join(self.queue)
         self.queue.clear()
         return text
@@ -71,7 +71,7 @@ class Turns:
         except Exception as e:
             last = Failed("internal", f"{type(e).__name__}: {e}", hint="this is a defect of forewarp; the chat goes on")
             self._take(last)
-        # What came too late for the model is said next.
+        # Steering messages that came too late for the model are sent as the next turn.
         self.queue[:0] = self.steering
         self.steering.clear()
         return not isinstance(last, Interrupted | Failed)

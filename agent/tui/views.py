@@ -1,4 +1,4 @@
-"""Which pane is in sight: one line of names, and the panes beside the chat."""
+"""Choice of the visible pane: one line of names, and the panes beside the chat."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.widgets import ContentSwitcher, Static
 
-from forewarp.agent.board import Board, Row
+from forewarp.agent.board import Board, BoardRow
 from forewarp.agent.tui.candidates import Candidates
 from forewarp.agent.tui.chat import Chat
 from forewarp.agent.tui.plots import Plots
@@ -82,7 +82,7 @@ class Panes(ContentSwitcher):
         super().__init__(id=id, initial="candidates")
         self._place = place
         self._board = Board()
-        self._changed: dict[int, Row] = {}
+        self._changed: dict[int, BoardRow] = {}
 
     def compose(self) -> ComposeResult:
         """Yield the panes."""

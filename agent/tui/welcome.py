@@ -1,4 +1,4 @@
-"""What is said before anything was asked."""
+"""Welcome text of a new conversation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ goes on with the prompts that come back."""
 
 
 def welcome(settings: Settings) -> str:
-    """Return what a new conversation begins with, as Markdown."""
+    """Return the welcome text of a new conversation, as Markdown."""
     model = "" if settings.model is None else f" · {model_name(settings)}"
     head = f"**forewarp {forewarp.__version__}** · `{settings.folder}` · device {settings.place.device}{model}"
     parts = [head, KEYS] if settings.model is not None else [head, NO_MODEL, KEYS]

@@ -87,7 +87,7 @@ def candidates(rows: Sequence[Pair], width: int = 0) -> list[Content]:
 
 
 def _candidate(f: CandidateForecast | None, m: CandidateMeasured, words: int) -> Content:
-    """`words` is 2 for all of them, 1 without what the order says too, 0 without the forecast's interval."""
+    """Return a measured candidate as one line: `words` 2 has labels, 1 has none, 0 has no intervals either."""
     expected = "no forecast"
     if f is not None and f.median is not None:
         expected = within(f.median, f.low, f.high) if words else times(f.median)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from forewarp.archive.imports import made, puct_events, tables
-from forewarp.archive.imports.made import Imported, Options, Outcome
+from forewarp.archive.imports.made import Imported, ImportedOutcome, ImportOptions
 from forewarp.archive.imports.tables import Record
 from forewarp.archive.rows import RecordedForecast, RecordedRow
 from forewarp.core import bins
@@ -68,7 +68,7 @@ class _Sets:
         return made.task(pack, reference or self.references.get(pack, ""), DATASET, "gpumode")
 
 
-def read(paths: Sequence[Path], options: Options) -> Imported:
+def read(paths: Sequence[Path], options: ImportOptions) -> Imported:
     """Read any mixture of the paper's files; the same row in two files counts once."""
     found = _load(tables.files(paths, (".parquet", ".jsonl")))
     rows = [*_evaluation(found), *_training(found), *_discovery(found), *_events(found, options)]
@@ -108,7 +108,7 @@ def _mark(file: Path) -> str:
 
 
 def _identity(mark: str, record: Record) -> object:
-    """Return what makes a row one: the published sets repeat each row in a file of all configurations."""
+    """Return the key by which copies of a row are found: the sets repeat each row in a file of all configurations."""
     names = {
         "surrogate_label": ("comparison_id", "surrogate_label", "repeat"),
         "comparison_id": ("comparison_id", "source_id"),
@@ -179,7 +179,7 @@ def _discovery(found: _Sets) -> Iterator[RecordedRow]:
         )
 
 
-def _events(found: _Sets, options: Options) -> Iterator[RecordedRow]:
+def _events(found: _Sets, options: ImportOptions) -> Iterator[RecordedRow]:
     searches: dict[str, list[Record]] = defaultdict(list)
     for record in found.sets["event_kind"]:
         searches[record["source_search"]].append(record)
@@ -241,15 +241,15 @@ def _probabilities(pairs: object) -> tuple[float, ...] | None:
     return bins.normalise(weights) if any(weights) else None
 
 
-def _outcome(record: Record, speedup: str, texts: Sequence[str], found: _Sets) -> Outcome | None:
+def _outcome(record: Record, speedup: str, texts: Sequence[str], found: _Sets) -> ImportedOutcome | None:
     ratio = tables.positive(record[speedup])
     if ratio is None or not all(record[name] for name in texts):
         found.left_out["rows without a text" if ratio else "no positive speed-up"] += 1
         return None
-    return Outcome("ok", ratio)
+    return ImportedOutcome("ok", ratio)
 
 
 def _tags(record: Record, pack: str) -> list[str]:
-    """Say what a reader of this row must know: made to land in a bin, or timed against another program than shown."""
+    """Return warning tags of a row: made to land in a bin, or timed against another program than shown."""
     tags = ["binfiller"] if str(record.get("source_id", "")).startswith("binfiller/") else []
     return [*tags, "other-denominator"] if pack in _OTHER_DENOMINATOR else tags

@@ -13,7 +13,7 @@ from statistics import fmean, variance
 from typing import Any
 
 from forewarp.archive.imports import made, tables
-from forewarp.archive.imports.made import Imported, Options, Outcome
+from forewarp.archive.imports.made import Imported, ImportedOutcome, ImportOptions
 from forewarp.archive.imports.tables import Record
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.errors import UsageError
@@ -34,7 +34,7 @@ _FEWEST_RUNS = 5
 _T5 = 2.571
 
 
-def read(paths: Sequence[Path], options: Options) -> Imported:
+def read(paths: Sequence[Path], options: ImportOptions) -> Imported:
     """Read result files; each is a task of its own, named for the file."""
     left_out: Counter[str] = Counter()
     files = tables.files(paths, (".json", ".json.gz"))
@@ -60,7 +60,7 @@ def _results(file: Path) -> list[Record]:
 
 
 def _rows(
-    file: Path, results: list[Record], text: str, options: Options, left_out: Counter[str]
+    file: Path, results: list[Record], text: str, options: ImportOptions, left_out: Counter[str]
 ) -> Iterator[RecordedRow]:
     runs = {n: _runs(r) for n, r in enumerate(results) if r["invalidity"] == "correct"}
     middle = made.middle((fmean(found), f"{n:09d}") for n, found in runs.items() if found)
@@ -76,7 +76,7 @@ def _rows(
         if status is None:
             left_out[f"configurations that were never run ({result['invalidity']})"] += 1
             continue
-        outcome = Outcome(status) if status != "ok" else _outcome(runs[number], runs[int(middle)])
+        outcome = ImportedOutcome(status) if status != "ok" else _outcome(runs[number], runs[int(middle)])
         if outcome is None:
             left_out["configurations without run times"] += 1
             continue
@@ -112,7 +112,7 @@ def _codes(results: Sequence[Record]) -> dict[str, list[Any]]:
 
 
 def _tunables(result: Record, codes: dict[str, list[Any]]) -> tuple[dict[str, int], list[str]]:
-    """Return the configuration in whole numbers, and what those that stand for something else stand for."""
+    """Return the configuration in whole numbers, and a tag for each number that encodes another value."""
     tunables: dict[str, int] = {}
     tags: list[str] = []
     for name, value in tables.mapping(result["configuration"]).items():
@@ -141,12 +141,12 @@ def _runs(result: Record) -> list[float]:
     return [] if mean is None else [mean]
 
 
-def _outcome(own: list[float], anchor: list[float]) -> Outcome | None:
+def _outcome(own: list[float], anchor: list[float]) -> ImportedOutcome | None:
     if not own:
         return None
     speedup = fmean(anchor) / fmean(own)
     if min(len(own), len(anchor)) < _FEWEST_RUNS:
-        return Outcome("ok", speedup)
+        return ImportedOutcome("ok", speedup)
     share = sum(variance(runs) / len(runs) / fmean(runs) ** 2 for runs in (own, anchor))
     half = math.exp(_T5 * math.sqrt(share))
-    return Outcome("ok", speedup, speedup / half, speedup * half)
+    return ImportedOutcome("ok", speedup, speedup / half, speedup * half)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from forewarp.archive.imports import made, tables
-from forewarp.archive.imports.made import Imported, Options, Outcome
+from forewarp.archive.imports.made import Imported, ImportedOutcome, ImportOptions
 from forewarp.archive.imports.tables import Record
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.errors import UsageError
@@ -22,7 +22,7 @@ _REQUIRED = ("sample_id", "compiled", "correctness", "runtime")
 _TIME_OUT = re.compile(r"time[d ]*out", re.IGNORECASE)
 
 
-def read(paths: Sequence[Path], options: Options) -> Imported:
+def read(paths: Sequence[Path], options: ImportOptions) -> Imported:
     """Read run folders; the speed-up is over the reference time in the results, or in the baseline file given."""
     left_out: Counter[str] = Counter()
     baseline = tables.mapping(tables.load_json(options.baseline)) if options.baseline else {}
@@ -30,7 +30,7 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
     return Imported(list(made.with_noise(rows, options)), left_out=left_out)
 
 
-def _run(folder: Path, baseline: Record, options: Options, left_out: Counter[str]) -> Iterator[RecordedRow]:
+def _run(folder: Path, baseline: Record, options: ImportOptions, left_out: Counter[str]) -> Iterator[RecordedRow]:
     results = folder / "eval_results.json"
     if not results.is_file():
         raise UsageError(f"{folder} has no eval_results.json", hint="pass a folder such as KernelBench's runs/NAME")
@@ -78,11 +78,11 @@ def _entries(results: Path) -> Iterator[tuple[str, Record]]:
             yield problem, entry
 
 
-def _outcome(entry: Record, baseline: Record) -> Outcome | None:
+def _outcome(entry: Record, baseline: Record) -> ImportedOutcome | None:
     metadata = tables.mapping(entry.get("metadata"))
     if not (entry["compiled"] and entry["correctness"]):
         log = "\n".join(f"{k}: {v}" for k, v in metadata.items() if "error" in k or "issue" in k)
-        return Outcome(_failure(entry, log), log=log)
+        return ImportedOutcome(_failure(entry, log), log=log)
     own = tables.positive(entry["runtime"])
     reference, stats = tables.positive(entry.get("ref_runtime")), tables.mapping(entry.get("ref_runtime_stats"))
     if reference is None:
@@ -93,9 +93,9 @@ def _outcome(entry: Record, baseline: Record) -> Outcome | None:
     shares = [_share(s) for s in (tables.mapping(entry.get("runtime_stats")), stats)]
     suspicious = "suspicious" if metadata.get("excessive_speedup") else None
     if None in shares:
-        return Outcome("ok", speedup, verdict=suspicious)
+        return ImportedOutcome("ok", speedup, verdict=suspicious)
     half = math.exp(1.96 * math.sqrt(sum(s for s in shares if s is not None)))
-    return Outcome("ok", speedup, speedup / half, speedup * half, verdict=suspicious)
+    return ImportedOutcome("ok", speedup, speedup / half, speedup * half, verdict=suspicious)
 
 
 def _failure(entry: Record, log: str) -> Status:

@@ -1,4 +1,4 @@
-"""What all importers share: options, outcomes, tasks and devices that somebody else measured on."""
+"""Shared parts of all importers: options, outcomes, tasks, and the devices on which somebody else measured."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _DEVICES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What the source does not say.
+class ImportOptions:
+    """Options that supply what the source does not say.
 
     `device` names the device. `noise` is the half-width of an interval, as a share, to assume where none is known.
     `baseline` holds reference times, `references` the problems' files, `kernel` the text that was tuned.
@@ -57,7 +57,7 @@ class Options:
 
 @dataclass(slots=True)
 class Imported:
-    """Rows and forecasts, read as they are asked for; `left_out` counts what was not taken, by reason."""
+    """Rows (read lazily) and forecasts; `left_out` counts what was not imported, by reason."""
 
     rows: Iterable[RecordedRow] = ()
     forecasts: Sequence[RecordedForecast] = ()
@@ -65,8 +65,8 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a candidate, as the source tells it. Times are in seconds."""
+class ImportedOutcome:
+    """Outcome of a candidate as the source reports it. Times are in seconds."""
 
     status: Status
     speedup: float | None = None
@@ -88,7 +88,7 @@ def task(name: str, reference: str, dataset: str, form: TaskFormat = "kernelbenc
 
 
 def target(device: str) -> Target:
-    """Return the device of this name, with what is known of it from its name alone."""
+    """Return the device of this name, with the architecture and size that the name alone reveals."""
     words = re.split(r"[^A-Za-z0-9]+", device.upper())
     arch, processors = next((_DEVICES[w] for w in words if w in _DEVICES), ("", 0))
     return Target(device, "cuda", arch, processors, source="imported: the name only")
@@ -100,7 +100,7 @@ def candidate(raw: str, language: Language, tunables: Mapping[str, int] | None =
 
 
 def shape(name: str, speedup: float, candidate_s: float, anchor_s: float) -> WorkloadTiming:
-    """Return the speed-up on one shape of whose noise nothing is known."""
+    """Return the timing of one shape with an unknown interval, because its noise is not known."""
     return WorkloadTiming(name, speedup, *UNKNOWN_INTERVAL, candidate_s, anchor_s, 0.0)
 
 
@@ -111,7 +111,7 @@ def row(
     on: Target,
     raw: str,
     language: Language,
-    outcome: Outcome,
+    outcome: ImportedOutcome,
     *,
     tunables: Mapping[str, int] | None = None,
     against: Candidate | None = None,
@@ -150,7 +150,7 @@ def row(
     return RecordedRow(of, on, (), subject, build, measured, None, date, forewarp.__version__, against, origin)
 
 
-def with_noise(rows: Iterable[RecordedRow], options: Options) -> Iterator[RecordedRow]:
+def with_noise(rows: Iterable[RecordedRow], options: ImportOptions) -> Iterator[RecordedRow]:
     """Yield the first `limit` rows; those without an interval get the one that the user wants assumed."""
     for number, found in enumerate(rows):
         if options.limit is not None and number >= options.limit:
@@ -161,18 +161,18 @@ def with_noise(rows: Iterable[RecordedRow], options: Options) -> Iterator[Record
             continue
         wide = 1 + options.noise
         low, high = m.speedup / wide, m.speedup * wide
-        measured = replace(m, low=low, high=high, verdict=_verdict(Outcome(m.status, m.speedup, low, high)))
+        measured = replace(m, low=low, high=high, verdict=_verdict(ImportedOutcome(m.status, m.speedup, low, high)))
         tags = (*found.origin.tags, "assumed-interval")
         yield replace(found, measurement=measured, origin=replace(found.origin, tags=tags))
 
 
 def middle(times: Iterable[tuple[float, str]]) -> str | None:
-    """Return the name that goes with the (lower) median time; equal times in the order of their names."""
+    """Return the name at the (lower) median time, None if there are no times; ties are ordered by name."""
     ordered = sorted(times)
     return ordered[(len(ordered) - 1) // 2][1] if ordered else None
 
 
-def _verdict(outcome: Outcome) -> Verdict:
+def _verdict(outcome: ImportedOutcome) -> Verdict:
     if outcome.status != "ok":
         return "incorrect" if outcome.status == "incorrect" else "failed"
     if outcome.low is not None and outcome.low > 1:
@@ -181,7 +181,7 @@ def _verdict(outcome: Outcome) -> Verdict:
 
 
 def _uses(raw: str, language: Language) -> list[str]:
-    """Say what a Python module writes its kernels in."""
+    """Return tags for what a Python module writes its kernels in (`uses:triton`, …); none for other languages."""
     if language != "python":
         return []
     written = {"triton": "@triton.jit" in raw, "cuda": "__global__" in raw}

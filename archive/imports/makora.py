@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forewarp.archive.imports import made, tables
-from forewarp.archive.imports.made import Imported, Options, Outcome
+from forewarp.archive.imports.made import Imported, ImportedOutcome, ImportOptions
 from forewarp.archive.imports.tables import Record
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.values import Candidate, Task
@@ -37,7 +37,7 @@ class _Program:
     name: str
 
 
-def read(paths: Sequence[Path], options: Options) -> Imported:
+def read(paths: Sequence[Path], options: ImportOptions) -> Imported:
     """Read splits of the set; rows are read twice, so that not all of them are held."""
     files = tables.files(paths, (".parquet", ".jsonl"))
     left_out: Counter[str] = Counter()
@@ -57,7 +57,7 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
 
 
 def _rows(
-    files: Sequence[Path], anchors: dict[str, tuple[float, Candidate]], options: Options, left_out: Counter[str]
+    files: Sequence[Path], anchors: dict[str, tuple[float, Candidate]], options: ImportOptions, left_out: Counter[str]
 ) -> Iterator[RecordedRow]:
     device = made.target(options.device or DEVICE)
     tasks: dict[str, Task] = {}
@@ -71,8 +71,8 @@ def _rows(
             continue
         seconds, anchor = anchors[program.key]
         own = tables.positive(record["y"])
-        # The set has one mark for whatever went wrong.
-        failed = Outcome("runtime_error", log="not measured: did not compile, was wrong, or failed as it ran")
+        # The set has a single mark for every kind of failure.
+        failed = ImportedOutcome("runtime_error", log="not measured: did not compile, was wrong, or failed as it ran")
         if program.key not in tasks:
             tasks[program.key] = made.task(program.name, program.reference, DATASET)
         yield made.row(
@@ -82,7 +82,7 @@ def _rows(
             device,
             program.answer,
             "python",
-            failed if own is None else Outcome("ok", seconds / own),
+            failed if own is None else ImportedOutcome("ok", seconds / own),
             against=anchor,
             proposer="MakoraGenerate",
             tags=_tags(record, own is None),

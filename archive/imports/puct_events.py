@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from forewarp.archive.imports import made, tables
-from forewarp.archive.imports.made import Outcome
+from forewarp.archive.imports.made import ImportedOutcome
 from forewarp.archive.imports.tables import Record
 from forewarp.core.values import Status, WorkloadTiming
 
@@ -23,13 +23,13 @@ _TIMES = ("speedup", "runtime_ns", "ref_runtime_ns")
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One evaluated program: its text, its parent's text ("" for the seed), the search's seed, and what came of it."""
+    """One evaluated program: its text, its parent's text ("" for the seed), the search's seed, and its outcome."""
 
     index: int
     code: str
     parent: str
     seed: str
-    outcome: Outcome
+    outcome: ImportedOutcome
     date: str
 
 
@@ -41,7 +41,7 @@ class _Requested:
 
 
 def evaluations(events: Sequence[Record], left_out: Counter[str]) -> Iterator[Evaluation]:
-    """Yield what one search evaluated, in order, but for what the harness gave no answer to."""
+    """Yield the programs that one search evaluated, in order, without those for which the harness gave no answer."""
     codes: dict[str, str] = {}
     mutations: dict[str, str] = {}
     requests: dict[str, _Requested] = {}
@@ -86,20 +86,20 @@ def _one(event: Record, request: _Requested, seed: str, holder: Record, left_out
     yield Evaluation(int(event["event_index"]), request.code, request.parent, seed, outcome, date)
 
 
-def _outcome(feedback: Record) -> Outcome | None:
-    """Return what the feedback says; None where the harness failed, or says nothing of a known kind."""
+def _outcome(feedback: Record) -> ImportedOutcome | None:
+    """Return the outcome that the feedback describes; None if the harness failed or the kind of feedback is unknown."""
     status = _STATUS.get(str(feedback.get("kind")))
     if status is None:
         return None
     if status != "ok":
         said = [str(feedback[name]) for name in _LOGS if feedback.get(name)]
-        return Outcome(status, log="\n".join(said))
+        return ImportedOutcome(status, log="\n".join(said))
     speedup = tables.positive(feedback.get("aggregated_speedup"))
     if speedup is None:
         return None
     cases = [tables.mapping(c) for c in tables.sequence(feedback.get("per_case_speedups"))]
     shapes = [s for case in cases if (s := _shape(case)) is not None]
-    return Outcome("ok", speedup, shapes=tuple(shapes))
+    return ImportedOutcome("ok", speedup, shapes=tuple(shapes))
 
 
 def _shape(case: Record) -> WorkloadTiming | None:

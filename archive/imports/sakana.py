@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from forewarp.archive.imports import made, tables
-from forewarp.archive.imports.made import Imported, Options, Outcome
+from forewarp.archive.imports.made import Imported, ImportedOutcome, ImportOptions
 from forewarp.archive.imports.tables import Record
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.values import Task
@@ -23,14 +23,14 @@ _COMPILER = re.compile(r"building extension|ninja|nvcc|compilation", re.IGNORECA
 _SLOW = re.compile(r"timeout|timed out", re.IGNORECASE)
 
 
-def read(paths: Sequence[Path], options: Options) -> Imported:
+def read(paths: Sequence[Path], options: ImportOptions) -> Imported:
     """Read levels of the archive; the speed-up is PyTorch's eager time over the kernel's."""
     files = tables.files(paths, (".parquet", ".jsonl"))
     left_out: Counter[str] = Counter()
     return Imported(made.with_noise(_rows(files, options, left_out), options), left_out=left_out)
 
 
-def _rows(files: Sequence[Path], options: Options, left_out: Counter[str]) -> Iterator[RecordedRow]:
+def _rows(files: Sequence[Path], options: ImportOptions, left_out: Counter[str]) -> Iterator[RecordedRow]:
     device = made.target(options.device or DEVICE)
     tasks: dict[str, Task] = {}
     for file in files:
@@ -58,12 +58,12 @@ def _rows(files: Sequence[Path], options: Options, left_out: Counter[str]) -> It
             )
 
 
-def _outcome(record: Record) -> Outcome | None:
+def _outcome(record: Record) -> ImportedOutcome | None:
     error = str(record["Error"] or "")
     if not record["Correct"]:
         if not error:
-            return Outcome("incorrect")
+            return ImportedOutcome("incorrect")
         timed_out, built = _SLOW.search(error), not _COMPILER.search(error)
-        return Outcome("timeout" if timed_out else "runtime_error" if built else "compile_error", log=error)
+        return ImportedOutcome("timeout" if timed_out else "runtime_error" if built else "compile_error", log=error)
     own, reference = tables.positive(record["CUDA_Runtime"]), tables.positive(record["PyTorch_Native_Runtime"])
-    return None if own is None or reference is None else Outcome("ok", reference / own)
+    return None if own is None or reference is None else ImportedOutcome("ok", reference / own)

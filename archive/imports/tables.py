@@ -1,4 +1,4 @@
-"""Reading Parquet, JSON Lines and JSON files whose columns must be right."""
+"""Readers of Parquet, JSON Lines and JSON files that check their columns."""
 
 from __future__ import annotations
 

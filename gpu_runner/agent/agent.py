@@ -1,4 +1,4 @@
-"""What answers frames: an executor of this machine, its failures as values, its artefacts by content.
+"""Server that answers frames: an executor of this machine, its failures as values, its artefacts by content.
 
 Each request is `{"id", "verb", "body"}` and each answer `{"id", "ok"}` or `{"id", "error"}`. The first request is
 `open`; the end of the stream ends everything.
@@ -28,7 +28,7 @@ Answer = tuple[dict[str, Any], tuple[bytes, ...]]
 
 
 def open_device(body: dict[str, Any]) -> Executor:
-    """Start the device, or only what compiles for a `target` that need not be here."""
+    """Open the device, or only a compiler for a `target` that need not be here."""
     limits = serde.from_data(Limits, body["limits"]) if body.get("limits") else None
     if body.get("target"):
         return LocalExecutor(serde.from_data(Target, body["target"]), limits=limits)
@@ -36,10 +36,10 @@ def open_device(body: dict[str, Any]) -> Executor:
 
 
 class Agent:
-    """Serves one executor. Compiles and measurements wait in lines of their own, so that neither holds up the other."""
+    """Serves one executor. Compiles and measurements wait in separate queues, so that neither holds up the other."""
 
     def __init__(self, wire: Wire, opener: Callable[[dict[str, Any]], Executor] = open_device) -> None:
-        """`opener` makes the executor from the body of `open`."""
+        """Serve on `wire`; `opener` makes the executor from the body of `open`."""
         self._wire, self._opener = wire, opener
         self._cores = len(os.sched_getaffinity(0))
         self._executor: Executor | None = None

@@ -40,7 +40,7 @@ class Artefacts:
         return folder if folder.is_dir() else None
 
     def keep(self, data: bytes) -> Path:
-        """Unpack packed bytes and return their folder; raises `WorkerError` for what is no such thing."""
+        """Unpack packed bytes and return their folder; raises `WorkerError` for malformed ones."""
         name = digest(data)
         folder = self._shelf.folder / name
         if folder.is_dir():

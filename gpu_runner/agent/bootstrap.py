@@ -1,4 +1,4 @@
-"""How an agent starts where nothing but Python is installed: its code comes over the same pipe, once per version.
+"""Start of an agent where nothing but Python is installed: its code comes over the same pipe, once per version.
 
 The text below is all that the far Python is told on its command line. It keeps what it gets in the cache folder by the
 SHA-256 of its bytes, checks that, and becomes the agent.

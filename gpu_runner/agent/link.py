@@ -19,9 +19,9 @@ _LINES = 400
 _SAID = 4000
 """Characters kept of what the command wrote to standard error."""
 _LAST_WORDS_S = 5.0
-"""How long what has ended may take to be waited for, and to be read to its end; other work can keep us from both."""
+"""Seconds to wait for a command that is ending, and for the rest of its output; this machine may be busy."""
 NO_AGENT = "no measuring process had started"
-"""How a message begins about a command that neither ended nor came to an agent."""
+"""Beginning of the message about a command that neither ended nor started an agent."""
 
 
 class LinkLost(Exception):
@@ -94,7 +94,7 @@ class Link:
 
     @property
     def alive(self) -> bool:
-        """Whether requests may still be answered."""
+        """True while requests may still be answered."""
         return not self._lost
 
     def close(self, patience_s: float = 0.0) -> None:

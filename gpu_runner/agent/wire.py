@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 MAX_LINE = 64 << 20
 MAX_BLOBS = 1 << 30
 READY = b"forewarp-agent ready\n"
-"""What the far end says once frames follow; whatever a login shell printed before it is no frame."""
+"""Line that the far end writes once frames follow; whatever a login shell printed before it is no frame."""
 
 
 class WireClosed(Exception):

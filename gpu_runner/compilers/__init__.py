@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,8 +34,24 @@ class CompileError(Exception):
     """The compiler refused the candidate; the text is its log."""
 
 
+class CompilerKilled(CompileError):
+    """The compiler was killed, which says nothing of the candidate: no compiler ends itself so."""
+
+
+_KILLED = re.compile(
+    r"^\S+: fatal error: Killed signal terminated program \S+$"
+    r"|^\S+: (?:error: )?(?:'\S+' died due to signal 9 \(Kill signal\)"
+    r"|unable to execute command: Killed)$",
+    re.MULTILINE,
+)
+"""How the drivers g++, nvcc and clang++ say that a program of theirs was killed, in a line of its own."""
+
+
 def run_compiler(command: Sequence[str], folder: Path, name: str, timeout_s: float) -> None:
-    """Run a compiler in `folder`; raises `CompileError` with what it printed, or with how it ended."""
+    """Run a compiler in `folder`; raises `CompileError` with what it printed, or with how it ended.
+
+    Raises `CompilerKilled` where somebody else ended it or a program that it runs.
+    """
     try:
         done = subprocess.run(
             command,
@@ -49,6 +67,8 @@ def run_compiler(command: Sequence[str], folder: Path, name: str, timeout_s: flo
     if done.returncode != 0:
         # nvcc's own passes print to both.
         log = f"{done.stderr.strip()}\n{done.stdout.strip()}".strip()
+        if done.returncode == -signal.SIGKILL or _KILLED.search(done.stderr):
+            raise CompilerKilled(f"{name} was killed: {log}")
         raise CompileError(log or f"{name} exited with status {done.returncode}")
 
 
@@ -111,7 +131,7 @@ def compile_candidate(
     for variant in variants.values():
         for name in variant["files"]:
             digest.update((folder / name).read_bytes())
-    # The same code launched another way is another candidate.
+    # The same code with other launches is another candidate.
     launches = [workloads[s.workload]["plan"]["launches"] for s in signatures]
     digest.update(json.dumps(launches, sort_keys=True).encode())
     manifest = {
@@ -133,7 +153,7 @@ def compile_candidate(
 def _inspect(
     language: Language, target: Target, signatures: Sequence[Signature], manifest: Mapping[str, Any]
 ) -> Inspection:
-    """Say what the compiled launches of each workload look like."""
+    """Return the inspection of the compiled launches of each workload."""
     launches: dict[str, Sequence[Launch]] = {}
     for name, entry in manifest["workloads"].items():
         variant = manifest["variants"][entry["variant"]]
@@ -146,7 +166,7 @@ def _inspect(
 
 
 def _specialisation(resolved: ResolvedPlan) -> str:
-    """Name what a build and its facts depend on.
+    """Return a key of all that a build and its facts depend on.
 
     Constants for all; blocks and shared memory for CUDA; types and divisibility of arguments for Triton.
     """

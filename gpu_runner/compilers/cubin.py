@@ -59,9 +59,9 @@ def section(image: bytes, name: str) -> bytes:
 
 
 def digest(image: bytes) -> bytes:
-    """Return what cubins have in common that do the same: what only debuggers read, such as paths, is left out.
+    """Return a hash that is equal for cubins that do the same: parts that only debuggers read are left out.
 
-    Of anything else than an ELF file, all counts.
+    Such parts hold paths and line numbers. Of anything else than an ELF file, all bytes count.
     """
     found = hashlib.sha256()
     try:

@@ -1,4 +1,4 @@
-"""What Triton and NVRTC builds share: the exact architecture, and what is kept of each launch's machine code."""
+"""Helpers of Triton and NVRTC builds: the exact architecture, and the manifest's entry of each launch."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ _CLASS_OF = {operation: name for name, operations in _CLASSES.items() for operat
 _BITS = (8, 8, 16, 16, 32, 64, 128)
 _WITH_WIDTH = ("global_load", "global_store", "shared_load", "shared_store")
 _SHARED_OPERATION = 0x035
-"""HFMA2 with bf16 operands before sm_120, IADD from there on."""
+"""Opcode that is HFMA2 with bf16 operands before sm_120, IADD from there on."""
 
 
 @dataclass(frozen=True, slots=True)

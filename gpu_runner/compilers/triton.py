@@ -118,7 +118,7 @@ def _compile(module: ModuleType, launch: ResolvedLaunch, plan: ResolvedPlan, tar
 
 
 def _said(error: BaseException) -> str:
-    """Return an error with its causes: Triton's own names the line, the innermost says what is wrong with it."""
+    """Return an error's text with its causes: Triton's own names the line, the innermost says what is wrong with it."""
     text = f"{type(error).__name__}: {error}"
     while (cause := error.__cause__) is not None:
         error = cause

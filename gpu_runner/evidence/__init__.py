@@ -1,1 +1,1 @@
-"""What a kernel tells before it runs: occupancy, waves, the roofline floor, problems, and all of it as numbers."""
+"""Evidence about a kernel before it runs: occupancy, waves, the roofline floor, problems, and all as numbers."""

@@ -22,7 +22,7 @@ def facts(inspection: Inspection) -> dict[str, float]:
 
 
 KERNEL = "kernel."
-"""Begins the names of facts about one of several kernels, as in `kernel.rows.registers`."""
+"""Prefix of the names of facts about one of several kernels, as in `kernel.rows.registers`."""
 MOST_KERNELS = 8
 """Kernels of a module that have facts of their own: those with most work, counted in instructions of all threads."""
 

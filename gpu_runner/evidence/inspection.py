@@ -1,4 +1,4 @@
-"""From compiled kernels and their launches to an inspection."""
+"""Inspection of compiled kernels and their launches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def inspection(
     calls: Mapping[str, Sequence[str]] | None = None,
     more_problems: Sequence[str] = (),
 ) -> Inspection:
-    """Put together what is known of a candidate; `launches` and `calls` are by workload."""
+    """Return the inspection of a candidate; `launches` and `calls` are by workload."""
     workloads = tuple(
         WorkloadInspection(
             workload=s.workload,

@@ -1,4 +1,4 @@
-"""How many blocks of a kernel a multiprocessor holds at a time.
+"""Occupancy: the number of blocks of a kernel that a multiprocessor holds at a time.
 
 Limits by compute capability are those of the CUDA C++ Programming Guide, "Technical Specifications per Compute
 Capability"; registers are given out per warp in units of 256 and from four equal files, shared memory per block in
@@ -21,8 +21,8 @@ RESERVED_SHARED = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What one multiprocessor holds at most; `shared_bytes` is the whole of it, with what the driver keeps."""
+class MultiprocessorLimits:
+    """Limits of one multiprocessor; `shared_bytes` is all of its shared memory, with the part that the driver keeps."""
 
     warps: int
     blocks: int
@@ -30,17 +30,17 @@ class Limits:
 
 
 _LIMITS = {
-    80: Limits(64, 32, 164 << 10),
-    86: Limits(48, 16, 100 << 10),
-    87: Limits(48, 16, 164 << 10),
-    89: Limits(48, 24, 100 << 10),
-    90: Limits(64, 32, 228 << 10),
-    100: Limits(64, 32, 228 << 10),
-    120: Limits(48, 24, 100 << 10),
+    80: MultiprocessorLimits(64, 32, 164 << 10),
+    86: MultiprocessorLimits(48, 16, 100 << 10),
+    87: MultiprocessorLimits(48, 16, 164 << 10),
+    89: MultiprocessorLimits(48, 24, 100 << 10),
+    90: MultiprocessorLimits(64, 32, 228 << 10),
+    100: MultiprocessorLimits(64, 32, 228 << 10),
+    120: MultiprocessorLimits(48, 24, 100 << 10),
 }
 
 
-def limits(arch: str) -> Limits:
+def limits(arch: str) -> MultiprocessorLimits:
     """Return the limits of "sm_90", or of the nearest older architecture that is known."""
     number = int(arch.removeprefix("sm_").rstrip("af"))
     return _LIMITS[max((n for n in _LIMITS if n <= number), default=min(_LIMITS))]
@@ -75,7 +75,7 @@ def launch(
     if block is None:
         return Launch(code, grid, block, dynamic_shared, times=times)
     held = occupancy(code, block[0] * block[1] * block[2], dynamic_shared, target)
-    # A grid of no block is nothing to divide by: values that a trace lacks may have made it so.
+    # A grid without blocks would divide by zero: values that a trace lacks may have led to one.
     if grid is None or not held.blocks or not all(grid):
         return Launch(code, grid, block, dynamic_shared, held, times=times)
     waves = grid[0] * grid[1] * grid[2] / (held.blocks * target.processors)

@@ -1,4 +1,4 @@
-"""What can be seen to go wrong, or slow, before a launch. Each is a diagnosis, not a forecast."""
+"""Problems seen before a launch: errors and slow code. Each is a diagnosis, not a forecast."""
 
 from __future__ import annotations
 

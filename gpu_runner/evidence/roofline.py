@@ -10,7 +10,7 @@ from forewarp.core.values import Signature, Target, TensorSpec
 _ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 
 _BYTE_SPEED = 2.0
-"""Of int8 and fp8 on tensor cores against bf16: twice on every card in `devices` that has them."""
+"""Speed of int8 and fp8 on tensor cores over bf16: twice on every card in `devices` that has them."""
 
 
 def floor_s(signature: Signature, target: Target) -> float:
@@ -24,7 +24,7 @@ def floor_s(signature: Signature, target: Target) -> float:
 
 
 def bound(signature: Signature, target: Target) -> Bound | None:
-    """Return what takes a kernel longer that does all that the reference does; None where the rates are not known."""
+    """Return what bounds a kernel with all of the reference's work: memory or arithmetic; None if rates are unknown."""
     if not floor_s(signature, target):
         return None
     computing = _computing_s(signature, target, signature.flops or 0.0)

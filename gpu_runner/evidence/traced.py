@@ -1,4 +1,4 @@
-"""From a traced module to an inspection."""
+"""Inspection of a traced module."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ def of_trace(trace: Trace, signatures: Sequence[Signature], target: Target) -> I
 
 
 def gradient(trace: Trace, target: Target) -> Mapping[str, tuple[Launch, ...]]:
-    """Describe by workload what the gradient of a traced module launches."""
+    """Describe by workload the launches of a traced module's gradient."""
     reader = _Reader(trace, target)
     return {name: reader.launches(w.backward) for name, w in trace.workloads.items()}
 
 
 def of_file(trace: Trace, target: Target) -> Inspection:
-    """Describe what the calls of a file without a task launch, forward and backward; what they need is not known."""
+    """Describe the launches of the calls of a file without a task, forward and backward; their needs are not known."""
     reader = _Reader(trace, target)
     workloads = tuple(
         WorkloadInspection(name, reader.launches(w.launches), 0, None, None, None, tuple(str(c) for c in w.calls))
@@ -89,7 +89,7 @@ def of_file(trace: Trace, target: Target) -> Inspection:
 
 
 def evidence(trace: Trace, describe: Callable[[], Sequence[Signature]], target: Target) -> Evidence:
-    """Return what is known of a traced module before it runs, as of any compiled kernel."""
+    """Return the evidence about a traced module before it runs, in the form that any compiled kernel has."""
     seen = of_trace(trace, describe(), target)
     return Evidence(facts(seen) | facts_of_kernels(seen), seen.problems)
 

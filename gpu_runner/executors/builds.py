@@ -12,13 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.core import serde
+from forewarp.core.errors import WorkerError
 from forewarp.core.values import Build, Candidate, Evidence, Signature, Status, Target
 from forewarp.gpu_runner.compilers import MANIFEST, extension
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
 from forewarp.gpu_runner.executors.headers import Headers
 from forewarp.gpu_runner.executors.shelf import Shelf, need_room
+from forewarp.gpu_runner.worker.channel import MACHINE
 
 CACHE_VERSION = "5"
+RUNS_CODE = ("python", "triton")
+"""Languages of which code of the candidate runs while it is compiled, and may end that itself."""
 
 
 def default_cache() -> Path:
@@ -49,18 +53,48 @@ class Builds:
         folder = self._shelf.folder / key
         if (folder / MANIFEST).exists():
             return _build(folder, time.perf_counter() - start, cached=True)
+        for last in (False, True):
+            build = self._compiled(candidate, signatures, versions, key, last=last)
+            if build is not None:
+                break
+        assert build is not None, "the last attempt gives a build or raises"
+        return build
+
+    def _compiled(
+        self,
+        candidate: Candidate,
+        signatures: Sequence[Signature],
+        versions: Callable[[], dict[str, str]],
+        key: str,
+        *,
+        last: bool,
+    ) -> Build | None:
+        """Compile; return None where the compiler was killed, unless this is the `last` attempt.
+
+        Then it raises `WorkerError`, or where code of the candidate runs while it is compiled, that has crashed.
+        """
+        start = time.perf_counter()
         with self._shelf.scratch("build-") as scratch:
             job = self._job(candidate, signatures, scratch)
             if candidate.language == "python" and (headers := self._headers.get(versions())):
                 (scratch / extension.PRECOMPILED).symlink_to(headers)
                 job["reads"] = [str(headers)]
             reply = self._worker.run(job, job["cpu_s"])
+            if killed := _killed(reply):
+                if not last:
+                    return None
+                if candidate.language not in RUNS_CODE:
+                    raise WorkerError(
+                        f"compiling was ended by something else than forewarp, twice; the candidate is not to blame: "
+                        f"{killed}",
+                        hint="look whether this machine runs out of memory (`dmesg`), then run the command again",
+                    )
             failed = _failure(reply)
             if failed is not None:
                 need_room(scratch)
                 return failed
             self._shelf.keep(scratch, key)
-        return _build(folder, time.perf_counter() - start, cached=False)
+        return _build(self._shelf.folder / key, time.perf_counter() - start, cached=False)
 
     def _key(self, candidate: Candidate, signatures: Sequence[Signature], versions: dict[str, str]) -> str:
         parts = [CACHE_VERSION, candidate.sha256, serde.to_data(signatures), serde.to_data(self._target), versions]
@@ -103,11 +137,19 @@ def _build(folder: Path, seconds: float, *, cached: bool) -> Build:
     return Build("ok", seconds, "", str(folder), manifest["binary_sha256"], cached, evidence)
 
 
+def _killed(reply: Reply) -> str:
+    """Say how a compile was ended by something else than its own doing; "" where it was not."""
+    if reply.answer is not None:
+        return readable(reply.answer["log"]) if reply.answer["status"] == MACHINE else ""
+    return ending(reply, 0.0)[1] if reply.exit_status == -signal.SIGKILL and not reply.timed_out else ""
+
+
 def _failure(reply: Reply) -> Build | None:
     """Return the failed build, or None where compiling went well."""
     if reply.answer is not None:
-        if reply.answer["status"] == "ok":
+        status = reply.answer["status"]
+        if status == "ok":
             return None
-        return Build(reply.answer["status"], reply.seconds, readable(reply.answer["log"]))
+        return Build("crashed" if status == MACHINE else status, reply.seconds, readable(reply.answer["log"]))
     status, log = ending(reply, reply.seconds)
     return Build(status, reply.seconds, f"compiling ended early: {log}")

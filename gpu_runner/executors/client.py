@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from forewarp.core.errors import DeviceError, UnprotectedError, WorkerError
 from forewarp.core.untrusted_text import printable
 from forewarp.gpu_runner import child
 from forewarp.gpu_runner.executors.scratch import Scratch
+from forewarp.gpu_runner.worker import activity
+from forewarp.gpu_runner.worker.activity import Activity
 from forewarp.gpu_runner.worker.channel import Answer, Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.environment import allowed
 from forewarp.gpu_runner.worker.least import INSIST, LEAST, UNPROTECTED
@@ -34,7 +36,10 @@ OnLook = Callable[[dict[str, Any]], Answer]
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What became of a job: its answer with the file descriptors that came along, or how its process ended."""
+    """What became of a job: its answer with the file descriptors that came along, or how its process ended.
+
+    Without an answer, `activity` says what it was doing, and `lost` whether the server was gone, which ends all jobs.
+    """
 
     answer: dict[str, Any] | None
     log: str
@@ -43,6 +48,8 @@ class Reply:
     timed_out: bool = False
     exit_status: int | None = None
     descriptors: tuple[int, ...] = ()
+    activity: Activity = field(default_factory=Activity)
+    lost: bool = False
 
 
 def readable(text: str, limit: int = LOG_BYTES) -> str:
@@ -66,6 +73,17 @@ def _unprotected(told: object) -> UnprotectedError:
 def was_closed() -> WorkerError:
     """Return the error of a job whose executor was closed by another thread."""
     return WorkerError("the executor was closed while it worked", hint="nothing is lost: ask for the same again")
+
+
+def was_lost(seconds: float) -> WorkerError:
+    """Return the error of a job whose server was ended by something else than forewarp, after so many seconds."""
+    error = WorkerError(
+        "the measuring server was killed while it worked, by something else than forewarp; the candidate is not to "
+        "blame, and nothing is recorded of it",
+        hint="run the command again; if it happens again, look whether this machine runs out of memory (`dmesg`)",
+    )
+    error.lost_s = seconds
+    return error
 
 
 def _read_ends(path: Path, start: int) -> str:
@@ -92,7 +110,7 @@ class Session:
         self.pid = pid
         self._answers, self._status, self._log = answers, status, log
         self._read = 0
-        self._ended = self._reaped = False
+        self._ended = self._reaped = self._lost = False
 
     def request(
         self,
@@ -126,6 +144,7 @@ class Session:
             timed_out = True
         except (ChannelClosed, ValueError, TypeError, AttributeError, KeyError):
             pass
+        noted = activity.read(self._log) if answer is None else Activity()
         if answer is None:
             exit_status = self._end()
         elif UNPROTECTED in answer:
@@ -134,7 +153,8 @@ class Session:
         with contextlib.suppress(OSError):
             self._read = self._log.stat().st_size
         log, seconds = readable(text), time.perf_counter() - start
-        return Reply(answer, log, seconds, started, timed_out, exit_status, tuple(self._answers.descriptors()))
+        descriptors, lost = tuple(self._answers.descriptors()), answer is None and self._lost
+        return Reply(answer, log, seconds, started, timed_out, exit_status, descriptors, noted, lost)
 
     @property
     def alive(self) -> bool:
@@ -151,8 +171,12 @@ class Session:
         """Kill what is left of the child and return its exit status, if the server could tell."""
         self.kill()
         self._reaped = True
-        with contextlib.suppress(ChannelClosed, ChannelTimeout):
+        try:
             return self._status.receive(10.0)["exit"]
+        except ChannelClosed:
+            self._lost = True
+        except ChannelTimeout:  # a process that waits for a broken device may not end
+            pass
         return None
 
     def close(self) -> None:
@@ -162,6 +186,7 @@ class Session:
         self._answers.close()
         self._status.close()
         self._log.unlink(missing_ok=True)
+        activity.path_of(self._log).unlink(missing_ok=True)
 
 
 class WorkerClient:
@@ -195,6 +220,8 @@ class WorkerClient:
             session.close()
         if reply.answer is None and self._closed:
             raise was_closed()
+        if reply.lost:
+            raise was_lost(reply.seconds)
         return replace(reply, seconds=reply.seconds + opened, started_s=reply.started_s + opened)
 
     def open(self, job: dict[str, Any]) -> Session:

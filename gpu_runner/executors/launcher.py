@@ -12,7 +12,7 @@ from typing import Any
 
 from forewarp.core.errors import DeviceError, WorkerError
 from forewarp.core.values import Target
-from forewarp.gpu_runner.executors.client import OnLook, Reply, Session, WorkerClient, readable, was_closed
+from forewarp.gpu_runner.executors.client import OnLook, Reply, Session, WorkerClient, readable, was_closed, was_lost
 from forewarp.gpu_runner.executors.observers import ARMS, Observed, Observers, open_on_builds
 from forewarp.gpu_runner.lifting.graph import NO_CAPTURE
 from forewarp.gpu_runner.worker.channel import BEFORE_TIMING, Answer
@@ -78,6 +78,9 @@ class LauncherClient:
             reply = launched.reply
             if reply.answer is None and self._worker.closed:
                 raise was_closed()
+            if reply.lost:
+                self._drop()
+                raise was_lost(reply.seconds)
             if reply.answer is None and not reply.started_s:
                 self._drop()  # the launcher had gone before the job began: idle for long, or killed
                 continue

@@ -22,6 +22,7 @@ from forewarp.core.values import Build, Candidate, DeviceKind, Evidence, Measure
 from forewarp.gpu_runner.compilers import extension
 from forewarp.gpu_runner.evidence import traced
 from forewarp.gpu_runner.executors import captured, verdicts
+from forewarp.gpu_runner.executors.blame import excuse, short_of_memory
 from forewarp.gpu_runner.executors.builds import Builds, default_cache, ending, manifest_of
 from forewarp.gpu_runner.executors.checks import Checks
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
@@ -34,6 +35,7 @@ from forewarp.gpu_runner.statistics import LOOKS
 from forewarp.gpu_runner.tracing.cache import Traces
 from forewarp.gpu_runner.tracing.values import SourceFile, Trace
 from forewarp.gpu_runner.worker import memory, toolchain
+from forewarp.gpu_runner.worker.channel import MACHINE
 
 _REFUSALS = ("PermissionError", "Permission denied", "Network is unreachable", "Operation not permitted")
 """What confined code hears of what it may not do."""
@@ -255,8 +257,7 @@ class LocalExecutor:
         launched = self._target.kind == "cuda" and not any(_has_host_code(k) for k in (kernel, other) if k)
         how: memory.How = "launched" if launched else "cells"
         if refused := self._too_large(signatures, how):
-            phases = {"compile": build.seconds}
-            return verdicts.failure("out_of_memory", refused, self._target, anchor=anchor, phases=phases)
+            raise TaskError(f"{task.name} cannot be measured, whatever the candidate: {refused}")
         job |= {"plans": self._plans(signatures, how)}
         if launched:
             job |= {"cell_plans": self._plans(signatures, "cells")}  # for a module that cannot be lifted
@@ -267,6 +268,8 @@ class LocalExecutor:
                 found = Launched(self._worker.run(job, limit_s, looks), "", "")
             if launched:
                 self._launcher.prepare()  # under the lock: the client serves one thread at a time
+        if found.reply.answer is None:
+            excuse(found.reply, limit_s, task.name, launched=launched)
         measured = self._judge(task, found.reply, build, signatures, anchor, limit_s)
         told = {"anchor": found.anchor} if found.anchor else {}
         phases = {**measured.phases, **found.phases}
@@ -313,6 +316,8 @@ class LocalExecutor:
         phases |= answer["phases"]
         environment = self.probe() | answer["environment"]
         log = readable("\n".join(t for t in (answer["log"], reply.log) if t))
+        if answer["status"] == MACHINE:
+            raise short_of_memory(answer["log"], lost_s=reply.seconds)
         if answer["status"] == "anchor_wrong":
             raise UsageError(
                 f"the kernel to measure against is itself incorrect: {answer['log']}",
@@ -390,9 +395,11 @@ def _visible(index: int) -> str:
 
 
 def _answer_of(task: Task, reply: Reply) -> dict[str, Any]:
-    """Return a job's answer; raises `TaskError` where the reference failed."""
+    """Return a job's answer; raises `TaskError` where the reference failed, `WorkerError` where the machine did."""
     if reply.answer is not None and "error" not in reply.answer:
         return reply.answer
+    if reply.answer is not None and reply.answer.get("status") == MACHINE:
+        raise short_of_memory(reply.answer["error"])
     why = "it did not finish in time" if reply.timed_out else reply.log
     if reply.answer:
         why = f"{reply.answer['error']}\n{reply.answer['log'] or reply.log}".strip()

@@ -1,4 +1,4 @@
-"""Candidates from files and text: which language, which tunables, and a normal form for finding duplicates."""
+"""Candidates from files and text: their language, their tunables, and a normal form for finding duplicates."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def normalise(candidate: Candidate) -> str:
 
 
 def _strip_c(source: str) -> str:
-    # What is never closed ends with the text, or each quote would be tried up to there.
+    # A quote that is never closed ends with the text, or the search would start again at each one.
     quoted = (rf"{quote}(?:\\.|[^{quote}\\])*+(?:{quote}|\\?\Z)" for quote in "\"'")
     pattern = re.compile("|".join((*quoted, r"//[^\n]*", r"/\*.*?(?:\*/|\Z)")), re.DOTALL)
     return pattern.sub(lambda m: m.group(0) if m.group(0)[0] in "\"'" else " ", source)

@@ -61,7 +61,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 }
 
 Names = Mapping[str, Number | tuple[int, ...]]
-"""What an expression may name: numbers, and tensors as their shapes."""
+"""Names that an expression may use: numbers, and tensors as their shapes."""
 
 
 def evaluate(expression: str | Number, names: Names, where: str) -> Number:

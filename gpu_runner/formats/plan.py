@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from forewarp.core.errors import CandidateError
 from forewarp.core.values import Candidate, Language, Signature, TensorSpec
 from forewarp.gpu_runner.formats.expressions import Number, evaluate, whole
-from forewarp.gpu_runner.formats.plan_table import Launch, Plan, read
+from forewarp.gpu_runner.formats.plan_table import LaunchPlan, PlannedLaunch, read
 
 _BLOCK = re.compile(r'\A\s*(?:/\*|"""|\'\'\')\s*forewarp\s*\n(.*?)(?:\*/|"""|\'\'\')', re.DOTALL)
 _INTEGER_BITS = {"i32": 31, "i64": 63}
@@ -79,7 +79,7 @@ def without_block(source: str) -> str:
     return source[match.end() :] if match else source
 
 
-def parse(candidate: Candidate) -> Plan:
+def parse(candidate: Candidate) -> LaunchPlan:
     """Read the launch plan of a device-only candidate; raises `CandidateError` that says what to change."""
     match = _BLOCK.match(candidate.source)
     if match is None:
@@ -98,7 +98,7 @@ def parse(candidate: Candidate) -> Plan:
     return read(table, candidate.language)
 
 
-def resolve(plan: Plan, signature: Signature, tunables: Mapping[str, int]) -> ResolvedPlan:
+def resolve(plan: LaunchPlan, signature: Signature, tunables: Mapping[str, int]) -> ResolvedPlan:
     """Work out every expression of the plan for one workload; raises `CandidateError`."""
     plan.check(tunables)
     chosen = plan.defaults() | dict(tunables)
@@ -131,7 +131,7 @@ def resolve(plan: Plan, signature: Signature, tunables: Mapping[str, int]) -> Re
     )
 
 
-def _bind(plan: Plan, signature: Signature) -> dict[str, TensorSpec]:
+def _bind(plan: LaunchPlan, signature: Signature) -> dict[str, TensorSpec]:
     """Map the plan's buffer names to the task's tensors."""
     count = len(signature.inputs) + len(signature.scalars)
     if len(plan.inputs) != count:
@@ -153,7 +153,7 @@ def _bind(plan: Plan, signature: Signature) -> dict[str, TensorSpec]:
     return bound | dict(zip(plan.outputs, signature.outputs, strict=True))
 
 
-def _aliases(plan: Plan, signature: Signature) -> dict[str, str]:
+def _aliases(plan: LaunchPlan, signature: Signature) -> dict[str, str]:
     """Name the outputs that share an input's buffer; only those may share its name."""
     tensors = [name for i, name in enumerate(plan.inputs) if str(i) not in signature.scalars]
     aliases = {plan.outputs[int(o)]: tensors[i] for o, i in signature.aliases.items()}
@@ -167,7 +167,7 @@ def _aliases(plan: Plan, signature: Signature) -> dict[str, str]:
 
 
 def _resolve_launch(
-    launch: Launch,
+    launch: PlannedLaunch,
     index: int,
     names: Mapping[str, Number | tuple[int, ...]],
     buffers: Mapping[str, TensorSpec],

@@ -21,7 +21,7 @@ MAX_LAUNCHES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class PlannedLaunch:
     """One launch as written: expressions over tunables, `let` names and shapes."""
 
     kernel: str
@@ -43,7 +43,7 @@ class Scratch:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LaunchPlan:
     """A parsed launch plan. With `host_code` its one launch is a call of a host function that launches by itself."""
 
     language: Language
@@ -55,7 +55,7 @@ class Plan:
     let: Mapping[str, str | Number]
     constants: Mapping[str, str | Number]
     scratch: tuple[Scratch, ...]
-    launches: tuple[Launch, ...]
+    launches: tuple[PlannedLaunch, ...]
     host_code: bool = False
 
     def defaults(self) -> dict[str, int]:
@@ -87,7 +87,7 @@ class Plan:
         return all(evaluate(c, tunables, f"constraints[{i}]") for i, c in enumerate(self.constraints))
 
 
-def read(table: dict[str, Any], language: Language) -> Plan:
+def read(table: dict[str, Any], language: Language) -> LaunchPlan:
     """Check the table and return the plan; raises `CandidateError`."""
     return _Reader(table, language).plan()
 
@@ -97,13 +97,13 @@ class _Reader:
         self.table = table
         self.language: Language = language
 
-    def plan(self) -> Plan:
+    def plan(self) -> LaunchPlan:
         self._only(self.table, _KEYS, "the launch plan")
         if self.table.get("format", FORMAT) != FORMAT:
             raise CandidateError(f"format {self.table['format']!r} is unknown; this version reads format = {FORMAT}")
         launches = (self._call(),) if "function" in self.table else self._launches()
         self._check_names()
-        return Plan(
+        return LaunchPlan(
             language=self.language,
             inputs=self._strings(self.table, "inputs", "the launch plan"),
             outputs=self._strings(self.table, "outputs", "the launch plan"),
@@ -117,7 +117,7 @@ class _Reader:
             host_code="function" in self.table and self.language == "cuda",
         )
 
-    def _launches(self) -> tuple[Launch, ...]:
+    def _launches(self) -> tuple[PlannedLaunch, ...]:
         if "args" in self.table:
             raise CandidateError('args stands in [[launch]], or beside function = "name"')
         launches = self.table.get("launch")
@@ -128,7 +128,7 @@ class _Reader:
             )
         return tuple(self._launch(i, e) for i, e in enumerate(cast("list[Any]", launches)))
 
-    def _call(self) -> Launch:
+    def _call(self) -> PlannedLaunch:
         """Read the signature of a host function; it takes the place of all launches."""
         function = self.table["function"]
         if not isinstance(function, str) or not function.isidentifier():
@@ -137,12 +137,12 @@ class _Reader:
             raise CandidateError("a Triton plan has no function", hint="write [[launch]], or a module with ModelNew")
         if "launch" in self.table:
             raise CandidateError("the launch plan has function and [[launch]]", hint="keep one of the two")
-        return Launch(function, self._strings(self.table, "args", "the launch plan"))
+        return PlannedLaunch(function, self._strings(self.table, "args", "the launch plan"))
 
     def _check_names(self) -> None:
-        """Each name is an identifier and means one thing: names become C macros and Python variables."""
+        """Check that each name is an identifier with one meaning: names become C macros and Python variables."""
         inputs, outputs = (self._strings(self.table, key, "the launch plan") for key in ("inputs", "outputs"))
-        # A name that is input and output is looked at when the task is known: the two may be one buffer.
+        # A name that is input and output is checked when the task is known: the two may be one buffer.
         lists = [*inputs, *(name for name in outputs if name not in inputs)]
         if len(set(outputs)) != len(outputs):
             raise CandidateError("the launch plan gives one name to two outputs")
@@ -198,7 +198,7 @@ class _Reader:
             raise CandidateError(f"scratch.{name}.dtype is {value['dtype']!r}; use one of {', '.join(_DTYPES)}")
         return Scratch(name, str(value["dtype"]), self._list(value["shape"], f"scratch.{name}.shape"))
 
-    def _launch(self, index: int, entry: Any) -> Launch:
+    def _launch(self, index: int, entry: Any) -> PlannedLaunch:
         where = f"launch[{index}]"
         if not isinstance(entry, dict):
             raise CandidateError(f"{where} must be a table, written [[launch]]")
@@ -210,7 +210,7 @@ class _Reader:
         missing = sorted(needed - set(table))
         if missing:
             raise CandidateError(f"{where} needs {missing} for a {self.language} kernel")
-        return Launch(
+        return PlannedLaunch(
             kernel=table["kernel"],
             args=self._strings(table, "args", where),
             grid=self._list(table.get("grid", []), f"{where}.grid"),

@@ -16,7 +16,7 @@ from forewarp.gpu_runner.formats.task_table import TaskTable
 
 BUNDLED = Path(__file__).parents[2] / "tasks"
 BUNDLED_POOL = BUNDLED / "pool.parquet"
-"""Some of what has been measured on training tasks of the pool `forewarp-h200`."""
+"""Part of the pool `forewarp-h200`: measurements on its training tasks."""
 KERNELBENCH_NAMES = ("Model", "get_inputs", "get_init_inputs")
 
 

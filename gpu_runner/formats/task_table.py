@@ -1,4 +1,4 @@
-"""`task.toml`: each key is checked as it is read, and a mistake is told with its file, line and key."""
+"""Reader of `task.toml`: each key is checked as it is read, and a mistake is reported with file, line and key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DOT = r"\s*\.\s*"
 
 @dataclass(frozen=True, slots=True)
 class TaskTable:
-    """What a `task.toml` says; `inputs` is the file name of captured inputs, "" for none."""
+    """Contents of a `task.toml`; `inputs` is the file name of captured inputs, "" for none."""
 
     title: str
     family: str

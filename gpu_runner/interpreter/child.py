@@ -28,7 +28,7 @@ from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed
 Outcome = Literal["done", "slow", "stuck", "waits", "failed", "unsupported"]
 _LOOK_AFTER_S = 0.3
 """Seconds after which it is worth a guess how long all programs will take."""
-_SPINS = 1000
+SPINS = 1000
 """Atomic operations in one program from which on it is taken to wait for another."""
 _FOR_EVER = 1e9
 
@@ -112,7 +112,10 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Born:
-    """What the confined process is born with; `slot` and what lies in `folder` are all that it may change."""
+    """What the confined process is born with; `slot` and what lies in `folder` are all that it may change.
+
+    Where `own_shape` is true, the scene is a `ShapeOnly`.
+    """
 
     source: str
     language: str
@@ -121,6 +124,7 @@ class Born:
     cpu_s: int
     job: Mapping[str, Any]
     scene: Any
+    own_shape: bool = False
 
 
 def live(born: Born, line: socket.socket, *, contained: bool) -> None:
@@ -144,8 +148,15 @@ def live(born: Born, line: socket.socket, *, contained: bool) -> None:
         while (order := _next(channel)) is not None:
             if runner is not None:
                 report = _case(runner, order["limit_s"], sample=order["sample"])
-            findings = serde.to_data(runner.memory.ledger.findings()) if runner is not None else []
-            channel.send(serde.to_data(report) | {"findings": findings})
+            told: dict[str, Any] = {"findings": [], "suspicions": [], "reach": {}}
+            if runner is not None:
+                ledger = runner.memory.ledger
+                told = {
+                    "findings": serde.to_data(ledger.findings()),
+                    "suspicions": serde.to_data(ledger.suspicions()),
+                    "reach": runner.memory.reach.counts,
+                }
+            channel.send(serde.to_data(report) | told)
 
 
 def _next(channel: Channel) -> dict[str, Any] | None:
@@ -158,7 +169,11 @@ def _next(channel: Channel) -> dict[str, Any] | None:
 def _born_runner(born: Born) -> tuple[Any, Report]:
     try:
         kind: Any
-        if born.language == "python":
+        if born.own_shape:
+            from forewarp.gpu_runner.interpreter import ownshape
+
+            kind = ownshape.ModuleAtOwnShape if born.language == "python" else ownshape.PlanAtOwnShape
+        elif born.language == "python":
             from forewarp.gpu_runner.interpreter.modules import ModuleRun as kind
         else:
             from forewarp.gpu_runner.interpreter.plans import PlanRun as kind
@@ -216,7 +231,7 @@ def _out_of_time(runner: Any, pace: Pace, line: int, report: Any) -> Report:
         return report("stuck", f"the module's own code, line {line}, was still running after {pace.limit_s:.1f} s")
     kernel, program = runner.memory.kernel, runner.memory.program
     where = f"{kernel}, line {line}" if line else kernel
-    if runner.memory.atomics > _SPINS:
+    if runner.memory.atomics > SPINS:
         return report(
             "waits",
             f"{where}: program {program} waits for another one, and programs run one after another here",

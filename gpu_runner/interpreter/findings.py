@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from forewarp.core.checking import Finding, FindingKind
@@ -49,15 +49,39 @@ class Place:
 
 
 @dataclass(slots=True)
+class Reach:
+    """How many programs and passes of loops a run had: the most of each kind, by its name in words."""
+
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+
+    def launched(self, kernel: str, grid: Sequence[int]) -> None:
+        """Count the programs of a launch."""
+        for axis, programs in enumerate(grid):
+            self._count(f"programs of {kernel} along axis {axis}", programs)
+
+    def looped(self, place: Place, passes: int) -> None:
+        """Count the passes of a loop."""
+        self._count(f"passes of the loop at {place}", passes)
+
+    def _count(self, name: str, number: int) -> None:
+        self.counts[name] = max(number, self.counts.get(name, 0))
+
+
+@dataclass(slots=True)
 class Ledger:
     """All that was seen; `findings` puts it into words."""
 
     seen: dict[tuple[FindingKind, Place], _Seen] = field(default_factory=dict[tuple[FindingKind, Place], _Seen])
+    suspected: dict[tuple[FindingKind, Place], _Seen] = field(default_factory=dict[tuple[FindingKind, Place], _Seen])
     traffic: dict[tuple[Place, str], Traffic] = field(default_factory=dict[tuple[Place, str], Traffic])
 
     def note(self, kind: FindingKind, place: Place, message: str, count: int) -> None:
         """Count something at a place; the first message stays."""
         self.seen.setdefault((kind, place), _Seen(message)).count += count
+
+    def suspect(self, kind: FindingKind, place: Place, message: str, count: int) -> None:
+        """Count something that a right kernel may do, too: it is a fault only of one whose outputs are wrong."""
+        self.suspected.setdefault((kind, place), _Seen(message)).count += count
 
     def traffic_at(self, place: Place, verb: str) -> Traffic:
         """Return what a place that loads or stores has asked for."""
@@ -65,8 +89,11 @@ class Ledger:
 
     def findings(self) -> tuple[Finding, ...]:
         """Return what is worth a word, faults first."""
-        faults = [Finding(kind, str(place), seen.message, seen.count) for (kind, place), seen in self.seen.items()]
-        return (*faults, *self._uncoalesced())
+        return (*_in_words(self.seen), *self._uncoalesced())
+
+    def suspicions(self) -> tuple[Finding, ...]:
+        """Return what was suspected at places that have no certain finding of the kind."""
+        return _in_words({key: seen for key, seen in self.suspected.items() if key not in self.seen})
 
     def _uncoalesced(self) -> Sequence[Finding]:
         total = sum(_all_of(traffic, traffic.sectors) for traffic in self.traffic.values())
@@ -81,6 +108,10 @@ class Ledger:
                 )
                 found.append(Finding("uncoalesced", str(place), message, traffic.requests))
         return found
+
+
+def _in_words(seen: Mapping[tuple[FindingKind, Place], _Seen]) -> tuple[Finding, ...]:
+    return tuple(Finding(kind, str(place), one.message, one.count) for (kind, place), one in seen.items())
 
 
 def _all_of(traffic: Traffic, part: int) -> int:

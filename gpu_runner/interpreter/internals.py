@@ -11,7 +11,7 @@ import ast
 import importlib
 import importlib.metadata
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -255,7 +255,8 @@ def _loops(interpreter: Any) -> None:
                 node.iter = ast.Call(ast.Name("interpreter_loop", ast.Load()), [node.iter], [])
             return node
 
-    def loop(values: Iterable[int]) -> Iterator[Any]:
+    def loop(values: Sequence[int]) -> Iterator[Any]:
+        interpreter.interpreter_builder.memory.begin_loop(len(values))
         return (interpreter.interpreter_semantic.to_tensor(v) for v in values)
 
     # Rewritten functions see the interpreter's own globals.

@@ -30,10 +30,11 @@ from forewarp.gpu_runner.interpreter.judging import (
     ReferenceFailed,
     can_be_sampled,
     in_turn,
+    joined,
     look_again,
     summary,
 )
-from forewarp.gpu_runner.interpreter.scene import Scene
+from forewarp.gpu_runner.interpreter.scene import Scene, ShapeOnly
 from forewarp.gpu_runner.interpreter.shapes import (
     MOST_ELEMENTS,
     MOST_PROGRAMS,
@@ -45,6 +46,7 @@ from forewarp.gpu_runner.interpreter.shapes import (
 from forewarp.gpu_runner.worker import protections
 from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.check import Mismatch
+from forewarp.gpu_runner.worker.problem import Problem
 from forewarp.gpu_runner.worker.watched import run_watched
 
 _ATTEMPTS = 3
@@ -58,7 +60,22 @@ _AGAIN_S = 4.0
 """What a second look at a larger shape may take, beyond the time that was set."""
 LARGER_ELEMENTS = 1 << 21
 """Elements of all tensors at that look: references in half precision are slow on a CPU."""
+_LOOK_S = 1.0
+"""What a look at the task's own shape, without data, may take."""
+_PROBE_S = 1.0
+"""What one at a shape that may show more may take: loops and programs are counted when they begin."""
 _GRACE_S = 15.0
+_NOTHING: Mapping[str, Any] = {
+    "programs": 0,
+    "grid": 0,
+    "findings": [],
+    "suspicions": [],
+    "reach": {},
+    "partial": False,
+    "estimate": 0.0,
+    "message": "",
+}
+"""The report of a process that said nothing."""
 
 
 def interpret(job: dict[str, Any]) -> Check:
@@ -90,16 +107,40 @@ def _all_of(job: Mapping[str, Any], workloads: Sequence[Workload], candidate: Ca
 
 def _one(job: Mapping[str, Any], workload: Workload, candidate: Candidate, limit_s: float, *, changed: bool) -> Judged:
     """Check one workload, at ever smaller shapes until they are quick enough, else on a sample of programs."""
-    until = time.monotonic() + limit_s
+    started = time.monotonic()
+    until = started + limit_s
     shrinker = Shrinker(job, workload, candidate)
     constants = shrinker.shrink(defaults(job, workload), lambda s: s.within(MOST_ELEMENTS, MOST_PROGRAMS))
     if constants is None:
         raise ReferenceFailed(shrinker.why_not)
     judged, used = _quick_enough(job, shrinker, constants, candidate, until, changed=changed)
-    if not judged.wrong or not shrinker.cuts_blocks(used):
+    judged = _suited(job, workload, candidate, shrinker, judged, used)
+    if judged.status != "ok" or used == defaults(job, workload):
+        return judged
+    return Unhidden(job, workload, candidate, shrinker, time.monotonic() - started).of(judged)
+
+
+def _suited(
+    job: Mapping[str, Any],
+    workload: Workload,
+    candidate: Candidate,
+    shrinker: Shrinker,
+    judged: Judged,
+    used: Constants,
+) -> Judged:
+    """Give a candidate that does not go with the small shape a second chance at one that its code suits."""
+    written = shrinker.written_into_code(used)
+    if judged.status == "failed" and not judged.slow and written:
+        message = (
+            f"it has {written} written into its code, and is not run at a smaller shape: {judged.workload.message}"
+        )
+        judged = replace(judged, status="unsupported", workload=replace(judged.workload, message=message))
+    elif not judged.wrong:
+        return judged
+    if not shrinker.cuts_blocks(used):
         return judged
 
-    def again(larger: Workload, *, sample: bool) -> Judged:
+    def again_at(larger: Workload, *, sample: bool) -> Judged:
         return _attempt(job, larger, candidate, _AGAIN_S, sample=sample)
 
     return look_again(
@@ -107,12 +148,82 @@ def _one(job: Mapping[str, Any], workload: Workload, candidate: Candidate, limit
         shrinker,
         shrinker.shrink(defaults(job, workload), lambda s: s.within(LARGER_ELEMENTS, MOST_PROGRAMS), whole_blocks=True),
         Size(2 * LARGER_ELEMENTS, sys.maxsize),
-        again,
+        again_at,
         (
             "which its blocks do not divide as they do the task's",
             "which its blocks may not divide as they do the task's own shape",
         ),
     )
+
+
+class Unhidden:
+    """Looks for what a small shape hides: faults of addresses at the task's own, and what runs several times there."""
+
+    def __init__(
+        self, job: Mapping[str, Any], workload: Workload, candidate: Candidate, shrinker: Shrinker, spent_s: float
+    ) -> None:
+        """Let a look take up to half of `spent_s`, which the check itself took."""
+        self._job, self._candidate, self._shrinker, self._half_s = job, candidate, shrinker, spent_s / 2
+        self._own = defaults(job, workload)
+
+    def of(self, judged: Judged) -> Judged:
+        """Return the judgement of a small shape, or of a larger one that shows more, with what is found beside it."""
+        report = self._look(self._own, min(_LOOK_S, max(_PROBE_S, self._half_s)))
+        findings = [serde.from_data(Finding, f) for f in report["findings"]]
+        shape = ", ".join(f"{k} = {v}" for k, v in self._own.items())
+        findings = tuple(replace(f, message=f"{f.message}; at the task's own shape, {shape}") for f in findings)
+        if not report["programs"] and report["message"]:
+            return _noted(judged, f"not looked at at the task's own shape: {report['message']}")
+        if hidden_by(report["reach"], judged.reach) and not judged.wrong:
+            judged = self._larger(judged, report["reach"])
+        judged = replace(judged, findings=joined([*judged.findings, *findings]))
+        hidden = hidden_by(report["reach"], judged.reach)
+        return _noted(judged, f"not seen at this shape: {'; '.join(hidden)}") if hidden else judged
+
+    def _larger(self, judged: Judged, reach: Mapping[str, int]) -> Judged:
+        """Check at the first larger shape that shows what `reach` has, if there is one within bounds."""
+        until = time.monotonic() + _AGAIN_S
+        small = {**self._own, **judged.workload.constants}
+        for larger in self._shrinker.larger(small):
+            if time.monotonic() > until:
+                break
+            size = self._shrinker.measure(larger)
+            if size is None or size.elements > LARGER_ELEMENTS:
+                continue
+            if hidden_by(reach, self._look(larger, _PROBE_S)["reach"]):
+                continue
+            try:
+                again = _attempt(self._job, self._shrinker.with_constants(larger), self._candidate, _AGAIN_S)
+            except ReferenceFailed:
+                break
+            return judged if again.slow or again.status == "unsupported" else again
+        return judged
+
+    def _look(self, constants: Constants, limit_s: float) -> dict[str, Any]:
+        """Run a few programs of each launch without data, and return their report."""
+        workload = self._shrinker.with_constants(constants)
+        try:
+            problem = Problem.of_job(self._job, workload, 0)
+            if self._candidate.language == "python":
+                scene = ShapeOnly.of_module(problem, workload)
+            else:
+                scene = ShapeOnly.of_plan(problem, self._shrinker.signature(constants), self._candidate)
+        except Exception as e:  # the reference's own code may raise anything
+            return dict(_NOTHING) | {"message": f"{type(e).__name__}: {e}"}
+        with Confined(self._job, scene, self._candidate) as child:
+            return child.run(limit_s, sample=False)
+
+
+def hidden_by(own: Mapping[str, int], small: Mapping[str, int]) -> list[str]:
+    """Say what there are several of at the task's own shape, and not at a small one; both map names to numbers."""
+    return [
+        f"{count} {name}, here {small.get(name, 0)}" for name, count in own.items() if count > 1 >= small.get(name, 0)
+    ]
+
+
+def _noted(judged: Judged, note: str) -> Judged:
+    message = "; ".join(filter(None, (judged.workload.message, note)))
+    return replace(judged, workload=replace(judged.workload, message=message))
 
 
 def _quick_enough(
@@ -205,7 +316,7 @@ def _judge(scene: Scene, child: Confined, limit_s: float, *, sample: bool) -> Ju
 
     def judged(status: CheckStatus, message: str, error: float | None = None) -> Judged:
         seen = CheckedWorkload(workload.name, workload.constants, report["programs"], report["grid"], error, message)
-        return Judged(status, seen, findings)
+        return Judged(status, seen, findings, reach=report["reach"])
 
     match report["outcome"]:
         case "slow":
@@ -227,7 +338,8 @@ def _judge(scene: Scene, child: Confined, limit_s: float, *, sample: bool) -> Ju
             scene.fill_unwritten()
         error = stage.compare(0)
     except Mismatch as e:
-        return judged("incorrect", str(e), _error(scene))
+        wrong = judged("incorrect", str(e), _error(scene))
+        return replace(wrong, findings=(*findings, *(serde.from_data(Finding, f) for f in report["suspicions"])))
     return judged("ok", "", error)
 
 
@@ -241,7 +353,7 @@ def _error(scene: Scene) -> float | None:
 class Confined:
     """The candidate's process, watched by one of its own; a context manager that ends both."""
 
-    def __init__(self, job: Mapping[str, Any], scene: Scene, candidate: Candidate) -> None:
+    def __init__(self, job: Mapping[str, Any], scene: Scene | ShapeOnly, candidate: Candidate) -> None:
         self._folder = tempfile.mkdtemp(prefix="check-")
         self.last_s = 0.0
         ours, theirs = socket.socketpair()
@@ -253,6 +365,7 @@ class Confined:
             int(4 * job["budget_s"]) + 30,
             job,
             scene,
+            own_shape=isinstance(scene, ShapeOnly),
         )
         self._pid = os.fork()
         if self._pid == 0:
@@ -272,7 +385,7 @@ class Confined:
         except (ChannelClosed, ValueError):
             report = {"outcome": "failed", "message": self._ending()}
         self.last_s = time.monotonic() - started
-        return {"programs": 0, "grid": 0, "findings": [], "partial": False, "estimate": 0.0} | report
+        return dict(_NOTHING) | report
 
     def _ending(self) -> str:
         _, code = os.waitpid(self._pid, 0)

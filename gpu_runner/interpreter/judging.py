@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from forewarp.core.checking import FAULTS, Check, CheckedHow, CheckedWorkload, CheckStatus, Finding
@@ -17,12 +17,16 @@ _ORDER: tuple[CheckStatus, ...] = ("failed", "incorrect", "unsupported", "ok")
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What became of one workload. `slow` says how slow it was, in the checker's own measure; 0 where it was not."""
+    """What became of one workload. `slow` says how slow it was, in the checker's own measure; 0 where it was not.
+
+    `reach` is what `findings.Reach` counted.
+    """
 
     status: CheckStatus
     workload: CheckedWorkload
     findings: tuple[Finding, ...] = ()
     slow: float = 0.0
+    reach: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def wrong(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from forewarp.gpu_runner.interpreter.findings import SECTOR, Ledger, Place
+from forewarp.gpu_runner.interpreter.findings import SECTOR, Ledger, Place, Reach
 from forewarp.gpu_runner.interpreter.numerics import Array
 from forewarp.gpu_runner.interpreter.order import MANY, Clocks, Shadow, several
 
@@ -63,12 +63,43 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """The lanes of one access that fall into one buffer: `lanes` selects them, `at` holds their byte offsets."""
+class View:
+    """The elements of a buffer that belong to a tensor, where that is not all of it: every `size` bytes are one.
+
+    `first` is where the tensor's pointer points to; `members` says of each element whether it is the tensor's.
+    """
+
+    size: int
+    first: int
+    members: Mask
+
+    def lacks(self, at: Array) -> Mask:
+        """Return which byte offsets, within the buffer, are not the tensor's."""
+        return ~self.members[np.minimum(at // self.size, len(self.members) - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Addresses that stand for a buffer where it is reached through one argument; its byte 0 is at `base`."""
 
     buffer: Buffer
+    name: str
+    base: int
+    view: View | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The lanes of one access that fall into one window: `lanes` selects them, `at` holds their byte offsets."""
+
+    window: _Window
     lanes: Mask | slice
     at: Array
+
+    @property
+    def buffer(self) -> Buffer:
+        """The buffer behind the window."""
+        return self.window.buffer
 
 
 class Memory:
@@ -77,8 +108,10 @@ class Memory:
     def __init__(self, place: Callable[[str], Place]) -> None:
         """`place` says where in the source, in the named kernel, an access comes from."""
         self._buffers: list[Buffer] = []
+        self._windows: list[_Window] = []
         self._place_in = place
         self.ledger = Ledger()
+        self.reach = Reach()
         self.kernel = ""
         self.program = ""
         self.clocks = Clocks(1)
@@ -86,14 +119,28 @@ class Memory:
 
     def add(self, name: str, content: npt.NDArray[np.uint8], size: int, *, watched: bool, filled: bool = True) -> int:
         """Make a buffer known and return its address; `filled` is false where nothing has been written to it yet."""
-        base = ((len(self._buffers) + 1) << _SPAN) + _MIDDLE
+        base = self._next_base()
         written = None if filled else np.zeros(len(content) // size, np.bool_)
         self._buffers.append(Buffer(name, content, size, base, watched, written))
+        self._windows.append(_Window(self._buffers[-1], name, base))
         return base
+
+    def window(self, buffer: Buffer, name: str, view: View | None) -> int:
+        """Return another address of a buffer, for an argument that may be a view of it.
+
+        So an access is known by the argument that its pointer came from, though several share a buffer.
+        """
+        base = self._next_base()
+        self._windows.append(_Window(buffer, name, base, view))
+        return base
+
+    def _next_base(self) -> int:
+        return ((len(self._windows) + 1) << _SPAN) + _MIDDLE
 
     def forget(self) -> None:
         """Drop all buffers; what was found stays."""
         self._buffers.clear()
+        self._windows.clear()
 
     def named(self, name: str) -> Buffer:
         """Return a buffer by its name."""
@@ -118,6 +165,10 @@ class Memory:
     def _place(self) -> Place:
         return self._place_in(self.kernel)
 
+    def begin_loop(self, passes: int) -> None:
+        """Start a loop."""
+        self.reach.looped(self._place(), passes)
+
     def load(self, addresses: Array, mask: Mask, other: Array, *, volatile: bool = False) -> Array:
         """Return what lies at the addresses, `other` where the mask is false."""
         kind = other.dtype
@@ -129,7 +180,7 @@ class Memory:
             values[inside] = _view(part.buffer, kind)[index]
             if part.buffer.written is not None or part.buffer.watched:
                 self._read(part.buffer, self._elements(part.buffer, part.at[inside], kind.itemsize), volatile)
-            _put(result, part.lanes, values)
+            put(result, part.lanes, values)
         return result
 
     def store(self, addresses: Array, values: Array, mask: Mask) -> None:
@@ -174,12 +225,12 @@ class Memory:
             self._merge(part.buffer, self._elements(part.buffer, part.at[inside], kind.itemsize))
             before = np.zeros(len(part.at), kind)
             before[inside] = _one_by_one(_view(part.buffer, kind), index, _take(values, part.lanes)[inside], apply)
-            _put(old, part.lanes, before)
+            put(old, part.lanes, before)
             if alone and order[1]:
                 self.clocks.release(where)
         return old
 
-    def _parts(self, addresses: Array, mask: Mask, width: int, verb: str) -> Iterator[_Part]:
+    def _parts(self, addresses: Array, mask: Mask, width: int, verb: str) -> Iterator[Part]:
         """Sort the lanes of an access by buffer; most have one."""
         whole = bool(mask.all())
         mask = np.broadcast_to(mask, addresses.shape)
@@ -196,16 +247,16 @@ class Memory:
             lanes = mask & (everywhere == region)
             yield self._part(int(region), addresses[lanes], lanes, width, verb)
 
-    def _part(self, region: int, active: Array, lanes: Mask | slice, width: int, verb: str) -> _Part:
-        if not 1 <= region <= len(self._buffers):
+    def _part(self, region: int, active: Array, lanes: Mask | slice, width: int, verb: str) -> Part:
+        if not 1 <= region <= len(self._windows):
             raise MemoryFault(f"{verb} from an address that belongs to no buffer, in program {self.program}")
-        buffer = self._buffers[region - 1]
-        at = active.astype(np.int64) - np.int64(buffer.base)
+        window = self._windows[region - 1]
+        at = active.astype(np.int64) - np.int64(window.base)
         if active.size > 1:
             self._count_sectors(at, width, verb)
-        return _Part(buffer, lanes, at)
+        return Part(window, lanes, at)
 
-    def _within(self, part: _Part, width: int, verb: str) -> tuple[Mask | slice, Array]:
+    def _within(self, part: Part, width: int, verb: str) -> tuple[Mask | slice, Array]:
         """Return which lanes are in bounds, and the index of their elements; note the others."""
         at, buffer = part.at, part.buffer
         most = len(buffer.content) - width
@@ -216,18 +267,28 @@ class Memory:
             self._note_outside(part, at[~inside], width, verb)
             at = at[inside]
         if (at & (width - 1)).any():
-            raise MemoryFault(f"{verb} {width} bytes at an address that is no multiple of {width}, in {buffer.name}")
+            raise MemoryFault(
+                f"{verb} {width} bytes at an address that is no multiple of {width}, in {part.window.name}"
+            )
+        view = part.window.view
+        if view is not None and at.size and (beside := view.lacks(at)).any():
+            message = (
+                f"{verb} {_elements_of(part, at[beside], width)}, which is a view of {view.members.sum()} elements and "
+                f"does not have {'it' if beside.sum() == 1 else 'them'}; first in program {self.program}"
+            )
+            self.ledger.suspect("out of bounds", self._place(), message, int(beside.sum()))
         return inside, at // width
 
-    def _note_outside(self, part: _Part, outside: Array, width: int, verb: str) -> None:
-        least, most = int(outside.min()) // width, int(outside.max()) // width
-        what = f"element {least}" if least == most else f"elements {least} to {most}"
+    def _note_outside(self, part: Part, outside: Array, width: int, verb: str) -> None:
+        self.ledger.note("out of bounds", self._place(), self._beyond(part, outside, width, verb), len(outside))
+
+    def _beyond(self, part: Part, outside: Array, width: int, verb: str) -> str:
+        """Put an access out of bounds into words."""
         holds = len(part.buffer.content) // width
-        self.ledger.note(
-            "out of bounds",
-            self._place(),
-            f"{verb} {what} of {part.buffer.name}, which holds {holds} elements; first in program {self.program}",
-            len(outside),
+        owner = "which" if part.window.view is None else "a view of a tensor that"
+        return (
+            f"{verb} {_elements_of(part, outside, width)}, {owner} holds {holds} elements; "
+            f"first in program {self.program}"
         )
 
     def _elements(self, buffer: Buffer, at: Array, width: int) -> Array:
@@ -315,6 +376,14 @@ class Memory:
         )
 
 
+def _elements_of(part: Part, at: Array, width: int) -> str:
+    """Name what lies at byte offsets, in elements from where the argument points to."""
+    start = part.window.view.first if part.window.view is not None else 0
+    least, most = (int(at.min()) - start) // width, (int(at.max()) - start) // width
+    what = f"element {least}" if least == most else f"elements {least} to {most}"
+    return f"{what} of {part.window.name}"
+
+
 def _view(buffer: Buffer, kind: np.dtype[Any]) -> Array:
     """Return the buffer as whole elements of a kind; a rest of bytes is left out."""
     whole = len(buffer.content) // kind.itemsize * kind.itemsize
@@ -325,7 +394,8 @@ def _take(values: Array, lanes: Mask | slice) -> Array:
     return values.reshape(-1) if isinstance(lanes, slice) else values[lanes]
 
 
-def _put(result: Array, lanes: Mask | slice, values: Array) -> None:
+def put(result: Array, lanes: Mask | slice, values: Array) -> None:
+    """Set the lanes of an access that were selected."""
     if isinstance(lanes, slice):
         result.reshape(-1)[:] = values
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from forewarp.gpu_runner.interpreter import internals
 from forewarp.gpu_runner.interpreter.builder import Unsupported
 from forewarp.gpu_runner.interpreter.child import Born, Pace, as_bytes
 from forewarp.gpu_runner.interpreter.findings import Place
-from forewarp.gpu_runner.interpreter.memory import POISON, Buffer, Memory
+from forewarp.gpu_runner.interpreter.memory import POISON, Buffer, Memory, View
 from forewarp.gpu_runner.interpreter.plans import ELEMENTS, run_programs
 from forewarp.gpu_runner.tracing import driver, masquerade
 from forewarp.gpu_runner.tracing.recorder import Recorder
@@ -56,28 +56,35 @@ class ModuleRun:
         if "cpp_extension" in born.source:
             raise Unsupported("the module builds a C++ or CUDA extension, which is not interpreted")
         self.scene, self.path, self.in_kernel = born.scene, "", False
-        self.memory = Memory(lambda kernel: Place(kernel, internals.line_in(self.path)))
+        self.memory = self._new_memory(lambda kernel: Place(kernel, internals.line_in(self.path)))
         self._kernels = internals.install(self.memory)
         self._recorder = Recorder(Path(born.folder))
         self._target = serde.from_data(Target, born.job["target"])
         self._pace = Pace(0.0, False)
         self._poisoned = _Poisoned()
-        self._known: dict[int, tuple[int, Buffer, Any]] = {}
+        self._known: dict[int, tuple[Buffer, Any]] = {}
+        self._windows: dict[tuple[Any, ...], int] = {}
         self._kernels.on_launch(self._launch, self._pointer)
         self._one_configuration()
-        with self._masquerading():
+        self._prepare(born)
+
+    def _prepare(self, born: Born) -> None:
+        with self._pretending(), self._poisoned:
             module = import_text(born.source)
             self.path = str(module.__file__)
             self._call = self.scene.problem.bind(module, "cpu", self.scene.weights)
 
+    def _new_memory(self, place: Callable[[str], Place]) -> Memory:
+        return Memory(place)
+
     @contextlib.contextmanager
-    def _masquerading(self) -> Generator[None]:
+    def _pretending(self) -> Generator[masquerade.Masquerade]:
         import triton.runtime
 
         active: Any = triton.runtime.driver
         active.set_active(driver.Driver(self._target, self._recorder))
-        with masquerade.masquerading(self._target, self._recorder), self._poisoned:
-            yield
+        with masquerade.masquerading(self._target, self._recorder) as mode:
+            yield mode
 
     @staticmethod
     def _one_configuration() -> None:
@@ -94,8 +101,9 @@ class ModuleRun:
         """Call the module once and copy its results out; raises what it raises, and `TooSlow`."""
         self._pace = pace
         self._known.clear()
+        self._windows.clear()
         self.memory.forget()
-        with self._masquerading():
+        with self._pretending(), self._poisoned:
             result = self._call(*self.scene.values)
         outputs = outputs_of(result)
         shapes = [(tuple(o.shape), o.dtype) for o in outputs]
@@ -109,22 +117,53 @@ class ModuleRun:
         """Return a tensor as a kernel's argument."""
         with torch._C.DisableTorchFunction():  # pyright: ignore[reportPrivateUsage]
             plain: torch.Tensor = getattr(tensor, "base", tensor)
-            storage = plain.untyped_storage()
-            known = self._known.get(storage.data_ptr())
-            if known is None:
-                known = self._add(name or "a tensor", plain, storage)
             element = ELEMENTS.get(dtype_name(plain)) if plain is tensor else str(tensor.dtype)
             if element is None:
                 raise LookupError(f"Triton has no pointer to {plain.dtype}")
-            return self._kernels.pointer(known[0] + int(plain.storage_offset()) * plain.element_size(), element)
+            return self._kernels.pointer(self._address(plain, name or "a tensor"), element)
 
-    def _add(self, name: str, tensor: torch.Tensor, storage: Any) -> tuple[int, Buffer, Any]:
-        content = as_bytes(torch.empty(0, dtype=torch.uint8).set_(storage))
-        filled = storage.data_ptr() not in self._poisoned.storages
-        address = self.memory.add(name, content, tensor.element_size(), watched=True, filled=filled)
-        # The storage is kept, so that no other takes its place in memory meanwhile.
-        known = self._known[storage.data_ptr()] = address, self.memory.buffers[-1], storage
-        return known
+    def _address(self, tensor: torch.Tensor, name: str) -> int:
+        """Return where a tensor's first element is for a kernel that gets it as the argument `name`."""
+        start, size = self._allocation(tensor)
+        if start not in self._known:
+            content, filled = self._content(tensor, start, size)
+            self.memory.add(name, content, tensor.element_size(), watched=True, filled=filled)
+            # The storage is kept, so that no other takes its place in memory meanwhile.
+            self._known[start] = self.memory.buffers[-1], tensor.untyped_storage()
+        buffer = self._known[start][0]
+        key = start, name, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
+        if key not in self._windows:
+            self._windows[key] = self.memory.window(buffer, name, self._view(tensor, start, size))
+        return self._windows[key] + tensor.data_ptr() - start
+
+    def _allocation(self, tensor: torch.Tensor) -> tuple[int, int]:
+        """Return where the memory that a tensor is part of begins, and its bytes.
+
+        The task's inputs share one storage here, and have an allocation each on a GPU.
+        """
+        for value in self.scene.values:
+            if isinstance(value, torch.Tensor):
+                start, size = value.data_ptr(), value.numel() * value.element_size()
+                if start <= tensor.data_ptr() < start + size:
+                    return start, size
+        storage = tensor.untyped_storage()
+        return storage.data_ptr(), storage.nbytes()
+
+    def _content(self, tensor: torch.Tensor, start: int, size: int) -> tuple[Any, bool]:
+        """Return the bytes of an allocation, and whether they hold anything yet."""
+        storage = tensor.untyped_storage()
+        first = start - storage.data_ptr()
+        content = as_bytes(torch.empty(0, dtype=torch.uint8).set_(storage))[first : first + size]
+        return content, storage.data_ptr() not in self._poisoned.storages
+
+    def _view(self, tensor: torch.Tensor, start: int, size: int) -> View | None:
+        """Return which part of its memory is a tensor's; None where all of it is."""
+        width, first = tensor.element_size(), tensor.data_ptr() - start
+        if first % width or not tensor.numel():
+            return None
+        members = torch.zeros(size // width, dtype=torch.bool)
+        members.as_strided(tensor.shape, tensor.stride(), first // width).fill_(True)
+        return None if members.all() else View(width, first, members.numpy())
 
     def _launch(self, kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         parameters = self._kernels.parameters(kernel)
@@ -143,5 +182,8 @@ class ModuleRun:
                 rows = buffer.content[: len(buffer.written) * buffer.size].reshape(-1, buffer.size)
                 buffer.written |= (rows != np.uint8(POISON)).any(axis=1)
         self.in_kernel = True
-        run_programs(self.memory, self._kernels.bind(kernel, arguments, shape), shape, self._pace)
+        self._run_programs(self._kernels.bind(kernel, arguments, shape), shape, self._pace)
         self.in_kernel = False
+
+    def _run_programs(self, program: Callable[[int, int, int], None], grid: Sequence[int], pace: Pace) -> None:
+        run_programs(self.memory, program, grid, pace)

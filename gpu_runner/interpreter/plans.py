@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ class PlanRun:
     def __init__(self, born: Born) -> None:
         """Raises `builder.Unsupported`, and what importing the source raises."""
         self.scene, self.path, self.in_kernel = born.scene, "", True
-        self.memory = Memory(lambda kernel: Place(kernel, internals.line_in(self.path)))
+        self.memory = self._new_memory(lambda kernel: Place(kernel, internals.line_in(self.path)))
         self._kernels = internals.install(self.memory)
         module = import_text(born.source)
         self.path = str(Path(str(module.__file__)))
@@ -57,6 +57,9 @@ class PlanRun:
         for launch in plan.launches:
             kernel = self._kernels.find(module, launch.kernel)
             self._calls.append((launch, kernel, self._arguments(kernel, launch)))
+
+    def _new_memory(self, place: Callable[[str], Place]) -> Memory:
+        return Memory(place)
 
     def _register(self) -> None:
         plan = self.scene.plan
@@ -71,13 +74,20 @@ class PlanRun:
             else:
                 self._add(name, tensor, watched=True, filled=False)
         for spec in plan.scratch:
-            tensor = _zeros(spec)
+            tensor = self._scratch_of(spec)
             self._scratch.append(tensor)
             self._add(spec.name, tensor, watched=True)
 
     def _add(self, name: str, tensor: torch.Tensor, *, watched: bool, filled: bool = True) -> None:
         size = tensor.element_size()
-        self._addresses[name] = self.memory.add(name, as_bytes(tensor), size, watched=watched, filled=filled)
+        content = self._bytes_of(tensor)
+        self._addresses[name] = self.memory.add(name, content, size, watched=watched, filled=filled)
+
+    def _bytes_of(self, tensor: torch.Tensor) -> Any:
+        return as_bytes(tensor)
+
+    def _scratch_of(self, spec: TensorSpec) -> torch.Tensor:
+        return torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype))
 
     def _arguments(self, kernel: Any, launch: ResolvedLaunch) -> dict[str, Any]:
         """Return the kernel's arguments by name, as they would be compiled and passed."""
@@ -108,16 +118,23 @@ class PlanRun:
     def run(self, pace: Pace) -> None:
         """Run every launch; raises what the kernels raise, and `TooSlow`."""
         pace.grid = self._grid
+        self._clear()
+        for launch, kernel, arguments in self._calls:
+            self.memory.begin_launch(launch.kernel, math.prod(launch.grid))
+            self._run_programs(self._kernels.bind(kernel, arguments, launch.grid), launch.grid, pace)
+        self._finish(partial=pace.partial)
+
+    def _run_programs(self, program: Callable[[int, int, int], None], grid: Sequence[int], pace: Pace) -> None:
+        run_programs(self.memory, program, grid, pace)
+
+    def _clear(self) -> None:
+        """Put everything back to where nothing has been written."""
         for tensor in self._scratch:
             tensor.zero_()
         for buffer in self.memory.buffers:
             buffer.merged = None
             if buffer.written is not None:
                 buffer.written[:] = False
-        for launch, kernel, arguments in self._calls:
-            self.memory.begin_launch(launch.kernel, math.prod(launch.grid))
-            run_programs(self.memory, self._kernels.bind(kernel, arguments, launch.grid), launch.grid, pace)
-        self._finish(partial=pace.partial)
 
     def _finish(self, *, partial: bool) -> None:
         """Tell which elements of the outputs the programs wrote, and note those that none did."""
@@ -141,6 +158,7 @@ class PlanRun:
 
 def run_programs(memory: Memory, program: Callable[[int, int, int], None], grid: Any, pace: Pace) -> None:
     """Run a launch's programs as the pace says."""
+    memory.reach.launched(memory.kernel, grid)
     for number in _numbers(grid, pace):
         x, y, z = place_of(number, grid)
         memory.begin_program(number + 1, f"({x}, {y}, {z})")
@@ -153,7 +171,3 @@ def _numbers(grid: Any, pace: Pace) -> Iterator[int]:
         if not pace.go_on():
             return
         yield number
-
-
-def _zeros(spec: TensorSpec) -> torch.Tensor:
-    return torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from forewarp.core import serde
-from forewarp.core.values import Candidate, Tolerance, Workload
+from forewarp.core.values import Candidate, Signature, TensorSpec, Tolerance, Workload
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.worker.problem import Problem, copies, describe_job, outputs_of
 from forewarp.gpu_runner.worker.stage import Stage, fresh_seed
@@ -68,7 +69,7 @@ class Scene:
         self._masks = [shared.like(m) for m in masks]
         positions = [i for i, v in enumerate(drawn) if isinstance(v, torch.Tensor)]
         self.written_values = [positions[i] for i in self.signature.written]
-        self.plan = plans.ResolvedPlan(workload.name, "python", {}, (), {}, (), ())
+        self.plan = _no_plan(workload)
         self.inputs: dict[str, torch.Tensor] = {}
         self.params: dict[str, torch.Tensor] = {}
         self.outputs: dict[str, torch.Tensor] = {}
@@ -105,3 +106,44 @@ class Scene:
         expected = outputs_of(self.model(*copies(self.values)))
         for name, result, right in zip(self.plan.outputs, self.results, expected, strict=True):
             result.copy_(torch.where(self.masks[name], result, right))
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeOnly:
+    """One workload at one shape without any values, in the place of a `Scene`; a module has an empty plan."""
+
+    problem: Problem
+    plan: plans.ResolvedPlan
+    inputs: Mapping[str, torch.Tensor]
+    params: Mapping[str, torch.Tensor]
+    outputs: Mapping[str, torch.Tensor]
+    written_values: tuple[int, ...] = ()
+    values: tuple[Any, ...] = ()
+
+    @classmethod
+    def of_module(cls, problem: Problem, workload: Workload) -> ShapeOnly:
+        """Return what a module needs."""
+        return cls(problem, _no_plan(workload), {}, {}, {})
+
+    @classmethod
+    def of_plan(cls, problem: Problem, signature: Signature, candidate: Candidate) -> ShapeOnly:
+        """Return what a launch plan needs; raises `CandidateError`."""
+        plan = plans.resolve(plans.parse(candidate), signature, candidate.tunables)
+        names = [n for i, n in enumerate(plan.inputs) if str(i) not in signature.scalars]
+        weights = {s.name: s for s in signature.params}
+        return cls(
+            problem,
+            plan,
+            {n: sized(s) for n, s in zip(names, signature.inputs, strict=True)},
+            {local: sized(weights[key]) for local, key in plan.params.items()},
+            {n: sized(s) for n, s in zip(plan.outputs, signature.outputs, strict=True)},
+        )
+
+
+def sized(spec: TensorSpec) -> torch.Tensor:
+    """Return a tensor of that shape without elements."""
+    return torch.empty(spec.shape, dtype=getattr(torch, spec.dtype), device="meta")
+
+
+def _no_plan(workload: Workload) -> plans.ResolvedPlan:
+    return plans.ResolvedPlan(workload.name, "python", {}, (), {}, (), ())

@@ -11,7 +11,7 @@ from typing import Any
 
 from forewarp.core.values import Candidate, Constant, Signature, Workload
 from forewarp.gpu_runner.formats import plan as plans
-from forewarp.gpu_runner.worker.problem import Problem, describe_job, tensors_of
+from forewarp.gpu_runner.worker.problem import Problem, describe_job, describe_shapes, tensors_of
 
 MOST_ELEMENTS = 1 << 19
 """Elements of all tensors together that a workload is shrunk to at first."""
@@ -124,6 +124,15 @@ class Shrinker:
             self.why_not = f"{type(e).__name__}: {e}"
             return None
 
+    def signature(self, constants: Constants) -> Signature:
+        """Describe the workload with these constants; raises what the reference raises, above `_LARGE` without values.
+
+        A reference that needs values takes too long at a large shape.
+        """
+        workload = self.with_constants(constants)
+        large = self._inputs(workload, constants) > _LARGE
+        return describe_shapes(self._job, workload) if large else self._described(workload)
+
     def _described(self, workload: Workload) -> Signature:
         """Describe a shape, once: it is asked for its size and for what is compiled for it."""
         key = repr(sorted(workload.constants.items()))
@@ -144,7 +153,11 @@ class Shrinker:
         return plans.resolve(plans.parse(self._candidate), signature, self._candidate.tunables).programs
 
     def shrink(
-        self, constants: Constants, fits: Callable[[Size], bool], *, whole_blocks: bool = False
+        self,
+        constants: Constants,
+        fits: Callable[[Size], bool],
+        *,
+        whole_blocks: bool = False,
     ) -> Constants | None:
         """Halve the largest constants until the size fits, or as far as that goes; None where nothing works at all.
 
@@ -176,6 +189,22 @@ class Shrinker:
             return True
         pairs = [(d.read(self._original), d.read(constants)) for d in _dials(constants) if d.name in self._original]
         return any(before % unit == 0 and now % unit for before, now in pairs for unit in self._units)
+
+    def written_into_code(self, constants: Constants) -> str:
+        """Name the constants that differ from the task's and stand in the candidate's code with the task's value."""
+        own = {d: d.read(self._original) for d in _dials(constants) if d.name in self._original}
+        code = set(re.findall(r"\b\d+\b", self._candidate.source.replace("_", "")))
+        changed = [d for d, value in own.items() if value != d.read(constants) and str(value) in code]
+        return ", ".join(f"{d.name} = {own[d]}" for d in changed)
+
+    def larger(self, constants: Constants) -> Iterator[Constants]:
+        """Yield the constants with one of them nearer to the task's own, for each of them from near to far."""
+        for dial in [d for d in _dials(constants) if d.name in self._original]:
+            least, path, now = dial.read(constants), list[Constants](), self._original
+            while dial.read(now) > least:
+                path.append({**constants, dial.name: now[dial.name]})
+                now = dial.halve(now)
+            yield from reversed(path)
 
     def _compiled(self, constants: Constants) -> dict[str, int | float]:
         """Return what a CUDA plan compiles in besides its tunables; empty for other candidates and refused shapes."""

@@ -28,13 +28,13 @@ _Free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, 
 
 
 class Memory(Protocol):
-    """What grows: a `Window`, or what a test has in its place."""
+    """Interface of memory that grows: a `Window`, or a test's substitute."""
 
     base: int
 
     @property
     def mapped(self) -> int:
-        """Bytes that there are, from `base` on."""
+        """Mapped bytes, from `base` on."""
         ...
 
     def grow(self, size: int) -> Chunk:
@@ -76,7 +76,7 @@ class WindowAllocator:
 
     @contextlib.contextmanager
     def each_alone(self, most: int, least: int = 0) -> Generator[None]:
-        """Give blocks of `least` bytes and more that are allocated meanwhile memory to themselves; at most so many."""
+        """Give new blocks of `least` bytes or more memory to themselves within this context; at most `most` of them."""
         self._alone_left, self._alone_from = most, least
         try:
             yield
@@ -89,7 +89,7 @@ class WindowAllocator:
         return set(self._sizes)
 
     def mark(self, stream: int) -> set[int]:
-        """Take note of what is allocated from now on, and return the blocks that are in use.
+        """Start to record allocations, and return the blocks that are in use.
 
         What is free goes to one stream; nothing may be running.
         """
@@ -110,7 +110,7 @@ class WindowAllocator:
         return sorted(self._taken & self._chunks)
 
     def seal(self) -> None:
-        """Never give out again what is free now: a captured graph uses it as scratch."""
+        """Never reuse the blocks that are free now: a captured graph uses them as scratch."""
         with self._lock:
             self._sealed = True
             self._free.clear()

@@ -1,4 +1,4 @@
-"""Short programs repeated within one graph: what differs from one graph to the next is shared out among the repeats.
+"""Repeats of a short program within one graph, so that a difference between graphs is shared by many repeats.
 
 A graph of n repeats is timed against one that does all the same but the program. Each repeat gets its inputs copied in,
 its outputs poisoned and the L2 cache flushed, so that every one does the whole work on inputs that differ from those of
@@ -17,7 +17,7 @@ import torch
 
 from forewarp.gpu_runner.lifting import driver
 from forewarp.gpu_runner.lifting.driver import Handle
-from forewarp.gpu_runner.lifting.graph import Built, Node
+from forewarp.gpu_runner.lifting.graph import Built, GraphNode
 
 GRAPHS = 6
 """Graphs that samples draw from, of different lengths: equal ones differ for as long as they live."""
@@ -33,10 +33,10 @@ _DEVICE = 2
 
 
 class Repeatable(Protocol):
-    """Something whose work on a slot is a graph."""
+    """Work on a slot that can be added to a graph."""
 
-    def ready(self) -> list[Node]:
-        """Return what makes scratch ready before each call, and is not timed."""
+    def ready(self) -> list[GraphNode]:
+        """Return the nodes that prepare scratch before each call, which are not timed."""
         ...
 
     def add_to(self, graph: Built, slot: int = 0) -> None:
@@ -45,30 +45,30 @@ class Repeatable(Protocol):
 
 
 def lengths(each_s: float) -> list[int]:
-    """Return how many repeats each of the graphs has of work that takes so many seconds."""
+    """Return the number of repeats of each graph, for work that takes so many seconds."""
     longest = max(LEAST, min(MOST, round(SAMPLE_S / (each_s + FLUSH_S))))
     return [longest - i * max(1, longest // 14) for i in range(GRAPHS)]
 
 
-def copy(source: torch.Tensor, target: torch.Tensor) -> Node:
+def copy(source: torch.Tensor, target: torch.Tensor) -> GraphNode:
     """Return a node that copies one dense tensor over another one of the same layout."""
     node = driver.CopyNode()
     node.source.kind, node.source.device = _DEVICE, source.data_ptr()
     node.target.kind, node.target.device = _DEVICE, target.data_ptr()
     node.width, node.height, node.depth = target.nbytes, 1, 1
-    return Node("copy", parameters=bytes(node).hex())
+    return GraphNode("copy", parameters=bytes(node).hex())
 
 
-def fill(target: torch.Tensor, value: int) -> Node:
+def fill(target: torch.Tensor, value: int) -> GraphNode:
     """Return a node that sets every byte of a dense tensor."""
     node = driver.MemsetNode(target.data_ptr(), 0, value, 1, target.nbytes, 1)
-    return Node("fill", parameters=bytes(node).hex())
+    return GraphNode("fill", parameters=bytes(node).hex())
 
 
 class Chain:
     """One arm's work on one slot, repeated; `inputs` and `outputs` are its buffers there.
 
-    `restored` are pairs of what state is to be before each call, and where it lies.
+    `restored` are pairs of initial state and the buffer into which it is copied before each call.
     `flush` is a buffer that, once written, has pushed everything else out of the L2 cache; None leaves the cache warm.
     `lengths` are the repeats of each graph.
     """
@@ -108,7 +108,7 @@ class Chain:
             self._graphs.append((length, alone, whole))
 
     def renew(self) -> None:
-        """Take the inputs that lie in the slot now for the last repeat; those before move on, a little smaller.
+        """Use the inputs that lie in the slot now for the last repeat; those before move on, scaled down a little.
 
         So no repeat gets inputs that any call has seen.
         """
@@ -121,7 +121,7 @@ class Chain:
             sets[0] = newest
 
     def draw(self) -> tuple[int, Built, Built]:
-        """Return how many repeats the next sample has, the graph without the program, and the one with it."""
+        """Draw a graph for the next sample; return its repeats, the graph without the program, and the one with it."""
         return random.choice(self._graphs)
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ _Callback = ctypes.CFUNCTYPE(None, driver.Handle, ctypes.c_int, ctypes.c_uint32,
 
 
 class CodeLog:
-    """Copies of all code that is loaded after this was made; CUPTI, which comes with torch, tells of it."""
+    """Copies of all code that is loaded after this object was made, as CUPTI, which comes with torch, reports it."""
 
     def __init__(self) -> None:
         """Start listening; raises OSError where CUPTI cannot be found or refuses."""

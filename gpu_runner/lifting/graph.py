@@ -27,10 +27,12 @@ _KINDS = {
     13: "a conditional node",
 }
 _ATTRIBUTES = (1, 2, 4, 5, 8, 9, 10, 11, 14)
-"""Of a launch: access policy, cooperative, cluster, its scheduling, priority, memory domains, preferred cluster and
-shared memory."""
+"""Attributes of a launch that are kept.
+
+Access policy, cooperative, cluster, its scheduling, priority, memory domains, preferred cluster and shared memory.
+"""
 _FUNCTION_ATTRIBUTES = (8, 9, 14, 15)
-"""Of a function: most dynamic shared memory, carve-out, non-portable clusters, scheduling of clusters."""
+"""Attributes of a function that are kept: most dynamic shared memory, carve-out, non-portable clusters, scheduling."""
 _ATTRIBUTE_BYTES = 64
 _ELSEWHERE = (1, 3)
 """Kinds of memory that are not device memory with an address: the host's, and arrays."""
@@ -41,15 +43,15 @@ _PLAIN = "00" * 8
 
 
 NO_CAPTURE = "a forward cannot be captured as a CUDA graph"
-"""How the reason begins where torch refused to capture."""
+"""Beginning of the reason where torch refused to capture."""
 
 
 class NotLiftable(Exception):
-    """What was captured cannot be run without the process that it was captured in; the text says why."""
+    """The captured graph cannot be run without the process that it was captured in; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class KernelLaunch:
     """One kernel launch.
 
     `image` is the number of its code, `arguments` are raw bytes in hexadecimal; all of them in one where `packed`.
@@ -68,11 +70,11 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class GraphNode:
     """A node of a graph: a launch, or a fill or copy with its parameters in hexadecimal, or an empty one ("join")."""
 
     kind: Literal["launch", "fill", "copy", "join"]
-    launch: Launch | None = None
+    launch: KernelLaunch | None = None
     parameters: str = ""
 
 
@@ -85,7 +87,7 @@ class Edge:
     data: str
 
 
-def within(node: Node, begin: int, end: int) -> bool:
+def within(node: GraphNode, begin: int, end: int) -> bool:
     """Return whether what a fill or a copy touches is device memory from `begin` to `end`."""
     raw = bytes.fromhex(node.parameters)
     if node.kind == "fill":
@@ -109,7 +111,7 @@ ImageOf = Callable[[int, str], int]
 """Given a function's handle and name, return the number of its code; raises `NotLiftable`."""
 
 
-def read(graph: int, image_of: ImageOf, ours: Callable[[int], bool]) -> tuple[list[Node], list[Edge]]:
+def read(graph: int, image_of: ImageOf, ours: Callable[[int], bool]) -> tuple[list[GraphNode], list[Edge]]:
     """Return nodes and edges of a captured graph; raises `NotLiftable`.
 
     `ours` says whether an address is in memory that goes along with the program.
@@ -122,7 +124,7 @@ def read(graph: int, image_of: ImageOf, ours: Callable[[int], bool]) -> tuple[li
     return nodes, list(_edges(graph, {h: i for i, h in enumerate(handles)}))
 
 
-def _node(handle: Handle, image_of: ImageOf, ours: Callable[[int], bool]) -> Node:
+def _node(handle: Handle, image_of: ImageOf, ours: Callable[[int], bool]) -> GraphNode:
     kind = ctypes.c_int()
     driver.call("cuGraphNodeGetType", handle, ctypes.byref(kind))
     name = _KINDS.get(kind.value, f"a node of kind {kind.value}")
@@ -130,26 +132,26 @@ def _node(handle: Handle, image_of: ImageOf, ours: Callable[[int], bool]) -> Nod
         launch = _launch(handle, image_of)
         if any(_is_foreign(bytes.fromhex(a), ours) for a in launch.arguments if not launch.packed):
             raise NotLiftable(f"{launch.name} uses memory that torch did not allocate on the device")
-        return Node("launch", launch)
+        return GraphNode("launch", launch)
     if name == "fill":
         fill = driver.MemsetNode()
         driver.call("cuGraphMemsetNodeGetParams", handle, ctypes.byref(fill))
         if not ours(fill.address):
             raise NotLiftable("it fills memory that torch did not allocate")
-        return Node("fill", parameters=bytes(fill).hex())
+        return GraphNode("fill", parameters=bytes(fill).hex())
     if name == "copy":
         copy = driver.CopyNode()
         driver.call("cuGraphMemcpyNodeGetParams", handle, ctypes.byref(copy))
         for end in (copy.source, copy.target):
             if end.kind in _ELSEWHERE or not ours(end.device):
                 raise NotLiftable("it copies from or to memory that torch did not allocate on the device")
-        return Node("copy", parameters=bytes(copy).hex())
+        return GraphNode("copy", parameters=bytes(copy).hex())
     if name == "empty":
-        return Node("join")
+        return GraphNode("join")
     raise NotLiftable(f"it has {name} in it")
 
 
-def _launch(handle: Handle, image_of: ImageOf) -> Launch:
+def _launch(handle: Handle, image_of: ImageOf) -> KernelLaunch:
     node, name = driver.KernelNode(), ctypes.c_char_p()
     driver.call("cuGraphKernelNodeGetParams_v2", handle, ctypes.byref(node))
     function = Handle(node.function)
@@ -157,7 +159,7 @@ def _launch(handle: Handle, image_of: ImageOf) -> Launch:
         driver.call("cuKernelGetFunction", ctypes.byref(function), Handle(node.kernel))
     driver.call("cuFuncGetName", ctypes.byref(name), function)
     text = (name.value or b"").decode()
-    return Launch(
+    return KernelLaunch(
         name=text,
         image=image_of(function.value or 0, text),
         grid=(node.grid_x, node.grid_y, node.grid_z),
@@ -236,10 +238,10 @@ class Built:
         self._executable: Handle | None = None
         self._ends: list[Handle] = []
 
-    def add(self, nodes: Sequence[Node], edges: Sequence[Edge], functions: Sequence[Handle]) -> None:
+    def add(self, nodes: Sequence[GraphNode], edges: Sequence[Edge], functions: Sequence[Handle]) -> None:
         """Add nodes behind all that was added before; `functions` are the code of the launches, by node."""
         before, handles = self._ends, [self._add(node, functions[i]) for i, node in enumerate(nodes)]
-        # What comes after a node by an edge of another kind may begin before the node has ended.
+        # A node behind an edge of another kind may begin before the node in front of it has ended.
         begun, followed = {e.to for e in edges}, {e.after for e in edges if e.data == _PLAIN}
         for edge in edges:
             self._connect(handles[edge.after], handles[edge.to], edge.data)
@@ -249,7 +251,7 @@ class Built:
                     self._connect(end, handle)
         self._ends = [h for i, h in enumerate(handles) if i not in followed] or before
 
-    def _add(self, node: Node, function: Handle) -> Handle:
+    def _add(self, node: GraphNode, function: Handle) -> Handle:
         handle = Handle()
         where = ctypes.byref(handle), self.graph, None, ctypes.c_size_t(0)
         parameters = bytes.fromhex(node.parameters)
@@ -291,7 +293,7 @@ class Built:
         driver.status("cuGraphDestroy", self.graph)
 
 
-def _add_launch(where: Sequence[Any], handle: Handle, launch: Launch, function: Handle) -> None:
+def _add_launch(where: Sequence[Any], handle: Handle, launch: KernelLaunch, function: Handle) -> None:
     raw = [bytes.fromhex(a) for a in launch.arguments]
     buffers = [ctypes.create_string_buffer(r, max(len(r), 1)) for r in raw]
     pointers, extra = (Handle * max(len(buffers), 1))(*[ctypes.addressof(b) for b in buffers]), None

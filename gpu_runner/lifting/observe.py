@@ -1,11 +1,12 @@
-"""Beside the module, in a confined process: capture one forward as a CUDA graph, and read a program out of it.
+"""Observation of a module in a confined process: capture one forward as a CUDA graph, and read a program out of it.
 
-Nothing here has to be believed by anybody. Whatever is handed over is what gets timed and compared with the oracle.
+Nothing that this process reports is trusted: the program that it hands over is timed and compared with the oracle.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from forewarp.gpu_runner.lifting import driver, graph, streams
 from forewarp.gpu_runner.lifting.allocator import SMALL, WindowAllocator
 from forewarp.gpu_runner.lifting.code import CodeLog
 from forewarp.gpu_runner.lifting.graph import NO_CAPTURE, NotLiftable
-from forewarp.gpu_runner.lifting.program import Place, Program, Programs, pack
+from forewarp.gpu_runner.lifting.program import Program, Programs, TensorPlace, pack
 from forewarp.gpu_runner.lifting.window import Window
 from forewarp.gpu_runner.worker import extensions
 from forewarp.gpu_runner.worker.channel import MOST_DESCRIPTORS
@@ -31,7 +32,7 @@ from forewarp.gpu_runner.worker.state import held_by
 MOST_ALONE = 32
 """Small blocks of a call, and half as many weights, with memory of their own: two megabytes and a descriptor each."""
 WARM_UPS = 3
-"""Forwards before the one that is captured: what a module prepares, tunes or compiles at first is done by then."""
+"""Forwards before the captured one, in which a module prepares, tunes or compiles."""
 
 
 class WrongResult(Exception):
@@ -39,7 +40,7 @@ class WrongResult(Exception):
 
 
 class Observer:
-    """What an observing process has before it knows of a module: a context, a window, and ears for compiled code."""
+    """State of an observing process before a module comes: a CUDA context, a window, and a log of loaded code."""
 
     def __init__(self, base: int) -> None:
         """Open the device; torch must not have used it before. Raises `CudaError`, `WindowTaken` and OSError."""
@@ -51,6 +52,7 @@ class Observer:
         self.code = CodeLog()
         self.stream = torch.cuda.Stream()
         _wake()
+        gc.freeze()  # Triton's codes are looked for among all objects: none of these million is one
         self._alive: list[Any] = []
         self.seconds: dict[str, float] = {}
 
@@ -102,14 +104,14 @@ class Observer:
             tuple(edges),
             tuple(self._place(t) for t in tensors_of(subject.values)),
             tuple(self._place(o) for o in outputs),
-            tuple((k, Place.of(v)) for k, v in subject.state.items()),
-            tuple((k, Place.of(v)) for k, v in subject.weights.items() if v.nbytes >= SMALL),
+            tuple((k, TensorPlace.of(v)) for k, v in subject.state.items()),
+            tuple((k, TensorPlace.of(v)) for k, v in subject.weights.items() if v.nbytes >= SMALL),
             scratch,
         )
 
-    def _place(self, tensor: torch.Tensor) -> Place:
+    def _place(self, tensor: torch.Tensor) -> TensorPlace:
         """Return an input's or output's place; nothing behind it is written to where it is its block's largest."""
-        place, storage = Place.of(tensor), tensor.untyped_storage()
+        place, storage = TensorPlace.of(tensor), tensor.untyped_storage()
         return replace(place, last=place.last and self.allocator.largest(storage.data_ptr()) <= storage.nbytes())
 
     @contextlib.contextmanager
@@ -238,7 +240,7 @@ class _Images:
 
 
 def _wake() -> None:
-    """Pay for what the first kernel of torch, of Triton and of cuBLAS cost in a process."""
+    """Launch a first kernel of torch, of Triton and of cuBLAS, so that their start-up time is spent beforehand."""
     x = torch.zeros(16, 16, device="cuda")
     torch.mm(x, x)
     with contextlib.suppress(Exception):  # without Triton, modules do without it

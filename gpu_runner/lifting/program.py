@@ -1,4 +1,4 @@
-"""A device program: what a module does on the device in one call, as plain values, and how it travels."""
+"""A device program: the work of a module on the device in one call, as plain values, and its transport."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from forewarp.core import serde
-from forewarp.gpu_runner.lifting.graph import Edge, Node
+from forewarp.gpu_runner.lifting.graph import Edge, GraphNode
 from forewarp.gpu_runner.lifting.window import Chunk
 
 GAP = 512
@@ -18,7 +18,7 @@ GAP = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TensorPlace:
     """A tensor in a window. `stride` is in elements, `dtype` torch's name without the prefix.
 
     `last` says that its last element is the last one of its block of memory, and that nothing behind it is written to.
@@ -31,7 +31,7 @@ class Place:
     last: bool = False
 
     @classmethod
-    def of(cls, tensor: torch.Tensor) -> Place:
+    def of(cls, tensor: torch.Tensor) -> TensorPlace:
         """Return the place of a tensor in device memory."""
         dtype = str(tensor.dtype).removeprefix("torch.")
         place = cls(tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), dtype)
@@ -63,12 +63,12 @@ class Program:
     """
 
     workload: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[GraphNode, ...]
     edges: tuple[Edge, ...]
-    inputs: tuple[Place, ...]
-    outputs: tuple[Place, ...]
-    state: tuple[tuple[str, Place], ...] = ()
-    weights: tuple[tuple[str, Place], ...] = ()
+    inputs: tuple[TensorPlace, ...]
+    outputs: tuple[TensorPlace, ...]
+    state: tuple[tuple[str, TensorPlace], ...] = ()
+    weights: tuple[tuple[str, TensorPlace], ...] = ()
     scratch: tuple[int, ...] = ()
 
 
@@ -111,7 +111,7 @@ def from_data(data: Any) -> Programs:
 
 
 class _Bytes:
-    """What torch makes a tensor of, without a copy."""
+    """Device memory of which torch makes a tensor without a copy."""
 
     def __init__(self, address: int, size: int) -> None:
         self.__cuda_array_interface__ = {

@@ -1,4 +1,4 @@
-"""In the launcher: run device programs that were observed elsewhere, at the addresses that they were observed at."""
+"""Replay in the launcher: device programs observed elsewhere run at the addresses that they were observed at."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from forewarp.gpu_runner.compilers import cubin
 from forewarp.gpu_runner.lifting import driver, graph
 from forewarp.gpu_runner.lifting.driver import Handle
-from forewarp.gpu_runner.lifting.graph import Built, Launch, Node
-from forewarp.gpu_runner.lifting.program import GAP, Place, Program, Programs, bytes_at, unpack
+from forewarp.gpu_runner.lifting.graph import Built, GraphNode, KernelLaunch
+from forewarp.gpu_runner.lifting.program import GAP, Program, Programs, TensorPlace, bytes_at, unpack
 from forewarp.gpu_runner.lifting.window import Window
 from forewarp.gpu_runner.worker.channel import close_all
 from forewarp.gpu_runner.worker.cubin import Module
@@ -83,7 +83,7 @@ class Lifted:
                 raise ValueError("a tensor of the program lies outside its memory")
 
     def share(self, other: Lifted) -> None:
-        """Have both modules' inputs, outputs and weights in the same memory, as far as they are alike.
+        """Put both modules' inputs, outputs and weights into the same memory, as far as they are alike.
 
         Where data lie in memory makes a difference of up to a percent, which must not tell the two apart. Inputs and
         outputs are written anew before each call of either, weights are the same.
@@ -102,7 +102,7 @@ class Lifted:
                     self._window.share(number, other._window, its_number)
 
     def share_scratch(self, other: Lifted) -> None:
-        """Have this module's scratch in the other one's, which is trusted, chunk by chunk of the same size.
+        """Put this module's scratch into that of the other one, which is trusted, for chunks of the same size.
 
         Where scratch lies makes a difference, too. What the other one leaves there is of inputs that nobody asks for
         again.
@@ -128,7 +128,7 @@ class Lifted:
         return {key: place.tensor() for key, place in self.programs[workload].state}
 
     def runner(self, workload: str) -> LiftedRunner:
-        """Return what runs the program of a workload."""
+        """Return the runner of the program of a workload."""
         return LiftedRunner(self.programs[workload], self._modules)
 
     def close(self) -> None:
@@ -151,8 +151,8 @@ class LiftedRunner:
         self._built = Built()
         self.add_to(self._built)
 
-    def ready(self) -> list[Node]:
-        """Nothing: a program makes its scratch ready itself."""
+    def ready(self) -> list[GraphNode]:
+        """Return no nodes: a program prepares its scratch itself."""
         return []
 
     def add_to(self, graph: Built, slot: int = 0) -> None:
@@ -166,10 +166,10 @@ class LiftedRunner:
         self._built.launch(torch.cuda.current_stream().cuda_stream)
 
     def prepare(self) -> None:
-        """Nothing to do: a program makes its scratch ready itself."""
+        """Do nothing: a program prepares its scratch itself."""
 
     def deliver(self, slot: int) -> None:
-        """Nothing to do: outputs are where the program leaves them."""
+        """Do nothing: outputs are where the program leaves them."""
 
     def unload(self) -> None:
         """Free the graph."""
@@ -179,7 +179,7 @@ class LiftedRunner:
 def gaps(program: Program) -> list[tuple[str, torch.Tensor]]:
     """Return the bytes behind inputs and outputs that belong to nobody, by the name of the buffer before them."""
 
-    def behind(place: Place) -> torch.Tensor:
+    def behind(place: TensorPlace) -> torch.Tensor:
         return bytes_at(place.address + place.size, GAP)
 
     named = [(f"input {i}", p) for i, p in enumerate(program.inputs)]
@@ -187,11 +187,11 @@ def gaps(program: Program) -> list[tuple[str, torch.Tensor]]:
     return [(name, behind(place)) for name, place in named if place.size and place.last]
 
 
-def _equal(one: Place, other: Place) -> bool:
+def _equal(one: TensorPlace, other: TensorPlace) -> bool:
     return one.shape == other.shape and one.dtype == other.dtype and torch.equal(one.tensor(), other.tensor())
 
 
-def _function(launch: Launch | None, modules: Sequence[Module]) -> Handle:
+def _function(launch: KernelLaunch | None, modules: Sequence[Module]) -> Handle:
     if launch is None:
         return Handle()
     function = modules[launch.image].function(launch.name)

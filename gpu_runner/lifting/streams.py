@@ -1,4 +1,4 @@
-"""While a forward is captured: have extensions launch on the stream that is captured, and have nobody wait.
+"""Redirection of extensions' launches to the stream under capture, without waits, while a forward is captured.
 
 Much CUDA code launches on the default stream, and waits for the device at the end of a call. Neither can be captured.
 For as long as a capture lasts, those calls of the CUDA runtime are led elsewhere in libraries that a module brought.
@@ -62,7 +62,7 @@ def foreign() -> list[str]:
 
 @contextlib.contextmanager
 def redirected(paths: Sequence[str], stream: int, *, waiting: bool = False) -> Generator[None]:
-    """Lead what the libraries do on the default stream to `stream`; unless `waiting`, waiting passes at once."""
+    """Redirect the libraries' work on the default stream to `stream`; unless `waiting`, waits return at once."""
     places = [place for path in paths for place in _places(path) if not (waiting and place.name in _WAITS)]
     runtime = next((p for p in _libraries() if "libcudart.so" in p), None)
     if runtime is None:
@@ -87,7 +87,7 @@ def redirected(paths: Sequence[str], stream: int, *, waiting: bool = False) -> G
 
 
 def _hooks(runtime: ctypes.CDLL, stream: int) -> Iterator[tuple[str, Any]]:
-    """Yield by name what is called instead."""
+    """Yield the functions of the CUDA runtime that are replaced, by name, with their replacements."""
 
     def led(name: str) -> Callable[..., int]:
         original = getattr(runtime, name)
@@ -130,7 +130,7 @@ def _succeed(*_: object) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a library keeps the address of a function that it calls."""
+    """Slot in which a library keeps the address of a function that it calls."""
 
     name: str
     address: int
@@ -146,7 +146,7 @@ class _Place:
 
 
 def _places(path: str) -> Iterator[_Place]:
-    """Yield where a loaded library keeps the addresses of the functions that are led elsewhere."""
+    """Yield the slots in which a loaded library keeps the addresses of the functions to redirect."""
     begin = _loaded_at(path)
     kinds = _SLOTS.get(platform.machine())
     try:

@@ -18,7 +18,7 @@ from forewarp.gpu_runner.lifting import driver
 from forewarp.gpu_runner.lifting.driver import Handle
 
 _KNOWN_ARGUMENTS = "iiiKKppOOOOOO"
-"""What Triton 3.6 passes to a launcher before the kernel's own arguments."""
+"""Types of the arguments that Triton 3.6 passes to a launcher before the kernel's own."""
 _INTEGERS: Mapping[str, Any] = {
     "i1": ctypes.c_int8,
     **{f"i{bits}": getattr(ctypes, f"c_int{bits}") for bits in (8, 16, 32, 64)},

@@ -1,4 +1,4 @@
-"""The smallest Triton kernel: compiled before a module comes, so that Triton is awake by then."""
+"""The smallest Triton kernel: compiled before a module comes, so that Triton is initialised by then."""
 
 import triton
 import triton.language as tl

@@ -17,7 +17,7 @@ from forewarp.gpu_runner.lifting import driver
 SPAN = 256 << 30
 """Bytes of addresses in a window; more than any card has memory."""
 BASES = (0x2000_0000_0000, 0x2800_0000_0000)
-"""Where windows begin, for candidate and anchor: far from what the driver and the system choose by themselves."""
+"""Start addresses of windows, for candidate and anchor: far from those that driver and system choose themselves."""
 
 _RELAXED = 2
 

@@ -1,4 +1,4 @@
-"""Traces, kept by what went into them: the module, the reference, the workloads, the target, and versions."""
+"""Cache of traces by the module, the reference, the workloads, the target, and versions."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ CACHE_VERSION = "2"
 
 
 class Traces:
-    """The traces for one target; safe in several threads and processes: a trace appears whole or not at all."""
+    """Cache of traces for one target; safe in several threads and processes: a trace appears whole or not at all."""
 
     def __init__(self, worker: WorkerClient, target: Target, folder: Path, *, limit_s: float, memory: int) -> None:
-        """`limit_s` bounds the processor time of one workload, `memory` the bytes of the tracing child."""
+        """Keep traces in `folder`; `limit_s` bounds a workload's processor time, `memory` the tracing child's bytes."""
         self._worker, self._target, self._shelf = worker, target, Shelf(folder, "traces")
         self._limit_s, self._memory = limit_s, memory
 

@@ -37,7 +37,7 @@ class TypeName:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class KernelName:
     """A kernel, as a value: its name and template arguments."""
 
     name: str
@@ -51,7 +51,7 @@ class Dim(tuple[Any, ...]):
 
 
 class Names(Protocol):
-    """What names and calls mean."""
+    """Interface that resolves names and calls."""
 
     def value(self, name: str) -> Any:
         """Return the value of a plain or qualified name."""
@@ -65,7 +65,7 @@ class Names(Protocol):
         """Call a member function."""
         ...
 
-    def kernel(self, name: str, templates: Sequence[str]) -> Kernel | None:
+    def kernel(self, name: str, templates: Sequence[str]) -> KernelName | None:
         """Return the kernel of this name."""
         ...
 
@@ -152,7 +152,7 @@ class Expression:
         sign = self._sign("-", "+", "!", "~", "*", "&", "++", "--")
         if sign:
             value = self._unary()
-            if isinstance(value, Kernel):
+            if isinstance(value, KernelName):
                 return value
             if sign in ("*", "&", "++", "--") or not isinstance(value, int | float):
                 return UNKNOWN
@@ -222,7 +222,7 @@ class Expression:
         return self.names.value(name)
 
     def _called_template(self) -> bool:
-        """Whether `<` here opens template arguments: what closes them is followed by a call."""
+        """Return whether `<` here opens template arguments: its closing bracket is followed by a call."""
         try:
             end = closing_angle(self.found, self.place)
         except NotUnderstood:

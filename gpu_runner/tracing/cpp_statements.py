@@ -1,4 +1,4 @@
-"""Where statements of C++ begin and end, and what stands where in them."""
+"""Boundaries of C++ statements, and the places of assignments, launches, lambdas and loops in them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def assignment(piece: Sequence[Token]) -> int:
 
 
 def compound_sign(one: Token, other: Token) -> bool:
-    """Whether `one` is the sign of a compound assignment whose `=` is `other`."""
+    """Return whether `one` is the sign of a compound assignment whose `=` is `other`."""
     return one.kind == "sign" and one.text in "+-*/%&|^" and one.end == other.start
 
 
@@ -42,7 +42,7 @@ def triple(found: Sequence[Token], sign: str, first: int) -> int:
 
 
 def is_lambda(found: Sequence[Token], place: int) -> bool:
-    """Whether a square bracket begins a lambda."""
+    """Return whether a square bracket begins a lambda."""
     end = closing(found, place)
     return end + 1 < len(found) and found[end + 1].text in ("(", "{") and (not place or found[place - 1].kind != "name")
 

@@ -27,7 +27,7 @@ _CUB = (
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A host function: parameter names and types, template parameters, its body's tokens, what it is said to return."""
+    """A host function: parameter names and types, template parameters, its body's tokens, its declared return type."""
 
     name: str
     parameters: tuple[tuple[str, str], ...]
@@ -46,7 +46,7 @@ class Macro:
 
 @dataclass(slots=True)
 class CudaSource:
-    """What was read. `kernels` gives the template parameters of each, `bindings` functions by their names in Python."""
+    """A source as read. `kernels` has the template parameters of each, `bindings` functions by names in Python."""
 
     text: str
     device: str = ""
@@ -125,7 +125,7 @@ class _Reader:
         if "__global__" in words:
             self.source.kernels[name] = _template_names(head)
             text = self.source.text[self.found[item.first].start : self.found[item.last].end] + "\n"
-            # Of a kernel that only this file can see, nothing would be left.
+            # A static kernel would be left out of the machine code, since nothing in the file calls it.
             self.device.append(re.sub(r"\bstatic\s+", "", text, count=int("static" in words)))
             return
         if "__device__" in words or ("constexpr" in words and not _of_torch(names)):
@@ -239,7 +239,7 @@ def split_at(found: Sequence[Token], sign: str) -> list[list[Token]]:
 
 
 def _opens_template(found: Sequence[Token], place: int) -> bool:
-    """Whether a `<` is followed by its `>` before anything that no template argument has."""
+    """Return whether a `<` is followed by its `>` before anything that no template argument has."""
     if place == 0 or found[place - 1].kind != "name":
         return False
     for token in found[place + 1 :]:

@@ -1,4 +1,4 @@
-"""What stands in for `torch.cuda` and a few other parts of torch where there is no device."""
+"""Stand-ins for `torch.cuda` and a few other parts of torch where there is no device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What device code takes for granted where nvcc compiles it with torch's headers, in the little that NVRTC needs."""
+"""Minimal declarations with which NVRTC compiles device code that expects nvcc and torch's headers."""
 
 _CONSTANTS = {
     "FLT_MAX": "3.402823466e+38F",
@@ -146,7 +146,7 @@ using ::size_t; using ::int8_t; using ::int32_t; using ::int64_t; using ::uint32
 """
 
 LEAN = _MATHS + _INTEGERS
-"""For device code in plain C++: it takes a twentieth of a second to compile."""
+"""Declarations for device code in plain C++: they take a twentieth of a second to compile."""
 
 FULL = (
     _TYPES
@@ -162,4 +162,4 @@ FULL = (
     + "}\n"
     + _ACCESSORS
 )
-"""With torch's 16-bit types and accessors, and what is there of the standard library on a device."""
+"""Declarations with torch's 16-bit types and accessors, and the device's part of the standard library."""

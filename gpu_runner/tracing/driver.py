@@ -23,7 +23,7 @@ def capability(target: Target) -> tuple[int, int]:
 
 
 class Utils:
-    """What Triton asks of the CUDA driver's library."""
+    """Stand-in for the functions of the CUDA driver's library that Triton calls."""
 
     def __init__(self, target: Target, recorder: Recorder) -> None:
         self._target, self._recorder = target, recorder
@@ -111,7 +111,7 @@ class Driver:
         return 0
 
     def get_benchmarker(self) -> Callable[..., Any]:
-        """Return what calls a function once, and gives it the time that all others get."""
+        """Return a benchmarker that calls a function once, and gives it the time that all others get."""
         return call_once
 
     def get_empty_cache_for_benchmark(self) -> torch.Tensor:

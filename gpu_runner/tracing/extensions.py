@@ -15,7 +15,7 @@ from forewarp.core.values import TensorSpec
 from forewarp.gpu_runner.compilers import CompileError, nvrtc
 from forewarp.gpu_runner.compilers.cubin import codes
 from forewarp.gpu_runner.compilers.extension.tokens import NotUnderstood
-from forewarp.gpu_runner.tracing.cpp_expressions import UNKNOWN, Kernel
+from forewarp.gpu_runner.tracing.cpp_expressions import UNKNOWN, KernelName
 from forewarp.gpu_runner.tracing.cuda_source import CudaSource
 from forewarp.gpu_runner.tracing.device_stub import FULL, LEAN
 from forewarp.gpu_runner.tracing.host_code import HostCode, HostLaunch
@@ -31,11 +31,11 @@ _NEEDS_FULL = re.compile(
 
 
 class NotTraced(Exception):
-    """A trace cannot go on past this."""
+    """The trace cannot go on past this point."""
 
 
 class Extension(types.ModuleType):
-    """What `load_inline` gives back: a module whose functions are followed in their source."""
+    """Module that `load_inline` returns; its functions are followed in their source."""
 
     def __init__(self, name: str, device: DeviceCode, host: HostCode, outputs: Sequence[TensorSpec]) -> None:
         super().__init__(name)
@@ -64,7 +64,7 @@ class Extension(types.ModuleType):
         return call
 
     def _result(self, name: str, returns: str, result: Any, outputs: Sequence[TensorSpec]) -> Any:
-        """Return what the function returns; a tensor that cannot be told is taken to be the task's only output."""
+        """Return the function's result; a tensor that cannot be told is taken to be the task's only output."""
         if result is not UNKNOWN and not (isinstance(result, list | tuple) and UNKNOWN in list(result)):
             return tuple(result) if isinstance(result, tuple) else result
         recorder = self._parts[0].recorder
@@ -87,7 +87,7 @@ class DeviceCode:
         self.options = [f"--gpu-architecture={exact}", *chosen, *nvrtc.includes()]
         self._known: dict[str, tuple[str, str]] = {}
 
-    def compiled(self, kernel: Kernel) -> tuple[str, str]:
+    def compiled(self, kernel: KernelName) -> tuple[str, str]:
         """Return a kernel's symbol and cubin file, two empty texts where the compiler refuses it: that is a problem."""
         name = f"{kernel.name}<{', '.join(kernel.arguments)}>" if kernel.arguments else kernel.name
         if name not in self._known:
@@ -150,7 +150,7 @@ class Extensions:
 
     @contextlib.contextmanager
     def installed(self) -> Generator[None]:
-        """Give every loaded extension its stand-in meanwhile."""
+        """Give every loaded extension its stand-in within this context."""
         from torch.utils import cpp_extension
 
         changes: list[tuple[Any, str, Any]] = [
@@ -190,7 +190,7 @@ class Extensions:
         return Extension(name, device, HostCode(source, device.launched), self.outputs)
 
     def survey(self) -> None:
-        """Record what the sources say about launches, for a module that could not be followed to any."""
+        """Record the launches that the sources show, for a module in which none could be followed."""
         for device in self.codes:
             device.survey()
 

@@ -17,7 +17,7 @@ from forewarp.gpu_runner.tracing import host_values
 from forewarp.gpu_runner.tracing.cpp_expressions import (
     UNKNOWN,
     Dim,
-    Kernel,
+    KernelName,
     TypeName,
     cast,
     evaluate,
@@ -42,7 +42,7 @@ _MOST_ROUNDS = 256
 class HostLaunch:
     """A launch as the text has it: grid and block None where they cannot be told, and the arguments' texts."""
 
-    kernel: Kernel
+    kernel: KernelName
     grid: tuple[int, int, int] | None
     block: tuple[int, int, int] | None
     shared: int | None
@@ -57,7 +57,7 @@ class _Return(Exception):
 
 
 class HostCode:
-    """Follows host functions of one source; `launched` hears of every launch."""
+    """Follows host functions of one source; `launched` is called with every launch."""
 
     def __init__(self, source: CudaSource, launched: Callable[[HostLaunch], None]) -> None:
         self.source, self.launched = source, launched
@@ -109,7 +109,7 @@ class _Frame:
     def __init__(self, host: HostCode, values: dict[str, Any], certain: bool = True) -> None:
         self.host, self.values, self.certain = host, values, certain
 
-    # What names mean.
+    # Values of names
 
     def value(self, name: str) -> Any:
         if name in self.values:
@@ -137,11 +137,11 @@ class _Frame:
     def method(self, owner: Any, name: str, arguments: list[Any]) -> Any:
         return host_values.method(owner, name, arguments)
 
-    def kernel(self, name: str, templates: Sequence[str]) -> Kernel | None:
+    def kernel(self, name: str, templates: Sequence[str]) -> KernelName | None:
         found = self.values.get(name)
-        if isinstance(found, Kernel):
+        if isinstance(found, KernelName):
             return found
-        return Kernel(name, tuple(templates)) if name in self.host.source.kernels else None
+        return KernelName(name, tuple(templates)) if name in self.host.source.kernels else None
 
     def template_text(self, found: Sequence[Token]) -> str:
         value = evaluate(found, self) if found else UNKNOWN
@@ -316,7 +316,7 @@ class _Frame:
         if end < 0:
             return
         kernel = evaluate(found[:place], self)
-        if not isinstance(kernel, Kernel):
+        if not isinstance(kernel, KernelName):
             return
         parts = split_at(found[place + 3 : end], ",")
         values = [evaluate(p, self) for p in parts]
@@ -329,18 +329,18 @@ class _Frame:
         known = shared if type(shared) is int and shared >= 0 else None
         self.host.launched(HostLaunch(kernel, grid, block, known, texts, self.certain))
 
-    def _deduced(self, kernel: Kernel, arguments: Sequence[str]) -> Kernel:
+    def _deduced(self, kernel: KernelName, arguments: Sequence[str]) -> KernelName:
         """Return the instance of a template with one parameter that the type of a pointer leads to."""
         pointers = [m[1] for a in arguments if (m := re.search(r"data_ptr<([\w:]+)>", a))]
         functional = any("]" in a and "{" in a for a in arguments)
         if functional or kernel.arguments or len(self.host.source.kernels[kernel.name]) != 1 or not pointers:
             return kernel
         bound = self.values.get(pointers[0])
-        return Kernel(kernel.name, (bound.text if isinstance(bound, TypeName) else pointers[0],))
+        return KernelName(kernel.name, (bound.text if isinstance(bound, TypeName) else pointers[0],))
 
     def _through_runtime(self, arguments: Sequence[Any]) -> None:
         """Record a launch through a function of the CUDA runtime: kernel, grid, block, arguments, shared memory."""
-        if len(arguments) < 3 or not isinstance(arguments[0], Kernel):
+        if len(arguments) < 3 or not isinstance(arguments[0], KernelName):
             return
         shared = arguments[4] if len(arguments) > 4 else 0
         known = shared if type(shared) is int and shared >= 0 else None

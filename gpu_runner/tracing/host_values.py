@@ -1,4 +1,4 @@
-"""What names, functions and methods of torch, CUDA and the standard library mean in an extension's host code."""
+"""Values of names, functions and methods of torch, CUDA and the standard library in an extension's host code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from forewarp.gpu_runner.tracing.cpp_expressions import UNKNOWN, Dim
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class TensorOptions:
     """A `TensorOptions`: only the type matters here."""
 
     dtype: torch.dtype = torch.float32
@@ -71,7 +71,7 @@ def c_type(value: Any) -> str:
 
 
 def named(name: str) -> Any:
-    """Return what a name stands for that the source does not define."""
+    """Return the value of a name that the source does not define."""
     last = name.rpartition("::")[2]
     if "ScalarType::" in name:
         return _SCALAR_TYPES.get(last, UNKNOWN)
@@ -87,9 +87,9 @@ def call(name: str, templates: Sequence[str], arguments: list[Any]) -> Any:
     if last == "dim3":
         return Dim((*arguments, 1, 1, 1)[:3])
     if last in ("TensorOptions", "dtype") and space in ("torch", "at", "c10"):
-        return _with(Options(), arguments)
+        return _with(TensorOptions(), arguments)
     if last == "device" and space in ("torch", "at"):
-        return Options()
+        return TensorOptions()
     if last in ("optional", "IntArrayRef", "move", "vector", "make_optional"):
         return arguments[0] if len(arguments) == 1 else arguments
     if last in ("make_tuple", "tie", "make_pair"):
@@ -104,7 +104,7 @@ def call(name: str, templates: Sequence[str], arguments: list[Any]) -> Any:
 
 def method(owner: Any, name: str, arguments: list[Any]) -> Any:
     """Call a member function."""
-    if isinstance(owner, Options):
+    if isinstance(owner, TensorOptions):
         return _with(owner, arguments) if name == "dtype" else owner
     if isinstance(owner, list | tuple) and not isinstance(owner, Dim):
         known: dict[str, Any] = {"size": len(owner), "length": len(owner), "vec": owner}
@@ -129,7 +129,7 @@ def _of_tensor(tensor: torch.Tensor, name: str, arguments: list[Any]) -> Any:
         "scalar_type": lambda: tensor.dtype,
         "dtype": lambda: tensor.dtype,
         "type": lambda: tensor.dtype,
-        "options": lambda: Options(tensor.dtype),
+        "options": lambda: TensorOptions(tensor.dtype),
         "device": lambda: "cuda",
         "get_device": lambda: 0,
         "is_cuda": lambda: True,
@@ -149,7 +149,7 @@ def _torch(function: Any, arguments: list[Any]) -> Any:
     named: dict[str, Any] = {}
     plain: list[Any] = []
     for argument in arguments:
-        if isinstance(argument, Options):
+        if isinstance(argument, TensorOptions):
             named["dtype"] = argument.dtype
         else:
             plain.append(argument)
@@ -169,6 +169,6 @@ def _unknown_inside(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(v is UNKNOWN for v in value)
 
 
-def _with(options: Options, arguments: Sequence[Any]) -> Options:
+def _with(options: TensorOptions, arguments: Sequence[Any]) -> TensorOptions:
     kinds = [a for a in arguments if isinstance(a, torch.dtype)]
     return replace(options, dtype=kinds[0]) if kinds else options

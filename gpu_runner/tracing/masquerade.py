@@ -91,7 +91,7 @@ def _on_meta() -> bool:
 
 @contextlib.contextmanager
 def replaced(changes: Sequence[tuple[Any, str, Any]]) -> Generator[None]:
-    """Set attributes (owner, name, value) meanwhile; those that were not there are removed again."""
+    """Replace attributes (owner, name, value) within this context; those that were not there are removed again."""
     nothing = object()
     before = [(owner, name, vars(owner).get(name, nothing)) for owner, name, _ in changes]
     try:

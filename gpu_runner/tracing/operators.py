@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from forewarp.gpu_runner.tracing.recorder import Recorder
-from forewarp.gpu_runner.tracing.values import Call
+from forewarp.gpu_runner.tracing.values import LibraryCall
 
 MOST_FLOPS = 2e8
 """Matrix products, convolutions and attention beyond this many operations are not computed: zeros stand for the result.
@@ -22,7 +22,7 @@ _REPEATED = 1_000_003
 """Larger tensors of random numbers are made of this many, over and over: drawing them would take most of the time."""
 _RANDOM = (torch.ops.aten.randn.default, torch.ops.aten.rand.default)
 _FRESH_BYTES = 64 << 20
-"""So many bytes are mapped anew for each allocation."""
+"""Bytes from which on memory is mapped anew for each allocation."""
 _ZEROS = (torch.ops.aten.zeros.default, torch.ops.aten.zeros_like.default, torch.ops.aten.new_zeros.default)
 # No kernel runs for these: views are told by their schema.
 _FREE = {
@@ -32,7 +32,7 @@ _FREE = {
     *("transpose_", "squeeze_", "unsqueeze_", "is_contiguous", "dim", "device", "layout", "_assert_async"),
     *("_has_compatible_shallow_copy_type", "equal_meta", "_assert_tensor_metadata"),
 }
-# What a CPU tensor's operators are called, and what the same operator is for everybody.
+# Common names of operators that have names of their own for CPU tensors.
 _NAMES = {
     "_scaled_dot_product_flash_attention_for_cpu": "scaled_dot_product_attention",
     "_scaled_dot_product_attention_math": "scaled_dot_product_attention",
@@ -47,7 +47,7 @@ class Operators(TorchDispatchMode):
     """Records every operator that would start work on the device."""
 
     def __init__(self, recorder: Recorder, *, values: bool) -> None:
-        """`values` says that there are values, so that a costly operator is worth passing over."""
+        """Record to `recorder`; `values` says that tensors have values, so that costly operators are passed over."""
         super().__init__()
         self.recorder, self.values = recorder, values
         self.costly = _flop_formulas() if values else {}
@@ -65,7 +65,7 @@ class Operators(TorchDispatchMode):
         name = _name(func)
         if name:
             tensors = _tensors([*args, *named.values()]) or _tensors([result])
-            self.recorder.add(Call(name, tuple(_text(t) for t in tensors)))
+            self.recorder.add(LibraryCall(name, tuple(_text(t) for t in tensors)))
         return result
 
     def _result(self, func: Any, args: Sequence[Any], named: dict[str, Any]) -> Any:
@@ -114,7 +114,7 @@ def _zeros(like: torch.Tensor) -> torch.Tensor:
 
 
 def _name(func: Any) -> str:
-    """Return what an operator is called; "" where it starts no work."""
+    """Return an operator's name; "" if it starts no work."""
     namespace, _, name = str(func.overloadpacket._qualified_op_name).partition("::")
     if namespace not in ("aten", "prim", "prims"):
         return f"{namespace}::{name}"

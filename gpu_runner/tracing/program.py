@@ -1,4 +1,4 @@
-"""Run one workload of a module, and write down what it does."""
+"""Trace of one workload: run the module on it, and record what it does."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ MOST_BYTES = 1 << 28
 """Inputs, parameters and outputs beyond this are traced by their shapes first: making the values would take seconds."""
 _MOST_BYTES_AT_ALL = 2 << 30
 PATIENCE = 3
-"""Times the limit that a workload may take by the clock: the machine may be busy with other things."""
+"""Wall-clock limit of a workload as a multiple of its processor-time limit: the machine may be busy."""
 _AGAIN_S = 10.0
-"""A first call that took more processor time is not followed by a second."""
+"""Processor seconds of a first call beyond which there is no second one."""
 _CUSTOM = "BackwardCFunction"
 
 
@@ -39,7 +39,7 @@ class OutOfTime(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is traced: the candidate's text, the job that names the reference, the target, where cubins go.
+    """Input of a trace: the candidate's text, the job that names the reference, the target, the folder for cubins.
 
     `limit_s` bounds the processor time of one workload. `backward` says whether the gradient is traced too: of every
     output that has one, or, where that is None, of outputs of a torch.autograd.Function.
@@ -60,9 +60,9 @@ class Run:
     trace: WorkloadTrace
     complete: bool
     repeatable: bool
-    """Whether the other way to make tensors might go further."""
+    """True if the other way to make tensors might go further."""
     refused: bool = False
-    """Whether it ended at a kernel that could not be launched."""
+    """True if it ended at a kernel that could not be launched."""
 
 
 def trace_workload(setting: Setting, workload: Workload, signature: Signature) -> WorkloadTrace:

@@ -1,4 +1,4 @@
-"""What a traced module did: launches and library calls in order, tried configurations, problems, and cubin files."""
+"""Record of a traced module: launches and library calls in order, tried configurations, problems, and cubin files."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.core import serde
-from forewarp.gpu_runner.tracing.values import Call, Configuration, Strategy, TracedLaunch, Tuning, WorkloadTrace
+from forewarp.gpu_runner.tracing.values import Configuration, LibraryCall, Strategy, TracedLaunch, Tuning, WorkloadTrace
 
 MOST_EVENTS = 200_000
 """Launches and calls of one call of a module that are kept; a module that makes more is stopped."""
 
-Event = TracedLaunch | Call
+Event = TracedLaunch | LibraryCall
 
 
 class TooMuch(Exception):
@@ -33,7 +33,7 @@ class Trial:
 
 
 class Recorder:
-    """Takes what happens in one run of one workload. Cubins go to `folder`, named by their contents."""
+    """Recorder of one run of one workload. Cubins go to `folder`, named by their contents."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -43,7 +43,7 @@ class Recorder:
         self.events: list[Event] = []
         self.paused = False
         self.trying = False
-        """An autotuner tries a configuration: what fails is its matter."""
+        """True while an autotuner tries a configuration, which handles failures itself."""
         self.backward: list[Event] = []
 
     def keep(self, image: bytes) -> str:
@@ -74,7 +74,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def aside(self, sink: list[Event]) -> Generator[None]:
-        """Put what happens meanwhile into `sink`: a graph's capture, a trial of an autotuner."""
+        """Put events into `sink` within this context: a graph's capture, a trial of an autotuner."""
         kept, self.events = self.events, sink
         try:
             yield
@@ -82,30 +82,30 @@ class Recorder:
             self.events = kept
 
     def tuned(self, kernel: str, trials: Sequence[Trial], taken: str, left_out: int) -> None:
-        """Record what an autotuner tried, once."""
+        """Record the configurations that an autotuner tried, once."""
         configurations = tuple(Configuration(t.text, _launch_of(t.events), t.problem) for t in trials)
         tuning = Tuning(kernel, taken, configurations, left_out)
         if tuning not in self.tunings:
             self.tunings.append(tuning)
 
     def take(self, strategy: Strategy) -> WorkloadTrace:
-        """Return all of it, and begin anew."""
+        """Return the trace so far, and begin a new one."""
         found = self.result(strategy)
         self.problems, self.notes, self.tunings, self.events, self.backward = [], [], [], [], []
         return found
 
     def result(self, strategy: Strategy) -> WorkloadTrace:
-        """Return all of it, equal events merged."""
+        """Return the trace so far, equal events merged."""
         merged, backward = merge(self.events), merge(self.backward)
         return WorkloadTrace(
             strategy,
             tuple(e for e in merged if isinstance(e, TracedLaunch)),
-            tuple(e for e in merged if isinstance(e, Call)),
+            tuple(e for e in merged if isinstance(e, LibraryCall)),
             tuple(self.problems),
             tuple(self.notes),
             tuple(self.tunings),
             tuple(e for e in backward if isinstance(e, TracedLaunch)),
-            tuple(e for e in backward if isinstance(e, Call)),
+            tuple(e for e in backward if isinstance(e, LibraryCall)),
         )
 
 

@@ -25,13 +25,13 @@ from forewarp.gpu_runner.worker.problem import Problem, ReferenceFailed, tensors
 
 MOST_BYTES = 2 << 30
 SMALL_BYTES = 64 << 20
-"""Up to this, values are tried before shapes: they tell more, such as whether what is written is read as well."""
+"""Bytes up to which values are tried before shapes: they tell more, such as whether outputs are read as well."""
 VALUES_S, TRIAL_S = 30.0, 3.0
 """Most seconds that a reference may take on the processor; where shapes have not been tried yet, the second."""
 
 
 class Describe(Protocol):
-    """What describes a loaded problem; see `problem`."""
+    """Function that describes a loaded problem; see `problem`."""
 
     def __call__(
         self,

@@ -1,4 +1,4 @@
-"""Triton kernels that cannot be launched: noted, and on request passed over, so that they take no other along."""
+"""Triton kernels that cannot be launched: noted, and on request passed over, so that others are still reached."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Refusals:
 
 @contextlib.contextmanager
 def refusing(recorder: Recorder, *, passing: bool) -> Generator[Refusals]:
-    """Note in what is given, meanwhile, which kernels fail."""
+    """Note, in the `Refusals` that it yields, which kernels fail within this context."""
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
 

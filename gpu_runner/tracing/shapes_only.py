@@ -30,7 +30,7 @@ class _Addresses:
 
 @contextlib.contextmanager
 def shapes_only(mode: Masquerade) -> Generator[None]:
-    """Make every tensor without values meanwhile; the masquerade's questions are answered as for real tensors."""
+    """Make tensors without values within this context; the masquerade answers questions as for real tensors."""
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
     addresses, kind = _Addresses(), cast("Any", FakeTensor)

@@ -38,7 +38,7 @@ class _Tuning:
 
 
 class _Tuner:
-    """What replaces two methods of Triton's Autotuner, whose own are `prune` and `bench`."""
+    """Replacements for two methods of Triton's Autotuner, whose own are `prune` and `bench`."""
 
     def __init__(self, recorder: Recorder, prune: Callable[..., Any], bench: Callable[..., Any], most: int) -> None:
         self.recorder, self.prune, self.bench, self.most = recorder, prune, bench, most
@@ -53,7 +53,7 @@ class _Tuner:
         return tried
 
     def _compile(self, tuner: Any, configurations: list[Any], kwargs: dict[str, Any]) -> None:
-        """Compile side by side; what fails here fails again, and is heard, when it is tried in its turn."""
+        """Compile in parallel; what fails here fails again, and is reported, when it is tried in its turn."""
         meta = {k: v for k, v in kwargs.items() if k not in ("grid", "warmup")}
 
         def one(configuration: Any) -> None:
@@ -92,7 +92,7 @@ class _Tuner:
 
 @contextlib.contextmanager
 def trying_all(recorder: Recorder, most: int = MOST_CONFIGURATIONS) -> Generator[None]:
-    """Have Triton's autotuners compile their first configurations and report them to `recorder` meanwhile."""
+    """Have Triton's autotuners compile their first configurations and report them, within this context."""
     from triton.runtime.autotuner import Autotuner
 
     kind: Any = Autotuner

@@ -1,4 +1,4 @@
-"""What a trace holds, and the file that it is kept in. Nothing here needs torch.
+"""Data of a trace, and the file that it is kept in. Nothing here needs torch.
 
 Sizes are in bytes. None means that a fact is not known, never that it is zero.
 """
@@ -17,7 +17,7 @@ TRACE_FILE = "trace.json"
 IMPORT = "import"
 """The name of what a file does while it is imported."""
 Strategy = Literal["cpu", "fake", "source"]
-"""How a workload was traced: with real values in main memory, with shapes alone, or from the module's text alone."""
+"""Way in which a workload was traced: with real values in memory, by shapes alone, or from the module's text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class TracedLaunch:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class LibraryCall:
     """An operator of a library that would run on the device, with its tensors as "4096×4096 float32", `times` over."""
 
     name: str
@@ -116,12 +116,12 @@ class WorkloadTrace:
 
     strategy: Strategy
     launches: tuple[TracedLaunch, ...] = ()
-    calls: tuple[Call, ...] = ()
+    calls: tuple[LibraryCall, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tunings: tuple[Tuning, ...] = ()
     backward: tuple[TracedLaunch, ...] = ()
-    backward_calls: tuple[Call, ...] = ()
+    backward_calls: tuple[LibraryCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,17 @@ import torch
 
 from forewarp.core import serde
 from forewarp.core.values import Signature, Tolerance, Workload
-from forewarp.gpu_runner.worker import arena, cores, extensions, memory, privileges, protections, toolchain, watch
+from forewarp.gpu_runner.worker import (
+    activity,
+    arena,
+    cores,
+    extensions,
+    memory,
+    privileges,
+    protections,
+    toolchain,
+    watch,
+)
 from forewarp.gpu_runner.worker.arena import Arena, Layout
 from forewarp.gpu_runner.worker.cells import (
     CALLS,
@@ -39,8 +49,10 @@ from forewarp.gpu_runner.worker.modules import load_candidate
 from forewarp.gpu_runner.worker.problem import Problem, running_reference
 from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.runners import (
+    FLUSH_TURNS,
     FLUSHED,
     Buffers,
+    LeastWork,
     ModuleRunner,
     NativeRunner,
     Runner,
@@ -55,6 +67,7 @@ from forewarp.gpu_runner.worker.witness import Witness, copy_seconds
 ARMS: tuple[Arm, ...] = ("anchor", "candidate")
 Bind = Callable[[int, Arena], Runner]
 ROUND_TRIPS = 51
+LEAST_SAMPLES = 9
 _CPU_FOLDER, _CUDA_FOLDER = 256 << 20, 1 << 30
 _OPEN = 255
 """Number of no workload: the cell opens its arena only."""
@@ -108,8 +121,9 @@ class CellBench:
         self.tolerance = serde.from_data(Tolerance, job["tolerance"]) if job["tolerance"] else None
         self.timeout = float(job["call_timeout_s"])
         self.spins = self.device == "cuda" and may_spin()
-        self.round_trip_s = self._turn_s = self._copy_s = self._flushes_s = 0.0
+        self.round_trip_s = self._turn_s = self._copy_s = self._flushes_s = self._least_s = 0.0
         self._bursting, self._index, self._last = False, 0, 0
+        self.ready_s: dict[Arm, list[float]] = {}
         languages = {"candidate": job["language"], "anchor": job["anchor"]["language"] if job["anchor"] else "python"}
         self._copying = frozenset(arm for arm, language in languages.items() if language == "python")
         self._fetches = "candidate" in self._copying
@@ -137,9 +151,13 @@ class CellBench:
         self._open_arenas()
         if spare is not None:
             self._choose(spare)
-        require(self.anchor.protections)
+        if not self._cuda:
+            require(self.anchor.protections)
+        if protections.sends_no_signals(self.candidate.protections):
+            activity.out_of_reach()
         apart = "inputs, expected values and clock in another process"
-        self.protections = [*require(self.candidate.protections), apart, guarded]
+        in_force = self.candidate.protections if self._cuda else require(self.candidate.protections)
+        self.protections = [*in_force, apart, guarded]
         self.flush = l2_flush() if self._cuda else None
         self._probe = _Probe() if self._cuda else None
         self._state = self._probe.state if self._probe is not None else processors
@@ -162,6 +180,7 @@ class CellBench:
             reads=[k["artefact"] for k in (self.job, self.job["anchor"]) if k and k["artefact"]],
             reads_only=toolchain.readable(self.device),
             cautious=cautious,
+            stoppable=not self._cuda,
         )
         cell = Cell(
             self._loader(descriptor, bind),
@@ -171,6 +190,7 @@ class CellBench:
             own_processes=not self._cuda,
             spins=self.spins,
             cores=self._cell_cores,
+            runs_reference=arm == "anchor" and not self.job["anchor"],
             keep=[descriptor] if descriptor >= 0 else [],
             siblings=self._pids,
         )
@@ -299,6 +319,7 @@ class CellBench:
         """Put a workload's inputs and weights in both arenas and load both arms."""
         self._question()
         self._bursting, self._index = False, index
+        self.ready_s = {arm: [] for arm in ARMS}
         with running_reference("the reference"):
             problem = Problem.of_job(self.job, self.workloads[index], self.weight_seed)
             model = problem.model(self.device)
@@ -368,6 +389,14 @@ class CellBench:
         if stage.prepares_calls:
             cell.call(ready_order(stage.seed_of(slot)), self.timeout)
 
+    def _roused(self, stage: Stage, arm: Arm, slot: int) -> Cell:
+        """Return an arm's cell, ready for a call whose inputs it can see already: `ready_s` keeps what that takes."""
+        start = time.perf_counter()
+        cell = self.awake(arm)
+        self._ready(cell, stage, slot)
+        self.ready_s[arm].append(time.perf_counter() - start)
+        return cell
+
     def awake(self, arm: Arm) -> Cell:
         """Stop the other arm's cell, and return this one's, ready for the next command."""
         cell, other = (self.candidate, self.anchor) if arm == "candidate" else (self.anchor, self.candidate)
@@ -406,6 +435,7 @@ class CellBench:
                 self.awake(arm).call(GRAPHS, stage.slot_count * self.timeout)
         anchor = self.awake("anchor")
         self._flushes_s = median(anchor.call(FLUSHES, self.timeout) for _ in range(ROUND_TRIPS))
+        self._least_s = self._least_seconds()
         self._bursting = True
         self.conditions = ("launched",)
         return "burst"
@@ -419,8 +449,7 @@ class CellBench:
             self.flush.zero_()
         self._synchronize()
         hertz = self._probe.hertz() if self._probe is not None else 0.0
-        cell = self.awake(arm)
-        self._ready(cell, stage, slot)
+        cell = self._roused(stage, arm, slot)
         fetch = fetch_order(offset=self._draw_place(arm) if self._fetches else 0)
         raw, extra = cell.call(run_order(slot), self.timeout), self.round_trip_s
         if self._fetches:
@@ -437,7 +466,8 @@ class CellBench:
     def _burst(self, stage: Stage, arm: Arm, slot: int) -> Callable[[], Sample]:
         """Run every slot once, each on inputs that it has not seen, and return the seconds of one call.
 
-        What the same burst takes without the calls is taken off; it was measured in the anchor's cell.
+        What the same burst takes with the least work in the calls' place is taken off; it was measured in the anchor's
+        cell. What that least work takes between two events is added, because others measure so.
         """
         for other in range(stage.slot_count):
             if other != slot:
@@ -447,11 +477,24 @@ class CellBench:
         flushed.zero_()
         self._synchronize()
         hertz = self._probe.hertz() if self._probe is not None else 0.0
-        raw = self.awake(arm).call(CALLS, self.timeout)
+        raw = self._roused(stage, arm, slot).call(CALLS, self.timeout)
         if not bool((flushed == FLUSHED).all()):
             raise CellFailed("crashed", "the code in the cell kept the L2 cache from being flushed between calls")
-        seconds = max(raw - self._flushes_s, raw / 100) / stage.slot_count
+        seconds = max(raw - self._flushes_s, raw / 100) / stage.slot_count + self._least_s
         return lambda: (seconds, hertz)
+
+    def _least_seconds(self) -> float:
+        least, flush, seconds = LeastWork(), l2_flush(), list[float]()
+        for _ in range(LEAST_SAMPLES):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            for _ in range(FLUSH_TURNS):
+                flush.zero_()
+            begin.record()
+            least.replay()
+            end.record()
+            end.synchronize()
+            seconds.append(begin.elapsed_time(end) / 1e3)
+        return median(seconds)
 
     def reported(self) -> float | None:
         """Return the candidate's own word for the device seconds of its last call; None where it gives none."""

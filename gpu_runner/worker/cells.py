@@ -19,7 +19,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from forewarp.gpu_runner.worker import arena, watch
+from forewarp.gpu_runner.worker import activity, arena, watch
 from forewarp.gpu_runner.worker.candidate_output import CandidateOutput
 from forewarp.gpu_runner.worker.cell_process import (
     ANSWER,
@@ -44,7 +44,7 @@ from forewarp.gpu_runner.worker.cell_process import (
     live,
 )
 from forewarp.gpu_runner.worker.mailbox import PAGE, Mailbox
-from forewarp.gpu_runner.worker.protections import Confinement, children_in_own_pid_namespace
+from forewarp.gpu_runner.worker.protections import OWN_PROCESSES, Confinement, children_in_own_pid_namespace
 from forewarp.gpu_runner.worker.runners import LAST
 from forewarp.gpu_runner.worker.watch import Watch
 
@@ -123,6 +123,7 @@ class Cell:
         own_processes: bool = False,
         spins: bool = False,
         cores: frozenset[int] = frozenset(),
+        runs_reference: bool = False,
         keep: Collection[int] = (),
         siblings: Collection[int] = (),
     ) -> None:
@@ -130,10 +131,10 @@ class Cell:
 
         `confinement` says how it is confined, its folder and descriptors apart; None for trusted code. `own_processes`
         asks for a process namespace. `keep` are descriptors that it needs; `siblings` this process's other children.
-        `cores` are those to run on, none for any.
+        `cores` are those to run on, none for any. What its calls take counts as the reference's with `runs_reference`.
         `memory` bounds the resident bytes of the cell and all it starts.
         """
-        self.name, self.spins = name, spins
+        self.name, self.spins, self._runs_reference = name, spins, runs_reference
         ours, theirs = socket.socketpair()
         told, telling = os.pipe()
         page, bell = arena.memfd("mailbox", PAGE), os.eventfd(0)
@@ -142,6 +143,7 @@ class Cell:
         with children_in_own_pid_namespace(wanted=own_processes) as self.contained:
             self.pid = os.fork()
             if self.pid == 0:
+                activity.end()
                 ours.close()
                 os.close(told)
                 if confinement is not None:
@@ -168,7 +170,7 @@ class Cell:
         with os.fdopen(told) as told_file:
             self.protections = [p for p in told_file.read().split("\n") if p]
         if self.contained:
-            self.protections.append("own process namespace")
+            self.protections.append(OWN_PROCESSES)
         self._poll = select.poll()
         for descriptor in (ours.fileno(), self._pidfd, *([self.output.descriptor] if self.output else [])):
             self._poll.register(descriptor, select.POLLIN)
@@ -184,8 +186,10 @@ class Cell:
 
         Raises `CellFailed`.
         """
+        noted = activity.running_reference() if self._runs_reference else contextlib.nullcontext()
         try:
-            return self._call(order, timeout)
+            with noted:
+                return self._call(order, timeout)
         except CellFailed as e:
             e.cell = self.name
             raise

@@ -24,6 +24,9 @@ workloads were seen, and it can hardly reach that.
 BEFORE_TIMING: dict[str, Any] = {"before": "timing"}
 """A look without samples: the answer is awaited before the first workload is timed."""
 
+MACHINE = "machine"
+"""Status of a job that failed for what this machine lacks or did: neither candidate nor task is to blame."""
+
 
 class ChannelClosed(Exception):
     """The other end went away before a whole line came."""

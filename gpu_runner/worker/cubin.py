@@ -13,7 +13,7 @@ import torch
 from forewarp.gpu_runner.formats.plan import ResolvedLaunch
 from forewarp.gpu_runner.lifting.chain import fill
 from forewarp.gpu_runner.lifting.driver import CudaError, call
-from forewarp.gpu_runner.lifting.graph import Built, Launch, Node
+from forewarp.gpu_runner.lifting.graph import Built, GraphNode, KernelLaunch
 from forewarp.gpu_runner.worker.runners import Buffers, find_plan
 
 _MAX_DYNAMIC_SHARED = 8
@@ -66,7 +66,7 @@ class CubinRunner:
         self.buffers = buffers
         self._modules: dict[str, Module] = {}
         self._launches: list[list[tuple[Any, ...]]] = [[] for _ in buffers.by_slot]
-        self._nodes: list[list[tuple[Any, Node]]] = [[] for _ in buffers.by_slot]
+        self._nodes: list[list[tuple[Any, GraphNode]]] = [[] for _ in buffers.by_slot]
         self._kept: list[Any] = []
         for index, step in enumerate(plan.launches):
             kernel = kernels[str(index)]
@@ -89,7 +89,7 @@ class CubinRunner:
         for *configuration, arguments in self._launches[slot]:
             call("cuLaunchKernel", *configuration, stream, arguments, None)
 
-    def ready(self) -> list[Node]:
+    def ready(self) -> list[GraphNode]:
         """Return what zeroes the scratch."""
         return [fill(scratch, 0) for scratch in self.buffers.scratch.values() if scratch.numel()]
 
@@ -111,10 +111,10 @@ class CubinRunner:
             module.unload()
 
 
-def _node(step: ResolvedLaunch, kernel: Mapping[str, Any], values: Sequence[Any]) -> Node:
+def _node(step: ResolvedLaunch, kernel: Mapping[str, Any], values: Sequence[Any]) -> GraphNode:
     grid, block = (_triple(step.grid), _triple(kernel["block"]))
     raw = tuple(bytes(v).hex() for v in values)
-    return Node("launch", Launch(step.kernel, 0, grid, block, kernel["shared"], raw))
+    return GraphNode("launch", KernelLaunch(step.kernel, 0, grid, block, kernel["shared"], raw))
 
 
 def _triple(numbers: Sequence[int]) -> tuple[int, int, int]:

@@ -15,9 +15,10 @@ from forewarp.core import serde
 from forewarp.core.checking import Check
 from forewarp.core.errors import CandidateError
 from forewarp.core.values import Candidate, Signature, Target, Workload
-from forewarp.gpu_runner.worker import environment, protections, toolchain
-from forewarp.gpu_runner.worker.channel import Answer, Channel, ChannelClosed, ChannelTimeout
+from forewarp.gpu_runner.worker import activity, environment, memory, protections, toolchain
+from forewarp.gpu_runner.worker.channel import MACHINE, Answer, Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.conditions import driver
+from forewarp.gpu_runner.worker.host_watch import HostWatch, Suspect
 from forewarp.gpu_runner.worker.task_confinement import (
     around_task,
     confine_task,
@@ -28,6 +29,7 @@ from forewarp.gpu_runner.worker.task_confinement import (
     run_confined,
 )
 from forewarp.gpu_runner.worker.tracebacks import told
+from forewarp.gpu_runner.worker.watch import processes
 from forewarp.gpu_runner.worker.watched import run_watched
 
 LAUNCHER_IDLE_S = 120.0
@@ -53,8 +55,6 @@ def probe(job: dict[str, Any], answer: Channel) -> None:
 
 def describe(job: dict[str, Any], answer: Channel) -> None:
     """Answer with one signature per workload, or with the reference's error; the task's code runs confined."""
-    from forewarp.gpu_runner.worker import memory
-
     if job["target_kind"] == "cpu":
         memory.bound_host()  # here: confined, the process could not read what its control groups leave it
     answer.send(run_confined(job, _describe))
@@ -110,9 +110,10 @@ def _watched(
         with refusing(answer):
             work(job, folder, answer, contained)
 
-    stopped = run_watched(act, job["memory"])
+    stopped = run_watched(act, job["memory"], host=HostWatch())
     if stopped is not None:
-        answer.send({"status": stopped[0], "log": f"the {who} {stopped[1]}", "protections": []})
+        status, log = stopped
+        answer.send({"status": status, "log": log if status == MACHINE else f"the {who} {log}", "protections": []})
 
 
 def _confine(job: dict[str, Any], folder: Path, contained: bool) -> list[str]:
@@ -126,11 +127,11 @@ def _confine(job: dict[str, Any], folder: Path, contained: bool) -> list[str]:
         reads_only=[*toolchain.readable("cpu"), *job.get("reads", ())],
         cpu_s=job["cpu_s"],
     )
-    return [*protections.confine(how), *(["own process namespace"] if contained else [])]
+    return [*protections.confine(how), *([protections.OWN_PROCESSES] if contained else [])]
 
 
 def _compile(job: dict[str, Any], folder: Path, answer: Channel, contained: bool) -> None:
-    from forewarp.gpu_runner.compilers import CompileError, compile_candidate, extension
+    from forewarp.gpu_runner.compilers import CompileError, CompilerKilled, compile_candidate, extension
 
     guards = _confine(job, folder, contained)
     try:
@@ -144,6 +145,8 @@ def _compile(job: dict[str, Any], folder: Path, answer: Channel, contained: bool
         answer.send(
             {"status": "out_of_memory", "log": "compiling took more memory than allowed", "protections": guards}
         )
+    except CompilerKilled as e:
+        answer.send({"status": MACHINE, "log": str(e), "protections": guards})
     except (CompileError, CandidateError) as e:
         answer.send({"status": "compile_error", "log": str(e), "protections": guards})
     else:
@@ -197,8 +200,29 @@ def measure(job: dict[str, Any], answer: Channel) -> None:
     if job["target_kind"] == "cuda":
         # Memory is lent within one process namespace only.
         _judge(job, answer, contained=False)
-    else:
-        run_watched(lambda contained: _judge(job, answer, contained=contained), None)
+        return
+    memory.bound_host()
+    stopped = run_watched(
+        lambda contained: _judge(job, answer, contained=contained), None, host=HostWatch(_arms_and_judge)
+    )
+    if stopped is not None:
+        answer.send(_stopped(*stopped))
+
+
+def _stopped(status: str, log: str) -> dict[str, Any]:
+    """Return the result of a measurement whose judge was stopped."""
+    nothing: dict[str, Any] = {"timings": [], "phases": {}, "protections": [], "environment": {}}
+    return nothing | {"status": status, "log": log, "tier": "T1", "checks": [], "flags": [], "conditions": {}}
+
+
+def _arms_and_judge(judge: int) -> list[Suspect]:
+    """Return who may take memory while a candidate is measured, on the CPU device."""
+    cells = sorted((p for p in processes().values() if p.parent == judge), key=lambda p: (p.started, p.pid))
+    candidate = [p.pid for p in cells[1:]]  # the anchor's cell is the first, see `CellBench`
+    return [
+        Suspect("the candidate ", "out_of_memory", candidate),
+        Suspect("the reference ", "reference_failed", [judge]),  # with its cell, and the candidate's little
+    ]
 
 
 def _judge(job: dict[str, Any], answer: Channel, *, contained: bool) -> None:
@@ -207,6 +231,7 @@ def _judge(job: dict[str, Any], answer: Channel, *, contained: bool) -> None:
     from forewarp.gpu_runner.worker.judge import Judge
 
     protections.close_descriptors({answer.descriptor})
+    activity.begin(job)
     if not contained:
         protections.keep_signals_inside()
     folder = job_folder(job)
@@ -264,6 +289,7 @@ def launcher(job: dict[str, Any], answer: Channel) -> None:
     are of one task. `job["reads"]` names the folder of compiled candidates. Each request begins with a canary, a kernel
     whose result is known.
     """
+    activity.begin(job)
     guards = confine_task(job_folder(job), "cuda", keep={answer.descriptor}, reads=job["reads"])
     from forewarp.gpu_runner.lifting.replay import Refused
     from forewarp.gpu_runner.worker import numerics

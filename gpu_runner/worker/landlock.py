@@ -23,6 +23,8 @@ _TCP = 3
 """Bind and connect."""
 _SOCKETS, _SIGNALS = 1, 2
 """Abstract sockets, and signals, that reach outside."""
+SIGNALS_SINCE = 6
+"""The version that knows signals."""
 
 
 def restrict(writable: Sequence[str], readable: Sequence[str] | None = None, *, signals: bool = False) -> None:
@@ -49,7 +51,7 @@ def restrict(writable: Sequence[str], readable: Sequence[str] | None = None, *, 
 def keep_signals_inside() -> None:
     """Refuse signals to processes that are not started from here on; raises OSError where the kernel cannot."""
     abi = version()
-    if abi < 6:
+    if abi < SIGNALS_SINCE:
         raise OSError("this kernel's Landlock does not know signals")
     ruleset = _create(abi, _MOVES, 0, _SIGNALS)
     try:

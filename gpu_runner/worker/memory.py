@@ -172,18 +172,40 @@ def of_job(job: Mapping[str, Any], index: int, signature: Signature, how: How, d
     return Plan(**plans[index]) if plans else ordinary(signature, how, device)
 
 
-def host_available(root: Path = Path("/")) -> int | None:
-    """Return the bytes of main memory that can be had, by the kernel and the control groups; None where unknown."""
-    found: list[int] = []
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        lines = (root / "proc/meminfo").read_text().splitlines()
-        found.append(int(next(line.split()[1] for line in lines if line.startswith("MemAvailable:"))) << 10)
-    for folder in _control_groups(root):
-        for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+class HostMemory:
+    """Main memory that can be had, by the kernel and the control groups; found once, looked at often."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        """`root` is where /proc and /sys lie."""
+        self._meminfo = root / "proc/meminfo"
+        whole = self._line("MemTotal:") or 0
+        self._groups: list[tuple[Path, Path, Path]] = []
+        for folder in _control_groups(root):
+            for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+                with contextlib.suppress(OSError, ValueError):
+                    if not whole or int((folder / limit).read_text()) < whole:
+                        self._groups.append((folder, folder / limit, folder / used))
+
+    def available(self) -> int | None:
+        """Return the bytes; None where they are not known."""
+        found = [] if (free := self._line("MemAvailable:")) is None else [free]
+        for folder, limit, used in self._groups:
             with contextlib.suppress(OSError, ValueError):
-                left = int((folder / limit).read_text()) - int((folder / used).read_text())
+                left = int(limit.read_text()) - int(used.read_text())
                 found.append(max(0, left + _reclaimable(folder)))
-    return min(found) if found else None
+        return min(found) if found else None
+
+    def _line(self, name: str) -> int | None:
+        """Return the bytes that a line of /proc/meminfo says."""
+        with contextlib.suppress(OSError, ValueError, StopIteration):
+            lines = self._meminfo.read_text().splitlines()
+            return int(next(line.split()[1] for line in lines if line.startswith(name))) << 10
+        return None
+
+
+def host_available(root: Path = Path("/")) -> int | None:
+    """Return the bytes of main memory that can be had now; None where unknown."""
+    return HostMemory(root).available()
 
 
 def _control_groups(root: Path) -> list[Path]:

@@ -12,7 +12,7 @@ import torch
 
 from forewarp.core import serde
 from forewarp.core.values import Signature, Tolerance, Workload
-from forewarp.gpu_runner.worker import memory, operations, perturb
+from forewarp.gpu_runner.worker import memory, operations, outside, perturb
 from forewarp.gpu_runner.worker.check import POISON_BYTE, Expected, same_bytes
 from forewarp.gpu_runner.worker.problem import Problem, ReferenceFailed, copies, outputs_of, tensors_of
 from forewarp.gpu_runner.worker.stage import WithWritten, expect_alike, fresh_seed
@@ -66,10 +66,15 @@ class Examination:
         self.job, self.workload, self.signature = job, workload, signature
         self.device = "cuda" if job["target_kind"] == "cuda" else "cpu"
         self.tolerance = serde.from_data(Tolerance, job["tolerance"]) if job["tolerance"] else None
-        loaded = Problem.of_job(job, workload, fresh_seed())
-        model = loaded.model(self.device)
+        self.weight_seed = fresh_seed()
+        with outside.seen() as loading:
+            loaded = Problem.of_job(job, workload, self.weight_seed)
+        values = loaded.inputs(fresh_seed(), self.device)  # which may be drawn with whatever the task likes
+        with outside.seen() as making:
+            model = loaded.model(self.device)
+        self.asked_at_start = list(dict.fromkeys((*loading, *making)))
         self.numbers = _numbers_of(model)
-        self.random = self._operations(model, loaded.inputs(fresh_seed(), self.device))
+        self.random = self._operations(model, values)
         self.counts = sorted(name for name, value in _numbers_of(model).items() if self.numbers.get(name) != value)
         self.problem = loaded.described(signature.state, random=signature.random or bool(self.random))
         self.inner = loaded.model(self.device)
@@ -101,6 +106,8 @@ class Examination:
     def _operations(self, model: torch.nn.Module, values: Sequence[Any]) -> list[str]:
         """Return the names of the operations that draw random numbers."""
         with operations.Seen() as seen:
+            outputs_of(model(*copies(values)))
+        with outside.seen() as self.asked:  # apart: what is above loads much of torch, once
             outputs_of(model(*copies(values)))
         return seen.random
 
@@ -226,11 +233,16 @@ class Examination:
             still = float(_close(a, b).double().mean()) if a.numel() else 0.0
             if still > MOSTLY:
                 notes.append(f"output {output}: {100 * still:.3g} % of the elements are the same for other inputs")
+        self._ask_outside(problems)
         self._repeat(problems, notes)
+        self._afresh(problems)
         if not first.expected.reference_agrees():
             notes.append(f"the reference is further from its {self.oracle} oracle than the tolerance alone allows")
         problems += [f"output {i} has no elements" for i, o in enumerate(first.outputs) if not o.numel()]
+        self._same_draws(problems)
         self._dependence(problems)
+        self._parts(notes)
+        self._numbers_matter(notes)
         if first.expected.accepts_tf32:
             why = "as asked for" if self.job.get("allow_tf32") else "because the reference computes so"
             notes.append(f"products in TF32 are accepted, {why}")
@@ -246,12 +258,65 @@ class Examination:
             notes.append(f"the reference changes its state, which is put back: {', '.join(self.signature.state)}")
         counted = f" it changes {', '.join(self.counts)} in each call, which cannot be put back" if self.counts else ""
         if _alike(again, first.outputs):
-            notes += [f"the reference counts:{counted}"] if counted else []
+            problems += [f"the reference counts:{counted}: a later call may give other outputs"] if counted else []
         elif first.expected.error(again) <= 1.0:
             notes.append("the reference is not deterministic: the same inputs give other bits")
         else:
             why = counted or " it counts its calls, keeps what it saw, or draws numbers with something else than torch"
             problems.append(f"the same inputs give other outputs at another call, with torch seeded alike:{why}")
+
+    def _ask_outside(self, problems: list[str]) -> None:
+        """Name what the reference asks for that no kernel is given; outputs that follow it may do so on another day."""
+        for when, names in (("when it is loaded", self.asked_at_start), ("in each call", self.asked)):
+            if names:
+                problems.append(
+                    f"the reference calls {', '.join(names)} {when}: outputs that follow the clock, the process or "
+                    "numbers that torch does not draw cannot be compared"
+                )
+
+    def _afresh(self, problems: list[str]) -> None:
+        """Look whether a reference that was loaded anew, and never called, computes the same."""
+        if self.problem.random:
+            return
+        loaded = Problem.of_job(self.job, self.workload, self.weight_seed)
+        outputs = self._run(self.first.values, self.first.seed, loaded.model(self.device))
+        if self.first.expected.error(outputs) > 1.0:
+            problems.append(
+                "the reference gives other outputs when it is loaded anew: it keeps something between calls, or its "
+                "weights do not follow from torch's seed alone"
+            )
+
+    def _same_draws(self, problems: list[str]) -> None:
+        """Say that no draw of inputs is new, so that the result of any call may be kept."""
+        pairs = zip(tensors_of(self.first.values), tensors_of(self.second.values), strict=True)
+        if self.signature.inputs and all(same_bytes(a.contiguous(), b.contiguous()) for a, b in pairs):
+            problems.append("the inputs are the same in each draw: a kernel may keep its first result")
+
+    def _parts(self, notes: list[str]) -> None:
+        """Find halves of inputs that no output depends on: a kernel need not read them."""
+        for index in range(len(self.signature.inputs)):
+            tensor = tensors_of(self.first.values)[index]
+            for dim in range(tensor.dim()):
+                for name, half in _halves(tensor.shape[dim]):
+                    if not self._moved_by(index, (dim, half)) and self._moved_by(index):
+                        notes.append(
+                            f"the {name} half of input {index} along dimension {dim} does not change any output"
+                        )
+
+    def _numbers_matter(self, notes: list[str]) -> None:
+        """Find numbers among the inputs that no output depends on."""
+        for place, value in enumerate(self.first.values):
+            if isinstance(value, torch.Tensor):
+                continue
+            values = list(self.first.values)
+            values[place] = not value if isinstance(value, bool) else value + 1
+            try:
+                outputs = self._run(values, self.first.seed)
+            except Exception:  # whatever it refuses, it looks at
+                continue
+            shapes_differ = any(a.shape != b.shape for a, b in zip(outputs, self.first.outputs, strict=True))
+            if not shapes_differ and _alike(outputs, self.first.outputs):
+                notes.append(f"the number {value} (value {place} of the inputs) does not change any output")
 
     def _dependence(self, problems: list[str]) -> None:
         """Find inputs that no output depends on, and outputs that depend on no input."""
@@ -259,31 +324,50 @@ class Examination:
         for index in range(len(self.signature.inputs)):
             changed = self._moved_by(index)
             moved |= changed
-            if not changed and index not in self.signature.written:
+            if index in self.signature.written:
+                continue
+            if not changed:
                 problems.append(f"input {index} does not change any output: a kernel may leave it out")
+            elif self._within_tolerance(index):
+                problems.append(f"input {index} changes outputs by less than the tolerance: a kernel may leave it out")
         for output in range(count):
             if output not in moved and self.first.outputs[output].numel() and self.signature.inputs:
                 problems.append(f"output {output} does not depend on the inputs")
 
-    def _moved_by(self, index: int) -> set[int]:
-        """Return which results change with a tensor of the inputs; all, where that cannot be told.
+    def _within_tolerance(self, index: int) -> bool:
+        """Return whether outputs pass that are computed with another tensor in place of an input."""
+        outputs = self._with_other(index)
+        return outputs is not None and self.check is None and self.first.expected.error(outputs) <= 1.0
 
-        It may be another draw's; one that is the same in each draw is changed.
+    def _moved_by(self, index: int, part: tuple[int, slice] | None = None) -> set[int]:
+        """Return which results change with a tensor of the inputs, or a part of it; all, where that cannot be told."""
+        outputs = self._with_other(index, part)
+        if outputs is None:
+            return set(range(len(self.first.outputs)))
+        return self._changed_by(outputs, without=index)
+
+    def _with_other(self, index: int, part: tuple[int, slice] | None = None) -> list[torch.Tensor] | None:
+        """Return what the reference makes of another tensor of the inputs; None where none is known or it refuses.
+
+        It may be another draw's; one that is the same in each draw is changed. A `part` is a dimension and a range of
+        it; the rest stays.
         """
-        everything = set(range(len(self.first.outputs)))
         values = list(self.first.values)
         place = [i for i, v in enumerate(values) if isinstance(v, torch.Tensor)][index]
         other = tensors_of(self.second.values)[index]
         if same_bytes(other.contiguous(), values[place].contiguous()):
             other = _altered(other)
             if other is None:
-                return everything
+                return None
+        if part is not None:
+            dim, kept = part[0], values[place].clone()
+            kept.transpose(0, dim)[part[1]] = other.transpose(0, dim)[part[1]]
+            other = kept
         values[place] = other
         try:
-            outputs = self._run(values, self.first.seed)
+            return self._run(values, self.first.seed)
         except Exception:  # whatever it refuses, it looks at
-            return everything
-        return self._changed_by(outputs, without=index)
+            return None
 
     def _weights_matter(self) -> bool:
         other = Problem.of_job(self.job, self.workload, fresh_seed()).model(self.device)
@@ -298,6 +382,11 @@ class Examination:
 
 def _alike(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
     return all(same_bytes(a.contiguous(), b.contiguous()) for a, b in zip(one, other, strict=True))
+
+
+def _halves(size: int) -> list[tuple[str, slice]]:
+    """Return the halves of a dimension by name; none of one that cannot be halved."""
+    return [("first", slice(0, size // 2)), ("last", slice(size - size // 2, size))] if size > 1 else []
 
 
 def _altered(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -397,6 +486,8 @@ FIXED: dict[str, Answer] = {
 def _passing(index: int) -> Answer:
     def answer(draw: Draw, output: int) -> torch.Tensor | None:
         given, wanted = tensors_of(draw.values)[index], draw.outputs[output]
+        if given.numel() == wanted.numel():
+            return given.to(wanted.dtype).reshape(wanted.shape).contiguous()
         try:
             return given.to(wanted.dtype).expand(wanted.shape).contiguous()
         except RuntimeError:  # of another shape

@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 
 from forewarp.core.values import Mode, Signature, TensorSpec, Workload
-from forewarp.gpu_runner.worker import numerics, operations
+from forewarp.gpu_runner.worker import activity, numerics, operations
 from forewarp.gpu_runner.worker.captured import Call
 from forewarp.gpu_runner.worker.nest import Build, check_inputs, flatten, is_flat, leaves
 from forewarp.gpu_runner.worker.state import held_by
@@ -31,12 +31,13 @@ def running_reference(doing: str) -> Generator[None]:
     An error of the device is left as it is where its context has had a candidate's code in it, too: such errors stick.
     """
     try:
-        yield
+        with activity.running_reference():
+            yield
     except ReferenceFailed:
         raise
     except (torch.OutOfMemoryError, MemoryError) as e:
         raise ReferenceFailed(f"{doing} ran out of memory: {_first_line(e)}") from e
-    except Exception as e:
+    except (Exception, SystemExit) as e:
         if isinstance(e, RuntimeError) and "CUDA error" in str(e):
             raise
         memory = "can't allocate memory" in str(e)
@@ -344,6 +345,12 @@ def describe_job(job: Mapping[str, Any], workload: Workload, *, flops: bool = Tr
     except Exception:
         return with_values()
     return with_values() if signature.written else signature
+
+
+@torch.no_grad()
+def describe_shapes(job: Mapping[str, Any], workload: Workload) -> Signature:
+    """Work out a signature on meta tensors alone; raises what the reference raises where it needs values."""
+    return _describe_on(Problem.of_job(job, workload, 0), "meta", flops=False)
 
 
 def _describe_on(

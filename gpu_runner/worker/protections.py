@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 _PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_GET_NO_NEW_PRIVS = 1, 2, 4, 38, 39
+OWN_PROCESSES = "own process namespace"
 _MOST_DESCRIPTORS, _MAP_NORESERVE = 1 << 16, 0x4000
 
 
@@ -45,6 +46,13 @@ def die_with_parent() -> None:
 def hide_memory() -> None:
     """Forbid other processes of this user to attach to this one or to read its memory."""
     privileges.prctl(_PR_SET_DUMPABLE, 0)
+
+
+def sends_no_signals(in_force: Collection[str]) -> bool:
+    """Return whether a process with these protections can send no signal to the one that started it."""
+    with contextlib.suppress(OSError):
+        return OWN_PROCESSES in in_force or (READ_ONLY in in_force and landlock.version() >= landlock.SIGNALS_SINCE)
+    return OWN_PROCESSES in in_force
 
 
 def keep_signals_inside() -> None:
@@ -85,6 +93,7 @@ class Confinement:
     memory, of that size; 0 leaves it as it is. `own_processes` is for the first process of a process namespace.
     `drop_user` changes to the user nobody where this runs as root, who will have to read `reads`. `cautious` leaves out
     what a driver might not bear. `signals` lets it go on sending signals to processes that were started before.
+    `stoppable` keeps what it starts where stopping its process group stops it, until it is told to go on.
     """
 
     folder: str
@@ -98,6 +107,7 @@ class Confinement:
     reads_only: Sequence[str] | None = None
     cautious: bool = False
     signals: bool = False
+    stoppable: bool = False
     file_bytes: int = 256 << 20
     cpu_s: int = 600
 
@@ -130,7 +140,8 @@ class Confinement:
         steps += self._landlock()
         steps.append(Step("dies with its parent", die_with_parent, _will_die_with_parent))
         if not self.cautious:
-            filtering = lambda: seccomp.install(count_memory=self.memory is not None)  # noqa: E731
+            counted = self.memory is not None
+            filtering = lambda: seccomp.install(count_memory=counted, stoppable=self.stoppable)  # noqa: E731
             steps.append(Step("system calls filtered", filtering, _unsharing_is_refused))
         # What several of these see to; that it holds is tried.
         steps.append(Step(NO_SIGNALS, lambda: None, _signals_are_refused))
@@ -185,9 +196,11 @@ class Step:
 def confine(how: Confinement) -> list[str]:
     """Confine this process and all it starts; return the names of the protections that were tried and hold.
 
-    Raises `Unprotected` where they are less than the least under which strangers' code is run.
+    Raises `Unprotected` where they are less than the least under which strangers' code is run. Around CUDA, where no
+    limit counts memory, what is missing is left out of the names and not refused yet.
     """
-    return require(take(how))
+    in_force = take(how)
+    return require(in_force) if how.memory is not None else in_force
 
 
 def take(how: Confinement) -> list[str]:

@@ -72,9 +72,13 @@ _FORBIDDEN: dict[str, tuple[int, int]] = {
 }
 # Memory that no limit on a process's address space counts.
 _UNCOUNTED_MEMORY: dict[str, tuple[int, int]] = {"memfd_create": (319, 279), "shmget": (29, 194)}
-# No namespace hides services that are reached by a path: Docker's, the desktop's. CUDA needs such sockets of its own.
+# No namespace hides services that are reached by a path: Docker's, the desktop's. CUDA needs sockets of its own.
 _SOCKETS: dict[str, tuple[int, int]] = {"socket": (41, 198)}
-_UNIX = 1
+# With these a process could be out of reach when its group is stopped.
+_GROUPS: dict[str, tuple[int, int]] = {"setpgid": (109, 154), "setsid": (112, 157)}
+# With these a stopped process could have itself sent the signal to go on.
+_TIMED_SIGNALS: dict[str, tuple[int, int]] = {"timer_create": (222, 107), "mq_notify": (244, 184)}
+_FCNTL, _F_SETSIG = (72, 25), 10
 _CLONE = (56, 220)
 _PRCTL = (157, 167)
 _CLONE3 = 435
@@ -88,12 +92,13 @@ def _refuse(numbers: Iterable[int], error: int) -> list[bytes]:
     return [s for n in numbers for s in (_step(_EQUAL, n, 0, 1), _step(_RETURN, _ERRNO | error))]
 
 
-def program(machine: str, *, count_memory: bool) -> bytes:
+def program(machine: str, *, count_memory: bool, stoppable: bool = False) -> bytes:
     """Return the filter as BPF instructions; raises OSError for a machine whose call numbers are not known here."""
     if machine not in _ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no filter for {machine}")
     column = 0 if machine == "x86_64" else 1
-    calls = _FORBIDDEN | (_UNCOUNTED_MEMORY | _SOCKETS if count_memory else {})
+    counted = _UNCOUNTED_MEMORY | _SOCKETS if count_memory else {}
+    calls = _FORBIDDEN | counted | (_TIMED_SIGNALS if stoppable else {})
     steps = [
         _step(_LOAD, _ARCHITECTURE),
         _step(_EQUAL, _ARCHITECTURES[machine], 1, 0),
@@ -103,16 +108,18 @@ def program(machine: str, *, count_memory: bool) -> bytes:
     if machine == "x86_64":
         steps += [_step(_AT_LEAST, _X32, 0, 1), _step(_RETURN, _ERRNO | errno.ENOSYS)]
     steps += _refuse((n[column] for n in calls.values() if n[column] >= 0), errno.EPERM)
-    if not count_memory:
+    # A filter cannot look into clone3's arguments; without it, libraries fall back to clone, where it can.
+    steps += _refuse([_CLONE3], errno.ENOSYS)
+    if stoppable:
+        # Harmless programs begin sessions, too: these calls do nothing, and say that they have.
+        steps += _refuse((n[column] for n in _GROUPS.values()), 0)
         steps += [
-            _step(_EQUAL, _SOCKETS["socket"][column], 0, 4),
-            _step(_LOAD, _FIRST_ARGUMENT),
-            _step(_EQUAL, _UNIX, 1, 0),
+            _step(_EQUAL, _FCNTL[column], 0, 4),
+            _step(_LOAD, _SECOND_ARGUMENT),
+            _step(_EQUAL, _F_SETSIG, 0, 1),
             _step(_RETURN, _ERRNO | errno.EPERM),
             _step(_RETURN, _ALLOW),
         ]
-    # A filter cannot look into clone3's arguments; without it, libraries fall back to clone, where it can.
-    steps += _refuse([_CLONE3], errno.ENOSYS)
     # Neither may it ask for a new namespace, nor not to be killed with its parent any more.
     steps += [
         _step(_EQUAL, _CLONE[column], 0, 2),
@@ -133,13 +140,14 @@ class _Program(ctypes.Structure):
     _fields_ = (("count", ctypes.c_ushort), ("steps", ctypes.c_char_p))
 
 
-def install(*, count_memory: bool) -> None:
+def install(*, count_memory: bool, stoppable: bool = False) -> None:
     """Filter this process's system calls from now on; needs no-new-privileges. Raises OSError where it cannot.
 
-    Of sockets, only those of Unix can be made. `count_memory` also refuses what CUDA needs: these, and anonymous files
-    and System V segments, whose memory no limit counts.
+    `count_memory` also refuses what CUDA needs: sockets, and anonymous files and System V segments, whose memory no
+    limit counts.
+    `stoppable` keeps all that this process starts in its process group, and from going on by itself once it is stopped.
     """
-    steps = program(platform.machine(), count_memory=count_memory)
+    steps = program(platform.machine(), count_memory=count_memory, stoppable=stoppable)
     described = _Program(len(steps) // 8, steps)
     number = _SECCOMP[platform.machine()]
     if _libc.syscall(number, _SET_FILTER, _ALLOW_SPECULATION, ctypes.byref(described)) != 0:

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.gpu_runner.worker import environment, protections, toolchain
-from forewarp.gpu_runner.worker.channel import Channel
+from forewarp.gpu_runner.worker.channel import MACHINE, Channel
+from forewarp.gpu_runner.worker.host_watch import HostWatch
 from forewarp.gpu_runner.worker.least import UNPROTECTED, Unprotected, missing
 from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.watched import run_watched
@@ -187,9 +188,11 @@ def run_confined(
             report.flush()
 
         memory = None if device == "cuda" else free_memory()
-        stopped = run_watched(act, memory, passes_on=False)
+        stopped = run_watched(act, memory, passes_on=False, host=HostWatch())
         if stopped is not None:
-            return {"error": f"it {stopped[1]}", "log": "", "protections": []}
+            status, log = stopped
+            who = "" if status == MACHINE else "it "
+            return {"error": f"{who}{log}", "status": status, "log": "", "protections": []}
         report.seek(0)
         try:
             return dict(json.loads(report.read(_REPORT_BYTES)))

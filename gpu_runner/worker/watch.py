@@ -21,7 +21,8 @@ _SUDDEN = 50
 class Process:
     """One line of /proc: `tasks` counts threads, `resident` bytes.
 
-    `processor_s` is what it has used, with those of its children that have ended.
+    `processor_s` is what it has used, with those of its children that have ended. `started` is when, in the kernel's
+    own ticks.
     """
 
     pid: int
@@ -30,6 +31,7 @@ class Process:
     resident: int
     zombie: bool
     processor_s: float
+    started: int
 
 
 def processes() -> dict[int, Process]:
@@ -44,7 +46,9 @@ def processes() -> dict[int, Process]:
             fields = Path(f"/proc/{name}/stat").read_text(errors="replace").rpartition(")")[2].split()
             pid = int(name)
             used_s = sum(map(int, fields[11:15])) / tick
-            found[pid] = Process(pid, int(fields[1]), int(fields[17]), int(fields[21]) * page, fields[0] == "Z", used_s)
+            found[pid] = Process(
+                pid, int(fields[1]), int(fields[17]), int(fields[21]) * page, fields[0] == "Z", used_s, int(fields[19])
+            )
     return found
 
 

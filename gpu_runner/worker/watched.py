@@ -11,28 +11,33 @@ import traceback
 from collections.abc import Callable
 
 from forewarp.gpu_runner.worker import privileges, protections, watch
+from forewarp.gpu_runner.worker.host_watch import HostWatch
 
 _LOOK_S = 0.05
+_HOST_LOOK_S = 0.1
+"""Where only the machine's memory is looked at, while something is timed."""
 
 
-def run_watched(work: Callable[[bool], None], memory: int | None, *, passes_on: bool = True) -> tuple[str, str] | None:
+def run_watched(
+    work: Callable[[bool], None], memory: int | None, *, passes_on: bool = True, host: HostWatch | None = None
+) -> tuple[str, str] | None:
     """Fork, do `work`, and wait for it; return status and log if it took too much and was stopped, else None.
 
     `work` is told whether it is the first of a process namespace, whose processes then are all that its /proc shows.
     If it fails, so does this process, in the same way: with its exit status, or by its signal; or the return value
     tells so, without `passes_on`. `memory` bounds the resident bytes of it and all it starts; with None it is not
-    watched at all, because looking takes processor time, only waited for.
+    looked at, because that takes processor time. `host` stops it where the machine's memory runs low.
     """
     privileges.adopt_orphans()
     pid = _fork(work, wanted=True) or _fork(work, wanted=False)
     ended, complaint = os.pidfd_open(pid), None
-    if memory is None:
-        select.select([ended], [], [])
-    else:
+    watching = None
+    if memory is not None:
         watch.go_first()
         watching = watch.Watch(pid, memory)
-        while complaint is None and not select.select([ended], [], [], _LOOK_S)[0]:
-            complaint = watching.complaint()
+    every_s = _LOOK_S if memory is not None else _HOST_LOOK_S if host is not None else None
+    while complaint is None and not select.select([ended], [], [], every_s)[0]:
+        complaint = (watching and watching.complaint()) or (host and host.complaint(pid)) or None
     watch.end([pid])
     _, code = os.waitpid(pid, 0)
     os.close(ended)

@@ -1,13 +1,14 @@
 """A second look at a candidate's times from outside its process: whether all work is done when it says so.
 
 Code in a cell may answer first and work later: in a thread, when its result is fetched, or once the judge looks away.
-Each question is asked again before it counts, because a busy machine can make an honest candidate look odd once.
+Or it works early, while it is made ready for a call whose inputs lie there already. Each question is asked again before
+it counts, because a busy machine can make an honest candidate look odd once.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Protocol
 
@@ -31,6 +32,11 @@ class Watched(Protocol):
     timeout: float
     round_trip_s: float
     spins: bool
+
+    @property
+    def ready_s(self) -> Mapping[Arm, Sequence[float]]:
+        """Seconds that it took to make each arm ready for its calls."""
+        ...
 
     def awake(self, arm: Arm) -> Cell:
         """Return an arm's cell, running while the other is stopped."""
@@ -58,6 +64,7 @@ class Witness:
 
     def findings(self) -> list[str]:
         """Return what speaks against the candidate's times; raises `CellFailed` and `Mismatch`."""
+        early = works_early(self.bench.ready_s["candidate"], self.bench.ready_s["anchor"])
         self.bench.awake("candidate").settle()
         pilot = max(self.bench.warm(self.stage, "candidate", 0), 1e-7)
         self.calls = int(min(_CALLS, max(2, _TIME_S / (2 * pilot))))
@@ -65,7 +72,7 @@ class Witness:
         questions: list[Callable[[], str]] = [self._disputed, self._restless]
         if not self.copy_s:
             questions.append(self._late)
-        return [answer for ask in questions if (answer := self._insist(ask))]
+        return [answer for answer in (early, *map(self._insist, questions)) if answer]
 
     def _insist(self, ask: Callable[[], str]) -> str:
         answer = ""
@@ -121,6 +128,24 @@ class Witness:
         if extra < max(_LEAST_S, 0.5 * self.single_s, _GAP_S / 10):
             return ""
         return f"works on after its call has ended: {extra * 1e6:.1f} µs of processor time within {_GAP_S * 1e3:.0f} ms"
+
+
+def works_early(candidate: Sequence[float], anchor: Sequence[float]) -> str:
+    """Return what speaks against the seconds that it took to make a candidate ready for its calls, which nobody times.
+
+    An upper quartile, because work that few calls are spared buys nothing. Half of the anchor's calls may be controls,
+    which no draw of inputs comes before and which are ready sooner: of all its calls, an eighth stands for a quarter.
+    """
+    if not candidate or not anchor:
+        return ""
+    taken, usual = _quantile(candidate, 0.75), _quantile(anchor, 0.875)
+    if taken < usual + max(usual, 2 * _LEAST_S):
+        return ""
+    return f"works before its calls: it was ready after {taken * 1e6:.1f} µs, the anchor after {usual * 1e6:.1f} µs"
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    return sorted(values)[int(share * len(values))]
 
 
 def copy_seconds(stage: Stage) -> float:

@@ -1,1 +1,1 @@
-"""Where candidates come from; each proposer implements `core.protocols.Proposer`."""
+"""Proposers, the sources of candidates; each implements `core.protocols.Proposer`."""

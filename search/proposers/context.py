@@ -1,4 +1,4 @@
-"""What a prompt shows of a run: the program to start from with its feedback, what was tried, what failed.
+"""Prompt for a new program: the program to start from with its feedback, what was tried, what failed.
 
 Source text has a budget of `SOURCE_CHARS` (about six thousand tokens). The program to start from comes first, then the
 one to cross it with, then an example of the format, then a kernel of another task.
@@ -133,7 +133,7 @@ def _surprise(forecast: Forecast | None, m: Measurement) -> str:
     low, high = forecast.interval
     said = f"Before it ran, it was forecast at {_forecast(forecast)}"
     if low <= m.speedup <= high:
-        # What was hardly a forecast confirms nothing.
+        # A forecast that was nearly uninformative says nothing by coming true.
         return f"{said}: as expected." if high <= _WIDE * low else ""
     how = "faster" if m.speedup > high else "slower"
     return f"{said}: it is {how} than it looks. Find out why before you change it."
@@ -166,7 +166,7 @@ def _settings(past: Past, attempt: Attempt) -> list[dict[str, Any]]:
 
 
 def _tried(past: Past, begin: Attempt) -> dict[tuple[str, str], Attempt]:
-    """Return the latest programs that were made from the same source, and what came of them."""
+    """Return the latest programs that were made from the same source, with their outcomes."""
     source = _source(begin)
     own = {key for key, a in past.identified.items() if _source(a) == source} | {begin.proposal.candidate.sha256}
     made = (a for a in reversed(past.attempts) if a.proposal.parent in own or a.proposal.mate in own)

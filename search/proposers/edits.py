@@ -1,4 +1,4 @@
-"""What a model replies, and from that to a candidate: edits of a parent's source, or a whole file."""
+"""Replies of a proposing model, and the candidates made from them: edits of a parent's source, or a whole file."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def candidate_of(source: str, language: Language | str, parent: Candidate | None
 
 
 def program_key(candidate: Candidate) -> str:
-    """Return what is equal for candidates that the gate would call duplicates, malformed ones apart.
+    """Return a key that is equal for candidates that the gate would call duplicates, malformed ones apart.
 
     The normal form has no comments, and a launch plan is in one: the plan counts by itself.
     """

@@ -28,7 +28,7 @@ MAX_CALLS = 4
 """Candidates that one `propose` asks for at most."""
 
 MISFIT = "(its edits did not fit)"
-"""What the note of a candidate ends with whose edits did not apply, so that a resumed run knows."""
+"""End of the note of a candidate whose edits did not apply, by which a resumed run recognises it."""
 
 _MISFITS = 2
 _RETRIES = 2
@@ -63,7 +63,7 @@ class LlmProposer:
         return self.write(past, operators.plan(past, calls, rng))
 
     def write(self, past: Past, directives: Sequence[Directive]) -> list[Proposal]:
-        """Return what the model makes of each request; fewer where it gives nothing new."""
+        """Return the model's candidates for the requests; fewer where it gives nothing new."""
         editing = sum(a.proposal.proposer == self.name and a.proposal.note.endswith(MISFIT) for a in past.attempts)
         desk = _Desk(past, directives, edits=editing < _MISFITS)
         inspiration = self._archived.inspiration(past.task, past.languages) if self._archived else None

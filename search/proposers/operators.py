@@ -12,7 +12,7 @@ from forewarp.search import bandit, puct
 from forewarp.search.proposers.past import REPAIR, Broken, Past, as_attempt
 
 _UNEVEN = 1.1
-"""How many times faster the best workload's speed-up must be than the worst's to be worth a word."""
+"""Ratio of the best to the worst workload's speed-up above which the imbalance is worth mentioning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ LATER = (
     CROSSOVER,
     MENDING,
 )
-"""Changes of what works, or might."""
+"""Kinds of change to a program that works, or might."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def plan(past: Past, count: int, rng: random.Random) -> list[Directive]:
 
 
 def _first(past: Past, count: int, rng: random.Random) -> list[Directive]:
-    """While nothing works: repairs for up to half of the requests, the directions least used so far for the rest."""
+    """Return requests while nothing works: repairs for up to half of them, the least used directions for the rest."""
     repairs = [_repair(b) for b in past.broken[: (count + 1) // 2]]
     used = Counter(a.proposal.operator for a in past.attempts)
     order = sorted(rng.sample(FIRST, len(FIRST)), key=lambda o: used[o.name])

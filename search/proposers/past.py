@@ -1,4 +1,4 @@
-"""What a run knows, as those who write programs need it: lineage, failures worth mending, what changes gained."""
+"""View of a run for proposers that write programs: lineage, failures worth repairing, gains of changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RUNS_ON: dict[DeviceKind, tuple[Language, ...]] = {"cpu": ("cpp",), "cuda": ("t
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A program that failed with how many repairs its line has had."""
+    """A failed program, with the number of repairs that its line has had."""
 
     attempt: Attempt
     identity: str
@@ -40,7 +40,7 @@ class Past:
 
     @cached_property
     def parents(self) -> list[puct.Node]:
-        """What an operator may begin from: programs in a language that may be written, measured ones and seeds."""
+        """Programs that an operator may begin from, in a language that may be written: measured ones and seeds."""
         return [n for n in self.tree.nodes if n.candidate.language in self.languages]
 
     @cached_property
@@ -56,7 +56,7 @@ class Past:
 
     @cached_property
     def broken(self) -> list[Broken]:
-        """What may be repaired, the least repaired and latest first: programs that failed however they were tuned.
+        """Programs that may be repaired, the least repaired and latest first: they failed however they were tuned.
 
         One that has a repair already is not mended twice, and a line that had `REPAIRS` of them is abandoned.
         """
@@ -76,7 +76,7 @@ class Past:
         return sorted((b for b in found if b.repairs < REPAIRS), key=lambda b: b.repairs)
 
     def base(self, attempt: Attempt) -> float | None:
-        """Return the speed-up that an attempt began from: the better one of two, and of a repair what it derives from.
+        """Return the speed-up from which an attempt began: the better of two parents, or that of the repaired program.
 
         None where nothing that works is above it.
         """

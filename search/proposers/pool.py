@@ -19,6 +19,6 @@ class PoolProposer:
         self._candidates = tuple({c.sha256: c for c in candidates}.values())
 
     def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
-        """Return `count` of the candidates that are left, drawn at random; what was measured plays no part."""
+        """Return `count` of the candidates that are left, drawn at random, regardless of measurements."""
         left = [c for c in self._candidates if c.sha256 not in known.seen]
         return [Proposal(c, self.name) for c in rng.sample(left, min(count, len(left)))]

@@ -1,4 +1,4 @@
-"""Language models and tunables together: who gets a round's places is decided by what each gained for what it cost."""
+"""Language models and tunables together: a bandit shares out a round's places by what each gained for its cost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_CALLS = 4
 
 _WRITE, _TUNE = "write", "tune"
 _ALIKE = 1.0
-"""What handling any candidate costs against a model's call, where writing is weighed against tuning.
+"""Cost of handling any candidate, relative to a model's call, where writing is weighed against tuning.
 
 A written program costs a compile, a forecast and its share of the measurements like a tuned one. Were that counted as a
 tenth, as among models, choosing tunables, which is free, would crowd out writing long before it stops gaining.

@@ -15,7 +15,7 @@ from forewarp.gpu_runner.formats import plan as plans
 from forewarp.search import puct
 
 GOOD = 5
-"""From how many of the best measured candidates sources to vary and mates to cross with are taken."""
+"""Number of the best measured candidates from which sources to vary and mates to cross with are taken."""
 _TRIES = 20
 _ENUMERATED = 50_000
 _RUNS_ON: dict[DeviceKind, tuple[Language, ...]] = {"cpu": ("cpp", "python"), "cuda": ("cuda", "triton", "python")}
@@ -27,7 +27,7 @@ class _Space:
 
     source: str
     language: Language
-    plan: plans.Plan
+    plan: plans.LaunchPlan
 
     def at(self, tunables: Mapping[str, int]) -> Candidate:
         chosen = self.plan.defaults() | dict(tunables)
@@ -107,7 +107,7 @@ def _step(
     return space.plan.allows(tunables) and batch.add(space.at(tunables), "neighbour", parent.sha256)
 
 
-def _random(plan: plans.Plan, rng: random.Random) -> dict[str, int] | None:
+def _random(plan: plans.LaunchPlan, rng: random.Random) -> dict[str, int] | None:
     """Return a uniformly random choice that the constraints allow; None if they rule out nearly all."""
     for _ in range(_TRIES):
         tunables = {name: rng.choice(choices) for name, choices in plan.tunables.items()}
@@ -116,7 +116,7 @@ def _random(plan: plans.Plan, rng: random.Random) -> dict[str, int] | None:
     return None
 
 
-def _neighbour(plan: plans.Plan, tunables: Mapping[str, int], rng: random.Random) -> dict[str, int]:
+def _neighbour(plan: plans.LaunchPlan, tunables: Mapping[str, int], rng: random.Random) -> dict[str, int]:
     """Move one or two tunables one step up or down in the order of their values."""
     moved = plan.defaults() | dict(tunables)
     movable = [name for name, choices in plan.tunables.items() if len(choices) > 1]
@@ -132,7 +132,7 @@ def _cross(a: Candidate, b: Candidate, rng: random.Random) -> dict[str, int]:
 
 
 def _enumerate(batch: _Batch, spaces: Sequence[_Space], rng: random.Random) -> None:
-    """Fill up from what is left of small spaces, where random tries mostly hit what was seen."""
+    """Fill up with the unseen choices of small spaces, where random tries mostly hit seen ones."""
     left = [s.at(t) for s in spaces for t in itertools.islice(s.plan.combinations(), _ENUMERATED)]
     rng.shuffle(left)
     for candidate in left:
@@ -149,7 +149,7 @@ def _spaces(candidates: Sequence[Candidate]) -> list[_Space]:
     return list(found.values())
 
 
-def _plan(candidate: Candidate) -> plans.Plan | None:
+def _plan(candidate: Candidate) -> plans.LaunchPlan | None:
     if candidate.language not in DEVICE_ONLY:
         return None
     try:

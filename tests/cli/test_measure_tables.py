@@ -24,7 +24,7 @@ from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings
 from forewarp.tools.html.page import page
-from forewarp.tools.measure_kernel import Attempt, MeasureManyResult
+from forewarp.tools.measure_kernel import KernelResult, MeasureManyResult
 from forewarp.tools.measured import MeasureResult, result_of
 from forewarp.tools.run_figures import figures
 from forewarp.tools.run_report import report
@@ -77,9 +77,9 @@ def test_an_untrusted_number_comes_with_its_log(verdict: str) -> None:
 def test_several_kernels_are_one_table() -> None:
     failed = Measurement("crashed", "failed", "synthetic-1", "T0", log="signal 11\nmore")
     attempts = [
-        Attempt(path="/somewhere/fast.cpp", result=shown(full_measurement())),
-        Attempt(path="crash.cpp", result=shown(failed)),
-        Attempt(path="gone.cpp", result=None, problem="gone.cpp cannot be read"),
+        KernelResult(path="/somewhere/fast.cpp", result=shown(full_measurement())),
+        KernelResult(path="crash.cpp", result=shown(failed)),
+        KernelResult(path="gone.cpp", result=None, problem="gone.cpp cannot be read"),
     ]
     printed = console()
     render_many(MeasureManyResult(summary="1 of 3", kernels=attempts), printed)

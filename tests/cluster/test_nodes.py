@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from forewarp.cluster.nodes import Node, Wanted, choose, living
+from forewarp.cluster.nodes import RayNode, Wanted, choose, living
 from forewarp.core.errors import DeviceError, UsageError
 
 
@@ -48,8 +48,8 @@ def test_without_gpus_each_node_is_a_device() -> None:
     wanted = choose("auto", living([PLAIN]))
     assert wanted == Wanted("")
     assert wanted.device == "cpu"
-    assert wanted.slots(Node("3", "", 16)) == 1
-    assert wanted.slots(Node("head", "", 0)) == 0
+    assert wanted.slots(RayNode("3", "", 16)) == 1
+    assert wanted.slots(RayNode("head", "", 0)) == 0
     with pytest.raises(DeviceError, match="no node of the cluster has a GPU"):
         choose("cuda", living([PLAIN]))
 

@@ -33,7 +33,7 @@ from forewarp.gpu_runner.executors.local import Limits
 from forewarp.search.events import Measured, Measuring
 from forewarp.search.loop import Search, SearchSettings
 from forewarp.tools.parts import Place
-from forewarp.tools.slots import Slot
+from forewarp.tools.slots import SlotExecutors
 
 pytest.importorskip("ray", reason="Ray is an extra of forewarp")
 
@@ -140,7 +140,7 @@ def test_a_measuring_process_gives_its_device_back(cluster: SmallCluster) -> Non
     node, known = cluster.add(), dict[str, int]()
     before = set(cluster.processes(BRIDGE))
     try:
-        with Slot(0, lambda place, devices: known.update({place.executor: devices})) as slot:
+        with SlotExecutors(0, lambda place, devices: known.update({place.executor: devices})) as slot:
             place = Place(executor=f"ray:{cluster.address}", device="cpu", python=sys.executable)
             executor = slot.get(place, small_task())
             assert slot.get(place, small_task()) is executor

@@ -26,7 +26,7 @@ class Watched(real):
         super().cleanup()
 tempfile.TemporaryDirectory = Watched
 os.umask(0)
-made = Slot(package, sys.executable, {})
+made = RaySlot(package, sys.executable, {})
 from forewarp.gpu_runner.agent import bootstrap, link
 print(seen[0][0], seen[0][1], seen[0][2], type(link.Link).__name__, [p for p in sys.path if p.startswith(sys.argv[3])])
 """

@@ -132,11 +132,9 @@ def test_a_shape_that_does_not_fit_is_refused_in_a_second(tmp_path: Path) -> Non
         executor.describe(huge)  # starts the worker
         build = executor.compile(huge, MODULE)
         started = time.perf_counter()
-        measured = executor.measure(huge, MODULE, build)
+        with pytest.raises(TaskError, match=r"whatever the candidate: the workload huge needs .* this machine has"):
+            executor.measure(huge, MODULE, build)
         assert time.perf_counter() - started < 1.0
-        assert (measured.status, measured.verdict) == ("out_of_memory", "failed")
-        assert "the workload huge needs" in measured.log
-        assert "this machine has" in measured.log
         with pytest.raises(TaskError, match=r"needs .* GB .* of main memory"):
             executor.validate(huge)
         # Where it has no meta form, drawing the inputs is refused, not ended by the kernel.

@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,33 @@ def test_calls_are_refused(tmp_path: Path, number: int, arguments: tuple[int, ..
     if "system calls filtered" not in in_force:
         pytest.skip("seccomp is not to be had here")
     assert said == "EPERM"
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86-64")
+@pytest.mark.parametrize(
+    ("number", "arguments"),
+    [(222, (1, 0, 0)), (72, (0, 10, signal.SIGCONT)), (244, (0, 0))],
+    ids=["timer_create", "a signal of its own choice when a file is ready", "mq_notify"],
+)
+def test_nothing_wakes_what_was_stopped(tmp_path: Path, number: int, arguments: tuple[int, ...]) -> None:
+    said, in_force = inside(call(number, *arguments), tmp_path, stoppable=True)
+    if "system calls filtered" not in in_force:
+        pytest.skip("seccomp is not to be had here")
+    assert said == "EPERM"
+
+
+@pytest.mark.parametrize("apart", [{"start_new_session": True}, {"process_group": 0}], ids=["session", "group"])
+def test_what_it_starts_stays_in_its_group(tmp_path: Path, apart: dict[str, Any]) -> None:
+    def act() -> int:
+        import subprocess
+
+        command = [sys.executable, "-c", "import os; print(os.getpgrp())"]
+        return int(subprocess.run(command, capture_output=True, text=True, check=True, **apart).stdout) - os.getpgrp()
+
+    said, in_force = inside(act, tmp_path, stoppable=True)
+    if "system calls filtered" not in in_force:
+        pytest.skip("seccomp is not to be had here")
+    assert said == "0"
 
 
 def test_threads_and_processes_still_start(tmp_path: Path) -> None:

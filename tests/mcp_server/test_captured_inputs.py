@@ -12,7 +12,7 @@ from support import small_tasks
 from support.served_mcp import Served, call, ended, refused
 
 from forewarp.mcp_server.jobs import Jobs
-from forewarp.mcp_server.options import Options
+from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.server import build_server
 from forewarp.tools.parts import Place
 
@@ -41,7 +41,7 @@ def test_a_run_gets_them_as_the_command_lines_flag(tmp_path: Path, monkeypatch: 
         raise Begun(*arguments)
 
     monkeypatch.setattr(Jobs, "start_search", start)
-    work = Work(Options(workspace=tmp_path))
+    work = Work(ServerOptions(workspace=tmp_path))
     names = ("budget", "max_gpu_seconds", "max_usd", "max_tokens", "deadline_s", "model", "seed_kernels", "language")
     given = dict.fromkeys(names) | {"task": "softmax", "forecaster": "none", "seed": 0, "device": None}
     with pytest.raises(Begun) as begun:
@@ -56,7 +56,7 @@ async def test_captured_calls_become_the_shapes(tmp_path: Path) -> None:
     (tmp_path / "task.py").write_text(small_tasks.REFERENCE)
     kernel = small_tasks.cpp()
     given: dict[str, Any] = {"task": "task.py", "source": kernel.source, "language": kernel.language}
-    options = replace(Options(place=Place(device="cpu"), workspace=tmp_path), keep_warm_s=2.0)
+    options = replace(ServerOptions(place=Place(device="cpu"), workspace=tmp_path), keep_warm_s=2.0)
     async with Client(build_server(options)) as client:
         began = await call(client, "measure_kernel", **given, inputs="calls.pt", wait_s=40)
         measured = await ended(client, began)

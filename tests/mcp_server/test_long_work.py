@@ -19,7 +19,7 @@ from support.served_mcp import WAIT_S, Served, begun, call, ended, happens, refu
 
 from forewarp.archive.store import default_path
 from forewarp.mcp_server.jobs import Jobs
-from forewarp.mcp_server.options import Caps, Options
+from forewarp.mcp_server.options import Caps, ServerOptions
 from forewarp.mcp_server.server import build_server
 from forewarp.mcp_server.spool import Spool
 from forewarp.tools import processes
@@ -135,7 +135,7 @@ async def test_only_so_many_runs_at_a_time(served: Served) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 async def test_cancelling_frees_the_device(tmp_path: Path) -> None:
-    options = Options(place=Place(device="cpu"), workspace=tmp_path, keep_warm_s=2.0)
+    options = ServerOptions(place=Place(device="cpu"), workspace=tmp_path, keep_warm_s=2.0)
     async with Client(build_server(options)) as client:
         task = (await call(client, "describe", task="softmax", about="all"))["task"]
         plan = task["seed"]["cpp"].partition("*/")[0] + "*/\n"

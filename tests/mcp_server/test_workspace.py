@@ -9,7 +9,7 @@ import pytest
 
 from forewarp.core.errors import UsageError
 from forewarp.mcp_server import workspace
-from forewarp.mcp_server.options import Options
+from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.requests import Requests
 from forewarp.mcp_server.workspace import MAX_BYTES, Workspace
 
@@ -94,7 +94,7 @@ def test_a_folder_with_thousands_of_files_is_no_task(root: Path, monkeypatch: py
 
 
 def test_captured_inputs_lie_in_the_workspace(root: Path) -> None:
-    requests = Requests(Options(workspace=root))
+    requests = Requests(ServerOptions(workspace=root))
     (root / "calls.pt").write_bytes(b"x")
     assert requests.inputs("calls.pt") == str(root / "calls.pt")
     assert requests.inputs(None) is None
@@ -108,4 +108,4 @@ def test_a_task_names_captured_inputs_of_the_workspace_only(root: Path, inputs: 
     (root / "task").mkdir()
     (root / "task" / "task.toml").write_text(f'inputs = "{inputs}"\n')
     with pytest.raises(UsageError, match=r"inputs of task\.toml"):
-        Requests(Options(workspace=root)).task("task")
+        Requests(ServerOptions(workspace=root)).task("task")

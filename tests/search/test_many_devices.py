@@ -18,7 +18,7 @@ from forewarp.gpu_runner.executors.several import SeveralExecutor
 from forewarp.search.events import Event, Measured
 from forewarp.search.loop import Search, SearchSettings
 from forewarp.search.proposers.tunables import TunablesProposer
-from forewarp.search.state import State
+from forewarp.search.state import RunState
 
 DEVICES = 3
 SETTINGS = SearchSettings(budget=Budget(measurements=13), measure_per_round=5, confirm=False, holdout=False)
@@ -100,7 +100,7 @@ def test_all_devices_work_and_the_budget_is_kept_exactly(archive: Archive) -> No
 def test_a_loaded_state_is_that_of_the_living_run(archive: Archive) -> None:
     search = begin(archive, Busy())
     order = [e.kernel for e in search.events() if isinstance(e, Measured)]
-    loaded = State.load(archive, search.run_id, forecasting=True)
+    loaded = RunState.load(archive, search.run_id, forecasting=True)
     assert [t.subject.candidate.sha256 for t in loaded.trials] == order
 
 

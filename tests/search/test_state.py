@@ -27,7 +27,7 @@ from forewarp.search.state import (
     Finish,
     Measure,
     Propose,
-    State,
+    RunState,
     pending,
 )
 from forewarp.surrogate.calibration import Recalibrated
@@ -37,7 +37,7 @@ SETTINGS = SearchSettings(budget=Budget(measurements=10), patience=3, reach=0.9)
 BUILD = Build("ok", 0.01, binary_sha256="b")
 
 
-def told(state: State, settings: SearchSettings) -> dict[str, Any]:
+def told(state: RunState, settings: SearchSettings) -> dict[str, Any]:
     """Everything that a state answers."""
     return {
         "rows": state.rows,
@@ -64,7 +64,7 @@ def compared(archive: Archive, search: Search, settings: SearchSettings) -> int:
     for event in search.events():
         count += 1
         live = search._rounds._state
-        loaded = State.load(archive, search.run_id, forecasting=True)
+        loaded = RunState.load(archive, search.run_id, forecasting=True)
         if isinstance(event, Measuring) and event.purpose == "candidate":
             # Whoever takes this over owes what was announced; nobody here does yet.
             owed = pending(loaded, settings)
@@ -100,7 +100,7 @@ def test_so_it_is_after_a_resume(tmp_path: Path) -> None:
         next(live)
         assert isinstance(pending(again._rounds._state, settings), Measure)
         rest = list(live)
-        loaded = State.load(archive, first.run_id, forecasting=True)
+        loaded = RunState.load(archive, first.run_id, forecasting=True)
         assert told(loaded, settings) == told(again._rounds._state, settings)
         assert len(rest) > 20
 
@@ -109,7 +109,7 @@ class Story:
     """A state to which things happen, with archive rows as they would be."""
 
     def __init__(self, *, forecasting: bool = True) -> None:
-        self.state = State(forecasting=forecasting)
+        self.state = RunState(forecasting=forecasting)
         self.numbers: Iterator[int] = iter(range(1, 1000))
         self.measured = 0
 

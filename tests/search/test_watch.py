@@ -7,7 +7,7 @@ import random
 
 from forewarp.core import bins
 from forewarp.core.values import Forecast, Measurement
-from forewarp.search.watch import FALLBACK, Watch
+from forewarp.search.watch import FALLBACK, DriftWatch
 from forewarp.surrogate.drift import ALPHA
 
 SD = 0.4
@@ -21,7 +21,9 @@ def measured(speedup: float, *, early: bool = False) -> Measurement:
 FAILED = Measurement("incorrect", "incorrect", "t", "T0")
 
 
-def told(watch: Watch, seed: int, count: int, *, off: float = 0.0, p_valid: float = 1.0, valid: float = 1.0) -> None:
+def told(
+    watch: DriftWatch, seed: int, count: int, *, off: float = 0.0, p_valid: float = 1.0, valid: float = 1.0
+) -> None:
     """Tell of `count` outcomes that lie `off` octaves beside their forecasts; slow ones were stopped early."""
     rng, best = random.Random(seed), 1.0
     for number in range(count):
@@ -37,7 +39,7 @@ def told(watch: Watch, seed: int, count: int, *, off: float = 0.0, p_valid: floa
 def test_calibrated_forecasts_raise_no_alarm_although_slow_ones_are_stopped() -> None:
     alarms = 0
     for seed in range(40):
-        watch = Watch()
+        watch = DriftWatch()
         told(watch, seed, 100, p_valid=0.8, valid=0.8)
         alarms += watch.alarms
     # One of a hundred runs is expected to err at most.
@@ -45,7 +47,7 @@ def test_calibrated_forecasts_raise_no_alarm_although_slow_ones_are_stopped() ->
 
 
 def test_forecasts_that_are_too_high_raise_it_and_everything_is_measured_for_a_while() -> None:
-    watch = Watch()
+    watch = DriftWatch()
     count = 0
     while not watch.alarms:
         told(watch, count, 1, off=-1.5)
@@ -66,13 +68,13 @@ def test_forecasts_that_are_too_high_raise_it_and_everything_is_measured_for_a_w
 
 
 def test_failures_where_none_were_expected_raise_it_too() -> None:
-    watch = Watch()
+    watch = DriftWatch()
     told(watch, 0, 60, p_valid=0.97, valid=0.2)
     assert watch.alarms >= 1
 
 
 def test_what_is_not_to_be_believed_says_nothing_of_speed() -> None:
-    believed, doubted = Watch(), Watch()
+    believed, doubted = DriftWatch(), DriftWatch()
     forecast = Forecast(bins.from_normal(0.0, SD), 0.5, "f")
     for number in range(20):
         fast = measured(30.0)
@@ -84,7 +86,7 @@ def test_what_is_not_to_be_believed_says_nothing_of_speed() -> None:
 
 
 def test_false_alarms_of_a_run_stay_below_twice_the_first_ones_chance() -> None:
-    watch, chances = Watch(), [ALPHA]
+    watch, chances = DriftWatch(), [ALPHA]
     for _ in range(6):
         watch.waiting = 1
         told(watch, 0, 1)

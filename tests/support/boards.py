@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from forewarp.agent.board import Board, Row
+from forewarp.agent.board import Board, BoardRow
 from forewarp.tools.parts import Interval
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured, surprise
 
@@ -81,7 +81,7 @@ def board(rows: int, tasks: tuple[str, ...] = ("softmax",), every: int = 2) -> B
     return made
 
 
-def row(made: Board, number: int) -> Row:
+def row(made: Board, number: int) -> BoardRow:
     """Return a row that is there."""
     found = made.row(number)
     assert found is not None

@@ -20,7 +20,7 @@ from support.ports import free_port
 from support.recorded_pool import Recorded
 
 import forewarp
-from forewarp.mcp_server.options import Options
+from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.server import build_server
 from forewarp.tools.parts import Place
 
@@ -88,9 +88,9 @@ class Served:
         return Path(self.recorded.task).parent
 
     @property
-    def options(self) -> Options:
+    def options(self) -> ServerOptions:
         place = Place(device="replay", pool=self.recorded.pool)
-        return Options(place=place, workspace=self.workspace, keep_warm_s=KEEP_WARM_S)
+        return ServerOptions(place=place, workspace=self.workspace, keep_warm_s=KEEP_WARM_S)
 
     @asynccontextmanager
     async def in_memory(self, mode: Mode = "auto", **changes: Any) -> AsyncGenerator[Client]:

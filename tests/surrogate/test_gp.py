@@ -9,8 +9,8 @@ def _rows(n: int = 6, seed: int = 0) -> np.ndarray:
     return np.column_stack([rng.normal(size=(n, 2)), np.arange(n) // 3 % 2, np.arange(n) % 2])
 
 
-def _kernel(across: float | None = None) -> gp.Kernel:
-    return gp.Kernel(0.7, np.array([0.9, 1.7]), 0.4, 0.3, level=0.8, white=0.05, across=across)
+def _kernel(across: float | None = None) -> gp.Covariance:
+    return gp.Covariance(0.7, np.array([0.9, 1.7]), 0.4, 0.3, level=0.8, white=0.05, across=across)
 
 
 @pytest.mark.parametrize("across", [None, 0.6])

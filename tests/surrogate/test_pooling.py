@@ -9,7 +9,7 @@ from forewarp.core import bins
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Cost, Forecast
 from forewarp.surrogate import pooling
-from forewarp.surrogate.pooling import Outcome, Weights, fit_weights, pool
+from forewarp.surrogate.pooling import PooledOutcome, Weights, fit_weights, pool
 
 EQUAL = Weights({"learned": 0.5, "llm": 0.5}, valid={"learned": 0.5, "llm": 0.5})
 
@@ -69,10 +69,10 @@ def test_an_unreadable_answer_has_no_say_but_is_paid_for() -> None:
     assert len(found.tiers) == 2
 
 
-def outcomes(good: str, tasks: int = 5, count: int = 20) -> list[Outcome]:
+def outcomes(good: str, tasks: int = 5, count: int = 20) -> list[PooledOutcome]:
     """One tier knows the speed-up to 0.3 octaves and says so; the other is as sure and knows nothing."""
     rng = random.Random(3)
-    found: list[Outcome] = []
+    found: list[PooledOutcome] = []
     for i in range(tasks * count):
         truth = rng.gauss(0.0, 1.0)
         said = {
@@ -82,7 +82,7 @@ def outcomes(good: str, tasks: int = 5, count: int = 20) -> list[Outcome]:
         valid = rng.random() < 0.7
         knows = {"learned": 0.5, "llm": 0.5, good: 0.95 if valid else 0.05}
         forecasts = {k: normal(f.mean_log2 or 0.0, 0.3, knows[k]) for k, f in said.items()}
-        found.append(Outcome(f"task {i % tasks}", forecasts, 2.0**truth if valid else None, valid))
+        found.append(PooledOutcome(f"task {i % tasks}", forecasts, 2.0**truth if valid else None, valid))
     return found
 
 
@@ -100,7 +100,7 @@ def test_the_tier_that_knows_gets_the_weight(good: str, loss: pooling.Loss) -> N
 def test_outcomes_that_teach_nothing_leave_the_default() -> None:
     rng = random.Random(5)
     flat = Forecast((0.125,) * 8, 0.5, "f")
-    said = [Outcome(f"t{i % 4}", {"learned": flat, "llm": flat}, 2.0 ** rng.gauss(0, 1)) for i in range(40)]
+    said = [PooledOutcome(f"t{i % 4}", {"learned": flat, "llm": flat}, 2.0 ** rng.gauss(0, 1)) for i in range(40)]
     found = fit_weights(said, EQUAL)
     assert found.weights == EQUAL.weights
     assert found.sharpness == EQUAL.sharpness
@@ -111,7 +111,7 @@ def test_a_fit_needs_tasks_and_all_tiers() -> None:
     with pytest.raises(UsageError, match="two tasks"):
         fit_weights(outcomes("llm", tasks=1), EQUAL)
     with pytest.raises(UsageError, match="every outcome"):
-        fit_weights([Outcome("t", {"learned": normal(0.0)}, 1.0)], EQUAL)
+        fit_weights([PooledOutcome("t", {"learned": normal(0.0)}, 1.0)], EQUAL)
 
 
 def test_weights_go_to_a_file_and_back(tmp_path: Path) -> None:

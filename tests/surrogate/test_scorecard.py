@@ -9,7 +9,7 @@ from support.judged_pool import SPEEDUPS, Oracle, rows
 from forewarp.core import bins
 from forewarp.core.values import Forecast
 from forewarp.surrogate import baselines, evaluation, scorecard
-from forewarp.surrogate.evaluation import Answers, Case, Row
+from forewarp.surrogate.evaluation import AnsweredCase, Answers, Case
 from forewarp.surrogate.resampling import cluster_draws
 
 
@@ -63,7 +63,7 @@ def test_uniform_is_worth_what_chance_is():
 
 def made(tasks=6, each=40, seed=0, judges=True) -> Answers:
     rng = np.random.default_rng(seed)
-    said: list[Row] = []
+    said: list[AnsweredCase] = []
     for t in range(tasks):
         for k in range(each):
             real = float(rng.normal(scale=1.5))
@@ -71,7 +71,7 @@ def made(tasks=6, each=40, seed=0, judges=True) -> Answers:
             speedup = 2.0**real if rng.random() < 0.85 else None
             forecast = Forecast(bins.from_normal(center, 0.7), float(rng.uniform(0.5, 1)), "made")
             case = Case(f"task {t}", "device", f"family {t // 2}", f"kernel {k}", "", "cuda", speedup)
-            said.append(Row(case, forecast, validity=judges))
+            said.append(AnsweredCase(case, forecast, validity=judges))
     return Answers("made", tuple(said), {}, said[0].forecast.cost)
 
 
@@ -139,7 +139,7 @@ def test_incumbent_counts_as_what_has_to_be_beaten():
     # In the order of the scores 4×, 1.2×, 2×, 1.6×, with 1.5× known: the top half holds one of the three that beat it.
     outcomes = [(4.0, 2.0), (1.2, 1.5), (2.0, 1.2), (1.6, 1.1)]
     said = [
-        Row(
+        AnsweredCase(
             Case("t", "d", "f", str(k), "", "cuda", speedup, incumbent=1.5),
             Forecast(bins.from_normal(math.log2(score), 0.5), 1.0, "u"),
         )
@@ -155,6 +155,6 @@ def test_one_valid_candidate_is_enough():
     case = Case("t", "d", "f", "k", "", "cuda", 2.0)
     bad = Case("t", "d", "f", "j", "", "cuda", None)
     for rows_ in ((case,), (case, bad), (bad,)):
-        given = Answers("u", tuple(Row(c, Forecast((1 / 8,) * 8, 0.5, "u")) for c in rows_), {}, made().cost)
+        given = Answers("u", tuple(AnsweredCase(c, Forecast((1 / 8,) * 8, 0.5, "u")) for c in rows_), {}, made().cost)
         found = figures(given, resamples=2)
         assert math.isnan(found["spearman"])

@@ -14,7 +14,7 @@ from forewarp.archive.store import Archive
 from forewarp.tools.html import lineage
 from forewarp.tools.parts import Interval, KernelId
 from forewarp.tools.run_figures import figures
-from forewarp.tools.run_lineage import Lineage, Node
+from forewarp.tools.run_lineage import Lineage, LineageNode
 from forewarp.tools.run_report import report
 
 Point = tuple[float, float]
@@ -27,8 +27,8 @@ def of_run(folder: Path, count: int) -> Lineage:
         return figures(archive, report(archive, run)).lineage
 
 
-def node(number: int, parent: int | None = None, *, mate: int | None = None, winning: bool = False) -> Node:
-    return Node(
+def node(number: int, parent: int | None = None, *, mate: int | None = None, winning: bool = False) -> LineageNode:
+    return LineageNode(
         kernel=KernelId(sha256=sha(number), short=sha(number)[:10], language="cuda", tunables={}),
         parent="" if parent is None else sha(parent),
         mate="" if mate is None else sha(mate),

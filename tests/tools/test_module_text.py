@@ -23,7 +23,7 @@ from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.worker.problem import describe_job
 from forewarp.tools import module_text
-from forewarp.tools.module_text import Judged, Winning
+from forewarp.tools.module_text import CheckedShape, Winning
 
 ROOT = Path(__file__).parents[2]
 H200 = devices.known_targets()["h200"]
@@ -80,7 +80,7 @@ def get_init_inputs():
 
 def exported(task: Task, candidate: Candidate, kind: DeviceKind = "cpu", target: Target | None = None) -> str:
     job = {"reference": task.reference, "format": task.format, "files": dict(task.files), "target_kind": kind}
-    shapes = [Judged(w.name, w.constants, describe_job(job, w, flops=False)) for w in task.workloads[kind]]
+    shapes = [CheckedShape(w.name, w.constants, describe_job(job, w, flops=False)) for w in task.workloads[kind]]
     return module_text.of(Winning(task, target or devices.detect_cpu(), candidate, tuple(shapes)), EVIDENCE)
 
 

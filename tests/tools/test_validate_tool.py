@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -42,9 +43,25 @@ MODES = {
     "empty": ("(x * 2, x[:0])", "torch.randn(32, 64)"),
     "constant": ("(x * 2, torch.arange(9.0))", "torch.randn(32, 64)"),
     "refuses": ("self.positive(x)", "torch.rand(32, 64) + 0.5"),
+    "settles": ("self.settled(x)", "torch.randn(32, 64)"),
+    "year": ("x.exp() * time.gmtime().tm_year", "torch.randn(32, 64)"),
+    "process": ("x.exp() * (1 + os.getpid())", "torch.randn(32, 64)"),
+    "dates": ("x.exp() * datetime.now().year", "torch.randn(32, 64)"),
+    "dice": ("x.exp() * (1 + 1e-9 * random.random())", "torch.randn(32, 64)"),
+    "one_draw": ("x.exp()", "torch.full((32, 64), 2.0)"),
+    "reshaped": ("x.view(-1)", "torch.randn(32, 64)"),
+    "some_rows": ("x[:4].exp()", "torch.randn(32, 64)"),
+    "faint": ("x.exp() + 1e-9 * more[0]", "torch.randn(32, 64), torch.randn(32, 64)"),
+    "number": ("x.exp()", "torch.randn(32, 64), 3"),
+    "used_number": ("x.exp() * more[0]", "torch.randn(32, 64), 3"),
 }
 
 REFERENCE = f"""
+import os
+import random
+import time
+from datetime import datetime
+
 import torch
 import torch.nn as nn
 
@@ -55,11 +72,16 @@ class Model(nn.Module):
         super().__init__()
         self.linear = nn.Linear(64, 64)
         self.calls = 0
+        self.seen = []
         self.norm = nn.BatchNorm1d(64)
 
     def counted(self, x):
         self.calls += 1
         return x * self.calls
+
+    def settled(self, x):
+        self.seen.append(len(self.seen))
+        return x.exp() * min(len(self.seen), 3)
 
     def running(self, x):
         return self.norm(x) * self.norm.num_batches_tracked
@@ -123,13 +145,21 @@ def validate(task: str, executors: Executors, device: Literal["cpu", "cuda"] = "
     return validate_task(ValidateRequest(task=task, place=Place(device=device)), executors=executors)
 
 
+Found = Callable[[str], ValidateResult]
+"""Gives the result of validating a task with one mode; each is validated once."""
+
+
 @pytest.fixture(scope="module")
-def found(executors: Executors, tmp_path_factory: pytest.TempPathFactory) -> ValidateResult:
-    return validate(task_of(tmp_path_factory.mktemp("task"), *MODES), executors)
+def found(executors: Executors, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    @cache
+    def validated(mode: str) -> ValidateResult:
+        return validate(task_of(tmp_path_factory.mktemp("task"), mode), executors)
+
+    return validated
 
 
-def workload(result: ValidateResult, mode: str) -> WorkloadSoundness:
-    (one,) = (w for w in result.workloads if w.name == mode)
+def workload(found: Found, mode: str) -> WorkloadSoundness:
+    (one,) = found(mode).workloads
     return one
 
 
@@ -137,7 +167,7 @@ def let_through(one: WorkloadSoundness) -> set[str]:
     return {n.name for n in one.nulls if n.passed}
 
 
-def test_a_sound_task_turns_every_null_down(found: ValidateResult) -> None:
+def test_a_sound_task_turns_every_null_down(found: Found) -> None:
     one = workload(found, "softmax")
     assert one.sound
     assert one.oracle == "fp64"
@@ -161,24 +191,25 @@ def test_a_sound_task_turns_every_null_down(found: ValidateResult) -> None:
         ("cancelled", {"zeros", "previous output"}),
     ],
 )
-def test_a_degenerate_workload_is_named(found: ValidateResult, mode: str, names: set[str]) -> None:
+def test_a_degenerate_workload_is_named(found: Found, mode: str, names: set[str]) -> None:
     one = workload(found, mode)
     assert not one.sound
     assert names <= let_through(one)
-    assert found.verdict == "degenerate"
-    assert "Degenerate" in found.summary
-    assert all(name in found.summary for name in names)
-    assert f"{mode}: " in found.summary
+    result = found(mode)
+    assert result.verdict == "degenerate"
+    assert "Degenerate" in result.summary
+    assert all(name in result.summary for name in names)
+    assert f"{mode}: " in result.summary
 
 
-def test_small_outputs_are_sound_though_kernelbench_cannot_tell_them_from_constants(found: ValidateResult) -> None:
+def test_small_outputs_are_sound_though_kernelbench_cannot_tell_them_from_constants(found: Found) -> None:
     one = workload(found, "tiny")
     assert let_through(one) == set()
     fooled = {n.name for n in one.nulls if n.passes_kernelbench}
     assert {"zeros", "mean of the output", "previous output"} <= fooled
 
 
-def test_half_precision_must_tell_fp8(found: ValidateResult) -> None:
+def test_half_precision_must_tell_fp8(found: Found) -> None:
     one = workload(found, "half")
     assert one.sound
     names = [n.name for n in one.nulls]
@@ -186,19 +217,19 @@ def test_half_precision_must_tell_fp8(found: ValidateResult) -> None:
     assert "in TF32" not in names
 
 
-def test_each_output_is_looked_at(found: ValidateResult) -> None:
+def test_each_output_is_looked_at(found: Found) -> None:
     passed = {(n.name, n.output) for n in workload(found, "two_outputs").nulls if n.passed}
     assert ("zeros", 0) in passed
     assert not any(output == 1 for _, output in passed)
 
 
-def test_what_the_reference_writes_is_an_output_too(found: ValidateResult) -> None:
+def test_what_the_reference_writes_is_an_output_too(found: Found) -> None:
     one = workload(found, "writes")
     assert one.sound
     assert {n.output for n in one.nulls} == {0, 1, None}
 
 
-def test_an_input_that_no_output_depends_on_is_a_problem(found: ValidateResult) -> None:
+def test_an_input_that_no_output_depends_on_is_a_problem(found: Found) -> None:
     one = workload(found, "idle")
     assert one.problems == [
         "input 1 does not change any output: a kernel may leave it out",
@@ -207,11 +238,11 @@ def test_an_input_that_no_output_depends_on_is_a_problem(found: ValidateResult) 
     assert one.notes == ["other weights do not change any output"]
 
 
-def test_an_input_that_is_the_same_in_each_draw_may_matter(found: ValidateResult) -> None:
+def test_an_input_that_is_the_same_in_each_draw_may_matter(found: Found) -> None:
     assert workload(found, "same_each_time").sound
 
 
-def test_a_reference_that_draws_random_numbers_is_not_sound(found: ValidateResult) -> None:
+def test_a_reference_that_draws_random_numbers_is_not_sound(found: Found) -> None:
     one = workload(found, "random")
     assert not one.sound
     assert one.random == ["bernoulli_"]
@@ -219,25 +250,71 @@ def test_a_reference_that_draws_random_numbers_is_not_sound(found: ValidateResul
     assert not any(n.passed for n in one.nulls)
 
 
-def test_a_reference_that_counts_its_calls_is_a_problem(found: ValidateResult) -> None:
+def test_a_reference_that_counts_its_calls_is_a_problem(found: Found) -> None:
     one = workload(found, "counter")
     assert not one.sound
     assert "at another call, with torch seeded alike: it changes calls" in one.problems[0]
 
 
-def test_state_that_is_put_back_is_a_note(found: ValidateResult) -> None:
+def test_what_is_kept_between_calls_is_a_problem(found: Found) -> None:
+    one = workload(found, "settles")
+    assert not one.sound
+    assert "the reference gives other outputs when it is loaded anew: it keeps something" in one.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("mode", "call"),
+    [("year", "time.gmtime"), ("process", "os.getpid"), ("dates", "datetime.now"), ("dice", "random.random")],
+)
+def test_what_no_kernel_is_given_is_a_problem(found: Found, mode: str, call: str) -> None:
+    one = workload(found, mode)
+    assert not one.sound
+    assert f"the reference calls {call} in each call" in one.problems[0]
+    assert len(one.problems) == 1
+
+
+def test_inputs_that_are_the_same_in_each_draw_are_a_problem(found: Found) -> None:
+    assert (
+        "the inputs are the same in each draw: a kernel may keep its first result"
+        in workload(found, "one_draw").problems
+    )
+
+
+def test_a_reference_that_returns_its_input_is_degenerate_in_any_shape(found: Found) -> None:
+    assert "input 0 passed through" in let_through(workload(found, "reshaped"))
+
+
+def test_an_input_that_changes_less_than_the_tolerance_is_a_problem(found: Found) -> None:
+    (problem,) = workload(found, "faint").problems
+    assert problem == "input 1 changes outputs by less than the tolerance: a kernel may leave it out"
+
+
+def test_halves_of_inputs_that_no_output_depends_on_are_notes(found: Found) -> None:
+    one = workload(found, "some_rows")
+    assert one.sound
+    assert "the last half of input 0 along dimension 0 does not change any output" in one.notes
+    assert not any("first half" in n or "dimension 1" in n for n in one.notes)
+
+
+def test_a_number_that_no_output_depends_on_is_a_note(found: Found) -> None:
+    idle = "the number 3 (value 1 of the inputs) does not change any output"
+    assert idle in workload(found, "number").notes
+    assert idle not in workload(found, "used_number").notes
+
+
+def test_state_that_is_put_back_is_a_note(found: Found) -> None:
     one = workload(found, "state")
     assert one.sound
     changed = "norm.running_mean, norm.running_var, norm.num_batches_tracked"
     assert f"the reference changes its state, which is put back: {changed}" in one.notes
 
 
-def test_outputs_without_elements_and_constant_ones_are_problems(found: ValidateResult) -> None:
+def test_outputs_without_elements_and_constant_ones_are_problems(found: Found) -> None:
     assert workload(found, "empty").problems == ["output 1 has no elements"]
     assert "output 1 does not depend on the inputs" in workload(found, "constant").problems
 
 
-def test_what_the_reference_says_of_perturbed_inputs_is_a_note(found: ValidateResult) -> None:
+def test_what_the_reference_says_of_perturbed_inputs_is_a_note(found: Found) -> None:
     one = workload(found, "refuses")
     assert any("raised AssertionError: not positive" in n for n in one.notes)
 
@@ -250,7 +327,7 @@ def test_a_random_task_is_said_to_be_one(executors: Executors, tmp_path: Path) -
     assert "(bernoulli_)" in result.summary
 
 
-def test_nan_is_a_problem(found: ValidateResult) -> None:
+def test_nan_is_a_problem(found: Found) -> None:
     one = workload(found, "not_a_number")
     assert not one.sound
     assert "% of the elements are NaN" in one.problems[0]
@@ -284,9 +361,9 @@ def test_bundled_tasks_are_sound(executors: Executors, name: str) -> None:
 
 
 @pytest.mark.gpu
-def test_a_gpu_tells_the_same_workloads_apart(executors: Executors, found: ValidateResult, tmp_path: Path) -> None:
+def test_a_gpu_tells_the_same_workloads_apart(executors: Executors, found: Found, tmp_path: Path) -> None:
     there = validate(task_of(tmp_path, *MODES), executors, "cuda")
-    assert {w.name for w in there.workloads if w.sound} == {w.name for w in found.workloads if w.sound}
+    assert {w.name for w in there.workloads if w.sound} == {m for m in MODES if workload(found, m).sound}
 
 
 @pytest.mark.gpu

@@ -30,7 +30,7 @@ def run(**changes: Any) -> Config:
     return config.make({"base": "openai/gpt-oss-20b", "data": {"pools": []}} | changes)
 
 
-def held(found: plan.Plan, name: str) -> float:
+def held(found: plan.TrainingPlan, name: str) -> float:
     return next((line.value for line in found.memory if line.name == name), 0.0)
 
 

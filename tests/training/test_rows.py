@@ -14,12 +14,14 @@ from forewarp.archive.pools import write_rows
 from forewarp.core.errors import UsageError
 from forewarp.surrogate.questions import Shown
 from forewarp.training import rows
-from forewarp.training.rows import Outcome, Row
+from forewarp.training.rows import CandidateOutcome, PromptRow
 
 TRAIN = ["alpha", "beta"]
 
 
-def ask(*, history: int = 6, candidates: int = 1, invalid: bool = True, seed: int = 0, wrong: int = 2) -> list[Row]:
+def ask(
+    *, history: int = 6, candidates: int = 1, invalid: bool = True, seed: int = 0, wrong: int = 2
+) -> list[PromptRow]:
     recorded = training_pool.rows(TRAIN, invalid=wrong)
     return rows.ask(recorded, history=history, candidates=candidates, shown=Shown(), invalid=invalid, seed=seed)
 
@@ -83,8 +85,8 @@ def test_trials_are_drawn_by_the_seed() -> None:
 
 
 def test_any_stretch_has_each_stratum_in_proportion() -> None:
-    def row(family: str, speedup: float, place: int) -> Row:
-        return Row("t", family, "s", str(place), (Outcome(f"k{place}", speedup),))
+    def row(family: str, speedup: float, place: int) -> PromptRow:
+        return PromptRow("t", family, "s", str(place), (CandidateOutcome(f"k{place}", speedup),))
 
     made = [row("big", 0.6, i) for i in range(60)] + [row("big", 1.2, 60 + i) for i in range(30)]
     made += [row("small", 1.2, 90 + i) for i in range(10)]

@@ -41,7 +41,7 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def prompts(names: Sequence[str]) -> list[rows.Row]:
+def prompts(names: Sequence[str]) -> list[rows.PromptRow]:
     return rows.ask(training_pool.rows(names), history=0, candidates=1, shown=Shown(), invalid=False, seed=0)
 
 

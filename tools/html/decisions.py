@@ -1,4 +1,4 @@
-"""What was decided and why, round by round and candidate by candidate, and who proposed and who forecast."""
+"""HTML of a run's decisions and their reasons, by round and by candidate, and of its proposers and forecasters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_NUMBERS = 12
 
 
 def audits(document: SearchResult) -> str:
-    """Return what the audits say about the forecaster's discards, in a sentence."""
+    """Summarise the audits of the forecaster's discards in a sentence."""
     a = document.audit
     if a is None:
         return "" if not document.forecaster else "No discard was audited, so nothing bounds the share of false ones."
@@ -83,7 +83,7 @@ def _line(d: DecisionLine, varying: Sequence[str]) -> tuple[Cell | str, ...]:
 
 
 def proposers(lines: Sequence[ProposerLine]) -> str:
-    """Return what came of each proposer's kinds of change."""
+    """Return a table of the outcomes and costs of each proposer's kinds of change."""
     head = (
         *("proposer", "kind of change", "proposed", "passed", "measured", "failed", "improvements", "best [95 %]"),
         *("tokens", "dollars", "model s", "compile s"),
@@ -103,7 +103,7 @@ def proposers(lines: Sequence[ProposerLine]) -> str:
 
 
 def forecasters(document: SearchResult, figures: RunFigures) -> str:
-    """Return who forecast, for how many and at what cost, and for whom there was no answer."""
+    """Return a table of the forecasters with their candidates and costs, and one of candidates without an answer."""
     rows: list[tuple[Cell | str, ...]] = []
     for t in document.tiers:
         tokens = t.cost.input_tokens + t.cost.output_tokens

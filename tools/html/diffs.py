@@ -1,4 +1,4 @@
-"""What the winner and each improvement changed."""
+"""HTML of the changes that the winner and each improvement made."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from forewarp.tools.run_lineage import Change
 
 OPEN = 2
-"""How many changes are unfolded: the winner's."""
+"""Most changes that are shown unfolded: those of the winner."""
 
 
 def changes(found: Sequence[Change]) -> str:
-    """Return every change under a line that says what it brought; "" where there is none."""
+    """Return every change under a line with its gain; "" where there is none."""
     return "".join(_change(c, unfolded=place < OPEN and c.what != "improvement") for place, c in enumerate(found))
 
 

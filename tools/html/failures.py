@@ -1,4 +1,4 @@
-"""What failed, grouped by how."""
+"""HTML of a run's failed candidates, grouped by cause."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def groups(found: Sequence[FailureGroup]) -> str:
 
 
 def lead(found: Sequence[FailureGroup]) -> str:
-    """Return how many failed where."""
+    """Return how many candidates failed at the gate and when measured, in a sentence."""
     by_stage = {stage: sum(g.count for g in found if g.stage == stage) for stage in ("gate", "measurement")}
     gate, measured = by_stage["gate"], by_stage["measurement"]
     return (

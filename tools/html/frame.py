@@ -20,7 +20,7 @@ _STEPS = (
     tuple(1 + k / 20 for k in range(180)),
     tuple(1 + k / 100 for k in range(900)),
 )
-"""Where ticks of a logarithmic axis may stand within a decade, from few to many."""
+"""Positions of ticks within a decade of a logarithmic axis, from few to many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Axis:
     ticks: tuple[tuple[float, str], ...]
 
     def at(self, value: float) -> float:
-        """Return the place of a value from 0 to 1; what lies outside stands at the end."""
+        """Return the position of a value on the axis, from 0 to 1; values outside are clamped."""
         if self.log:
             share = (math.log(max(value, 1e-300)) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
         else:
@@ -74,7 +74,7 @@ def count_axis(title: str, count: int) -> Axis:
 
 
 def short(value: float) -> str:
-    """Return a number with at most three figures and, where it is large, its thousands in letters."""
+    """Format a number with at most three figures and, where it is large, a letter such as M for millions."""
     for size, letter in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if letter == 'k' else size):.3g}{letter}"
@@ -107,22 +107,22 @@ class Frame:
         self._text(13, middle, y.title, "middle", f' transform="rotate(-90 13 {middle:.0f})"')
 
     def x(self, value: float) -> float:
-        """Return the place of a value in pixels."""
+        """Return the horizontal position of a value in pixels."""
         return LEFT + self.axes[0].at(value) * (self.width - LEFT - RIGHT)
 
     def y(self, value: float) -> float:
-        """Return the place of a value in pixels."""
+        """Return the vertical position of a value in pixels."""
         bottom = self.height - BOTTOM
         return bottom - self.axes[1].at(value) * (bottom - self.top)
 
     def dot(self, x: float, y: float, kind: str, title: str = "", radius: float = 3.5, *, hollow: bool = False) -> None:
-        """Draw a dot that says its title when pointed at."""
+        """Draw a dot with its title as a tooltip."""
         shape = "hollow" if hollow else "dot"
         place = f'cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="{radius:g}"'
         self._parts.append(f'<circle class="{shape} {kind}" {place}>{_titled(title)}</circle>')
 
     def cross(self, x: float, y: float, kind: str, title: str) -> None:
-        """Draw a cross that says its title when pointed at."""
+        """Draw a cross with its title as a tooltip."""
         a, b = self.x(x), self.y(y)
         drawn = f"M{a - 3.5:.1f} {b - 3.5:.1f}l7 7m0-7l-7 7"
         self._parts.append(
@@ -130,7 +130,7 @@ class Frame:
         )
 
     def diamond(self, x: float, y: float, kind: str, title: str) -> None:
-        """Draw a diamond that says its title when pointed at."""
+        """Draw a diamond with its title as a tooltip."""
         a, b = self.x(x), self.y(y)
         drawn = f"M{a:.1f} {b - 6:.1f}l6 6l-6 6l-6-6z"
         self._parts.append(f'<path class="dot {kind}" d="{drawn}">{_titled(title)}</path>')

@@ -1,4 +1,4 @@
-"""What the run came to, in a few lines and numbers."""
+"""HTML of a run's result: headline, key numbers, spending, and the winner."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _spend(document: SearchResult) -> str:
 
 
 def winner(best: BestKernel | None, near: NearShapes | None) -> str:
-    """Return the winner's shapes, those nobody tuned for, and what speaks for and against it; "" without one."""
+    """Return the winner's results by shape, also on near shapes, its checks and flags; "" without a winner."""
     if best is None:
         return ""
 

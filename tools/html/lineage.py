@@ -11,7 +11,7 @@ from forewarp.tools.parts import shown
 from forewarp.tools.wording import counted
 
 if TYPE_CHECKING:
-    from forewarp.tools.run_lineage import Lineage, Node
+    from forewarp.tools.run_lineage import Lineage, LineageNode
 
 STEP, ROW, LEFT, TOP = 24, 21, 14, 16
 BESIDE = 11
@@ -78,14 +78,14 @@ def _at(place: tuple[int, int]) -> tuple[int, int]:
     return LEFT + STEP * place[0], TOP + ROW * place[1]
 
 
-def _edge(n: Node, places: Places) -> str:
+def _edge(n: LineageNode, places: Places) -> str:
     if not n.parent:
         return ""
     (x, y), (above_x, above_y) = _at(places[n.kernel.sha256]), _at(places[n.parent])
     return f'<path class="edge{" won" if n.winning else ""}" d="M{above_x} {above_y}V{y - 6}q0 6 6 6H{x}"/>'
 
 
-def _label(n: Node) -> tuple[str, str]:
+def _label(n: LineageNode) -> tuple[str, str]:
     """Return what came out, and in fewer colours which candidate it is and what it was crossed with."""
     hidden = sum(n.hidden.values())
     said = f"{n.speedup.ratio:.3g}×" if n.speedup else "" if _open(n) else n.fate.replace("_", " ")
@@ -93,11 +93,11 @@ def _label(n: Node) -> tuple[str, str]:
     return said, f" {n.kernel.short[:4]}{mate}{more}"
 
 
-def _open(n: Node) -> bool:
+def _open(n: LineageNode) -> bool:
     return n.fate in ("unmeasured", "unfinished")
 
 
-def _node(n: Node, places: Places) -> str:
+def _node(n: LineageNode, places: Places) -> str:
     x, y = _at(places[n.kernel.sha256])
     kind, shape = kind_of(n.fate), "hollow" if _open(n) else "dot"
     ring = f'<circle class="hollow best" cx="{x}" cy="{y}" r="7.5"/>' if n.leads else ""
@@ -108,7 +108,7 @@ def _node(n: Node, places: Places) -> str:
     )
 
 
-def _told(n: Node) -> str:
+def _told(n: LineageNode) -> str:
     how = f"{n.operator or n.note} by {n.proposer}" if n.operator or n.note else f"by {n.proposer}"
     lines = [f"{n.kernel.short}, {how}, round {n.round}"]
     if n.kernel.tunables:

@@ -1,4 +1,4 @@
-"""How close kernels come to the device's peak rates."""
+"""HTML charts of kernels against the device's peak rates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def charts(found: Roofline | None) -> str:
 
 
 def lead(found: Roofline | None) -> str:
-    """Return what the rates are and where they are from."""
+    """Return a sentence on the device's peak rates and their source."""
     if found is None:
         return ""
     if found.memory_bandwidth is None:

@@ -20,24 +20,24 @@ from forewarp.gpu_runner.compilers.cubin import codes
 
 ARCH_VARIABLE = "TORCH_CUDA_ARCH_LIST"
 HEADERS_VERSION = 1
-"""Changes with what `precompiled` makes."""
+"""Version of the headers that `precompiled` makes; raise it whenever they change."""
 PRECOMPILED = "precompiled"
 """A link in a compile job's folder to the folder with precompiled headers."""
 
 
 def wanted(source: str) -> bool:
-    """Whether a Python candidate mentions what builds extensions."""
+    """Return whether a Python candidate mentions the module that builds extensions."""
     return "cpp_extension" in source
 
 
 def arch_list(target: Target) -> str:
-    """Return what torch itself would build for on this device, in the words of its variable; empty for a CPU."""
+    """Return the value of TORCH_CUDA_ARCH_LIST that torch itself would use on this device; empty for a CPU."""
     found = re.fullmatch(r"sm_(\d+)(\d)", target.arch)
     return f"{found[1]}.{found[2]}+PTX" if found else ""
 
 
 def set_arch(archs: str) -> None:
-    """Tell torch what to build for, unless somebody has: it would otherwise look for a GPU."""
+    """Set the architectures that torch builds for, unless they are set: it would otherwise look for a GPU."""
     if archs:
         os.environ.setdefault(ARCH_VARIABLE, archs)
 

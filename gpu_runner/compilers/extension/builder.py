@@ -27,7 +27,7 @@ Way = Literal["split", "lean", "torch"]
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What became of one extension: `library` (None where no way worked), the way, and the compilers' words."""
+    """Result of building one extension: `library` (None where no way worked), the way, and the compilers' output."""
 
     library: Path | None
     way: Way
@@ -40,7 +40,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class CompilerCall:
     """One compiler's command line, and the object it writes."""
 
     command: tuple[str, ...]
@@ -110,7 +110,7 @@ class LeanBuild:
     def _link(self, objects: Sequence[Path]) -> None:
         library = self.recipe.folder / self.recipe.library
         link = (*self.recipe.cxx, *map(str, objects), *self.recipe.ldflags, "-o", str(library))
-        run_all([Job(link, library)], self.recipe.folder)
+        run_all([CompilerCall(link, library)], self.recipe.folder)
         # A shared library may have loose ends; loading it would then fail.
         loose = split.unresolved(_undefined(library), self.kernels) if self.kernels else []
         if loose:
@@ -120,7 +120,7 @@ class LeanBuild:
         """Compile `cuda` units in two halves each; return all objects. Raises `NotUnderstood` or `Refused`."""
         flags = split.host_flags(self.recipe.cuda_cflags)
         early = [self.plain(u) for u in plain]
-        late: list[tuple[Job, Job, Path, split.Halves]] = []
+        late: list[tuple[CompilerCall, CompilerCall, Path, split.Halves]] = []
         for unit in cuda:
             halves = split.split(unit.source.read_text(errors="replace"))
             host, device = self.work / f"{unit.object}.host.cpp", self.work / f"{unit.object}.device.cu"
@@ -141,7 +141,7 @@ class LeanBuild:
         return [j.output for j in early] + [compiling.output for _, compiling, _, _ in late]
 
     def _headers(self, source: Path, flags: Sequence[str] | None = None) -> list[str]:
-        """Return what gives a source its headers; those for g++ with `flags` may be precompiled."""
+        """Return the arguments that give a source its headers; those for g++ with `flags` may be precompiled."""
         text = source.read_text(errors="replace")
         operators = self.include / f"{source.name}.operators.h"
         operators.write_text(headers.operators(text))
@@ -151,24 +151,24 @@ class LeanBuild:
         first = ready or [f"-I{self.include}", "-DAT_PER_OPERATOR_HEADERS", *(f"-D{p}" for p in parts)]
         return [*first, "-include", str(operators)]
 
-    def plain(self, unit: Unit) -> Job:
+    def plain(self, unit: Unit) -> CompilerCall:
         """Return the job that compiles a C++ unit."""
         flags = self.recipe.cflags
         if headers.parts(unit.source.read_text(errors="replace")) == (headers.PYTHON,):
-            # Bindings without code of the candidate's: nothing that runs in them is worth optimising.
+            # Bindings without code of the candidate: nothing that runs in them is worth optimising.
             flags = tuple(f for f in flags if not re.fullmatch(r"-O\w*", f))
         options = (*self._headers(unit.source, flags), *flags)
         return _job((*self.recipe.cxx, *options), unit.source, self.work / unit.object)
 
-    def whole(self, unit: Unit) -> Job:
+    def whole(self, unit: Unit) -> CompilerCall:
         """Return the job that compiles a CUDA unit in one piece."""
         flags = (*self._headers(unit.source), *_PLAIN, *self.recipe.cuda_cflags)
         return _job((*self.recipe.nvcc, *flags), unit.source, self.work / unit.object)
 
 
-def _job(command: Sequence[str], source: Path, output: Path | None = None) -> Job:
+def _job(command: Sequence[str], source: Path, output: Path | None = None) -> CompilerCall:
     output = output or Path(f"{source}.o")
-    return Job((*command, "-c", str(source), "-o", str(output)), output)
+    return CompilerCall((*command, "-c", str(source), "-o", str(output)), output)
 
 
 # Host stubs of kernel templates can be linked to, as before CUDA 13.
@@ -185,7 +185,7 @@ def _undefined(output: Path) -> list[str]:
     return [line.strip().removeprefix("U ").strip() for line in done.stdout.splitlines()]
 
 
-def run_all(jobs: Sequence[Job], folder: Path) -> None:
+def run_all(jobs: Sequence[CompilerCall], folder: Path) -> None:
     """Run all jobs at once in `folder`; the first failure ends the others. Raises `Refused` with its log."""
     running: list[tuple[subprocess.Popen[bytes], Path]] = []
     try:
@@ -213,7 +213,7 @@ def run_all(jobs: Sequence[Job], folder: Path) -> None:
                 process.wait()
 
 
-# What g++, nvcc and the linker say of a name that they do not know.
+# Messages of g++, nvcc and the linker about a name that they do not know.
 _UNKNOWN = re.compile(
     r"‘([^’]+)’ (?:is not a member|was not declared|has not been declared|does not name|is not a class)"
     r"|no (?:member|type|template) named ‘([^’]+)’|has no member named ‘([^’]+)’"
@@ -226,7 +226,7 @@ _INCOMPLETE = re.compile(
 
 
 def _may_be_ours(log: str) -> bool:
-    """Whether torch's own headers may know what the lean ones did not; a plain mistake is not worth a second build."""
+    """Return whether torch's full headers may know what the lean ones did not; other errors are worth no rebuild."""
     if _INCOMPLETE.search(log):
         return True
     names = {part.split("<")[0].split("::")[-1].strip() for found in _UNKNOWN.findall(log) for part in found if part}
@@ -234,7 +234,7 @@ def _may_be_ours(log: str) -> bool:
 
 
 def _in_headers(name: str) -> bool:
-    """Whether torch's headers have this word."""
+    """Return whether torch's headers have this word."""
     grep = shutil.which("grep")
     if grep is None or not re.fullmatch(r"[A-Za-z_]\w*", name):
         return True

@@ -29,7 +29,7 @@ _FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.a
 
 
 class StandIn(types.ModuleType):
-    """What `load_inline` gives back while the extension is built; its functions cannot be called yet."""
+    """Stand-in that `load_inline` returns while the extension is built; its functions cannot be called yet."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -43,7 +43,7 @@ class StandIn(types.ModuleType):
 
 
 class Collector:
-    """Takes torch's place at the two hooks and keeps what was asked for, by fingerprint."""
+    """Replaces torch's two hooks and keeps the extensions asked for, by fingerprint."""
 
     def __init__(self, folder: Path, precompiled: Precompiled, *, at_once: bool) -> None:
         """Build under `folder`. `at_once` builds before `load_inline` returns, so that a refusal is raised there."""
@@ -78,7 +78,7 @@ class Collector:
                 raise RuntimeError(f"{error_prefix}: {built.log}")
 
     def load(self, name: str, directory: str, is_python_module: bool) -> Any:
-        """Give back a stand-in, as `hooks.ImportLibrary`."""
+        """Return a stand-in, as `hooks.ImportLibrary`."""
         return StandIn(name) if is_python_module else str(Path(directory) / f"{name}.so")
 
     def finish(self) -> dict[str, tuple[str, Built]]:

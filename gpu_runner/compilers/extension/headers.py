@@ -66,7 +66,7 @@ _FILES = {
 PYTHON, LIBRARY, INDEXING = "FOREWARP_PYTHON", "FOREWARP_LIBRARY", "FOREWARP_INDEXING"
 FACTORIES, BODIES = "FOREWARP_FACTORIES", "FOREWARP_BODIES"
 
-# What brings a part back: a name in the source that only that part declares.
+# Names that only one part of the headers declares: a source with such a name needs that part.
 _PARTS = {
     PYTHON: {
         "PYBIND11_MODULE",

@@ -1,4 +1,4 @@
-"""Where torch's `load` and `load_inline` are caught: after torch has written its Ninja file, before Ninja runs.
+"""Hooks into torch's `load` and `load_inline`: after torch has written its Ninja file, before Ninja runs.
 
 Everything before that point stays torch's: arguments, names, versions, flags, generated bindings.
 """
@@ -33,7 +33,7 @@ def install(run: RunBuild, load: ImportLibrary) -> None:
 
 @contextlib.contextmanager
 def installed(run: RunBuild, load: ImportLibrary) -> Generator[None]:
-    """Put `run` and `load` in the place of torch's own meanwhile."""
+    """Replace torch's own functions by `run` and `load` within this context."""
     own = originals()
     assert own is not None
     install(run, load)

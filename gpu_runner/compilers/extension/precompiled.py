@@ -75,7 +75,7 @@ def _lean(home: Path, kind: Kind) -> list[str]:
 
 
 def key(cxx: Sequence[str], flags: Sequence[str], kind: Kind) -> str:
-    """Name the folder of the headers that commands of this compiler with such flags can use."""
+    """Return the name of the folder with the headers that commands of this compiler with such flags can use."""
     import torch
 
     compiler = Path(shutil.which(cxx[0]) or cxx[0]).resolve()
@@ -95,7 +95,7 @@ def key(cxx: Sequence[str], flags: Sequence[str], kind: Kind) -> str:
 
 # Functions in a precompiled header are optimised as it was, so that each level needs its own.
 _LEVEL = re.compile(r"-O([0-3]?)")
-# Flags without a say in how headers are parsed. Macros are: g++ looks whether a header has used one.
+# Flags that do not affect how headers are parsed. Macros do: g++ looks whether a header has used one.
 _IRRELEVANT = re.compile(r"-(?:W|w$|D)")
 
 
@@ -138,10 +138,10 @@ def trial_recipe(folder: Path) -> Recipe | None:
 
 def make(folder: Path, recipe: Recipe) -> list[Path]:
     """Make what is missing under `folder` for the flags of `recipe`; return all that is there. Raises `Refused`."""
-    from forewarp.gpu_runner.compilers.extension.builder import Job, run_all
+    from forewarp.gpu_runner.compilers.extension.builder import CompilerCall, run_all
 
     folder.mkdir(parents=True, exist_ok=True)
-    jobs: list[Job] = []
+    jobs: list[CompilerCall] = []
     done: list[Path] = []
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -155,7 +155,7 @@ def make(folder: Path, recipe: Recipe) -> list[Path]:
             (home / _HEADER).write_text(kind.text)
             scratch = home / "making"
             command = [*recipe.cxx, *_lean(home, kind), *flags, "-x", "c++-header", str(home / _HEADER)]
-            jobs.append(Job((*command, "-o", str(scratch)), scratch))
+            jobs.append(CompilerCall((*command, "-o", str(scratch)), scratch))
         run_all(jobs, folder)
         for job in jobs:
             job.output.chmod(0o444)

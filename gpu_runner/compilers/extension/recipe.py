@@ -1,4 +1,4 @@
-"""What torch would do to build an extension, read from the Ninja file that torch itself wrote."""
+"""Recipe by which torch would build an extension, read from the Ninja file that torch itself wrote."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def read(folder: Path) -> Recipe | None:
 
 
 def fingerprint(folder: Path) -> str:
-    """Name what a build depends on, whatever folder it is built in and whatever it is called.
+    """Return a hash of all that a build depends on, except its folder and its name.
 
     A candidate may draw its extension's name at random; the code is the same.
     """

@@ -1,4 +1,4 @@
-"""Values for parameters that nobody gives: by what is written in `--args`, by annotations, and by names.
+"""Values for the parameters of functions and kernels: from `--args`, from annotations, and from names.
 
 `x=float32[4096,4096], n=4096, causal=True, mode="mean", ids=int64[8]` names tensors by dtype and shape, all else as
 Python writes it.
@@ -100,7 +100,7 @@ _STRIDES = re.compile(r"stride", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class ArgumentGuess:
     """One way to guess: the type of numbers, what flags say, how large blocks are, and the rank of tensors."""
 
     dtype: str = "float32"
@@ -110,28 +110,28 @@ class Attempt:
 
 
 KERNEL_ATTEMPTS = (
-    Attempt(),
-    Attempt("float16"),
-    Attempt(flag=True),
-    Attempt("float16", flag=True),
-    Attempt(block=16),
-    Attempt("float16", block=128),
-    Attempt("int32"),
-    Attempt("int64", flag=True),
-    Attempt("int8"),
+    ArgumentGuess(),
+    ArgumentGuess("float16"),
+    ArgumentGuess(flag=True),
+    ArgumentGuess("float16", flag=True),
+    ArgumentGuess(block=16),
+    ArgumentGuess("float16", block=128),
+    ArgumentGuess("int32"),
+    ArgumentGuess("int64", flag=True),
+    ArgumentGuess("int8"),
 )
-"""Tried in turn until a kernel compiles."""
+"""Guesses, tried in turn until a kernel compiles."""
 
 CALL_ATTEMPTS = (
-    Attempt(),
-    Attempt(rank=3),
-    Attempt("float16"),
-    Attempt("float16", rank=4),
-    Attempt("float16", rank=3),
-    Attempt(rank=1),
-    Attempt(rank=4),
+    ArgumentGuess(),
+    ArgumentGuess(rank=3),
+    ArgumentGuess("float16"),
+    ArgumentGuess("float16", rank=4),
+    ArgumentGuess("float16", rank=3),
+    ArgumentGuess(rank=1),
+    ArgumentGuess(rank=4),
 )
-"""Tried in turn until a function's call goes through."""
+"""Guesses, tried in turn until a function's call goes through."""
 
 
 def is_index(name: str) -> bool:
@@ -139,14 +139,14 @@ def is_index(name: str) -> bool:
     return _INDICES.search(name) is not None
 
 
-def pointer(name: str, attempt: Attempt, *, index: bool) -> str:
-    """Return the dtype of what a kernel's pointer points to."""
+def pointer(name: str, attempt: ArgumentGuess, *, index: bool) -> str:
+    """Return the dtype that a kernel's pointer points to."""
     if index or is_index(name):
         return "int32" if attempt.dtype == "int32" else "int64"
     return "bool" if _MASKS.search(name) and not attempt.flag else attempt.dtype
 
 
-def scalar(name: str, annotation: str, attempt: Attempt, size: int = 1024) -> Any:
+def scalar(name: str, annotation: str, attempt: ArgumentGuess, size: int = 1024) -> Any:
     """Return a number for a parameter that is no pointer."""
     said = annotation.lower()
     if "bool" in said or ("int1" in said and "int16" not in said):
@@ -161,7 +161,7 @@ def scalar(name: str, annotation: str, attempt: Attempt, size: int = 1024) -> An
     return 8 if re.search(r"head|group|expert|batch|^[bBhHzZ]$", name) else size
 
 
-def constant(name: str, attempt: Attempt, *, tiles: bool, blocks: int) -> Any:
+def constant(name: str, attempt: ArgumentGuess, *, tiles: bool, blocks: int) -> Any:
     """Return a value for a constexpr; a dtype comes as text that begins with "dtype:". `blocks` counts the sizes."""
     upper = name.upper()
     if _TYPES.search(upper):

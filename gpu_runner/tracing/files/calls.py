@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from forewarp.gpu_runner.tracing.files import arguments
-from forewarp.gpu_runner.tracing.files.arguments import Attempt, Tensor
+from forewarp.gpu_runner.tracing.files.arguments import ArgumentGuess, Tensor
 from forewarp.gpu_runner.tracing.files.kernels import FileText
 
 _OWN_CALLS = re.compile(r"^(test|bench|benchmark|main|demo|example|run_test|check)(_|$)|_(test|bench|benchmark)$")
@@ -37,7 +37,7 @@ _TENSORS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Usage:
-    """How a function uses one of its parameters; `rank` is 0 where nothing tells it."""
+    """Use of a parameter in a function; `rank` is 0 if unknown."""
 
     tensor: bool = False
     rank: int = 0
@@ -103,7 +103,7 @@ class Wrappers:
         self._module, self._text, self._given = module, text, given
         self._nodes = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
 
-    def guess(self, name: str, attempt: Attempt) -> Guess | None:
+    def guess(self, name: str, attempt: ArgumentGuess) -> Guess | None:
         """Return the call of a function, a module's forward or an autograd function; None where there is nothing."""
         kind = getattr(self._module, name, None)
         node = self._nodes.get(name)
@@ -114,7 +114,7 @@ class Wrappers:
         values = self._values(kind, node if isinstance(node, ast.FunctionDef) else None, attempt)
         return Guess(f"{name}({arguments.shown(values)})", lambda: _apply(kind, values), list(values.values()))
 
-    def _of_class(self, name: str, kind: type, node: ast.ClassDef, attempt: Attempt) -> Guess | None:
+    def _of_class(self, name: str, kind: type, node: ast.ClassDef, attempt: ArgumentGuess) -> Guess | None:
         method = next((n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None)
         if method is None:
             return None
@@ -134,8 +134,10 @@ class Wrappers:
             )
         return None
 
-    def _values(self, function: Any, node: ast.FunctionDef | None, attempt: Attempt, skip: int = 0) -> dict[str, Any]:
-        """Return a value for each parameter, but for those that may be left out and come after others."""
+    def _values(
+        self, function: Any, node: ast.FunctionDef | None, attempt: ArgumentGuess, skip: int = 0
+    ) -> dict[str, Any]:
+        """Return a value for each parameter but *args and **kwargs: given, guessed as a tensor, default, or guessed."""
         try:
             parameters = list(inspect.signature(function).parameters.values())[skip:]
         except (TypeError, ValueError):
@@ -159,8 +161,8 @@ class Wrappers:
                 found[p.name] = _plain(p, attempt, arguments.side(largest))
         return found
 
-    def _tensor(self, parameter: inspect.Parameter, usage: _Usage, attempt: Attempt) -> int | None:
-        """Return the rank of a parameter that is a tensor, None of one that is none."""
+    def _tensor(self, parameter: inspect.Parameter, usage: _Usage, attempt: ArgumentGuess) -> int | None:
+        """Return the rank of a parameter that is a tensor, None for any other."""
         said = _annotation(parameter)
         if parameter.default is not parameter.empty:
             return None
@@ -186,7 +188,7 @@ class Wrappers:
 
 
 def _in_call(call: ast.Call, name: str, text: FileText, tensor: bool, index: bool) -> tuple[bool, bool]:
-    """Look at a call that a parameter is handed to: a launch, or a function of torch."""
+    """Return `tensor` and `index`, updated by a call that may take the parameter: a launch, or a function of torch."""
     launched = call.func.value if isinstance(call.func, ast.Subscript) else None
     kernel = text.jitted.get(launched.id) if isinstance(launched, ast.Name) else None
     if isinstance(call.func, ast.Name) and call.func.id in text.jitted:  # a decorator makes a function of the kernel
@@ -247,7 +249,7 @@ def _annotation(parameter: inspect.Parameter) -> str:
     return said if isinstance(said, str) else getattr(said, "__name__", None) or str(said)
 
 
-def _plain(parameter: inspect.Parameter, attempt: Attempt, size: int) -> Any:
+def _plain(parameter: inspect.Parameter, attempt: ArgumentGuess, size: int) -> Any:
     said = _annotation(parameter)
     if "Tensor" in said:
         return [arguments.make(Tensor(attempt.dtype, (size, size))) for _ in range(2)]

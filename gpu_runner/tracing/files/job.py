@@ -17,7 +17,7 @@ import torch
 from forewarp.core import serde
 from forewarp.core.values import Target
 from forewarp.gpu_runner.tracing.files import arguments, calls, kernels, loading
-from forewarp.gpu_runner.tracing.files.arguments import Attempt, Tensor
+from forewarp.gpu_runner.tracing.files.arguments import ArgumentGuess, Tensor
 from forewarp.gpu_runner.tracing.files.kernels import FileText, KernelText
 from forewarp.gpu_runner.tracing.operators import Operators
 from forewarp.gpu_runner.tracing.program import PATIENCE, OutOfTime, differentiate, pretend, within
@@ -31,7 +31,7 @@ GUESSED = "guessed arguments"
 _NOT_REACHED = "nothing in the file launches it, and no arguments could be guessed"
 _MOST_CALLS = 12
 _CONFIGURATIONS = 3
-"""Of an autotuned kernel; a file may have many kernels, and which configuration is the fastest only a run tells."""
+"""Tried configurations of an autotuned kernel; a file may have many, and only a run tells the fastest."""
 
 
 def trace(job: dict[str, Any], folder: Path) -> None:
@@ -48,7 +48,7 @@ def trace(job: dict[str, Any], folder: Path) -> None:
 
 
 class _Tracer:
-    """Goes from what the file does by itself to what has to be guessed, until every kernel is there."""
+    """Traces what the file does by itself, then guessed calls, until every kernel is there."""
 
     refusals: Refusals
 
@@ -87,7 +87,7 @@ class _Tracer:
             self.found[IMPORT] = replace(first, problems=tuple(said))
 
     def kernels(self) -> tuple[FileKernel, ...]:
-        """Return what became of each kernel of the file, and of those of others that it launched."""
+        """Return the state of each kernel of the file, and of those of others that it launched."""
         lines = {name: self.text.jitted[name].line for name in self.text.kernels}
         names = dict.fromkeys((*lines, *self._origins, *self.refusals.reasons))
         return tuple(
@@ -100,7 +100,7 @@ class _Tracer:
         )
 
     def _bounded(self, doing: str, work: Callable[[], object]) -> str:
-        """Do something within its time; return what went wrong."""
+        """Run `work` within its time; return what went wrong."""
         left = min(self._until - time.process_time(), (self._deadline - time.monotonic()) / PATIENCE)
         seconds = min(CALL_S, left)
         if seconds <= 0.1:
@@ -122,7 +122,7 @@ class _Tracer:
         return [name for name in self.text.kernels if name not in self._origins]
 
     def _keep(self, name: str, *, always: bool = False) -> bool:
-        """Keep what was recorded, under a name, if there is a launch among it; return whether a kernel is new."""
+        """Keep the recorded events under a name if there is a launch among them; return whether a kernel is new."""
         taken = self.recorder.take("cpu")
         compiled = [e.kernel for e in (*taken.launches, *taken.backward) if e.cubin]
         new = [k for k in compiled if k not in self._origins]
@@ -133,7 +133,7 @@ class _Tracer:
         return bool(new)
 
     def save(self) -> None:
-        """Write what is known so far: a compiler that does not let itself be stopped may cost this process its life."""
+        """Write the trace so far: a compiler that does not let itself be stopped may cost this process its life."""
         Trace(self.found, kernels=self.kernels()).save(self.folder)
 
     def _own_calls(self, loaded: loading.Loaded) -> None:
@@ -238,7 +238,7 @@ class _Tracer:
             self._origins |= {e.kernel: GUESSED for e in launches if e.kernel not in self._origins}
             self.found[GUESSED] = replace(taken, launches=launches, problems=(), calls=())
 
-    def _alone(self, kernel: _Jitted, text: KernelText, attempt: Attempt) -> None:
+    def _alone(self, kernel: _Jitted, text: KernelText, attempt: ArgumentGuess) -> None:
         import triton.language as tl
 
         sizes = [p for p in text.parameters if p.constexpr and "BLOCK" in p.name.upper()]
@@ -269,7 +269,7 @@ class _Tracer:
         kernel.function.run(grid=(1,), warmup=False, **values)
 
 
-def _append(made: list[calls.Guess | None], wrappers: calls.Wrappers, name: str, attempt: Attempt) -> None:
+def _append(made: list[calls.Guess | None], wrappers: calls.Wrappers, name: str, attempt: ArgumentGuess) -> None:
     made.append(wrappers.guess(name, attempt))
 
 

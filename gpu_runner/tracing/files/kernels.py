@@ -1,4 +1,4 @@
-"""What the text of a file tells of its Triton kernels: parameters, which of them are pointers, who launches them."""
+"""Triton kernels as a file's text shows them: parameters, which of them are pointers, who launches them."""
 
 from __future__ import annotations
 

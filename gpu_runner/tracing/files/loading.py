@@ -25,7 +25,7 @@ from forewarp.gpu_runner.tracing.wording import words
 _NAME = "inspected_file"
 _JIT = ("jit",)
 Bounded = Callable[[str, Callable[[], object]], str]
-"""Does something that has a name, within its time; returns what went wrong, else ""."""
+"""Run a named action within its time; return what went wrong, else ""."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ def load(file: SourceFile, bounded: Bounded) -> Loaded:
 
 
 def run_main(loaded: Loaded, bounded: Bounded) -> str:
-    """Run what stands under `if __name__ == "__main__"`; returns what went wrong."""
+    """Run the statements under `if __name__ == "__main__"`; return what went wrong."""
     flags, problem = _future(loaded.tree), ""
     for statement in loaded.tree.body:
         if _is_main(statement):

@@ -19,7 +19,7 @@ from forewarp.agent.events import (
 )
 from forewarp.agent.settings import Settings
 from forewarp.agent.tui import wording
-from forewarp.agent.tui.items import Answer, Call, Closing, Fold, Measured, Note, Said
+from forewarp.agent.tui.items import AnswerItem, Closing, Fold, MeasuredItem, Note, Said, ToolCallItem
 from forewarp.agent.tui.prose import PIECE, draw, pieces, settled
 from forewarp.agent.tui.status import fitting, parts
 from forewarp.tools.parts import Amounts
@@ -32,10 +32,10 @@ def test_words_between_calls_are_one_answer_each() -> None:
         fold.apply(event)
     said, first, call, second = fold.items
     assert isinstance(said, Said)
-    assert isinstance(first, Answer)
+    assert isinstance(first, AnswerItem)
     assert (first.text, first.done) == ("ab", True)
-    assert isinstance(call, Call)
-    assert isinstance(second, Answer)
+    assert isinstance(call, ToolCallItem)
+    assert isinstance(second, AnswerItem)
     assert not second.done
     assert fold.apply(Answered("d")) == [second]
     assert second.done
@@ -50,8 +50,8 @@ def test_calls_that_run_at_once_are_told_apart() -> None:
     fold.apply(Progressed("a", "compiling"))
     fold.apply(ApprovalAsked("b", "measure_kernel", "", ""))
     a, b = fold.items
-    assert isinstance(a, Call)
-    assert isinstance(b, Call)
+    assert isinstance(a, ToolCallItem)
+    assert isinstance(b, ToolCallItem)
     assert (a.progress, a.state, b.state) == ("compiling", "running", "waiting")
     fold.apply(ApprovalGiven("b", "no", "too big"))
     fold.apply(ToolReturned("b", "measure_kernel", "declined", {"error": "declined"}, 1.0))
@@ -74,10 +74,10 @@ def test_candidates_measured_in_a_row_are_one_item() -> None:
     for event in (forecast("aaaaaaaa"), measured("aaaaaaaa"), measured("bbbbbbbb"), Noted("x"), measured("cccccccc")):
         fold.apply(event)
     first, note, second = fold.items
-    assert isinstance(first, Measured)
+    assert isinstance(first, MeasuredItem)
     assert [(f is not None, m.kernel[:1]) for f, m in first.rows] == [(True, "a"), (False, "b")]
     assert isinstance(note, Note)
-    assert isinstance(second, Measured)
+    assert isinstance(second, MeasuredItem)
 
 
 def test_only_turns_of_a_model_say_what_they_took() -> None:

@@ -10,11 +10,11 @@ from support import published
 
 from forewarp.archive import forecasts, pool_columns
 from forewarp.archive.imports import gpu_forecasters
-from forewarp.archive.imports.made import Imported, Options
+from forewarp.archive.imports.made import Imported, ImportOptions
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.errors import UsageError
 
-NO_OPTIONS = Options()
+NO_OPTIONS = ImportOptions()
 NO_ANSWER: dict[str, Any] = {
     "predicted_bin": None,
     "bin_probabilities": [],
@@ -24,7 +24,7 @@ NO_ANSWER: dict[str, Any] = {
 }
 
 
-def read(*paths: Path, options: Options = NO_OPTIONS) -> tuple[Imported, list[RecordedRow]]:
+def read(*paths: Path, options: ImportOptions = NO_OPTIONS) -> tuple[Imported, list[RecordedRow]]:
     found = gpu_forecasters.read(paths, options)
     return found, list(found.rows)
 
@@ -162,7 +162,7 @@ def test_search_events_have_failures_and_shapes(tmp_path: Path, written: Any) ->
 
 
 def test_an_interval_is_assumed_only_where_it_is_asked_for(evaluation: Path) -> None:
-    _, rows = read(evaluation, options=Options(noise=0.05, limit=2))
+    _, rows = read(evaluation, options=ImportOptions(noise=0.05, limit=2))
     assert [r.measurement.verdict for r in rows] == ["slower", "inconclusive"]
     assert rows[0].measurement.low == pytest.approx(0.350631 / 1.05)
     assert all("assumed-interval" in r.origin.tags for r in rows)

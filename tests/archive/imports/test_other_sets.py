@@ -12,16 +12,16 @@ from support import published
 
 from forewarp.archive import pool_check, pool_columns, pools
 from forewarp.archive.imports import kernel_tuner, kernelbench, makora, sakana
-from forewarp.archive.imports.made import Imported, Options
+from forewarp.archive.imports.made import Imported, ImportOptions
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.errors import UsageError
 from forewarp.gpu_runner.formats import task as tasks
 
-NO_OPTIONS = Options()
-Read = Callable[[Sequence[Path], Options], Imported]
+NO_OPTIONS = ImportOptions()
+Read = Callable[[Sequence[Path], ImportOptions], Imported]
 
 
-def rows_of(read: Read, *paths: Path, options: Options = NO_OPTIONS) -> tuple[Imported, list[RecordedRow]]:
+def rows_of(read: Read, *paths: Path, options: ImportOptions = NO_OPTIONS) -> tuple[Imported, list[RecordedRow]]:
     found = read(paths, options)
     return found, list(found.rows)
 
@@ -51,7 +51,7 @@ def test_makora_s_rows_are_against_the_middle_of_their_problem(tmp_path: Path) -
 def test_makora_s_test_split_names_problems(tmp_path: Path) -> None:
     row = {"x": published.makora_program(1), "y": 1.0, "problem_id": "1_23", "holdout_group": "full_holdout"}
     _, (kept,) = rows_of(
-        makora.read, published.jsonl([row], tmp_path / "test.jsonl"), options=Options(device="NVIDIA B200")
+        makora.read, published.jsonl([row], tmp_path / "test.jsonl"), options=ImportOptions(device="NVIDIA B200")
     )
     assert kept.task.name == "1_23"
     assert "holdout:full_holdout" in kept.origin.tags
@@ -123,7 +123,7 @@ def test_kernel_tuner_s_configurations_are_against_the_middle_one(tmp_path: Path
 
 def test_kernel_tuner_s_kernel_may_be_given(tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text("// tuned for speed\n__global__ void k() {}\n")
-    options = Options(kernel=tmp_path / "k.cu", device="NVIDIA T4")
+    options = ImportOptions(kernel=tmp_path / "k.cu", device="NVIDIA T4")
     two = [t4(tmp_path, [published.t4_result(16, "row", [1.0])], name) for name in ("a", "b")]
     _, kept = rows_of(kernel_tuner.read, *two, options=options)
     assert {r.candidate.source for r in kept} == {"__global__ void k() {}\n"}
@@ -177,7 +177,7 @@ def test_kernelbench_runs_with_a_baseline(tmp_path: Path) -> None:
     problems = tmp_path / "KernelBench" / "level1"
     problems.mkdir(parents=True)
     (problems / "1_Square.py").write_text(published.REFERENCE)
-    options = Options(baseline=tmp_path / "base.json", references=tmp_path / "KernelBench")
+    options = ImportOptions(baseline=tmp_path / "base.json", references=tmp_path / "KernelBench")
     found, kept = rows_of(kernelbench.read, run, options=options)
     assert [r.measurement.status for r in kept] == ["ok", "compile_error", "runtime_error", "incorrect", "ok"]
     good, *_, rushed = (r.measurement for r in kept)

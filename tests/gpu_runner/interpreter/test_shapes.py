@@ -12,10 +12,22 @@ from forewarp.gpu_runner.interpreter.shapes import Shrinker, Size, defaults
 MODULE = Candidate("class ModelNew: pass", "python")
 
 
-def shrunk(task: Task, candidate: Candidate, most: int = 1 << 14, programs: int = 64) -> dict[str, Constant] | None:
-    job: dict[str, Any] = {"reference": task.reference, "format": "kernelbench", "target_kind": "cpu"}
-    workload = task.workloads["cuda"][0]
-    found = Shrinker(job, workload, candidate).shrink(defaults(job, workload), lambda s: s.within(most, programs))
+def job_of(task: Task) -> dict[str, Any]:
+    return {"reference": task.reference, "format": "kernelbench", "target_kind": "cpu"}
+
+
+def shrinker(task: Task, candidate: Candidate) -> Shrinker:
+    return Shrinker(job_of(task), task.workloads["cuda"][0], candidate)
+
+
+def shrunk(
+    task: Task,
+    candidate: Candidate,
+    most: int = 1 << 14,
+    programs: int = 64,
+) -> dict[str, Constant] | None:
+    own = defaults(job_of(task), task.workloads["cuda"][0])
+    found = shrinker(task, candidate).shrink(own, lambda s: s.within(most, programs))
     return dict(found) if found is not None else None
 
 
@@ -56,6 +68,23 @@ def test_defaults_of_the_reference_count_as_constants() -> None:
     text = samples.model("x * 2", "torch.randn(N)", N=1 << 20).reference
     task = samples.task(text)
     assert shrunk(task, MODULE) == {"N": 8192}
+
+
+def test_larger_shapes_differ_in_one_constant_and_come_from_near_to_far() -> None:
+    task = samples.model("x * 2", "torch.randn(ROWS, COLS)", ROWS=4096, COLS=4096)
+    assert list(shrinker(task, MODULE).larger({"ROWS": 1024, "COLS": 2048})) == [
+        {"ROWS": 2048, "COLS": 2048},
+        {"ROWS": 4096, "COLS": 2048},
+        {"ROWS": 1024, "COLS": 4096},
+    ]
+
+
+def test_sizes_in_the_code_are_named_where_they_have_changed() -> None:
+    task = samples.model("x * 2", "torch.randn(ROWS, COLS)", ROWS=40_000_000, COLS=48)
+    fixed = shrinker(task, Candidate("assert rows == 40_000_000 and columns == 48", "python"))
+    assert fixed.written_into_code({"ROWS": 1000, "COLS": 48}) == "ROWS = 40000000"
+    assert fixed.written_into_code({"ROWS": 1000, "COLS": 24}) == "ROWS = 40000000, COLS = 48"
+    assert shrinker(task, MODULE).written_into_code({"ROWS": 1000, "COLS": 24}) == ""
 
 
 def test_sizes_compare_by_both_numbers() -> None:
