@@ -206,8 +206,8 @@ paid for work that it does not do. You, your account, the installed packages, th
 | protections | the kernel's word, tried on the spot | a setting that was made and not tried | `test_protections.py` |
 
 Not defended against: flaws of the kernel or of a GPU driver, side channels between processes, other users of the machine.
-On CUDA, a process needs sockets of its own, so that services that you reach through a path (a desktop's bus, Docker's
-socket) are within its reach, too.
+On CUDA, what is missing of the least is not refused yet, and sockets are not filtered: services that you reach through a
+path (a desktop's bus, Docker's socket) are within reach.
 
 ### The least
 

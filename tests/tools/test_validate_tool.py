@@ -51,7 +51,7 @@ MODES = {
     "one_draw": ("x.exp()", "torch.full((32, 64), 2.0)"),
     "reshaped": ("x.view(-1)", "torch.randn(32, 64)"),
     "some_rows": ("x[:4].exp()", "torch.randn(32, 64)"),
-    "faint": ("x.exp() + 1e-9 * more[0]", "torch.randn(32, 64), torch.randn(32, 64)"),
+    "faint": ("x.exp() + 1e-6 * more[0]", "torch.randn(32, 64), torch.randn(32, 64)"),
     "number": ("x.exp()", "torch.randn(32, 64), 3"),
     "used_number": ("x.exp() * more[0]", "torch.randn(32, 64), 3"),
 }
