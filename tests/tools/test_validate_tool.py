@@ -184,11 +184,16 @@ def test_a_sound_task_turns_every_null_down(found: Found) -> None:
     ("mode", "names"),
     [
         ("one_element", {"ones", "previous output", "rows shifted by one"}),
-        ("mean_of_softmax", {"mean of the output", "previous output"}),
         ("dead_relu", {"zeros", "rows shifted by one", "sign flipped"}),
-        ("zero_weights", {"zeros", "previous output"}),
-        ("drowned", {"ones", "mean of the output", "mean of each row"}),
-        ("cancelled", {"zeros", "previous output"}),
+        *(
+            pytest.param(mode, names, marks=pytest.mark.slow)
+            for mode, names in (
+                ("mean_of_softmax", {"mean of the output", "previous output"}),
+                ("zero_weights", {"zeros", "previous output"}),
+                ("drowned", {"ones", "mean of the output", "mean of each row"}),
+                ("cancelled", {"zeros", "previous output"}),
+            )
+        ),
     ],
 )
 def test_a_degenerate_workload_is_named(found: Found, mode: str, names: set[str]) -> None:
@@ -209,6 +214,7 @@ def test_small_outputs_are_sound_though_kernelbench_cannot_tell_them_from_consta
     assert {"zeros", "mean of the output", "previous output"} <= fooled
 
 
+@pytest.mark.slow
 def test_half_precision_must_tell_fp8(found: Found) -> None:
     one = workload(found, "half")
     assert one.sound
@@ -238,6 +244,7 @@ def test_an_input_that_no_output_depends_on_is_a_problem(found: Found) -> None:
     assert one.notes == ["other weights do not change any output"]
 
 
+@pytest.mark.slow
 def test_an_input_that_is_the_same_in_each_draw_may_matter(found: Found) -> None:
     assert workload(found, "same_each_time").sound
 
@@ -264,7 +271,12 @@ def test_what_is_kept_between_calls_is_a_problem(found: Found) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "call"),
-    [("year", "time.gmtime"), ("process", "os.getpid"), ("dates", "datetime.now"), ("dice", "random.random")],
+    [
+        ("dates", "datetime.now"),
+        pytest.param("year", "time.gmtime", marks=pytest.mark.slow),
+        pytest.param("process", "os.getpid", marks=pytest.mark.slow),
+        pytest.param("dice", "random.random", marks=pytest.mark.slow),
+    ],
 )
 def test_what_no_kernel_is_given_is_a_problem(found: Found, mode: str, call: str) -> None:
     one = workload(found, mode)
@@ -280,6 +292,7 @@ def test_inputs_that_are_the_same_in_each_draw_are_a_problem(found: Found) -> No
     )
 
 
+@pytest.mark.slow
 def test_a_reference_that_returns_its_input_is_degenerate_in_any_shape(found: Found) -> None:
     assert "input 0 passed through" in let_through(workload(found, "reshaped"))
 
@@ -289,6 +302,7 @@ def test_an_input_that_changes_less_than_the_tolerance_is_a_problem(found: Found
     assert problem == "input 1 changes outputs by less than the tolerance: a kernel may leave it out"
 
 
+@pytest.mark.slow
 def test_halves_of_inputs_that_no_output_depends_on_are_notes(found: Found) -> None:
     one = workload(found, "some_rows")
     assert one.sound
@@ -296,6 +310,7 @@ def test_halves_of_inputs_that_no_output_depends_on_are_notes(found: Found) -> N
     assert not any("first half" in n or "dimension 1" in n for n in one.notes)
 
 
+@pytest.mark.slow
 def test_a_number_that_no_output_depends_on_is_a_note(found: Found) -> None:
     idle = "the number 3 (value 1 of the inputs) does not change any output"
     assert idle in workload(found, "number").notes
