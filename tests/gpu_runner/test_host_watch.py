@@ -37,8 +37,10 @@ def leave(root: Path, available: int) -> None:
 
 @pytest.fixture
 def hog() -> Iterator[int]:
-    """A process that holds 500 MB."""
-    with subprocess.Popen([sys.executable, "-c", HOLDS, str(500 * MB)], stdout=subprocess.PIPE) as held:
+    """A process that holds 500 MB more than this one, whose memory counts as inherited."""
+    resident, shared = map(int, Path("/proc/self/statm").read_text().split()[1:3])
+    size = 500 * MB + (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+    with subprocess.Popen([sys.executable, "-c", HOLDS, str(size)], stdout=subprocess.PIPE) as held:
         assert held.stdout is not None
         held.stdout.readline()
         yield held.pid
