@@ -31,7 +31,7 @@ from forewarp.gpu_runner.worker.least import missing  # noqa: E402
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 LANDLOCK, SECCOMP = (444, 445, 446), 317
-# What Docker's default profile refuses whoever has no CAP_SYS_ADMIN, of what is on the way here; on x86-64.
+# System calls that Docker's default profile refuses without CAP_SYS_ADMIN and that confinement uses; x86-64 numbers.
 DOCKER = (
     *(165, 166, 155, 272, 308, 321, 298, 323, 248, 249, 250, 304, 425, 426, 427),
     *(428, 429, 430, 431, 432, 433, 442, 103, 179, 246, 320, 175, 313, 176, 167, 168, 169),
@@ -55,7 +55,7 @@ mount --rbind /mnt "$home" && exec "$@"
 
 @dataclass(frozen=True)
 class Place:
-    """Where code runs: `around` are the commands that lead there, before and after system calls are refused.
+    """Environment that code runs in: `around` are the commands that enter it, before and after the refusal of calls.
 
     `refused` are the numbers of calls that do not exist there (ENOSYS), `forbidden` of those that are not allowed
     (EPERM); with `clones`, new namespaces are not allowed either. `alone` is in a user namespace that allows no other.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 INSTALL = "pip install 'forewarp[gpu]', or pass --python PATH of an environment that has it"
 
-# What a candidate could do where a protection is not in force, and what to change.
+# Risk of each protection that is not in force, and its remedy.
 PROTECTIONS = {
     least.READ_ONLY: "a candidate may change any file that you may change; use Linux 5.13 or newer with Landlock "
     "(lsm=landlock,…), not gVisor; in a container, let its seccomp profile allow landlock_*",

@@ -44,7 +44,7 @@ _KILLED = re.compile(
     r"|unable to execute command: Killed)$",
     re.MULTILINE,
 )
-"""How the drivers g++, nvcc and clang++ say that a program of theirs was killed, in a line of its own."""
+"""Lines with which the drivers g++, nvcc and clang++ report that a program of theirs was killed."""
 
 
 def run_compiler(command: Sequence[str], folder: Path, name: str, timeout_s: float) -> None:

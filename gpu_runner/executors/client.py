@@ -36,7 +36,7 @@ OnLook = Callable[[dict[str, Any]], Answer]
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What became of a job: its answer with the file descriptors that came along, or how its process ended.
+    """Outcome of a job: its answer with the file descriptors that came along, or how its process ended.
 
     Without an answer, `activity` says what it was doing, and `lost` whether the server was gone, which ends all jobs.
     """

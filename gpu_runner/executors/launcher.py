@@ -42,7 +42,7 @@ def _seed() -> int:
 
 @dataclass(slots=True)
 class _Reference:
-    """What is known of the reference of the launcher's task: kept there as a program, or why it is not lifted.
+    """State of the reference of the launcher's task: kept there as a program, or the reason why it is not lifted.
 
     All candidates of the task get the weights that it was lifted with, drawn by `weight_seed`.
     """

@@ -20,7 +20,7 @@ SPARES = {"candidate": 2, "anchor": 1}
 
 @dataclass(slots=True)
 class Observed:
-    """What became of a module under observation.
+    """Outcome of observing a module.
 
     `status` is "ok" with `programs` (data of `lifting.program.Programs`) and `descriptors`, which are to be closed, and
     the `session` of the observer, which was killed but may not be gone yet;

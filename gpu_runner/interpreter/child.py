@@ -112,7 +112,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Born:
-    """What the confined process is born with; `slot` and what lies in `folder` are all that it may change.
+    """Inputs of the confined process; it may change `slot` and the files in `folder`, and nothing else.
 
     Where `own_shape` is true, the scene is a `ShapeOnly`.
     """

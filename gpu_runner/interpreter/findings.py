@@ -50,7 +50,7 @@ class Place:
 
 @dataclass(slots=True)
 class Reach:
-    """How many programs and passes of loops a run had: the most of each kind, by its name in words."""
+    """Counts of programs and loop iterations in a run: the largest of each kind, by its name in words."""
 
     counts: dict[str, int] = field(default_factory=dict[str, int])
 

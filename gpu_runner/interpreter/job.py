@@ -61,9 +61,9 @@ _AGAIN_S = 4.0
 LARGER_ELEMENTS = 1 << 21
 """Elements of all tensors at that look: references in half precision are slow on a CPU."""
 _LOOK_S = 1.0
-"""What a look at the task's own shape, without data, may take."""
+"""Time limit in seconds of a run without data at the task's own shape."""
 _PROBE_S = 1.0
-"""What one at a shape that may show more may take: loops and programs are counted when they begin."""
+"""Time limit in seconds of one at a larger shape: loops and programs are counted when they begin."""
 _GRACE_S = 15.0
 _NOTHING: Mapping[str, Any] = {
     "programs": 0,

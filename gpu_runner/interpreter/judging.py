@@ -17,7 +17,7 @@ _ORDER: tuple[CheckStatus, ...] = ("failed", "incorrect", "unsupported", "ok")
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What became of one workload. `slow` says how slow it was, in the checker's own measure; 0 where it was not.
+    """Outcome of one workload. `slow` says how slow it was, in the checker's own measure; 0 where it was not.
 
     `reach` is what `findings.Reach` counted.
     """

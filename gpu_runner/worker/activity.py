@@ -21,7 +21,7 @@ _PAGE = struct.Struct("<??xxxxxxdd")
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What a process was doing when it ended.
+    """State of a process when it ended.
 
     `reference_s` are the seconds that the reference has run in all. `out_of_reach` says that no candidate can have
     ended the process: none has run in it, and none could send it a signal.

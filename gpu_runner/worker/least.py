@@ -23,7 +23,7 @@ UNPROTECTED = "unprotected"
 """Key of a job's answer that says what is missing, and that nothing was run."""
 
 MISSING = "missing at the user's insistence"
-"""What the entry of a result's protections begins with that names what was not in force."""
+"""Beginning of the entry among a result's protections that names those that were not in force."""
 
 
 class Unprotected(Exception):
