@@ -78,7 +78,10 @@ class WorkerError(ForewarpError):
 
     code = "worker"
     retryable = True
-    lost_s = 0.0
+
+    def __init__(self, message: str, *, hint: str = "", lost_s: float = 0.0) -> None:
+        super().__init__(message, hint=hint)
+        self.lost_s = lost_s
 
 
 class ArchiveError(ForewarpError):

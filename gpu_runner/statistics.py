@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Final
 
@@ -147,11 +147,12 @@ def settled(
     interval within ±1 %. "futile": the whole corrected interval is below half the anchor's speed. The verdict allows
     for the spread from session to session (`Samples.session_sd`), the widths do not: no more blocks would lessen it.
     """
-    series = _series(candidate_s, anchor_s, candidate_hz, anchor_hz, session_sd)
-    if len(series.time) < MIN_BLOCKS:
+    alone = _series(candidate_s, anchor_s, candidate_hz, anchor_hz)
+    if len(alone.time) < MIN_BLOCKS:
         return ""
+    series = replace(alone, grain=alone.grain + session_sd**2)
     time, level = series.in_time(), _decisive_level(planned_looks)
-    half = _series(candidate_s, anchor_s, candidate_hz, anchor_hz).in_time().half_width(_reported_level(planned_looks))
+    half = alone.in_time().half_width(_reported_level(planned_looks))
     if half <= PRECISE:
         return "precise"
     if half <= CLEAR and _decide(time, series.in_cycles(), None, series.steady, level) in DEFINITE:

@@ -14,17 +14,11 @@ REFERENCE_SHARE = 0.5
 
 def short_of_memory(log: str, *, lost_s: float = 0.0) -> WorkerError:
     """Return the error of a job that was stopped because other programs took the machine's memory."""
-    return _lost(
+    return WorkerError(
         f"{log}; neither task nor candidate is to blame, and nothing is recorded",
-        "end other programs or wait for them, then run the command again",
-        lost_s,
+        hint="end other programs or wait for them, then run the command again",
+        lost_s=lost_s,
     )
-
-
-def _lost(message: str, hint: str, lost_s: float) -> WorkerError:
-    error = WorkerError(message, hint=hint)
-    error.lost_s = lost_s
-    return error
 
 
 def excuse(reply: Reply, limit_s: float, task: str, *, launched: bool) -> None:
@@ -43,11 +37,11 @@ def excuse(reply: Reply, limit_s: float, task: str, *, launched: bool) -> None:
         return
     how = ending(reply, limit_s)[1]
     if killed and (launched or noted.out_of_reach):
-        raise _lost(
+        raise WorkerError(
             "the process that measures was killed by something else than forewarp; the candidate is not to blame, and "
             "nothing is recorded of it",
-            "run the command again; if it happens again, look whether this machine runs out of memory (`dmesg`)",
-            reply.seconds,
+            hint="run the command again; if it happens again, look whether this machine runs out of memory (`dmesg`)",
+            lost_s=reply.seconds,
         )
     if noted.in_reference:
         raise TaskError(
@@ -55,8 +49,8 @@ def excuse(reply: Reply, limit_s: float, task: str, *, launched: bool) -> None:
             hint="run the reference alone on this device first",
         )
     if noted.out_of_reach:
-        raise _lost(
+        raise WorkerError(
             f"the process that measures ended early; the candidate is not to blame: {how}",
-            "this is a bug of forewarp, or of torch on this machine; `forewarp doctor` says more",
-            reply.seconds,
+            hint="this is a bug of forewarp, or of torch on this machine; `forewarp doctor` says more",
+            lost_s=reply.seconds,
         )

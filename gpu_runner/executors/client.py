@@ -77,13 +77,12 @@ def was_closed() -> WorkerError:
 
 def was_lost(seconds: float) -> WorkerError:
     """Return the error of a job whose server was ended by something else than forewarp, after so many seconds."""
-    error = WorkerError(
+    return WorkerError(
         "the measuring server was killed while it worked, by something else than forewarp; the candidate is not to "
         "blame, and nothing is recorded of it",
         hint="run the command again; if it happens again, look whether this machine runs out of memory (`dmesg`)",
+        lost_s=seconds,
     )
-    error.lost_s = seconds
-    return error
 
 
 def _read_ends(path: Path, start: int) -> str:

@@ -178,8 +178,7 @@ class LauncherClient:
             "flush_bytes": 2 * (self._target.l2_bytes or 64 << 20),
             "plans": job["cell_plans"],
         }
-        for observed in arms.values():
-            observed.wait_for_end()
+        _wait_for_ends(arms)
         # The module itself is run: what it does in its cell is what is said of it.
         run = self._worker.run(job | cells, limit_s, on_look)
         return Launched(run, f"not lifted: {failed.log}" if _is_ok(run) else "", anchor)
@@ -200,8 +199,7 @@ class LauncherClient:
             if look != BEFORE_TIMING:
                 return on_look(look)
             # Nothing that a module left running on the device may go on while a program is timed.
-            for observed in arms.values():
-                observed.wait_for_end()
+            _wait_for_ends(arms)
             return "on"
 
         # In the order in which the launcher takes them.
@@ -232,6 +230,11 @@ class LauncherClient:
             self._spare.close()
             self._spare = None
         self._observers.close()
+
+
+def _wait_for_ends(arms: Mapping[str, Observed]) -> None:
+    for observed in arms.values():
+        observed.wait_for_end()
 
 
 def _is_ok(reply: Reply) -> bool:

@@ -428,14 +428,14 @@ class CellBench:
     def choose_mode(self, stage: Stage, longest_s: float) -> str:
         """Have modules on a GPU run in bursts, which hide the host's part; elsewhere calls are timed as a whole."""
         del longest_s
-        if stage.prepares_calls or not self._flush_size or not self._copying.issuperset(ARMS):
+        if self.flush is None or stage.prepares_calls or not self._flush_size or not self._copying.issuperset(ARMS):
             return "call"
         for arm in ARMS:
             if self.job["captures"][arm]:
                 self.awake(arm).call(GRAPHS, stage.slot_count * self.timeout)
         anchor = self.awake("anchor")
         self._flushes_s = median(anchor.call(FLUSHES, self.timeout) for _ in range(ROUND_TRIPS))
-        self._least_s = self._least_seconds()
+        self._least_s = self._least_seconds(self.flush)
         self._bursting = True
         self.conditions = ("launched",)
         return "burst"
@@ -483,8 +483,8 @@ class CellBench:
         seconds = max(raw - self._flushes_s, raw / 100) / stage.slot_count + self._least_s
         return lambda: (seconds, hertz)
 
-    def _least_seconds(self) -> float:
-        least, flush, seconds = LeastWork(), l2_flush(), list[float]()
+    def _least_seconds(self, flush: torch.Tensor) -> float:
+        least, seconds = LeastWork(), list[float]()
         for _ in range(LEAST_SAMPLES):
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             for _ in range(FLUSH_TURNS):

@@ -162,13 +162,17 @@ class ModuleRunner:
         # Here and not when the result is fetched: what a view puts off is part of the call.
         return _settled(self.model(*self.slots[slot]))
 
+    def _taken_by_inputs(self) -> set[int]:
+        """Return the addresses of the memory that inputs lie in."""
+        return {t.untyped_storage().data_ptr() for values in self.slots for t in tensors_of(values)}
+
     def capture(self) -> None:
         """Capture a call on each slot as a CUDA graph, for `burst` to replay; without graphs, `burst` calls forward.
 
         A module that waits for the device may look at values then: it is not captured.
         """
         stream, before = torch.cuda.Stream(), torch.cuda.current_stream()
-        taken = {t.untyped_storage().data_ptr() for values in self.slots for t in tensors_of(values)}
+        taken = self._taken_by_inputs()
         graphs: list[tuple[torch.cuda.CUDAGraph, list[torch.Tensor]]] = []
         try:
             for slot in range(len(self.slots)):
@@ -193,8 +197,7 @@ class ModuleRunner:
         Without `calls`, the least work there is takes their place. What the host does between two calls falls into the
         flush, which takes longer.
         """
-        results = self._results
-        taken = {t.untyped_storage().data_ptr() for values in self.slots for t in tensors_of(values)}
+        results, taken = self._results, self._taken_by_inputs()
         self._flush(0)
         for slot in range(len(self.flushes)):
             if self._graphs and calls:
