@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from forewarp.gpu_runner.tracing.recorder import Recorder
 from forewarp.gpu_runner.tracing.values import LibraryCall
+from forewarp.gpu_runner.worker.dispatch import OperationMode
 
 MOST_FLOPS = 2e8
 """Matrix products, convolutions and attention beyond this many operations are not computed: zeros stand for the result.
@@ -43,7 +43,7 @@ _NAMES = {
 }
 
 
-class Operators(TorchDispatchMode):
+class Operators(OperationMode):
     """Records every operator that would start work on the device."""
 
     def __init__(self, recorder: Recorder, *, values: bool) -> None:
@@ -51,11 +51,6 @@ class Operators(TorchDispatchMode):
         super().__init__()
         self.recorder, self.values = recorder, values
         self.costly = _flop_formulas() if values else {}
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Else torch imports its compiler, which takes seconds, to be sure that it does not compile this.
-        return False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None

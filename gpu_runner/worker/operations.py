@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from forewarp.gpu_runner.worker import numerics
+from forewarp.gpu_runner.worker.dispatch import OperationMode
 
 _PRODUCTS = frozenset(["mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "convolution"])
 _SHAPES = frozenset(
@@ -83,7 +83,7 @@ _SILENT = frozenset(["_fused_sdp_choice"])
 """Operations that are marked as random and draw nothing."""
 
 
-class Seen(TorchDispatchMode):
+class Seen(OperationMode):
     """The operations that ran while this was entered.
 
     `random` names those that drew random numbers, in the order seen; `statistics` are the tensors that batch
@@ -168,7 +168,7 @@ def as_tf32(tensor: torch.Tensor, *, truncate: bool = False) -> torch.Tensor:
     return torch.where(torch.isfinite(tensor), rounded, tensor)
 
 
-class Tf32(TorchDispatchMode):
+class Tf32(OperationMode):
     """Rounds the operands of every product to TF32 while this is entered; `products` counts those in fp32."""
 
     def __init__(self, *, truncate: bool) -> None:

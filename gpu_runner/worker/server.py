@@ -21,7 +21,8 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,17 @@ from forewarp.gpu_runner.worker.channel import Channel
 from forewarp.gpu_runner.worker.task_confinement import folder_of, refusing
 
 REAP_S = 0.02
+_DESCRIBING = ("describe", "trace", "interpret", "emulate")
+"""Kinds of jobs that look at a task's shapes."""
+_IMPORTED: Mapping[str, Sequence[str]] = {
+    "measure": ("worker.bench_cells", "worker.judge"),
+    "validate": ("worker.nulls",),
+    "describe": ("worker.problem", "worker.captured"),
+    "interpret": ("interpreter.job",),
+    "emulate": ("emulator.job",),
+    "trace": ("tracing.job",),
+}
+"""What children of a kind import."""
 
 
 def preload() -> None:
@@ -55,9 +67,25 @@ def preload() -> None:
         # The one object is made anew for everyone who asks for it, by a C compiler where caches are empty.
         utilities.__init__ = _nothing
     _wake_triton()
-    # Every task is described on tensors without values, whose first operations load half of torch: seconds each time.
+    _wake_meta()
+
+
+def _wake_meta() -> None:
+    """Run operations on tensors without values, as every task is described: the first ones load half of torch."""
+    import torch
+
     torch.randn(2, 2, device="meta").mul(2).softmax(0)
     importlib.import_module("torch.utils.flop_counter")
+
+
+@cache
+def warm(kind: str) -> None:
+    """Do once, before the first child of a kind is forked, what each of them would spend most of a second or two on."""
+    for name in _IMPORTED.get(kind, ()):
+        with contextlib.suppress(ImportError):  # the child says what is missing
+            importlib.import_module(f"forewarp.gpu_runner.{name}")
+    if kind in _DESCRIBING:
+        _wake_meta()
 
 
 def _nothing(self: object) -> None:
@@ -169,6 +197,7 @@ class Server:
         return bool(data)
 
     def _start(self, job: dict[str, Any], answer: socket.socket, status: socket.socket) -> None:
+        warm(job["kind"])
         pid = os.fork()
         if pid == 0:
             self.control.close()
