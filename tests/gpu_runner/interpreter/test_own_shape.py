@@ -14,7 +14,8 @@ from forewarp.gpu_runner.interpreter.ownshape import corners
 
 VAST = plans.model("x * 2", "torch.randn(N)", N=3_000_000_000)
 VAST_ROWS = plans.model("x * 2", "torch.randn(ROWS, COLS, dtype=torch.float16)", ROWS=600_000, COLS=4096)
-WIDE = plans.model("x.sum(1)", "torch.randn(ROWS, COLS)", ROWS=4096, COLS=4096)
+# Few programs on large blocks: an interpreted one takes milliseconds, whatever its size.
+WIDE = plans.model("x.sum(1)", "torch.randn(ROWS, COLS)", ROWS=4, COLS=1 << 21)
 GATHER = plans.model("x[rest[0]]", "torch.randn(N), torch.randint(0, N, (N,))", N=1 << 22)
 
 STORE = "tl.store(y + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)"
@@ -35,7 +36,7 @@ def flat_vast(start: str) -> Candidate:
     """Return a module for VAST whose blocks begin at `start`."""
     return modules.module(
         f"x, y, n, BLOCK: tl.constexpr\ni = {start} + tl.arange(0, BLOCK)\n{STORE}",
-        "y = torch.empty_like(x)\nk[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)\nreturn y",
+        "y = torch.empty_like(x)\nk[(triton.cdiv(x.numel(), 8192),)](x, y, x.numel(), BLOCK=8192)\nreturn y",
     )
 
 
@@ -67,7 +68,7 @@ def test_launch_plans_are_looked_at_too(executor: LocalExecutor) -> None:
 def test_a_mask_that_fails_only_in_a_large_shape_is_found(executor: LocalExecutor) -> None:
     body = "m = n + (n > 10000000).to(tl.int32)\n" + STORE.replace("i < n)", "i < m)")
     task = plans.model("x * 2", "torch.randn(N)", N=20_000_001)
-    check = executor.check(task, modules.flat(body))
+    check = executor.check(task, modules.flat(body, block=4096))
     assert any("element 20000001 of" in m for m in messages(check)), check
 
 
@@ -86,7 +87,7 @@ def test_addresses_that_follow_from_data_are_not_accused(executor: LocalExecutor
         "x, at, y, n, BLOCK: tl.constexpr\n"
         "i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
         f"tl.store(y + i, tl.load({address}, mask=i < n), mask=i < n)",
-        "y = torch.empty_like(x)\nk[(triton.cdiv(x.numel(), 128),)](x, rest[0], y, x.numel(), BLOCK=128)\nreturn y",
+        "y = torch.empty_like(x)\nk[(triton.cdiv(x.numel(), 4096),)](x, rest[0], y, x.numel(), BLOCK=4096)\nreturn y",
     )
     check = executor.check(task, candidate)
     assert check.status == "ok", check
@@ -94,18 +95,18 @@ def test_addresses_that_follow_from_data_are_not_accused(executor: LocalExecutor
 
 
 def test_a_loop_that_runs_several_times_does_so_when_it_is_checked(executor: LocalExecutor) -> None:
-    wrong = executor.check(WIDE, modules.rows(LOOP.format(factor=" // 2"), wide="1024"), 10.0)
+    wrong = executor.check(WIDE, modules.rows(LOOP.format(factor=" // 2"), wide="1 << 17"), 10.0)
     assert wrong.status == "incorrect", wrong
-    right = executor.check(WIDE, modules.rows(LOOP.format(factor=""), wide="1024"), 10.0)
+    right = executor.check(WIDE, modules.rows(LOOP.format(factor=""), wide="1 << 17"), 10.0)
     assert right.status == "ok", right
     assert right.faults == ()
     columns = right.workloads[0].constants["COLS"]
     assert isinstance(columns, int)
-    assert columns >= 2048
+    assert columns >= 2 << 17
 
 
 def test_a_grid_of_several_programs_has_several_when_it_is_checked(executor: LocalExecutor) -> None:
-    task = plans.model("x * 2", "torch.randn(ROWS, COLS)", ROWS=8192, COLS=4096)
+    task = plans.model("x * 2", "torch.randn(ROWS, COLS)", ROWS=4, COLS=1 << 20)
 
     def module(factor: str) -> Candidate:
         return modules.module(
@@ -114,7 +115,7 @@ def test_a_grid_of_several_programs_has_several_when_it_is_checked(executor: Loc
             "i = tl.program_id(0) * cols + c\n"
             "tl.store(y + i, tl.load(x + i, mask=c < cols) * 2, mask=c < cols)",
             "y = torch.zeros_like(x)\n"
-            "k[(x.shape[0], triton.cdiv(x.shape[1], 1024))](x, y, x.shape[1], BLOCK=1024)\nreturn y",
+            "k[(x.shape[0], triton.cdiv(x.shape[1], 65536))](x, y, x.shape[1], BLOCK=65536)\nreturn y",
         )
 
     assert executor.check(task, module(" // 2"), 10.0).status == "incorrect"
@@ -135,7 +136,7 @@ def test_what_no_small_shape_shows_is_said(executor: LocalExecutor) -> None:
 
 
 def test_what_needs_values_is_said_not_to_be_looked_at(executor: LocalExecutor) -> None:
-    valued = modules.flat(STORE)
+    valued = modules.flat(STORE, block=4096)
     source = valued.source.replace(
         "y = torch.empty_like(x)", "y = torch.empty_like(x)\n        assert x.max().item() < 1e30"
     )
