@@ -22,7 +22,7 @@ from forewarp.core.errors import ArchiveError, UsageError
 from forewarp.core.values import Build, Measurement
 
 OK = Measurement("ok", "faster", "synthetic-1", "T0", speedup=2.0, low=1.9, high=2.1)
-SEEDS = range(40)
+SEEDS = range(16)
 
 
 @pytest.fixture(scope="module")

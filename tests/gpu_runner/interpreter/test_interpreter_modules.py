@@ -99,7 +99,7 @@ WRONG: dict[str, tuple[Task, Candidate, str]] = {
         ),
         "loads elements 240 to",
     ),
-    "an index too far": (GATHER, changed(GATHERED, "x + j", "x + j + 1"), "loads element 1000 of x"),
+    "an index too far": (GATHER, changed(GATHERED, "x + j", "x + j + 1000"), "of x, which holds 1000 elements"),
     "the rest of the sum": (MATMUL, changed(PRODUCT, ", mask=k[:, None] < K, other=0.0", ""), "of b"),
     "scratch of its own": (
         DOUBLE,
