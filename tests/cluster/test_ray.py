@@ -43,7 +43,7 @@ from support.small_cluster import SmallCluster, holders, processes, small_cluste
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 LIMITS = Limits(compile_s=60, measure_s=60, call_s=5.0, memory=2 << 30, time_s=0.05, looks=(4, 8))
-ACTOR, AGENT, BRIDGE = "ray::Slot", "-m forewarp.gpu_runner.agent", "-m forewarp.cluster.bridge"
+ACTOR, AGENT, BRIDGE = "ray::RaySlot", "-m forewarp.gpu_runner.agent", "-m forewarp.cluster.bridge"
 
 
 @pytest.fixture(scope="module")

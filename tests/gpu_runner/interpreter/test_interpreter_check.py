@@ -233,7 +233,7 @@ def test_other_languages_and_bad_plans_are_errors(executor: LocalExecutor) -> No
 def test_every_bundled_seed_passes_with_no_finding(executor: LocalExecutor, name: str) -> None:
     task = tasks.load(str(TASKS / name))
     for seed in (s for s in task.seeds if s.language == "triton"):
-        check = executor.check(task, seed, 60.0)
+        check = executor.check(task, seed, 10.0)
         assert check.status == "ok", check
         assert check.findings == ()
 
