@@ -1,13 +1,11 @@
-"""How often a device tells a kernel from itself: on a quiet machine, and beside busy processes.
+"""How often a device tells a kernel from itself, or finds 5 % more work: on a quiet machine, and beside busy processes.
 
-    python benchmarks/busy_machine.py --pairs 40
-    python benchmarks/busy_machine.py --device cuda --busy 16 --pairs 10 --out busy_machine_h200.json
+    python benchmarks/busy_machine.py --rounds 200 --resume
+    python benchmarks/busy_machine.py --device cuda --busy 1 2 16 --rounds 200 --out busy_machine_h200.json
     python benchmarks/busy_machine.py --table benchmarks/results/busy_machine.json
 
-On the CPU the kernel is the task's own C++ one. On a GPU it is the reference as a module, whose launches the host is
-timed with; device-only kernels are timed on the device.
-
-Quiet and busy measurements take turns in pairs, in an order that alternates. Intervals are Wilson's, 95 %.
+The kernel is that of `planted.py`. In each round it is measured once in every situation, in random order. Intervals of
+shares are Wilson's, 95 %.
 """
 
 from __future__ import annotations
@@ -16,76 +14,87 @@ import argparse
 import json
 import math
 import os
+import random
 import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import planted
 from provenance import write
 from scipy import stats
 
 from forewarp.core.protocols import Subject
-from forewarp.core.values import Candidate, Task
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.executors.local import LocalExecutor
-from forewarp.gpu_runner.formats import task as tasks
-from forewarp.tools.wording import NOTICED
 
 RESULT = Path(__file__).parent / "results" / "busy_machine.json"
 BUSY = "while True: pass"
+EXTRA, TILES, WORK = 50, {"cpu": 400, "cuda": 4096}, 50
+"""Per mille of work that is planted, tiles of the shape by device, repeats per element."""
 
 
-def summed_up(runs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return for each kind how many measurements told equal kernels apart, and mean and spread of their speed-ups."""
-    table: dict[str, dict[str, Any]] = {}
-    for kind in ("quiet", "busy"):
-        # What else ran on the machine is no fault of the quiet ones.
-        counted = [
-            r for r in runs if r["kind"] == kind and (kind == "busy" or (r["other_processors"] or 0.0) < NOTICED)
-        ]
-        others = [r["other_processors"] for r in counted if r["other_processors"] is not None]
-        wrong = sum(r["verdict"] in ("faster", "slower") for r in counted)
-        interval = stats.binomtest(wrong, len(counted)).proportion_ci(method="wilson")
+def situations(busy: Sequence[int]) -> list[tuple[int, int]]:
+    """Return pairs of per mille of extra work and of busy processes."""
+    return [(0, n) for n in (0, *busy)] + [(EXTRA, n) for n in (0, *busy)]
+
+
+def share(count: int, of: int) -> dict[str, float]:
+    """Return a share with its interval."""
+    interval = stats.binomtest(count, of).proportion_ci(method="wilson")
+    return {"count": count, "low": interval.low, "high": interval.high}
+
+
+def summed_up(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return for each situation what its measurements came to."""
+    table: list[dict[str, Any]] = []
+    for extra, busy in sorted({(r["extra"], r["busy"]) for r in runs}):
+        counted = [r for r in runs if (r["extra"], r["busy"]) == (extra, busy)]
         logs = [math.log(r["speedup"]) for r in counted]
-        table[kind] = {
+        true = 1000 / (1000 + extra)
+        others = [r["other_processors"] for r in counted if r["other_processors"] is not None]
+        row = {
+            "extra": extra,
+            "busy": busy,
             "measurements": len(counted),
-            "told_apart": wrong,
-            "low": interval.low,
-            "high": interval.high,
             "mean": math.exp(statistics.fmean(logs)),
-            "sd": statistics.stdev(logs),
+            "sd": statistics.pstdev(logs),
+            "covered": share(sum(r["low"] <= true <= r["high"] for r in counted), len(counted)),
+            "half_width": statistics.median(math.log(r["high"] / r["low"]) / 2 for r in counted),
             "other_processors": statistics.median(others) if others else None,
         }
+        for verdict in ("faster", "slower", "tie"):
+            row[verdict] = share(sum(r["verdict"] == verdict for r in counted), len(counted))
+        table.append(row)
     return table
 
 
-def chosen(task: Task, device: str) -> Candidate:
-    """Return the kernel that is measured against itself."""
-    if device == "cpu":
-        return next(seed for seed in task.seeds if seed.language == "cpp")
-    return Candidate(task.reference.replace("class Model(", "class ModelNew("), "python")
-
-
-def measured(task: Task, device: str, busy: int, pairs: int) -> Iterator[dict[str, Any]]:
-    """Measure a kernel against itself, in pairs."""
-    kernel = chosen(task, device)
+def measured(device: str, busy: Sequence[int], rounds: range) -> Iterator[dict[str, Any]]:
+    """Measure in every situation, once in each round."""
     executor = LocalExecutor(devices.choose(device))
-    burners = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(busy)]
+    burners = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(max(busy, default=0))]
     try:
-        build = executor.compile(task, kernel)
-        for pair in range(pairs):
-            for kind in ("quiet", "busy") if pair % 2 else ("busy", "quiet"):
-                for burner in burners:
-                    os.kill(burner.pid, signal.SIGCONT if kind == "busy" else signal.SIGSTOP)
-                m = executor.measure(task, kernel, build, Subject(kernel, build))
-                yield (
-                    {"kind": kind, "verdict": m.verdict, "speedup": m.speedup, "low": m.low, "high": m.high}
-                    | {"other_processors": m.conditions.get("other_processors")}
-                )
-            print(f"{pair + 1} of {pairs}", file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            task = planted.task(Path(folder), TILES[device])
+            kernels = {extra: planted.kernel(device, work=WORK, extra=extra) for extra in (0, EXTRA)}
+            builds = {extra: executor.compile(task, kernel) for extra, kernel in kernels.items()}
+            for number in rounds:
+                order = situations(busy)
+                random.Random(number).shuffle(order)
+                for extra, beside in order:
+                    for i, burner in enumerate(burners):
+                        os.kill(burner.pid, signal.SIGCONT if i < beside else signal.SIGSTOP)
+                    m = executor.measure(task, kernels[extra], builds[extra], Subject(kernels[0], builds[0]))
+                    yield (
+                        {"extra": extra, "busy": beside, "status": m.status, "verdict": m.verdict}
+                        | {"speedup": m.speedup, "low": m.low, "high": m.high}
+                        | {"other_processors": m.conditions.get("other_processors")}
+                    )
+                print(f"{number + 1} of {rounds.stop}", file=sys.stderr, flush=True)
     finally:
         for burner in burners:
             burner.kill()
@@ -95,26 +104,31 @@ def measured(task: Task, device: str, busy: int, pairs: int) -> Iterator[dict[st
 def main() -> None:
     """Measure and write the file, or read one, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--busy", type=int, default=1, help="processes that keep a processor busy each")
-    parser.add_argument("--task", default="softmax")
+    parser.add_argument("--busy", type=int, nargs="*", default=[1, 2], help="processes that keep a processor busy each")
+    parser.add_argument("--resume", action="store_true", help="add rounds to those in the file")
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--table", type=Path, help="print what a result file says, and measure nothing")
     args = parser.parse_args()
     if args.table:
         runs = json.loads(args.table.read_text())["runs"]
     else:
-        runs: list[dict[str, Any]] = []
-        for run in measured(tasks.load(args.task), args.device, args.busy, args.pairs):
+        kept = json.loads(args.out.read_text()) if args.resume and args.out.exists() else {}
+        runs = list(kept.get("runs", []))
+        each = len(situations(args.busy))
+        runs = runs[: len(runs) // each * each]
+        about = {"device": args.device, "extra_per_mille": EXTRA, "work": WORK, "tiles": TILES[args.device]}
+        for run in measured(args.device, args.busy, range(len(runs) // each, args.rounds)):
             runs.append(run)
-            write(args.out, {"device": args.device, "task": args.task, "busy": args.busy, "runs": runs})
-    for kind, row in summed_up(runs).items():
-        others = row["other_processors"]
+            if len(runs) % each == 0:
+                write(args.out, about | {"summary": summed_up(runs), "runs": runs})
+    for row in summed_up(runs):
+        n = row["measurements"]
         print(
-            f"{kind}: told apart {row['told_apart']} of {row['measurements']} ({row['low']:.0%} to {row['high']:.0%}),"
-            f" mean {row['mean']:.3f}, standard deviation {row['sd']:.1%}"
-            + ("" if others is None else f", {others:.2f} processors busy with something else")
+            f"{row['extra'] / 10:g} % more work beside {row['busy']}: faster {row['faster']['count']}, "
+            f"slower {row['slower']['count']}, tie {row['tie']['count']} of {n}; covered {row['covered']['count'] / n:.1%}"
+            f", mean {row['mean']:.4f}, standard deviation {row['sd']:.2%}, half-width {row['half_width']:.2%}"
         )
 
 
