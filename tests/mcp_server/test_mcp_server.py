@@ -13,6 +13,7 @@ from mcp.types import INVALID_PARAMS
 from support.served_mcp import Mode, Served, call, ended, happens, refused
 
 from forewarp.archive.store import Archive, default_path
+from forewarp.gpu_runner.worker import least
 from forewarp.mcp_server import texts
 from forewarp.mcp_server.answers import LIMIT_BYTES, MeasureAnswer, reply, size
 from forewarp.mcp_server.spool import Spool
@@ -189,6 +190,15 @@ async def test_malformed_calls_leave_it_well(served: Served) -> None:
         for name, arguments in 10 * bad:
             await refused(client, name, **arguments)
         assert len((await client.list_tools()).tools) == len(TOOLS)
+
+
+async def test_no_client_can_insist_on_code_that_is_not_confined(served: Served, mode: Mode) -> None:
+    async with served.in_memory(mode) as client:
+        for tool in (await client.list_tools()).tools:
+            assert not [name for name in tool.input_schema["properties"] if "protect" in name]
+            text = await refused(client, tool.name, unprotected=True)
+            assert f"{tool.name} has no argument" in text
+    assert least.INSIST not in os.environ
 
 
 async def test_unknown_arguments_are_refused_by_name(served: Served, mode: Mode) -> None:
