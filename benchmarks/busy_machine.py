@@ -127,8 +127,9 @@ def main() -> None:
         n = row["measurements"]
         print(
             f"{row['extra'] / 10:g} % more work beside {row['busy']}: faster {row['faster']['count']}, "
-            f"slower {row['slower']['count']}, tie {row['tie']['count']} of {n}; covered {row['covered']['count'] / n:.1%}"
-            f", mean {row['mean']:.4f}, standard deviation {row['sd']:.2%}, half-width {row['half_width']:.2%}"
+            f"slower {row['slower']['count']}, tie {row['tie']['count']} of {n}; "
+            f"covered {row['covered']['count'] / n:.1%}, mean {row['mean']:.4f}, "
+            f"standard deviation {row['sd']:.2%}, half-width {row['half_width']:.2%}"
         )
 
 

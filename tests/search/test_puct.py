@@ -112,6 +112,12 @@ def test_expansions_count_for_the_whole_line() -> None:
     assert found == {"a": 5, "b": 3, "c": 1}
 
 
+@pytest.mark.parametrize(("expanded", "chosen"), [(3, "fast"), (30, "slow")])
+def test_the_more_was_expanded_the_more_a_worse_one_is_worth_a_try(expanded: int, chosen: str) -> None:
+    run = [attempt("fast", 1.0), attempt("slow", -1.0), *(attempt(f"c{i}", None, "fast") for i in range(expanded))]
+    assert names(Tree(run).choose(1, exploration=1.0)) == [chosen]
+
+
 def test_what_is_expanded_often_gives_way() -> None:
     run = [attempt("fast", 1.0), attempt("near", 0.9), attempt("slow", -1.0)]
     assert names(Tree(run).choose(1)) == ["fast"]
