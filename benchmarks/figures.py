@@ -531,6 +531,34 @@ def modules() -> Iterator[Row]:
     yield row("`load_inline` modules a minute, 32 cores", "", s["load_inline_per_minute"], 40, least=True, form=".0f")
 
 
+BUSY = ("machine", "n each", "told from itself", "interval covers 1", "half-width", "5 % more work: `slower`; `faster`")
+
+
+def busy() -> Iterator[Row]:
+    """What is told apart on a quiet machine, and beside busy processes; misses bold."""
+    found = load("busy_machine.json")["summary"]
+    by_kind = {(r["extra"] > 0, r["busy"]): r for r in found}
+
+    def share(part: dict[str, float], n: int, target: float, *, least: bool = False) -> str:
+        rate = part["count"] / n
+        text = f"{rate:.1%} ({part['low']:.1%} to {part['high']:.1%})"
+        return text if (rate >= target if least else rate <= target) else f"**{text}**"
+
+    for beside in sorted({r["busy"] for r in found}):
+        same, more = by_kind[False, beside], by_kind[True, beside]
+        n = same["measurements"]
+        wrong = same["faster"]["count"] + same["slower"]["count"]
+        told = f"{wrong / n:.1%}"
+        yield (
+            "quiet" if not beside else f"beside {beside} busy {'process' if beside == 1 else 'processes'}",
+            str(n),
+            told if wrong <= 0.01 * n else f"**{told}**",
+            share(same["covered"], n, 0.93, least=True),
+            f"{same['half_width']:.1%}",
+            f"{share(more['slower'], n, {0: 0.9, 1: 0.6}.get(beside, 0.0), least=True)}; {more['faster']['count']}",
+        )
+
+
 TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "readme": (("what was measured", "result (95 % interval)", "target"), (readme,)),
     "jobs": (("job", "winner (95 %)", "considered; measured", *PHASES, "whole run"), (jobs,)),
@@ -546,6 +574,7 @@ TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "itself": (MEASURED, (itself,)),
     "kills": (("figure", "found"), (kills,)),
     "modules": (("figure", "n", "found", "target"), (modules,)),
+    "busy": (BUSY, (busy,)),
     "inspecting": (MEASURED, (inspecting,)),
 }
 
