@@ -87,3 +87,21 @@ def test_no_input_tells_whether_a_call_is_compared() -> None:
     assert "redraw" not in names
     assert "touch" not in names
     assert names.count("renew") == len(result["candidate_s"]) + len(result["anchor_s"]) == 4 * BLOCKS
+
+
+def test_both_arms_are_made_ready_for_every_call_its_own_last() -> None:
+    bench, _ = timed()
+    ready: list[str] = []
+    for name, what in bench.asked:
+        if name in ("prepare", "prepare_anchor"):
+            ready.append(name)
+        elif name == "sample":
+            assert ready == (["prepare_anchor", "prepare"] if what == "candidate" else ["prepare", "prepare_anchor"])
+            ready.clear()
+
+
+def test_inputs_and_the_bytes_beside_buffers_are_looked_at_when_timing_is_over() -> None:
+    bench, _ = timed()
+    names = [name for name, _ in bench.asked]
+    last = len(names) - names[::-1].index("sample")
+    assert {"check_inputs", "check_guards", "check_reference"} <= set(names[last:])

@@ -1,6 +1,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from scipy.special import ndtri
 from forewarp.core import bins, serde
 from forewarp.core.protocols import Forecaster, Subject, Trial
 from forewarp.core.values import Cost, Forecast, Measurement, Target, Task
-from forewarp.surrogate import metrics
+from forewarp.surrogate import calibration, metrics
 from forewarp.surrogate.calibration import (
     CORRELATION,
     IDENTITY,
@@ -257,3 +258,9 @@ def test_forecasts_made_after_the_measurement_teach_nothing():
     for _ in range(3):
         forecaster.forecast(TASK, TARGET, [t.subject for t in history], history)
     assert forecaster.calibration(TASK, TARGET) == IDENTITY
+
+
+def test_outcomes_of_one_task_count_less_the_more_there_are_and_a_single_one_counts_whole() -> None:
+    outcomes = [SimpleNamespace(task=name) for name in ("alone", "pair", "pair")]
+    weights = vars(calibration)["_weights"](outcomes, 0.5)
+    assert list(weights) == pytest.approx([1.0, 1 / 1.5, 1 / 1.5])

@@ -1,0 +1,59 @@
+"""What becomes of a judge's answer: a verdict that nothing speaks against, or one that is not believed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from forewarp.core.values import Measurement, Signature, TensorSpec
+from forewarp.gpu_runner.devices import known_targets
+from forewarp.gpu_runner.executors.verdicts import measurement_of
+from forewarp.gpu_runner.statistics import Samples
+
+TENSOR = TensorSpec("x", (1 << 20,), "float32")
+
+
+def answer(candidate_s: float, anchor_s: float, *flags: str) -> dict[str, Any]:
+    """Return a judge's answer with 50 blocks of equal samples."""
+    series: dict[str, Any] = {name: () for name in Samples.__dataclass_fields__ if name.endswith(("_s", "_hz"))}
+    series |= {"candidate_s": 100 * (candidate_s,), "anchor_s": 100 * (anchor_s,)}
+    timing = series | {"workload": "only", "error_ratio": 0.1, "looks": 1, "mode": "graph"}
+    return {
+        "timings": [timing],
+        "flags": list(flags),
+        "tier": "T0",
+        "protections": [],
+        "checks": [],
+        "conditions": {},
+        "stopped_early": False,
+    }
+
+
+def measured(document: dict[str, Any], bytes_moved: int = 8 << 20) -> Measurement:
+    target = known_targets()["h200"]
+    about: dict[str, Any] = {"anchor": "reference", "phases": {}, "device_s": 0.0, "log": "", "environment": {}}
+    signature = Signature("only", (TENSOR,), {}, {}, (), (TENSOR,), None, bytes_moved)
+    return measurement_of(document, [signature], target, **about)
+
+
+def test_a_clear_gain_is_faster() -> None:
+    found = measured(answer(50e-6, 100e-6))
+    assert found.verdict == "faster"
+    assert found.speedup == pytest.approx(2.0)
+
+
+def test_what_speaks_against_a_time_makes_it_suspicious() -> None:
+    found = measured(answer(50e-6, 100e-6, "its own clock says otherwise"))
+    assert found.verdict == "suspicious"
+    assert "its own clock says otherwise" in found.log
+
+
+def test_a_time_below_the_roofline_is_impossible() -> None:
+    found = measured(answer(0.5e-6, 100e-6))
+    assert found.verdict == found.workloads[0].verdict == "impossible"
+    assert "below the floor" in found.log
+
+
+def test_where_the_reference_beats_the_floor_the_floor_does_not_hold() -> None:
+    assert measured(answer(50e-6, 100e-6), bytes_moved=8 << 30).verdict == "faster"
