@@ -545,7 +545,7 @@ def busy() -> Iterator[Row]:
         return text if (rate >= target if least else rate <= target) else f"**{text}**"
 
     for beside in sorted({r["busy"] for r in found}):
-        same, more = by_kind[False, beside], by_kind[True, beside]
+        same, more = by_kind[False, beside], by_kind.get((True, beside))
         n = same["measurements"]
         wrong = same["faster"]["count"] + same["slower"]["count"]
         told = f"{wrong / n:.1%}"
@@ -555,7 +555,9 @@ def busy() -> Iterator[Row]:
             told if wrong <= 0.01 * n else f"**{told}**",
             share(same["covered"], n, 0.93, least=True),
             f"{same['half_width']:.1%}",
-            f"{share(more['slower'], n, {0: 0.9, 1: 0.6}.get(beside, 0.0), least=True)}; {more['faster']['count']}",
+            f"{share(more['slower'], n, 0.6 if beside else 0.9, least=True)}; {more['faster']['count']}"
+            if more
+            else "",
         )
 
 
