@@ -1,4 +1,4 @@
-"""How often a device tells a kernel from itself, or finds 5 % more work: on a quiet machine, and beside busy processes.
+"""Measure how often equal kernels are told apart and 5 % more work is found, quiet and beside busy processes.
 
     python benchmarks/busy_machine.py --rounds 200 --resume
     python benchmarks/busy_machine.py --device cuda --busy 1 2 16 --rounds 200 --out busy_machine_h200.json

@@ -1,4 +1,4 @@
-"""Whether tests notice when a rule that makes a number trustworthy is removed.
+"""Remove each rule that makes a number trustworthy, one at a time, and check that its tests fail.
 
     python benchmarks/removed_rules.py --out benchmarks/results/removed_rules.json
     python benchmarks/removed_rules.py --only "BAAB" --out /tmp/one.json

@@ -256,7 +256,7 @@ def strangers(lacks: Sequence[str], *, insists: bool) -> Check:
     if insists:
         return Check(name=STRANGERS, found=True, detail=f"run because you insist; missing: {names}")
     costs = (
-        "measuring, compiling, validating and describing are refused; get what is missing as said above, or pass "
+        "measuring, compiling, validating and describing are refused; change what the lines above name, or pass "
         f"--unprotected (an MCP server, or another machine: {least.INSIST}=1 in its environment)"
     )
     return Check(name=STRANGERS, found=False, detail=f"refused; missing: {names}", costs=costs)

@@ -25,7 +25,7 @@ from forewarp.gpu_runner.worker.modules import import_text
 from forewarp.gpu_runner.worker.problem import Problem
 
 _FILLS = 0, 1
-"""What loads give, in the first run and in the second: tables have rows of 0 and 1; loops over nothing or one end."""
+"""Values that loads return in the first and in the second run: valid indices of any table, bounds of short loops."""
 _FEW_BITS = 1 << 31
 
 

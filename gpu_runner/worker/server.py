@@ -41,7 +41,7 @@ _IMPORTED: Mapping[str, Sequence[str]] = {
     "emulate": ("emulator.job",),
     "trace": ("tracing.job",),
 }
-"""What children of a kind import."""
+"""Modules that children import, by kind of job."""
 
 
 def preload() -> None:
@@ -67,9 +67,10 @@ def preload() -> None:
         # The one object is made anew for everyone who asks for it, by a C compiler where caches are empty.
         utilities.__init__ = _nothing
     _wake_triton()
-    _wake_meta()
+    warm("describe")
 
 
+@cache
 def _wake_meta() -> None:
     """Run operations on tensors without values, as every task is described: the first ones load half of torch."""
     import torch
@@ -80,7 +81,7 @@ def _wake_meta() -> None:
 
 @cache
 def warm(kind: str) -> None:
-    """Do once, before the first child of a kind is forked, what each of them would spend most of a second or two on."""
+    """Import and initialise once what every child of a kind of job needs; call it before the first one is forked."""
     for name in _IMPORTED.get(kind, ()):
         with contextlib.suppress(ImportError):  # the child says what is missing
             importlib.import_module(f"forewarp.gpu_runner.{name}")

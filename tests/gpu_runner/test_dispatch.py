@@ -1,4 +1,4 @@
-"""Seeing operations costs nothing but the look."""
+"""Dispatch modes, which do not import torch's compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task asks the world outside its inputs is named."""
+"""Names of the calls by which a task reads clocks, its process or random numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a judge's answer: a verdict that nothing speaks against, or one that is not believed."""
+"""Verdicts on a judge's samples: trusted, suspicious or impossible."""
 
 from __future__ import annotations
 
