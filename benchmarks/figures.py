@@ -494,6 +494,11 @@ STOPPING = (
 )
 
 
+def _marked(text: str, *, met: bool) -> str:
+    """Return a figure, bold where it misses its target."""
+    return text if met else f"**{text}**"
+
+
 def modules() -> Iterator[Row]:
     """Modules against plain processes, themselves and twins with more work; misses bold."""
     found = load("modules_h200.json")
@@ -503,7 +508,7 @@ def modules() -> Iterator[Row]:
     def row(what: str, of: str | int, value: float, target: float, *, least: bool = False, form: str = ".2g") -> Row:
         shown, met = format(value, form), value >= target if least else value <= target
         limit = format(target, form.replace(".1", ".0"))
-        return what, str(of), shown if met else f"**{shown}**", f"{'≥' if least else '≤'} {limit}"
+        return what, str(of), _marked(shown, met=met), f"{'≥' if least else '≤'} {limit}"
 
     yield row(f"{off}, median", f"{n} of {near['operations']} operations", near["median_abs_log"], 0.01)
     yield row(f"the same, 95th percentile (largest {near['largest_abs_log']:.2g})", n, near["p95_abs_log"], 0.05)
@@ -535,29 +540,26 @@ BUSY = ("machine", "n each", "told from itself", "interval covers 1", "half-widt
 
 
 def busy() -> Iterator[Row]:
-    """What is told apart on a quiet machine, and beside busy processes; misses bold."""
+    """Yield false verdicts, coverage and slow-downs found by the number of busy processes; misses bold."""
     found = load("busy_machine.json")["summary"]
     by_kind = {(r["extra"] > 0, r["busy"]): r for r in found}
 
-    def share(part: dict[str, float], n: int, target: float, *, least: bool = False) -> str:
+    def at_least(target: float, part: dict[str, float], n: int) -> str:
         rate = part["count"] / n
-        text = f"{rate:.1%} ({part['low']:.1%} to {part['high']:.1%})"
-        return text if (rate >= target if least else rate <= target) else f"**{text}**"
+        return _marked(f"{rate:.1%} ({part['low']:.1%} to {part['high']:.1%})", met=rate >= target)
 
     for beside in sorted({r["busy"] for r in found}):
         same, more = by_kind[False, beside], by_kind.get((True, beside))
         n = same["measurements"]
-        wrong = same["faster"]["count"] + same["slower"]["count"]
-        told = f"{wrong / n:.1%}"
+        wrong = (same["faster"]["count"] + same["slower"]["count"]) / n
+        slower = at_least(0.6 if beside else 0.9, more["slower"], n) if more else ""
         yield (
             "quiet" if not beside else f"beside {beside} busy {'process' if beside == 1 else 'processes'}",
             str(n),
-            told if wrong <= 0.01 * n else f"**{told}**",
-            share(same["covered"], n, 0.93, least=True),
+            _marked(f"{wrong:.1%}", met=wrong <= 0.01),
+            at_least(0.93, same["covered"], n),
             f"{same['half_width']:.1%}",
-            f"{share(more['slower'], n, 0.6 if beside else 0.9, least=True)}; {more['faster']['count']}"
-            if more
-            else "",
+            f"{slower}; {more['faster']['count']}" if more else "",
         )
 
 

@@ -111,9 +111,9 @@ def examine(where: Where) -> Iterator[Check]:
 def _verdict(found: set[str], *, able: bool) -> str:
     if not able and "torch" not in found:
         return f"Nothing can be measured here without torch: {INSTALL}. Recorded pools can be replayed."
-    if not able:
+    if not {"CUDA device", "C++ compiler"} & found:
         return "Nothing can be measured here: there is neither a CUDA device nor a C++ compiler. Install g++."
-    if not able and {"CUDA device", "C++ compiler"} & found:
+    if not able:
         return "Nothing is measured here: code of tasks and kernels cannot be confined enough. See its line above."
     device = "the CUDA device" if "CUDA device" in found else "the CPU"
     unlocked = "" if {"anthropic key", "openai key"} & found else " No key: kernels come from declared tunables only."

@@ -53,7 +53,7 @@ def _candidate(folder: Path) -> list[str]:
                 os._exit(0)
     in_force = _heard(reading, writing)
     os.waitpid(pid, 0)
-    return [*in_force, *(["own process namespace"] if contained else [])]
+    return [*in_force, *([protections.OWN_PROCESSES] if contained else [])]
 
 
 def _task(folder: Path) -> list[str]:

@@ -184,16 +184,11 @@ def test_a_sound_task_turns_every_null_down(found: Found) -> None:
     ("mode", "names"),
     [
         ("one_element", {"ones", "previous output", "rows shifted by one"}),
+        ("mean_of_softmax", {"mean of the output", "previous output"}),
         ("dead_relu", {"zeros", "rows shifted by one", "sign flipped"}),
-        *(
-            pytest.param(mode, names, marks=pytest.mark.slow)
-            for mode, names in (
-                ("mean_of_softmax", {"mean of the output", "previous output"}),
-                ("zero_weights", {"zeros", "previous output"}),
-                ("drowned", {"ones", "mean of the output", "mean of each row"}),
-                ("cancelled", {"zeros", "previous output"}),
-            )
-        ),
+        ("zero_weights", {"zeros", "previous output"}),
+        ("drowned", {"ones", "mean of the output", "mean of each row"}),
+        ("cancelled", {"zeros", "previous output"}),
     ],
 )
 def test_a_degenerate_workload_is_named(found: Found, mode: str, names: set[str]) -> None:
@@ -214,7 +209,6 @@ def test_small_outputs_are_sound_though_kernelbench_cannot_tell_them_from_consta
     assert {"zeros", "mean of the output", "previous output"} <= fooled
 
 
-@pytest.mark.slow
 def test_half_precision_must_tell_fp8(found: Found) -> None:
     one = workload(found, "half")
     assert one.sound
@@ -244,7 +238,6 @@ def test_an_input_that_no_output_depends_on_is_a_problem(found: Found) -> None:
     assert one.notes == ["other weights do not change any output"]
 
 
-@pytest.mark.slow
 def test_an_input_that_is_the_same_in_each_draw_may_matter(found: Found) -> None:
     assert workload(found, "same_each_time").sound
 
@@ -271,12 +264,7 @@ def test_what_is_kept_between_calls_is_a_problem(found: Found) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "call"),
-    [
-        ("dates", "datetime.now"),
-        pytest.param("year", "time.gmtime", marks=pytest.mark.slow),
-        pytest.param("process", "os.getpid", marks=pytest.mark.slow),
-        pytest.param("dice", "random.random", marks=pytest.mark.slow),
-    ],
+    [("year", "time.gmtime"), ("process", "os.getpid"), ("dates", "datetime.now"), ("dice", "random.random")],
 )
 def test_what_no_kernel_is_given_is_a_problem(found: Found, mode: str, call: str) -> None:
     one = workload(found, mode)
@@ -292,7 +280,6 @@ def test_inputs_that_are_the_same_in_each_draw_are_a_problem(found: Found) -> No
     )
 
 
-@pytest.mark.slow
 def test_a_reference_that_returns_its_input_is_degenerate_in_any_shape(found: Found) -> None:
     assert "input 0 passed through" in let_through(workload(found, "reshaped"))
 
@@ -302,7 +289,6 @@ def test_an_input_that_changes_less_than_the_tolerance_is_a_problem(found: Found
     assert problem == "input 1 changes outputs by less than the tolerance: a kernel may leave it out"
 
 
-@pytest.mark.slow
 def test_halves_of_inputs_that_no_output_depends_on_are_notes(found: Found) -> None:
     one = workload(found, "some_rows")
     assert one.sound
@@ -310,7 +296,6 @@ def test_halves_of_inputs_that_no_output_depends_on_are_notes(found: Found) -> N
     assert not any("first half" in n or "dimension 1" in n for n in one.notes)
 
 
-@pytest.mark.slow
 def test_a_number_that_no_output_depends_on_is_a_note(found: Found) -> None:
     idle = "the number 3 (value 1 of the inputs) does not change any output"
     assert idle in workload(found, "number").notes
@@ -334,7 +319,6 @@ def test_what_the_reference_says_of_perturbed_inputs_is_a_note(found: Found) -> 
     assert any("raised AssertionError: not positive" in n for n in one.notes)
 
 
-@pytest.mark.slow
 def test_a_random_task_is_said_to_be_one(executors: Executors, tmp_path: Path) -> None:
     result = validate(task_of(tmp_path, "random", "softmax"), executors)
     assert result.verdict == "random"
@@ -348,7 +332,6 @@ def test_nan_is_a_problem(found: Found) -> None:
     assert "% of the elements are NaN" in one.problems[0]
 
 
-@pytest.mark.slow
 def test_a_task_is_sound_if_all_its_workloads_are(executors: Executors, tmp_path: Path) -> None:
     result = validate(task_of(tmp_path, "softmax", "half"), executors)
     assert result.verdict == "sound"
@@ -367,7 +350,6 @@ def test_a_pool_cannot_validate(tmp_path: Path) -> None:
         validate_task(ValidateRequest(task=recorded.task, place=Place(device="replay", pool=recorded.pool)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", tasks.bundled())
 def test_bundled_tasks_are_sound(executors: Executors, name: str) -> None:
     result = validate(name, executors)
