@@ -62,7 +62,7 @@ from forewarp.gpu_runner.worker.runners import (
 from forewarp.gpu_runner.worker.stage import Stage, fresh_seed
 from forewarp.gpu_runner.worker.task_confinement import around_task
 from forewarp.gpu_runner.worker.timing import Arm, Condition, Sample
-from forewarp.gpu_runner.worker.witness import Witness, copy_seconds
+from forewarp.gpu_runner.worker.witness import Readying, Witness, copy_seconds
 
 ARMS: tuple[Arm, ...] = ("anchor", "candidate")
 Bind = Callable[[int, Arena], Runner]
@@ -123,7 +123,7 @@ class CellBench:
         self.spins = self.device == "cuda" and may_spin()
         self.round_trip_s = self._turn_s = self._copy_s = self._flushes_s = self._least_s = 0.0
         self._bursting, self._index, self._last = False, 0, 0
-        self.ready_s: dict[Arm, list[float]] = {}
+        self.ready: dict[Arm, list[Readying]] = {}
         languages = {"candidate": job["language"], "anchor": job["anchor"]["language"] if job["anchor"] else "python"}
         self._copying = frozenset(arm for arm, language in languages.items() if language == "python")
         self._fetches = "candidate" in self._copying
@@ -319,7 +319,7 @@ class CellBench:
         """Put a workload's inputs and weights in both arenas and load both arms."""
         self._question()
         self._bursting, self._index = False, index
-        self.ready_s = {arm: [] for arm in ARMS}
+        self.ready = {arm: [] for arm in ARMS}
         with running_reference("the reference"):
             problem = Problem.of_job(self.job, self.workloads[index], self.weight_seed)
             model = problem.model(self.device)
@@ -390,11 +390,12 @@ class CellBench:
             cell.call(ready_order(stage.seed_of(slot)), self.timeout)
 
     def _roused(self, stage: Stage, arm: Arm, slot: int) -> Cell:
-        """Return an arm's cell, ready for a call whose inputs it can see already: `ready_s` keeps what that takes."""
-        start = time.perf_counter()
-        cell = self.awake(arm)
+        """Return an arm's cell, ready for a call whose inputs it can see already: `ready` keeps what that takes."""
+        cell = self.candidate if arm == "candidate" else self.anchor
+        start, used = time.perf_counter(), cell.processor_s()
+        self.awake(arm)
         self._ready(cell, stage, slot)
-        self.ready_s[arm].append(time.perf_counter() - start)
+        self.ready[arm].append(Readying(time.perf_counter() - start, cell.processor_s() - used))
         return cell
 
     def awake(self, arm: Arm) -> Cell:

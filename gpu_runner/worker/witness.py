@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 
@@ -26,6 +26,16 @@ _LEAST_S = 5e-5
 """Seconds below which nothing is made of a difference."""
 
 
+class Readying(NamedTuple):
+    """What it took to make a cell ready for a call, which nobody times: seconds by the judge's clock and of processors.
+
+    Busy neighbours add to the first, now and then a lot; what work in other processes takes is only in it.
+    """
+
+    wall_s: float
+    processor_s: float
+
+
 class Watched(Protocol):
     """What a bench must offer to be looked at."""
 
@@ -34,8 +44,8 @@ class Watched(Protocol):
     spins: bool
 
     @property
-    def ready_s(self) -> Mapping[Arm, Sequence[float]]:
-        """Seconds that it took to make each arm ready for its calls."""
+    def ready(self) -> Mapping[Arm, Sequence[Readying]]:
+        """What it took to make each arm ready for its calls."""
         ...
 
     def awake(self, arm: Arm) -> Cell:
@@ -64,7 +74,7 @@ class Witness:
 
     def findings(self) -> list[str]:
         """Return what speaks against the candidate's times; raises `CellFailed` and `Mismatch`."""
-        early = works_early(self.bench.ready_s["candidate"], self.bench.ready_s["anchor"])
+        early = works_early(self.bench.ready["candidate"], self.bench.ready["anchor"])
         self.bench.awake("candidate").settle()
         pilot = max(self.bench.warm(self.stage, "candidate", 0), 1e-7)
         self.calls = int(min(_CALLS, max(2, _TIME_S / (2 * pilot))))
@@ -130,22 +140,30 @@ class Witness:
         return f"works on after its call has ended: {extra * 1e6:.1f} µs of processor time within {_GAP_S * 1e3:.0f} ms"
 
 
-def works_early(candidate: Sequence[float], anchor: Sequence[float]) -> str:
-    """Return what speaks against the seconds that it took to make a candidate ready for its calls, which nobody times.
+def works_early(candidate: Sequence[Readying], anchor: Sequence[Readying]) -> str:
+    """Return what speaks against what it took to make a candidate ready for its calls.
 
-    An upper quartile, because work that few calls are spared buys nothing. Half of the anchor's calls may be controls,
-    which no draw of inputs comes before and which are ready sooner: of all its calls, an eighth stands for a quarter.
+    The quartiles are looked at: work that fewer calls are spared buys nothing, and the machine disturbs the upper one
+    most. Half of the anchor's calls may be controls, which no draw of inputs comes before and which are ready sooner:
+    of all its calls, an eighth stands for a quarter.
     """
     if not candidate or not anchor:
         return ""
-    taken, usual = _quantile(candidate, 0.75), _quantile(anchor, 0.875)
-    if taken < usual + max(usual, 2 * _LEAST_S):
-        return ""
-    return f"works before its calls: it was ready after {taken * 1e6:.1f} µs, the anchor after {usual * 1e6:.1f} µs"
+    for field, unit in enumerate(("", " of processor time")):
+        for share in (0.25, 0.5, 0.75):
+            taken = _quantile([r[field] for r in candidate], share)
+            usual = _quantile([r[field] for r in anchor], (1 + share) / 2)
+            if taken >= usual + max(usual, 2 * _LEAST_S):
+                return (
+                    f"works before its calls: it was ready after {taken * 1e6:.1f} µs{unit},"
+                    f" the anchor after {usual * 1e6:.1f} µs"
+                )
+    return ""
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
-    return sorted(values)[int(share * len(values))]
+    ordered = sorted(values)
+    return ordered[int(share * len(ordered))]
 
 
 def copy_seconds(stage: Stage) -> float:

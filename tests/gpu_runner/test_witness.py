@@ -1,31 +1,51 @@
-"""What speaks against the times of a candidate that was long in getting ready."""
+"""What speaks against the times of a candidate that took much to be made ready."""
 
 from __future__ import annotations
 
-from forewarp.gpu_runner.worker.witness import works_early
+from forewarp.gpu_runner.worker.witness import Readying, works_early
 
-ANCHOR = [1e-4] * 40 + [1.5e-4] * 40
+
+def readying(*parts: tuple[int, float, float]) -> list[Readying]:
+    """Return calls by their number, seconds and seconds of processors."""
+    return [Readying(wall, processor) for count, wall, processor in parts for _ in range(count)]
+
+
+ANCHOR = readying((40, 1e-4, 0.8e-4), (40, 1.5e-4, 1.2e-4))
 
 
 def test_a_candidate_that_is_ready_as_soon_as_the_anchor_is_believed() -> None:
-    assert works_early([1.5e-4] * 40, ANCHOR) == ""
-    assert works_early([2.4e-4] * 40, ANCHOR) == ""
+    assert works_early(readying((40, 1.5e-4, 1.2e-4)), ANCHOR) == ""
+    assert works_early(readying((40, 2.4e-4, 2.1e-4)), ANCHOR) == ""
 
 
 def test_a_candidate_that_works_while_it_is_made_ready_is_not() -> None:
-    assert "works before its calls" in works_early([9e-4] * 40, ANCHOR)
+    assert "works before its calls" in works_early(readying((40, 9e-4, 8e-4)), ANCHOR)
 
 
 def test_nor_is_one_that_does_so_before_some_of_its_calls() -> None:
-    assert "works before its calls" in works_early([9e-4] * 12 + [1e-4] * 28, ANCHOR)
+    assert "works before its calls" in works_early(readying((12, 9e-4, 8e-4), (28, 1e-4, 1e-4)), ANCHOR)
+
+
+def test_nor_is_one_whose_other_process_works_meanwhile() -> None:
+    assert "works before its calls" in works_early(readying((40, 9e-4, 1e-4)), ANCHOR)
+
+
+def test_nor_is_one_beside_processes_that_hold_up_the_anchor() -> None:
+    held_up = readying((40, 1e-4, 0.8e-4), (40, 30e-4, 1.5e-4))
+    assert "of processor time" in works_early(readying((40, 9e-4, 8e-4)), held_up)
+
+
+def test_nor_is_one_whose_anchor_was_slow_in_some_calls() -> None:
+    disturbed = readying((60, 1e-4, 0.8e-4), (20, 9e-4, 9e-4))
+    assert "works before its calls" in works_early(readying((40, 9e-4, 8e-4)), disturbed)
 
 
 def test_a_few_calls_that_the_machine_held_up_say_nothing() -> None:
-    assert works_early([9e-4] * 8 + [1e-4] * 32, ANCHOR) == ""
+    assert works_early(readying((8, 9e-4, 9e-4), (32, 1e-4, 1e-4)), ANCHOR) == ""
 
 
 def test_a_busy_machine_holds_up_both() -> None:
-    assert works_early([5e-4] * 40, [value * 3 for value in ANCHOR]) == ""
+    assert works_early(readying((40, 5e-4, 2e-4)), [Readying(3 * r.wall_s, r.processor_s) for r in ANCHOR]) == ""
 
 
 def test_without_calls_there_is_nothing_to_say() -> None:
