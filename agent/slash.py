@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from forewarp.agent import slash_kernels, slash_records, slash_settings
 from forewarp.agent.arguments import at_most, words
+from forewarp.agent.commanded import Commanded
 from forewarp.agent.events import Noted
-from forewarp.agent.talk import Commanded
 from forewarp.core.errors import UsageError
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from forewarp.agent import arguments
 from forewarp.agent.arguments import Arguments, at_most, inside, whole
 from forewarp.agent.board import BoardRow
+from forewarp.agent.commanded import Commanded
 from forewarp.agent.events import Noted
 from forewarp.agent.file_rules import readable_file
 from forewarp.agent.kit import MAX_SEARCH
 from forewarp.agent.settings import Settings
-from forewarp.agent.talk import Commanded
 from forewarp.core.errors import UsageError
 from forewarp.prompts.render import fenced
 from forewarp.tools.parts import Kernel

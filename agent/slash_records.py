@@ -13,10 +13,10 @@ from typing import cast
 from forewarp.agent import arguments
 from forewarp.agent.arguments import at_most, new_file
 from forewarp.agent.board import Board, BoardRow
+from forewarp.agent.commanded import Commanded
 from forewarp.agent.events import Noted
 from forewarp.agent.settings import Settings
 from forewarp.agent.slash_kernels import row_of
-from forewarp.agent.talk import Commanded
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Candidate, Language
 from forewarp.prompts.render import fenced
@@ -92,7 +92,7 @@ async def report(on: Commanded, given: Sequence[str]) -> None:
     at_most(given, 1, "/report [RUN]")
 
     def write() -> str:
-        from forewarp.tools.run_page import write_page
+        from forewarp.report.run_page import write_page
 
         written = write_page(on.settings.place, given[0] if given else None, folder=on.settings.folder)
         return f"{written.result.summary}\n\nIts page is `{written.path}`."
@@ -164,7 +164,7 @@ def _measured(row: BoardRow) -> str:
 
 def baked(row: BoardRow) -> str:
     """Return a candidate's text with its tunables as the plan's defaults."""
-    from forewarp.tools.bake import bake
+    from forewarp.export.bake import bake
 
     f = row.forecast
     return bake(Candidate(f.source, _language(row), f.tunables))
@@ -190,7 +190,7 @@ def conversations(settings: Settings) -> str:
 
 
 def _export_row(settings: Settings, row: BoardRow, path: str) -> str:
-    from forewarp.tools.bake import SUFFIXES
+    from forewarp.export.bake import SUFFIXES
 
     f = row.forecast
     chosen = new_file(settings.folder, path or f"{f.task}_{row.number}{SUFFIXES[_language(row)]}")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, get_args
 
 from forewarp.agent import arguments
 from forewarp.agent.arguments import amount, at_most, one_of, whole
+from forewarp.agent.commanded import Commanded
 from forewarp.agent.events import Noted
 from forewarp.agent.settings import Approval, Settings
-from forewarp.agent.talk import Commanded
 from forewarp.core.errors import UsageError
 from forewarp.tools.parts import Amounts, Place
 

@@ -1,16 +1,13 @@
-"""Interfaces of a conversation: for the terminal, for the tools it runs, and for slash commands."""
+"""Interfaces of a conversation: for the terminal, and for the tools it runs."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
 from forewarp.agent.board import Board
 from forewarp.agent.events import ApprovalAsked, ApprovalGiven, Event, Reply, Spent
 from forewarp.agent.settings import Settings
-
-if TYPE_CHECKING:
-    from forewarp.agent.byhand import ByHand
 
 
 class Standing(Protocol):
@@ -81,30 +78,4 @@ class Host(Standing, Protocol):
 
     async def ask(self, question: ApprovalAsked) -> ApprovalGiven:
         """Ask the user for approval and wait for the answer."""
-        ...
-
-
-class Commanded(Host, Protocol):
-    """Interface of the conversation for slash commands."""
-
-    @property
-    def tools(self) -> ByHand:
-        """Forecast, measure and search for the user."""
-        ...
-
-    @property
-    def message_count(self) -> int:
-        """Number of messages that the model remembers."""
-        ...
-
-    def change(self, shown: str, **values: Any) -> None:
-        """Replace settings, and emit the change with the first one's name and `shown` as its value."""
-        ...
-
-    async def compact(self) -> None:
-        """Replace the model's memory by its own summary of the conversation; emits `Compacted`."""
-        ...
-
-    async def resume(self, conversation: str) -> None:
-        """Continue another conversation in place of this one, by its id or a unique beginning of it."""
         ...

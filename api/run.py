@@ -45,8 +45,8 @@ class Run(_Recorded[SearchResult], SearchResult):
         while nothing worked, the module also where none can be made, which the evidence explains. Raises `UsageError`
         where the folder cannot be written.
         """
-        from forewarp.cli import artifacts
-        from forewarp.cli.documents import SearchDocument
+        from forewarp.report import artifacts
+        from forewarp.report.documents import SearchDocument
         from forewarp.tools.export import drop_in
         from forewarp.tools.run_figures import figures
 
@@ -73,10 +73,10 @@ class JointRun(_Recorded[JointResult], JointResult):
 
     def save(self, folder: str | Path) -> list[Path]:
         """Write the files that `forewarp optimize --target` leaves, and return their paths; raises `UsageError`."""
-        from forewarp.cli import joint
+        from forewarp.report import joint_files
 
         with Archive(self._archive) as archive:
-            written = joint.write(joint.document_of(self, "optimize"), archive, Path(folder).expanduser())
+            written = joint_files.write(joint_files.document_of(self, "optimize"), archive, Path(folder).expanduser())
         return [Path(a.path) for a in written.artifacts]
 
     def __repr__(self) -> str:

@@ -269,10 +269,11 @@ def _own(proposer: Proposer | None, forecaster: str | Forecaster | None, where: 
 
 def _all_done(job: JointJob, on_event: Watcher | None) -> JointRun:
     """Do the work of all runs; `on_event` may raise StopIteration to end them with the best so far."""
-    from forewarp.cli.running import stopping
+    from forewarp.report.display import stderr
+    from forewarp.tools.signals import stopping
 
     try:
-        with stopping(job, (signal.SIGINT,)), closing(job.events()) as events:
+        with stopping(job, stderr().print, (signal.SIGINT,)), closing(job.events()) as events:
             for event in events:
                 try:
                     if on_event is not None:
@@ -286,11 +287,12 @@ def _all_done(job: JointJob, on_event: Watcher | None) -> JointRun:
 
 
 def _done(job: SearchJob, on_event: Watcher | None, progress: bool | None) -> Run:
-    from forewarp.cli.running import stopping
+    from forewarp.report.display import stderr
+    from forewarp.tools.signals import stopping
 
     try:
         # Only Ctrl-C: what another signal means is for the program that this runs in.
-        with stopping(job, (signal.SIGINT,)):
+        with stopping(job, stderr().print, (signal.SIGINT,)):
             follow(job, on_event, progress)
     except ForewarpError as e:
         _note(e, job.run_id, load, resume)

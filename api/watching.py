@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from forewarp.cli import display, progress, running
-from forewarp.cli.tally import Tally
+from forewarp.report import display, progress
+from forewarp.report.tally import Tally, so_far
 from forewarp.search.events import Event
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def follow(job: SearchJob, on_event: Watcher | None, shown: bool | None) -> None
 
 @contextmanager
 def _view(job: SearchJob, shown: bool | None) -> Generator[Callable[[Event], object]]:
-    tally, console = running.so_far(job), display.stderr()
+    tally, console = so_far(job), display.stderr()
     notebook = in_notebook()
     if shown is False or not (shown or notebook or console.is_terminal):
         yield lambda _: None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from forewarp.archive import pool_columns, pools
+from forewarp.archive.pools import columns, parquet
 from forewarp.archive.rows import RecordedForecast
 from forewarp.core import bins
 from forewarp.core.errors import ArchiveError, UsageError
@@ -54,7 +54,7 @@ def write_forecasts(rows: Iterable[RecordedForecast], path: Path) -> int:
         ],
         metadata={MARK: FORMAT},
     )
-    return pools.write_table(map(_flat, rows), schema, path)
+    return parquet.write_table(map(_flat, rows), schema, path)
 
 
 def read_forecasts(path: Path) -> list[RecordedForecast]:
@@ -94,7 +94,7 @@ def _flat(row: RecordedForecast) -> dict[str, Any]:
         "output_tokens": row.output_tokens,
         "seconds": row.seconds,
         "speedup": row.speedup,
-        "bin": pool_columns.bin_of(row.speedup),
+        "bin": columns.bin_of(row.speedup),
         "p_valid": row.p_valid,
         "mean_log2": row.mean_log2,
         "sd_log2": row.sd_log2,

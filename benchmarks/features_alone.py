@@ -23,12 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 from provenance import write
 
-from forewarp.archive.pools import read_pool
+from forewarp.archive.pools.parquet import read_pool
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.text import without_comments
 from forewarp.core import bins
-from forewarp.surrogate import metrics
-from forewarp.surrogate.vector import columns, matrix, vector
+from forewarp.inspection.features.vector import columns, matrix, vector
+from forewarp.surrogate.evaluation import metrics
 
 Array = NDArray[np.float64]
 Columns = Callable[[Sequence[RecordedRow]], Array]

@@ -17,10 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from forewarp.archive.forecasts import read_forecasts
-from forewarp.archive.pools import read_pool
+from forewarp.archive.pools.parquet import read_pool
 from forewarp.core import serde
-from forewarp.surrogate import calibration, evaluation
+from forewarp.surrogate import calibration
 from forewarp.surrogate.calibration import Calibration, Outcome
+from forewarp.surrogate.evaluation import backtest
 from forewarp.tools.calibration import CalibrationScores, corrected_by_others, scores
 from forewarp.tools.session import make_forecaster
 
@@ -31,7 +32,7 @@ SHOWN = (0, 4, 8, 16)
 ASKED = 40
 
 
-def outcomes_of(answers: evaluation.Answers) -> list[Outcome]:
+def outcomes_of(answers: backtest.Answers) -> list[Outcome]:
     return [
         Outcome(r.forecast, r.case.speedup is not None, r.case.speedup, r.case.task, r.case.incumbent)
         for r in answers.rows
@@ -42,11 +43,11 @@ def learned(pools: list[Path]) -> list[Outcome]:
     found: list[Outcome] = []
     for pool in pools:
         for shown in SHOWN:
-            groups = evaluation.plan(read_pool(pool), shown).groups
+            groups = backtest.plan(read_pool(pool), shown).groups
             asked = [replace(g, subjects=g.subjects[:ASKED], cases=g.cases[:ASKED]) for g in groups]
             forecaster = make_forecaster("learned", None, calibrated=False)
             assert forecaster is not None
-            found += outcomes_of(evaluation.run(forecaster, asked))
+            found += outcomes_of(backtest.run(forecaster, asked))
     return found
 
 
@@ -70,8 +71,8 @@ def main() -> None:
     if given.recorded:
         records = [f for path in given.recorded for f in read_forecasts(path)]
         records = [r for r in records if given.comparison in ("", r.comparison)]
-        cases = [c for p in given.pools for g in evaluation.plan(read_pool(p)).groups for c in g.cases]
-        tiers[given.tier] = [o for a in evaluation.recorded(records, cases) for o in outcomes_of(a)]
+        cases = [c for p in given.pools for g in backtest.plan(read_pool(p)).groups for c in g.cases]
+        tiers[given.tier] = [o for a in backtest.recorded(records, cases) for o in outcomes_of(a)]
     kept = {c["tier"]: c for c in json.loads(SHIPPED.read_text())} if SHIPPED.exists() else {}
     results = json.loads(RESULT.read_text()) if RESULT.exists() else {}
     for tier, outcomes in tiers.items():

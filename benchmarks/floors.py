@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from provenance import write
 
-from forewarp.archive.pools import read_pool
-from forewarp.gpu_runner.evidence.roofline import floor_s
+from forewarp.archive.pools.parquet import read_pool
+from forewarp.gpu_runner.roofline import floor_s
 
 
 def main() -> None:

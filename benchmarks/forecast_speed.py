@@ -20,7 +20,7 @@ from provenance import write
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
-from forewarp.archive.pools import read_pool
+from forewarp.archive.pools.parquet import read_pool
 from forewarp.core.protocols import Forecaster, Subject, Trial
 from forewarp.surrogate.learned import LearnedForecaster
 from forewarp.surrogate.llm import LlmForecaster

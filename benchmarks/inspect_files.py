@@ -27,8 +27,8 @@ from provenance import write
 
 from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
-from forewarp.gpu_runner.tracing.files.job import GUESSED
-from forewarp.gpu_runner.tracing.values import SourceFile
+from forewarp.inspection.tracing.files.job import GUESSED
+from forewarp.inspection.tracing.values import SourceFile
 
 _KIND = re.compile(r"[A-Z]\w*(?:Error|Exception|Failure|Resources|Construct|Exit|Interrupt)\b")
 _MODULE = re.compile(r"No module named '([\w.]+)'")

@@ -23,8 +23,8 @@ from provenance import write
 from forewarp.core.errors import ForewarpError
 from forewarp.core.values import Candidate, Task, Workload
 from forewarp.gpu_runner.devices import known_targets
-from forewarp.gpu_runner.evidence.traced import of_trace
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
+from forewarp.inspection.traced import of_trace
 
 DEFAULT = (Workload("default"),)
 

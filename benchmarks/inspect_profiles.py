@@ -23,10 +23,10 @@ from provenance import write
 from forewarp.core.errors import ForewarpError
 from forewarp.core.inspection import Code, Launch
 from forewarp.core.values import Candidate, Target, Task, Workload
+from forewarp.gpu_runner.compilers import occupancy
 from forewarp.gpu_runner.devices import known_targets
-from forewarp.gpu_runner.evidence import occupancy
-from forewarp.gpu_runner.evidence.traced import of_trace
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
+from forewarp.inspection.traced import of_trace
 
 DTYPES = ("float32", "bfloat16")
 

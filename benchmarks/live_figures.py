@@ -18,8 +18,8 @@ from typing import Any
 from provenance import write
 
 from forewarp.archive.store import Archive
+from forewarp.export.bake import bake
 from forewarp.search.summary import RunSummary, summarise
-from forewarp.tools.bake import bake
 
 
 def one_run(path: Path, out: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from forewarp.archive.pools import read_pool
+from forewarp.archive.pools.parquet import read_pool
 from forewarp.archive.rows import RunRow
 from forewarp.archive.store import Archive
 from forewarp.core import serde

@@ -23,13 +23,14 @@ from llm_forecasts import drawn
 from provenance import write
 
 from forewarp.archive.forecasts import read_forecasts
-from forewarp.archive.pools import read_pool
+from forewarp.archive.pools.parquet import read_pool
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.values import Forecast
-from forewarp.surrogate import calibration, evaluation, pooling, scorecard
-from forewarp.surrogate.evaluation import Answers, Group
+from forewarp.surrogate import calibration, pooling
+from forewarp.surrogate.evaluation import backtest, scorecard
+from forewarp.surrogate.evaluation.backtest import Answers, Group
+from forewarp.surrogate.evaluation.resampling import Resampled, cluster_draws
 from forewarp.surrogate.pooling import Weights
-from forewarp.surrogate.resampling import Resampled, cluster_draws
 from forewarp.tools.session import make_forecaster
 
 DEFAULT = Weights({"learned": 0.5, "llm": 0.5}, sharpness=1.2, valid={"learned": 0.5, "llm": 0.5})
@@ -58,25 +59,25 @@ def groups_of(rows: Iterable[RecordedRow], split: str, count: int, known: int) -
         if row.origin.split == split:
             by_task[row.task.name].append(row)
     found = [drawn(by_task[name], count, known) for name in sorted(by_task)]
-    return [evaluation.group(shown, asked) for asked, shown in found]
+    return [backtest.group(shown, asked) for asked, shown in found]
 
 
 def answers_of(groups: Sequence[Group], path: Path) -> dict[str, Answers]:
     """Return the recorded answers by condition, and those of the learned forecaster with and without trials."""
     cases = [c for g in groups for c in g.cases]
-    recorded = evaluation.recorded(read_forecasts(path), cases)
+    recorded = backtest.recorded(read_forecasts(path), cases)
     found = {f"llm {a.name.rpartition(' ')[2]}": a for a in recorded}
     learned = make_forecaster("learned", None)
     if learned is None:
         raise ValueError("there is no learned forecaster")
-    found["learned, trials"] = evaluation.run(learned, groups)
+    found["learned, trials"] = backtest.run(learned, groups)
     # The same cases, so that both are asked about the same incumbent.
-    found["learned"] = evaluation.run(learned, [replace(g, trials=()) for g in groups])
+    found["learned"] = backtest.run(learned, [replace(g, trials=()) for g in groups])
     order = [r.case.key for r in found["learned"].rows]
     return {name: replace(a, name=name, rows=_ordered(a, order)) for name, a in found.items()}
 
 
-def _ordered(answers: Answers, order: Sequence[evaluation.Key]) -> tuple[evaluation.AnsweredCase, ...]:
+def _ordered(answers: Answers, order: Sequence[backtest.Key]) -> tuple[backtest.AnsweredCase, ...]:
     rows = {r.case.key: r for r in answers.rows}
     missing = [key for key in order if key not in rows]
     if missing:

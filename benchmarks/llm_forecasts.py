@@ -25,7 +25,7 @@ from typing import Any
 from provenance import provenance
 
 from forewarp.archive.forecasts import read_forecasts, write_forecasts
-from forewarp.archive.pools import read_pool
+from forewarp.archive.pools.parquet import read_pool
 from forewarp.archive.rows import RecordedForecast, RecordedRow
 from forewarp.core import serde
 from forewarp.core.protocols import Subject, Trial

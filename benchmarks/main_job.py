@@ -23,7 +23,7 @@ from typing import Any
 
 from provenance import write
 
-from forewarp.archive.pools import write_pool
+from forewarp.archive.pools.parquet import write_pool
 from forewarp.archive.store import Archive
 
 PHASES = ("spawn", "compile", "setup", "check", "time", "total")

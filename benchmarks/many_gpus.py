@@ -33,7 +33,6 @@ from typing import Any
 
 from provenance import write
 
-from forewarp.cluster import over_ray
 from forewarp.core.protocols import Executor
 from forewarp.core.values import Build, Candidate, Measurement, Task
 from forewarp.gpu_runner import devices
@@ -42,6 +41,7 @@ from forewarp.gpu_runner.executors.several import SeveralExecutor
 from forewarp.gpu_runner.formats import plan
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.pipeline import compile_threads
+from forewarp.gpu_runner.remote import over_ray
 from forewarp.tools import processes
 
 Item = tuple[Task, Candidate]

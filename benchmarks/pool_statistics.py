@@ -15,8 +15,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from forewarp.archive import pool_counts, pools
-from forewarp.archive.pool_counts import Counts, PoolGroup
+from forewarp.archive.pools import counts, parquet
+from forewarp.archive.pools.counts import Counts, PoolGroup
 from forewarp.core.errors import ForewarpError
 
 MARKED = re.compile(r"(<!-- statistics -->\n).*?(<!-- /statistics -->)", re.DOTALL)
@@ -72,12 +72,12 @@ def main() -> None:
     parser.add_argument("--card", type=Path, help="dataset card to update")
     args = parser.parse_args()
     try:
-        files = [file for path in args.pool for file in pools.files_of(path)]
-        counts = pool_counts.count(r for f in files for r in pools.columns_of(f, pool_counts.COLUMNS))
+        files = [file for path in args.pool for file in parquet.files_of(path)]
+        found = counts.count(r for f in files for r in parquet.columns_of(f, counts.COLUMNS))
     except ForewarpError as e:
         sys.exit(str(e))
     named = ", ".join(f"`{f.name}` ({hashlib.sha256(f.read_bytes()).hexdigest()[:12]})" for f in files)
-    text = f"{markdown(counts)}\n\nCounted by `benchmarks/pool_statistics.py` in {named}.\n"
+    text = f"{markdown(found)}\n\nCounted by `benchmarks/pool_statistics.py` in {named}.\n"
     print(text)
     if args.card is not None:
         card = args.card.read_text()

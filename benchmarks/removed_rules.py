@@ -166,17 +166,17 @@ RULES = (
     ),
     Rule(
         "the interpreter notes accesses out of bounds",
-        "gpu_runner/interpreter/memory.py",
+        "inspection/emulation/interpreter/memory.py",
         "            self._note_outside(part, at[~inside], width, verb)\n",
         "",
-        "tests/gpu_runner/interpreter/test_interpreter_modules.py",
+        "tests/inspection/emulation/interpreter/test_interpreter_modules.py",
     ),
     Rule(
         "made-up values accuse nobody by themselves",
-        "gpu_runner/interpreter/ownshape.py",
+        "inspection/emulation/interpreter/ownshape.py",
         "if again is not None and again.message == seen.message:",
         "if True:",
-        "tests/gpu_runner/interpreter/test_own_shape.py",
+        "tests/inspection/emulation/interpreter/test_own_shape.py",
     ),
     Rule(
         "PUCT counts the root's expansions",

@@ -17,7 +17,7 @@ import numpy as np
 from provenance import write
 from record_pool import key_of, read
 
-from forewarp.surrogate.metrics import spearman
+from forewarp.surrogate.evaluation.metrics import spearman
 
 
 def times_of(row: dict[str, Any]) -> dict[str, tuple[float, float, float]]:

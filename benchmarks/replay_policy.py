@@ -19,7 +19,7 @@ from typing import Any
 
 from provenance import write
 
-from forewarp.archive.pools import read_pool
+from forewarp.archive.pools.parquet import read_pool
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive
 from forewarp.core.values import Budget

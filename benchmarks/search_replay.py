@@ -31,7 +31,7 @@ import numpy as np
 from provenance import write
 
 from forewarp.archive.forecasts import read_forecasts
-from forewarp.archive.pools import read_pool
+from forewarp.archive.pools.parquet import read_pool
 from forewarp.archive.rows import RecordedForecast, RecordedRow
 from forewarp.archive.store import Archive
 from forewarp.core.protocols import Forecaster, Subject, Trial

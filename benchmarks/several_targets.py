@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 from provenance import write
 
-from forewarp.archive.imports import kernel_tuner
-from forewarp.archive.imports.made import ImportOptions
-from forewarp.archive.pools import write_rows
+from forewarp.archive.pools.imports import kernel_tuner
+from forewarp.archive.pools.imports.made import ImportOptions
+from forewarp.archive.pools.parquet import write_rows
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive
 from forewarp.core.values import Budget, Candidate, Task, Workload

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from provenance import write
 
 from forewarp.archive.forecasts import read_forecasts
-from forewarp.archive.pools import read_pool
+from forewarp.archive.pools.parquet import read_pool
 from forewarp.core.values import Forecast
-from forewarp.surrogate import evaluation, metrics, scorecard
-from forewarp.surrogate.evaluation import Case
-from forewarp.surrogate.resampling import RESAMPLES, percentile_interval
-from forewarp.surrogate.scorecard import Block
+from forewarp.surrogate.evaluation import backtest, metrics, scorecard
+from forewarp.surrogate.evaluation.backtest import Case
+from forewarp.surrogate.evaluation.resampling import RESAMPLES, percentile_interval
+from forewarp.surrogate.evaluation.scorecard import Block
 from forewarp.tools.train import TrainRequest, plan_training
 from forewarp.training import rows
 
@@ -84,7 +84,7 @@ def runs_of(folder: Path, cases: Sequence[Case]) -> tuple[list[Run], list[dict[s
         records = read_forecasts(path.with_suffix(".parquet"))
         for arm, seed in sorted({(r.forecaster, r.repeat) for r in records}):
             mine = [r for r in records if (r.forecaster, r.repeat) == (arm, seed)]
-            answers = evaluation.recorded(mine, cases)[0]
+            answers = backtest.recorded(mine, cases)[0]
             found.append(Run(arm, path.stem, seed, tuple(scorecard.blocks(answers)), _read(told, arm, seed)))
     return found, about
 
@@ -249,7 +249,7 @@ def main() -> None:
     parser.add_argument("--document", type=Path)
     args = parser.parse_args()
     test = read_pool(args.pool / "test.parquet")
-    cases = [c for g in evaluation.plan(test, 6, 0).groups for c in g.cases]
+    cases = [c for g in backtest.plan(test, 6, 0).groups for c in g.cases]
     found, about = runs_of(args.results, cases)
     flat = Forecast(rows.climatology(read_pool(args.pool / "train.parquet")), 1.0, "climatology")
     data = {

@@ -22,14 +22,15 @@ from features_alone import forecasts as plain
 from provenance import write
 
 import forewarp
-from forewarp.archive.pools import read_pool
+from forewarp.archive.pools.parquet import read_pool
 from forewarp.archive.rows import RecordedRow
 from forewarp.core import bins
 from forewarp.core.protocols import Subject, Trial
 from forewarp.core.values import Forecast
-from forewarp.surrogate import metrics, pretrained
+from forewarp.inspection.features.vector import VECTOR_VERSION
+from forewarp.surrogate import pretrained
+from forewarp.surrogate.evaluation import metrics
 from forewarp.surrogate.learned import LearnedForecaster
-from forewarp.surrogate.vector import VECTOR_VERSION
 from forewarp.training import learned
 from forewarp.training.learned import Data
 

@@ -34,7 +34,7 @@ from provenance import provenance
 
 from forewarp.archive.forecasts import read_forecasts, write_forecasts
 from forewarp.archive.rows import RecordedRow
-from forewarp.surrogate import evaluation
+from forewarp.surrogate.evaluation import backtest
 from forewarp.training import answers, chat, config, model, rows, run
 from forewarp.training.config import Config
 
@@ -180,7 +180,7 @@ def ask_test(
     shown = config.Data(pools=["-"], **SHOWN).shown
     forecaster = answers.ModelForecaster(name, answerer, shown=shown, samples=samples)
     start = time.perf_counter()
-    said = evaluation.as_recorded(evaluation.run(forecaster, pickle.loads((args.work / "plan.pickle").read_bytes())))
+    said = backtest.as_recorded(backtest.run(forecaster, pickle.loads((args.work / "plan.pickle").read_bytes())))
     seconds = time.perf_counter() - start
     write_forecasts([replace(f, repeat=seed) for f in said], args.work / "said" / f"{name}-{seed}.parquet")
     return {"asked": len(said), "replies": forecaster.replies, "unread": forecaster.unread, "ask_s": seconds}
@@ -299,7 +299,7 @@ def start(args: argparse.Namespace, name: str, since: float, beside: Sequence[Ch
 
 def prepare(args: argparse.Namespace, base: Child) -> dict[str, Any]:
     """Write what the arms need, as soon as the tokenizer is there, and return what is known of the base."""
-    plan = evaluation.plan(read(args)["test"], history=SHOWN["history"], seed=0)
+    plan = backtest.plan(read(args)["test"], history=SHOWN["history"], seed=0)
     written(args.work / "plan.pickle", pickle.dumps(plan.groups))
     while not (args.work / "about.json").is_file() and base.process.poll() is None:
         time.sleep(0.2)

@@ -201,7 +201,7 @@ paid for work that it does not do. You, your account, the installed packages, th
 | command line | you: flags, files that you name, `--unprotected` | the code in these files: confined | `test_task_confinement.py`, `test_least.py` |
 | suites | you: which folder | each task and kernel in it, as above; a task decides what is right and nothing else | `test_task_confinement.py` |
 | searches | you: caps | text of a model: data, then a candidate as any other; logs: data without control characters | `tests/search`, row 45 |
-| Ray and ssh workers | the far machine and its account: with tasks, kernels and what it reports | what runs there: confined by that machine, which refuses by itself; only its own environment insists | `tests/cluster`, `test_least.py` |
+| Ray and ssh workers | the far machine and its account: with tasks, kernels and what it reports | what runs there: confined by that machine, which refuses by itself; only its own environment insists | `tests/gpu_runner/remote`, `test_least.py` |
 | measuring, in all of them | the judge's clock and the controller's statistics | the candidate: no clock, no expected value, no verdict; the task: no time | `tests/cheats`, table below |
 | protections | the kernel's word, tried on the spot | a setting that was made and not tried | `test_protections.py` |
 

@@ -38,8 +38,9 @@ def repair(*, archive: Path | None = None, output: Output = PLAIN) -> int:
 
 
 def _show(found: ArchiveState, command: str, output: Output) -> int:
-    from forewarp.cli import display, exits, printing
-    from forewarp.cli.documents import ArchiveDocument
+    from forewarp.cli import exits, printing
+    from forewarp.report import display
+    from forewarp.report.documents import ArchiveDocument
 
     if output.json:
         made = ArchiveDocument(command=command, status="ok" if found.state != "damaged" else "error", **dict(found))

@@ -40,12 +40,13 @@ def calibration(
         archive: Archive file; $FOREWARP_ARCHIVE, else one in your data folder.
         output: How results are shown.
     """
-    from forewarp.cli import display, exits
-    from forewarp.cli.documents import Artifact, CalibrationDocument
+    from forewarp.cli import exits
+    from forewarp.report import display
+    from forewarp.report.documents import Artifact, CalibrationDocument
     from forewarp.tools.calibration import CalibrationRequest, calibrate
 
     if image is not None:
-        from forewarp.cli import reliability
+        from forewarp.report import reliability
 
         reliability.check(image)
     found = calibrate(
@@ -60,7 +61,7 @@ def calibration(
     )
     artifacts: list[Artifact] = []
     if image is not None and found.tiers:
-        from forewarp.cli import reliability
+        from forewarp.report import reliability
 
         artifacts.append(Artifact(kind="image", path=str(reliability.draw(found, image))))
     if output.json:
@@ -78,7 +79,7 @@ def calibration(
 
 
 def _show(tier: TierCalibration, found: CalibrationResult) -> None:
-    from forewarp.cli import display, reliability
+    from forewarp.report import display, reliability
 
     console = display.stdout()
     console.print(f"{tier.forecaster}: {tier.outcomes} outcomes, {tier.valid} of them valid, of {_tasks(tier.tasks)}")

@@ -209,8 +209,9 @@ def _replayed(
 
 def _listed(where: Where, shape: Format) -> int:
     from forewarp.agent.transcript import conversations
-    from forewarp.cli import display, exits
-    from forewarp.cli.documents import ConversationLine, ConversationsDocument
+    from forewarp.cli import exits
+    from forewarp.report import display
+    from forewarp.report.documents import ConversationLine, ConversationsDocument
 
     found = conversations(where.place())
     if shape != "text":

@@ -237,12 +237,13 @@ def check(pool: Path, /, *more: Path, splits: Path | None = None, output: Output
 
 
 def _show(result: DataResult, summary: str, output: Output) -> int:
-    from forewarp.cli import display, exits
+    from forewarp.cli import exits
+    from forewarp.report import display
 
     wrong = bool(result.problem_counts)
     exit_code = exits.NO_KERNEL if wrong else exits.OK
     if output.json:
-        from forewarp.cli.documents import DataDocument
+        from forewarp.report.documents import DataDocument
 
         document = DataDocument(command="data", status="problems" if wrong else "ok", summary=summary, **dict(result))
         printing.document(document)

@@ -15,7 +15,7 @@ from forewarp.cli.options import HERE, PLAIN, Output, Where
 from forewarp.gpu_runner.worker import least
 
 if TYPE_CHECKING:
-    from forewarp.cli.documents import Check
+    from forewarp.report.documents import Check
 
 INSTALL = "pip install 'forewarp[gpu]', or pass --python PATH of an environment that has it"
 
@@ -62,8 +62,9 @@ def doctor(*, where: Where = HERE, output: Output = PLAIN) -> int:
         where: Device and archive.
         output: How results are shown.
     """
-    from forewarp.cli import display, exits
-    from forewarp.cli.documents import DoctorDocument
+    from forewarp.cli import exits
+    from forewarp.report import display
+    from forewarp.report.documents import DoctorDocument
 
     console = display.stderr()
     console.quiet = output.quiet or not console.is_terminal
@@ -132,9 +133,9 @@ def _verdict_elsewhere(where: Where, found: set[str]) -> tuple[bool, str]:
 
 
 def _devices() -> Iterator[Check]:
-    from forewarp.cli.documents import Check
     from forewarp.gpu_runner import devices
     from forewarp.gpu_runner.compilers import cpp
+    from forewarp.report.documents import Check
 
     cuda, cpu, compiler = devices.detect_cuda(), devices.detect_cpu(), cpp.compiler()
     costs = "only C++ kernels are measured (--device cpu) and recorded pools replayed (--device replay)"
@@ -146,10 +147,10 @@ def _devices() -> Iterator[Check]:
 
 def _worker(where: Where) -> Iterator[Check]:
     """Ask the Python that measures what it has; it may be another one than ours."""
-    from forewarp.cli.documents import Check
     from forewarp.core.errors import DeviceError, WorkerError
     from forewarp.gpu_runner import devices
     from forewarp.gpu_runner.executors.local import LocalExecutor
+    from forewarp.report.documents import Check
 
     place = where.place()
     executor = LocalExecutor(devices.detect_cpu(), python=place.python or sys.executable)
@@ -176,7 +177,7 @@ def _worker(where: Where) -> Iterator[Check]:
 
 def _nvml(python: str | None) -> Check:
     """Ask the Python that measures whether it can read the GPU's temperature, power and throttling."""
-    from forewarp.cli.documents import Check
+    from forewarp.report.documents import Check
 
     done = _ran(python, _TRY_NVML)
     said = (done.stdout or done.stderr).strip() if done else ""
@@ -186,8 +187,8 @@ def _nvml(python: str | None) -> Check:
 
 
 def _nvrtc() -> Iterator[Check]:
-    from forewarp.cli.documents import Check
     from forewarp.gpu_runner.compilers import nvrtc
+    from forewarp.report.documents import Check
 
     version = nvrtc.version()
     costs = f"CUDA kernels cannot be compiled: {INSTALL}"
@@ -195,8 +196,8 @@ def _nvrtc() -> Iterator[Check]:
 
 
 def _keys() -> Iterator[Check]:
-    from forewarp.cli.documents import Check
     from forewarp.core.errors import UsageError
+    from forewarp.report.documents import Check
     from forewarp.surrogate import prices
 
     for provider, variable in (("anthropic", "ANTHROPIC_API_KEY"), ("openai", "OPENAI_API_KEY")):
@@ -215,8 +216,8 @@ def _keys() -> Iterator[Check]:
 
 
 def _archive(where: Where) -> Check:
-    from forewarp.cli.documents import Check
     from forewarp.core.errors import ArchiveError
+    from forewarp.report.documents import Check
     from forewarp.tools import session
 
     try:
@@ -230,7 +231,7 @@ def _archive(where: Where) -> Check:
 
 def _protections(where: Where) -> Iterator[Check]:
     """Confine processes as a candidate, a task and a compiler would be, see what is in force, and what follows."""
-    from forewarp.cli.documents import Check
+    from forewarp.report.documents import Check
 
     by_role = _survey(where.place().python)
     candidate = by_role.get("candidate", set())
@@ -248,7 +249,7 @@ def _protections(where: Where) -> Iterator[Check]:
 
 def strangers(lacks: Sequence[str], *, insists: bool) -> Check:
     """Say whether strangers' code is run, given what is missing of the least protection."""
-    from forewarp.cli.documents import Check
+    from forewarp.report.documents import Check
 
     if not lacks:
         return Check(name=STRANGERS, found=True, detail="run, confined")

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from forewarp.cli.documents import Check
 from forewarp.core.errors import DeviceError, UsageError, WorkerError
+from forewarp.report.documents import Check
 from forewarp.tools.wording import counted
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def examine(place: Place) -> Iterator[Check]:
 
 
 def _cluster(address: str) -> Iterator[Check]:
-    from forewarp.cluster.over_ray import look
+    from forewarp.gpu_runner.remote.over_ray import look
 
     nodes, free = look(address)
     for node in nodes:
@@ -52,7 +52,7 @@ def _cluster(address: str) -> Iterator[Check]:
 
 
 def _machine(place: Place) -> Iterator[Check]:
-    from forewarp.cluster.opening import open_remote
+    from forewarp.gpu_runner.remote.opening import open_remote
 
     start = time.perf_counter()
     executor = open_remote(place.executor, place.device, place.python)

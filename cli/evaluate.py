@@ -12,7 +12,7 @@ from forewarp.cli import printing
 from forewarp.cli.options import PLAIN, Output, positive
 
 if TYPE_CHECKING:
-    from forewarp.cli.documents import EvaluateDocument
+    from forewarp.report.documents import EvaluateDocument
 
 Names = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
 
@@ -57,8 +57,9 @@ def evaluate(
         base_url: URL of an OpenAI-compatible server (vLLM, Ollama, llama.cpp, …) that serves the models.
         output: How results are shown.
     """
-    from forewarp.cli import display, exits
-    from forewarp.cli.documents import EvaluateDocument
+    from forewarp.cli import exits
+    from forewarp.report import display
+    from forewarp.report.documents import EvaluateDocument
     from forewarp.tools.evaluate import EvaluateRequest
     from forewarp.tools.evaluate import evaluate as run
 
@@ -89,7 +90,7 @@ def evaluate(
     if output.json:
         printing.document(document)
     else:
-        from forewarp.cli.evaluate_tables import render
+        from forewarp.report.evaluate_tables import render
 
         render(document, display.stdout(), full=output.verbose)
     return exits.OK
@@ -107,10 +108,10 @@ def _folder(out: Path) -> Path:
 
 def _write(document: EvaluateDocument, out: Path) -> EvaluateDocument:
     """Write the reports and return the document with their paths in it; raises `UsageError`."""
-    from forewarp.cli.documents import Artifact
-    from forewarp.cli.evaluate_html import page
-    from forewarp.cli.evaluate_tables import markdown
     from forewarp.core.errors import UsageError
+    from forewarp.report.documents import Artifact
+    from forewarp.report.evaluate_html import page
+    from forewarp.report.evaluate_tables import markdown
 
     folder = _folder(out)
     html, text, result = (folder / f"evaluation.{end}" for end in ("html", "md", "json"))

@@ -80,7 +80,7 @@ def report(arguments: Sequence[str], code: str, message: str, hint: str, *, retr
     """Print an error on stderr, and a document of it on stdout with --json."""
     tell(message, hint)
     if wants_document(arguments):
-        from forewarp.cli.documents import Envelope, Failure
+        from forewarp.report.documents import Envelope, Failure
 
         verb = next((a for a in arguments if not a.startswith("-")), "")
         status = "interrupted" if code == "interrupted" else "error"

@@ -47,7 +47,8 @@ def forecast(
         where: Device and archive.
         output: How results are shown.
     """
-    from forewarp.cli import display, exits
+    from forewarp.cli import exits
+    from forewarp.report import display
     from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
     from forewarp.tools.parts import Kernel
     from forewarp.tools.session import with_inputs
@@ -71,7 +72,7 @@ def forecast(
     with display.waiting(console, "compiling and forecasting …"):
         result = forecast_kernel(request)
     if output.json:
-        from forewarp.cli.documents import ForecastDocument
+        from forewarp.report.documents import ForecastDocument
 
         printing.document(ForecastDocument(command="forecast", **dict(result)))
     else:
@@ -83,7 +84,7 @@ def render(result: ForecastResult, console: Console) -> None:
     """Print a forecast: what to do, the ranking if there is one, the distribution, and what it rests on."""
     from rich.table import Table
 
-    from forewarp.cli import display
+    from forewarp.report import display
     from forewarp.surrogate.evidence_text import lines
     from forewarp.tools import wording
 
@@ -120,7 +121,7 @@ def render(result: ForecastResult, console: Console) -> None:
 def _ranking(result: ForecastResult) -> Table:
     from rich.table import Table
 
-    from forewarp.cli import display
+    from forewarp.report import display
     from forewarp.tools import wording
 
     table = Table(box=None, title="the most promising first", title_justify="left")

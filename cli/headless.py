@@ -30,15 +30,16 @@ from forewarp.agent.events import (
     ToolReturned,
     UserSaid,
 )
-from forewarp.cli import exits, printing, signals
+from forewarp.cli import exits, printing
 from forewarp.core.untrusted_text import UNREADABLE, one_line
+from forewarp.tools import signals
 from forewarp.tools.steps import CandidateMeasured
 from forewarp.tools.wording import spread
 
 if TYPE_CHECKING:
     from forewarp.agent.talk import Talk
-    from forewarp.cli.documents import ChatDocument
     from forewarp.cli.options import Output
+    from forewarp.report.documents import ChatDocument
 
 Format = Literal["text", "json", "stream-json"]
 
@@ -172,7 +173,7 @@ class Text:
 
 def document(talk: Talk, seen: Sequence[Event], seconds: float, *, replay: bool, full: bool) -> ChatDocument:
     """Return the JSON document of the turns; with `full`, it holds all their events."""
-    from forewarp.cli.documents import ChatDocument, Failure
+    from forewarp.report.documents import ChatDocument, Failure
     from forewarp.tools.parts import Amounts
     from forewarp.tools.run_report import BudgetUse
 
@@ -302,7 +303,7 @@ def _summary(seen: Sequence[Event]) -> str:
 
 def _best(board: Board) -> Any:
     from forewarp.agent.slash_records import baked
-    from forewarp.cli.documents import ChatBest
+    from forewarp.report.documents import ChatBest
     from forewarp.tools.parts import Interval
 
     row = board.best()

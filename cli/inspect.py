@@ -46,7 +46,8 @@ def inspect(
         python: Python that has torch and Triton; the one that runs forewarp if left out.
         output: How results are shown.
     """
-    from forewarp.cli import display, exits
+    from forewarp.cli import exits
+    from forewarp.report import display
     from forewarp.tools.inspect_kernel import InspectRequest, inspect_kernels
     from forewarp.tools.parts import Kernel
 
@@ -67,7 +68,7 @@ def inspect(
     if output.json:
         _print_json(result)
     else:
-        from forewarp.cli.inspect_tables import render
+        from forewarp.report.inspect_tables import render
 
         render(result, display.stdout(), full=output.verbose)
     return exits.OK if any(k.sound for k in result.kernels) else exits.NO_KERNEL
@@ -87,7 +88,7 @@ def _with_inputs(task: str | None, inputs: Path | None, python: Path | None) -> 
 
 
 def _print_json(result: InspectResult) -> None:
-    from forewarp.cli.documents import InspectDocument
+    from forewarp.report.documents import InspectDocument
 
     status = "ok" if all(k.sound for k in result.kernels) else "failed"
     printing.document(InspectDocument(command="inspect", status=status, **dict(result)))

@@ -8,24 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forewarp.cli import artifacts, display, exits, printing, running, stream
-from forewarp.cli.documents import Artifact, JointDocument, JointEstimateDocument
+from forewarp.cli import exits, printing, running, stream
 from forewarp.cli.options import Output
-from forewarp.cli.progress import drawable, redrawn, sparkline
-from forewarp.cli.tally import Tally
-from forewarp.core.untrusted_text import model_json
+from forewarp.report import display
+from forewarp.report.documents import JointDocument, JointEstimateDocument
+from forewarp.report.joint_files import document_of, write
+from forewarp.report.progress import drawable, redrawn, sparkline
+from forewarp.report.tally import Tally, so_far
 from forewarp.tools import wording
-from forewarp.tools.bake import SUFFIXES
-from forewarp.tools.files import write_whole
+from forewarp.tools.signals import stopping
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from forewarp.archive.store import Archive
     from forewarp.search.events import Event
     from forewarp.tools.estimate import Estimate
-    from forewarp.tools.joint_report import JointResult
     from forewarp.tools.joint_search import JointJob
 
 _CURVE = 24
@@ -60,51 +58,6 @@ def foresee(found: list[Estimate], output: Output) -> int:
     summary = " ".join(one.summary for one in found)
     printing.document(JointEstimateDocument(command="optimize", status="estimated", summary=summary, runs=found))
     return exits.OK
-
-
-def document_of(result: JointResult, command: str, error: BaseException | None = None) -> JointDocument:
-    """Return what `--json` prints."""
-    return JointDocument(command=command, error=running.failure(error), **dict(result))
-
-
-def write(document: JointDocument, archive: Archive, folder: Path) -> JointDocument:
-    """Write the files of each run into a folder of its target, those of the whole beside them; raises `UsageError`."""
-    folder = folder.absolute()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return _write(document, archive, folder)
-    except OSError as e:
-        raise artifacts.unwritten(folder, e, document.group_id) from None
-
-
-def _write(document: JointDocument, archive: Archive, folder: Path) -> JointDocument:
-    from forewarp.cli.documents import SearchDocument
-    from forewarp.tools.export import drop_in
-    from forewarp.tools.html.joint import page
-    from forewarp.tools.run_figures import figures
-
-    made: list[Artifact] = []
-    pages: dict[str, str] = {}
-    for run in document.runs:
-        name = slug(run.device.name)
-        one = SearchDocument(command=document.command, **dict(run))
-        made += artifacts.write(one, folder / name, figures(archive, one), drop_in(archive, run.run_id)).artifacts
-        pages[run.device.name] = f"{name}/report.html"
-    if document.compromise is not None:
-        kernel = folder / f"compromise{SUFFIXES[document.compromise.kernel.language]}"
-        write_whole(kernel, document.compromise.source)
-        made.append(Artifact(kind="kernel", path=str(kernel)))
-    report, result = folder / "report.html", folder / "result.json"
-    write_whole(report, page(document, pages))
-    made += [Artifact(kind="report", path=str(report)), Artifact(kind="result", path=str(result))]
-    document = document.model_copy(update={"artifacts": made})
-    write_whole(result, model_json(document, indent=2) + "\n")
-    return document
-
-
-def slug(device: str) -> str:
-    """Return a device's name as that of a folder."""
-    return "-".join("".join(c if c.isalnum() else " " for c in device.lower()).split())
 
 
 def show(document: JointDocument, output: Output) -> None:
@@ -177,13 +130,13 @@ def _work(job: JointJob, output: Output, events: str | None) -> BaseException | 
         if one.estimate is not None and not output.quiet:
             console.print(f"{one.estimate.device.name}:", soft_wrap=True)
             running.announce(one.estimate, console)
-    tallies = {one.run_id: running.so_far(one) for one in job.jobs}
+    tallies = {one.run_id: so_far(one) for one in job.jobs}
     try:
         with ExitStack() as stack:
             # Of a run that was finished before, a kill may have kept the last events from the file.
             runs = [row.id for row in job.archive.group(job.group)]
             lines = [stack.enter_context(stream.streamed(job.archive, run, events)) for run in runs]
-            stack.enter_context(running.stopping(job))
+            stack.enter_context(stopping(job, printing.err))
             see = stack.enter_context(_shown(console, tallies, quiet=quiet, plain=stream.on_terminal(events)))
             try:
                 with closing(job.events()) as happening:

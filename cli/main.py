@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 import forewarp
-from forewarp.cli import exits, signals, streams
+from forewarp.cli import exits, streams
+from forewarp.tools import signals
 
 EPILOGUE = (
     "Without a verb, forewarp opens the terminal agent; forewarp -p TEXT does one turn of it and prints the answer.\n\n"

@@ -57,7 +57,8 @@ def measure(
 
 
 def _one(request: MeasureRequest, output: Output) -> int:
-    from forewarp.cli import display, exits
+    from forewarp.cli import exits
+    from forewarp.report import display
     from forewarp.tools.measure_kernel import measure_kernel
 
     console = display.stderr()
@@ -65,18 +66,19 @@ def _one(request: MeasureRequest, output: Output) -> int:
     with display.waiting(console, "starting the device …") as tell:
         result = measure_kernel(request, stage=lambda stage: tell(f"{stage} …"))
     if output.json:
-        from forewarp.cli.documents import MeasureDocument
+        from forewarp.report.documents import MeasureDocument
 
         printing.document(MeasureDocument(command="measure", reason=result.verdict, **dict(result)))
     else:
-        from forewarp.cli.measure_tables import render
+        from forewarp.report.measure_tables import render
 
         render(result, display.stdout(), full=output.verbose)
     return exits.OK if result.trusted else exits.NO_KERNEL
 
 
 def _many(request: MeasureManyRequest, output: Output) -> int:
-    from forewarp.cli import display, exits
+    from forewarp.cli import exits
+    from forewarp.report import display
     from forewarp.tools.measure_kernel import measure_kernels
 
     console = display.stderr()
@@ -85,12 +87,12 @@ def _many(request: MeasureManyRequest, output: Output) -> int:
         found = measure_kernels(request, stage=lambda stage: tell(f"{stage} …"))
     trusted = any(a.result is not None and a.result.trusted for a in found.kernels)
     if output.json:
-        from forewarp.cli.documents import MeasureManyDocument
+        from forewarp.report.documents import MeasureManyDocument
 
         state = "ok" if trusted else "failed"
         printing.document(MeasureManyDocument(command="measure", status=state, **dict(found)))
     else:
-        from forewarp.cli.measure_tables import render_many
+        from forewarp.report.measure_tables import render_many
 
         render_many(found, display.stdout(), full=output.verbose)
     return exits.OK if trusted else exits.NO_KERNEL

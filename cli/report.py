@@ -30,11 +30,12 @@ def report(
         open_: Also open the page in the browser.
         output: How results are shown.
     """
-    from forewarp.cli import display, exits
-    from forewarp.cli.documents import Artifact, ReportDocument
+    from forewarp.cli import exits
+    from forewarp.report import display
+    from forewarp.report.documents import Artifact, ReportDocument
+    from forewarp.report.run_page import write_page
     from forewarp.tools.joint_report import JointResult
     from forewarp.tools.parts import Place
-    from forewarp.tools.run_page import write_page
 
     written = write_page(Place(archive=str(archive) if archive else None), run, out)
     found, path = written.result, written.path

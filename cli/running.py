@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from forewarp.cli import artifacts, display, exits, printing, signals, stream
-from forewarp.cli.documents import EstimateDocument, Failure, SearchDocument
+from forewarp.cli import exits, printing, stream
 from forewarp.cli.options import Output
-from forewarp.cli.progress import shown_live
-from forewarp.cli.tally import Tally
-from forewarp.core.errors import ForewarpError
+from forewarp.report import artifacts, display
+from forewarp.report.documents import EstimateDocument, Failure, SearchDocument, failure
+from forewarp.report.progress import shown_live
+from forewarp.report.tally import so_far
+from forewarp.tools.signals import stopping
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,7 +57,7 @@ def _work(job: SearchJob, output: Output, events: str | None) -> BaseException |
     try:
         with stream.streamed(job.archive, job.run_id, events) as lines:
             try:
-                with stopping(job), view as see:
+                with stopping(job, printing.err), view as see:
                     for event in job.events():
                         see(event)
                         if lines is not None:
@@ -72,16 +69,6 @@ def _work(job: SearchJob, output: Output, events: str | None) -> BaseException |
     except (Exception, KeyboardInterrupt) as e:
         return e
     return None
-
-
-def so_far(job: SearchJob) -> Tally:
-    """Return what earlier processes did of the run."""
-    from forewarp.search.events import from_data
-
-    tally = Tally(expected_s=job.estimate.wall_s.likely if job.estimate and job.estimate.wall_s else None)
-    for row in job.recorded():
-        tally.see(from_data(row.type, row.data))
-    return tally
 
 
 def foresee(found: Estimate, output: Output) -> int:
@@ -128,7 +115,7 @@ def show(document: SearchDocument, output: Output, figures: RunFigures) -> None:
     if output.json:
         printing.document(document)
         return
-    from forewarp.cli.run_tables import render
+    from forewarp.report.run_tables import render
 
     render(document, display.stdout(), figures.reliability, full=output.verbose)
     complain(document.error)
@@ -143,49 +130,3 @@ def complain(error: Failure | None) -> None:
 
 def _document(result: SearchResult, command: str, error: BaseException | None) -> SearchDocument:
     return SearchDocument(command=command, error=failure(error), **dict(result))
-
-
-def failure(error: BaseException | None) -> Failure | None:
-    """Return what ended a run before its time as documents tell it; None where it was asked to end."""
-    if isinstance(error, ForewarpError):
-        return Failure(code=error.code, message=error.message, hint=error.hint, retryable=error.retryable)
-    if isinstance(error, Exception):
-        return Failure(code="internal", message=f"{type(error).__name__}: {error}", hint="run it with -v")
-    return None
-
-
-class Stoppable(Protocol):
-    """Work that can be asked to end with the best so far."""
-
-    def stop(self) -> None:
-        """Ask it to end; called from a signal handler."""
-        ...
-
-
-@contextmanager
-def stopping(
-    job: Stoppable, numbers: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-) -> Generator[None]:
-    """Let the first Ctrl-C end the run after the measurement in progress, the second one at once.
-
-    `numbers` are the signals that count as one: a closed terminal too, except under `nohup`.
-    """
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGHUP:
-            signals.leave_terminal()
-        job.stop()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        with suppress(OSError):  # nothing that stderr leads to may keep the run from ending
-            printing.err("\nstopping with the best so far; press Ctrl-C again to stop at once")
-
-    before = {}
-    # Handlers can only be set in the main thread; elsewhere the caller has its own way to stop.
-    with suppress(ValueError):
-        heeded = [n for n in numbers if n != signal.SIGHUP or signals.heeds_hangup()]
-        before = {number: signal.signal(number, stop) for number in heeded}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from forewarp.archive.rows import RunRow
-    from forewarp.cli.documents import RunLine
+    from forewarp.report.documents import RunLine
     from forewarp.tools.run_report import Winner
 
 
@@ -32,8 +32,9 @@ def runs(
         archive: Archive file; $FOREWARP_ARCHIVE, else one in your data folder.
         output: How results are shown.
     """
-    from forewarp.cli import display, exits
-    from forewarp.cli.documents import RunLine, RunsDocument
+    from forewarp.cli import exits
+    from forewarp.report import display
+    from forewarp.report.documents import RunLine, RunsDocument
     from forewarp.tools import session
     from forewarp.tools.parts import Device, Place
     from forewarp.tools.run_report import standing, winner

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from forewarp.cli.options import PLAIN, Output
+from forewarp.report.joint_files import document_of, write
 
 
 def show(
@@ -23,8 +24,9 @@ def show(
         out: Also write the run's files into this folder.
         output: How results are shown.
     """
-    from forewarp.cli import artifacts, exits, running
-    from forewarp.cli.documents import SearchDocument
+    from forewarp.cli import exits, running
+    from forewarp.report import artifacts
+    from forewarp.report.documents import SearchDocument
     from forewarp.tools import session
     from forewarp.tools.export import drop_in
     from forewarp.tools.parts import Place
@@ -38,8 +40,8 @@ def show(
         from forewarp.tools.joint_report import joint_report
 
         with session.existing_archive(place, run) as opened:
-            whole = joint.document_of(joint_report(opened, run), "show")
-            whole = joint.write(whole, opened, out) if out is not None else whole
+            whole = document_of(joint_report(opened, run), "show")
+            whole = write(whole, opened, out) if out is not None else whole
         joint.show(whole, output)
         return exits.OK
     with session.existing_archive(place, run) as opened:

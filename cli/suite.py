@@ -53,8 +53,10 @@ def suite(
         where: Device and archive; --device cuda:all measures on all GPUs at once.
         output: How results are shown.
     """
-    from forewarp.cli import display, exits, running
+    from forewarp.cli import exits
+    from forewarp.report import display
     from forewarp.tools import suite_tables
+    from forewarp.tools.signals import stopping
     from forewarp.tools.suite import SuiteRequest, run_suite
 
     request = SuiteRequest(
@@ -70,7 +72,7 @@ def suite(
     )
     console, stop = display.stderr(), _Stop()
     quiet = output.quiet or (output.json and not console.is_terminal)
-    with running.stopping(stop), _shown(console, quiet=quiet) as progress:
+    with stopping(stop, printing.err), _shown(console, quiet=quiet) as progress:
         result = run_suite(request, progress=progress, stopped=stop.asked)
     if csv is not None:
         suite_tables.keep(csv.expanduser().absolute(), suite_tables.as_csv(result))
@@ -109,8 +111,8 @@ def _baselines(given: str) -> list[Baseline]:
 @contextmanager
 def _shown(console: Console, *, quiet: bool) -> Generator[Callable[[SuiteProgress], None]]:
     """Show how far a suite is: one line that changes on a terminal, a line for each measurement elsewhere."""
-    from forewarp.cli import display
     from forewarp.core.untrusted_text import one_line
+    from forewarp.report import display
     from forewarp.tools.estimate import clock
 
     def line(p: SuiteProgress) -> str:
@@ -127,8 +129,8 @@ def _shown(console: Console, *, quiet: bool) -> Generator[Callable[[SuiteProgres
 
 
 def _print(result: SuiteResult, csv: Path | None, output: Output) -> None:
-    from forewarp.cli import display
-    from forewarp.cli.documents import Artifact, SuiteDocument
+    from forewarp.report import display
+    from forewarp.report.documents import Artifact, SuiteDocument
 
     files = [("result", "result.json"), ("candidates", "table.csv"), ("report", "table.md")]
     made = [Artifact.model_validate({"kind": kind, "path": f"{result.output}/{name}"}) for kind, name in files]
@@ -137,6 +139,6 @@ def _print(result: SuiteResult, csv: Path | None, output: Output) -> None:
     if output.json:
         printing.document(SuiteDocument(command="suite", artifacts=made, **dict(result)))
         return
-    from forewarp.cli.suite_tables import render
+    from forewarp.report.suite_tables import render
 
     render(result, display.stdout(), full=output.verbose)

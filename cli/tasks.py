@@ -8,9 +8,10 @@ from forewarp.cli.options import PLAIN, Output
 
 def tasks(*, output: Output = PLAIN) -> int:
     """List the bundled tasks. Any KernelBench file is a task, too: pass its path."""
-    from forewarp.cli import display, exits
-    from forewarp.cli.documents import TaskLine, TasksDocument
+    from forewarp.cli import exits
     from forewarp.gpu_runner.formats import task as formats
+    from forewarp.report import display
+    from forewarp.report.documents import TaskLine, TasksDocument
 
     loaded = [formats.load(name) for name in formats.bundled()]
     lines = [

@@ -49,8 +49,9 @@ def train(
         target: Card that --dry-run plans for, such as h100; the one here, else h200, if left out.
         output: How results are shown.
     """
-    from forewarp.cli import display, exits
-    from forewarp.cli.documents import Artifact, TrainDocument, TrainPlanDocument
+    from forewarp.cli import exits
+    from forewarp.report import display
+    from forewarp.report.documents import Artifact, TrainDocument, TrainPlanDocument
     from forewarp.tools import train as tool
 
     request = tool.TrainRequest(

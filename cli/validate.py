@@ -34,7 +34,8 @@ def validate(
         where: Device, here or over ssh; the archive is not used.
         output: How results are shown.
     """
-    from forewarp.cli import display, exits
+    from forewarp.cli import exits
+    from forewarp.report import display
     from forewarp.tools.session import with_inputs
     from forewarp.tools.validate_task import ValidateRequest, validate_task
 
@@ -46,7 +47,7 @@ def validate(
         request = ValidateRequest(task=wanted, allow_tf32=allow_tf32, place=place)
         result = validate_task(request, stage=lambda stage: tell(f"{stage} …"))
     if output.json:
-        from forewarp.cli.documents import ValidateDocument
+        from forewarp.report.documents import ValidateDocument
 
         document = ValidateDocument(command="validate", status=result.verdict, **dict(result))
         printing.document(document)

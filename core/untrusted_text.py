@@ -1,6 +1,6 @@
 """Text of models, files, kernels and compilers, made safe for terminals, spreadsheets and line-based readers.
 
-Every face shows such text through this module: `cli/printing.py` and `cli/display.py` for the command line, the line
+Every face shows such text through this module: `cli/printing.py` and `report/display.py` for the command line, the line
 filter of `agent/tui/app.py` for the terminal agent.
 """
 

@@ -21,7 +21,7 @@ from forewarp.core.values import (
     Verdict,
 )
 from forewarp.gpu_runner.formats import plan as plans
-from forewarp.gpu_runner.near import Near, near_shapes
+from forewarp.search.near import Near, near_shapes
 
 HoldoutStatus = Status | Literal["not_applicable", "not_measured"]
 Generalises = Literal["yes", "no", "partly", "unknown"]

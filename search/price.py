@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from forewarp.core.protocols import Trial
 from forewarp.core.values import Budget, Candidate, Measurement, Signature, Spend, Target
-from forewarp.gpu_runner.evidence.roofline import floor_s
+from forewarp.gpu_runner.roofline import floor_s
 
 
 def relative(candidates: Sequence[Candidate], trials: Sequence[Trial], budget: Budget, spend: Spend) -> list[float]:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from forewarp.core import bins
 from forewarp.core.protocols import Elsewhere, Subject, Trial
 from forewarp.core.values import Z80, Cost, Forecast, Measurement, Target, Task
+from forewarp.inspection.features.features import Columns, features, has_features, program_of
 from forewarp.surrogate import pretrained
-from forewarp.surrogate.features import Columns, features, has_features, program_of
 
 if TYPE_CHECKING:
     from forewarp.surrogate import gp

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Subject
 from forewarp.core.values import Target
+from forewarp.inspection.features.vector import VECTOR_VERSION, vector
 from forewarp.surrogate.trees import Trees
-from forewarp.surrogate.vector import VECTOR_VERSION, vector
 
 Array = NDArray[np.float64]
 

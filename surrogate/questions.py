@@ -18,9 +18,9 @@ import numpy as np
 from forewarp.core import bins
 from forewarp.core.protocols import Subject, Trial
 from forewarp.core.values import Candidate, Target, Task
+from forewarp.inspection.features.features import Columns, features, program_of
 from forewarp.prompts.render import render
 from forewarp.surrogate import evidence_text
-from forewarp.surrogate.features import Columns, features, program_of
 from forewarp.surrogate.listing import FENCES, clip, listing
 
 NEIGHBOURS = 8

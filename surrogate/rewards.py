@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Literal
 
 from forewarp.core import bins
-from forewarp.surrogate import metrics
+from forewarp.surrogate.evaluation import metrics
 
 Shape = Literal["correctness", "brier", "crps", "decision"]
 """Kinds of reward for a forecast; the last three add their score to correctness."""

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from forewarp.archive import pool_check, splits, text
-from forewarp.archive.pools import read_pool, tasks_of
+from forewarp.archive import text
+from forewarp.archive.pools import check, splits
+from forewarp.archive.pools.parquet import read_pool, tasks_of
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import plan
 from forewarp.gpu_runner.formats import task as tasks
@@ -24,7 +25,7 @@ _TELLING = re.compile(r"\b(fast|slow|naive|optimi[sz]ed?|speed-?up|baseline|bugg
 def test_the_measurements_are_sound_and_no_split_leaks() -> None:
     files = sorted(FOLDER.parent.glob("*.parquet"))
     assert [f.stem for f in files] == sorted(splits.NAMES)
-    assert list(pool_check.check(files, splits.load())) == []
+    assert list(check.check(files, splits.load())) == []
 
 
 def test_what_comes_with_the_package_is_for_training() -> None:

@@ -12,16 +12,17 @@ import numpy as np
 from pydantic import Field
 
 from forewarp.archive.forecasts import beside, read_forecasts
-from forewarp.archive.pools import files_of, read_pool
+from forewarp.archive.pools.parquet import files_of, read_pool
 from forewarp.archive.rows import CandidateRow, RunRow
 from forewarp.archive.store import Archive
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Forecaster
 from forewarp.core.values import Forecast, Measurement
 from forewarp.search.summary import exact_interval
-from forewarp.surrogate import calibration, conformal, evaluation, metrics
+from forewarp.surrogate import calibration
 from forewarp.surrogate.calibration import Calibration, Outcome
 from forewarp.surrogate.drift import Drift
+from forewarp.surrogate.evaluation import backtest, conformal, metrics
 from forewarp.tools import session
 from forewarp.tools.parts import SCHEMA_VERSION, Part, Place
 
@@ -177,15 +178,15 @@ def of_pool(
 
     Of each task it is shown `history` trials and asked about at most `asked` others.
     """
-    plan = evaluation.plan(read_pool(path), history)
+    plan = backtest.plan(read_pool(path), history)
     groups = [g for g in plan.groups if task in (None, g.task.name)]
     records = [r for file in files_of(path) if beside(file).exists() for r in read_forecasts(beside(file))]
-    cases = [c for g in evaluation.plan(read_pool(path)).groups for c in g.cases if task in (None, g.task.name)]
-    answers = evaluation.recorded(records, cases) if records else []
+    cases = [c for g in backtest.plan(read_pool(path)).groups for c in g.cases if task in (None, g.task.name)]
+    answers = backtest.recorded(records, cases) if records else []
     if not answers or (forecaster is not None and not any(a.name.startswith(forecaster) for a in answers)):
         chosen = _forecaster(forecaster or "learned")
         groups = [replace(g, subjects=g.subjects[:asked], cases=g.cases[:asked]) for g in groups]
-        answers = [evaluation.run(chosen, groups)]
+        answers = [backtest.run(chosen, groups)]
     return [
         ScoredOutcome(
             answer.name,

@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from forewarp.archive import dedupe, forecasts, lineage, pool_check, pool_columns, pool_counts, pools, splits, text
-from forewarp.archive.imports.made import Imported, ImportOptions
-from forewarp.archive.pool_check import keyed
+from forewarp.archive import dedupe, forecasts, lineage, text
+from forewarp.archive.pools import check, columns, counts, parquet, splits
+from forewarp.archive.pools.check import keyed
+from forewarp.archive.pools.imports.made import Imported, ImportOptions
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive, default_path
 from forewarp.core import serde
@@ -144,7 +145,7 @@ class DataResult(Part):
 def import_data(request: ImportRequest) -> DataResult:
     """Import published measurements as a pool, and recorded forecasts as a file beside it."""
     out = _destination(request.out)
-    module = importlib.import_module(f"forewarp.archive.imports.{request.kind.replace('-', '_')}")
+    module = importlib.import_module(f"forewarp.archive.pools.imports.{request.kind.replace('-', '_')}")
     beside = _free(forecasts.beside(out), overwrite=request.out.overwrite)
     options = ImportOptions(
         device=request.device,
@@ -165,7 +166,7 @@ def import_data(request: ImportRequest) -> DataResult:
     written = 0
     if first is not None:
         placed = (splits.assign(row, table, families) for row in chain([first], rows))
-        written = pools.write_table(_flat_unleaked(placed), pool_columns.schema(), out)
+        written = parquet.write_table(_flat_unleaked(placed), columns.schema(), out)
         files.append(out)
     if found.forecasts:
         forecasts.write_forecasts(found.forecasts, beside)
@@ -182,7 +183,7 @@ def export_data(request: ExportRequest) -> DataResult:
     chosen = (_with_lineage(splits.assign(r, table, families), lines) for r in _exported(request))
     kept = (row for row in chosen if request.split is None or row.origin.split == request.split)
     kept = map(_with_features, kept) if request.features else kept
-    written = pools.write_table(_flat_unleaked(kept, with_samples=request.samples), pool_columns.schema(), out)
+    written = parquet.write_table(_flat_unleaked(kept, with_samples=request.samples), columns.schema(), out)
     return DataResult(rows=written, files=[str(out)])
 
 
@@ -190,42 +191,42 @@ def merge_pools(paths: Sequence[str], out: Destination, placing: Placing) -> Dat
     """Write several pools as one, assigning families and splits anew."""
     path = _destination(out)
     table, families = _placing(placing)
-    files = [file for p in paths for file in pools.files_of(_existing(p))]
-    rows = (_placed(row, table, families) for file in files for row in pools.columns_of(file))
-    return DataResult(rows=pools.write_table(_unleaked(rows), pool_columns.schema(), path), files=[str(path)])
+    files = [file for p in paths for file in parquet.files_of(_existing(p))]
+    rows = (_placed(row, table, families) for file in files for row in parquet.columns_of(file))
+    return DataResult(rows=parquet.write_table(_unleaked(rows), columns.schema(), path), files=[str(path)])
 
 
 def deduplicate(paths: Sequence[str], out: Destination) -> DataResult:
     """Write pools without duplicate kernels, keeping the row with the narrowest interval of each."""
     path = _destination(out)
-    files = [file for p in paths for file in pools.files_of(_existing(p))]
-    chosen = dedupe.choose(row for file in files for row in pools.columns_of(file, dedupe.COLUMNS))
+    files = [file for p in paths for file in parquet.files_of(_existing(p))]
+    chosen = dedupe.choose(row for file in files for row in parquet.columns_of(file, dedupe.COLUMNS))
     kept = frozenset(chosen.kept)
-    rows = (row for n, row in enumerate(r for file in files for r in pools.columns_of(file)) if n in kept)
-    written = pools.write_table(_unleaked(rows), pool_columns.schema(), path)
+    rows = (row for n, row in enumerate(r for file in files for r in parquet.columns_of(file)) if n in kept)
+    written = parquet.write_table(_unleaked(rows), columns.schema(), path)
     left_out = {"same text": chosen.same_text, "same compiled code": chosen.same_code}
     return DataResult(rows=written, files=[str(path)], left_out=left_out)
 
 
 def count_pools(paths: Sequence[str]) -> DataResult:
     """Count the rows of pools by task, family, split, language and more."""
-    files = [file for p in paths for file in pools.files_of(_existing(p))]
-    counts = pool_counts.count(row for file in files for row in pools.columns_of(file, pool_counts.COLUMNS))
-    return DataResult(rows=counts.total.rows, counts=PoolCounts.model_validate(serde.to_data(counts)))
+    files = [file for p in paths for file in parquet.files_of(_existing(p))]
+    found = counts.count(row for file in files for row in parquet.columns_of(file, counts.COLUMNS))
+    return DataResult(rows=found.total.rows, counts=PoolCounts.model_validate(serde.to_data(found)))
 
 
 def check_pools(paths: Sequence[str], splits_file: str | None = None) -> DataResult:
     """Check pools for problems with their schema, values, hashes, splits and texts, and for leaks between splits."""
-    files = [file for p in paths for file in pools.files_of(_existing(p))]
+    files = [file for p in paths for file in parquet.files_of(_existing(p))]
     table = splits.load(_path(splits_file) or splits.DEFAULT)
     shown: list[PoolProblem] = []
     kinds: Counter[str] = Counter()
-    for problem in pool_check.check(files, table):
+    for problem in check.check(files, table):
         kinds[problem.kind] += 1
         if len(shown) < MOST_PROBLEMS:
             shown.append(PoolProblem(kind=problem.kind, where=problem.where, message=problem.message))
     readable = [f for f in files if not any(p.kind == "schema" and p.where == f.name for p in shown)]
-    rows = sum(1 for file in readable for _ in pools.columns_of(file, ("task",)))
+    rows = sum(1 for file in readable for _ in parquet.columns_of(file, ("task",)))
     return DataResult(rows=rows, problems=shown, problem_counts=dict(kinds))
 
 
@@ -242,7 +243,7 @@ def _exported(request: ExportRequest) -> Iterator[RecordedRow]:
             run = archive.run(request.run).id if request.run else None
             held = archive.recorded(target_name=request.target, run=run, pairs=request.pairs)
     else:
-        held = (row for p in request.pools for row in pools.rows_of(_existing(p)))
+        held = (row for p in request.pools for row in parquet.rows_of(_existing(p)))
     for row in held:
         against = request.pairs or row.against is None
         named = request.task in (None, row.task.name) and request.target in (None, row.target.name)
@@ -256,7 +257,7 @@ def _placed(row: dict[str, Any], table: Mapping[str, str], families: Mapping[str
 
 
 def _flat_unleaked(rows: Iterable[RecordedRow], *, with_samples: bool = False) -> Iterator[dict[str, Any]]:
-    return _unleaked(pool_columns.flat(row, with_samples=with_samples) for row in rows)
+    return _unleaked(columns.flat(row, with_samples=with_samples) for row in rows)
 
 
 def _unleaked(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -316,12 +317,12 @@ def _with_lineage(row: RecordedRow, lines: Mapping[str, lineage.ParentLine]) -> 
 
 
 def _with_features(row: RecordedRow) -> RecordedRow:
-    from forewarp.surrogate.vector import VECTOR_VERSION, vector
+    from forewarp.inspection.features.vector import VECTOR_VERSION, vector
 
     seen = row.build.evidence
     found = vector(seen.facts, len(seen.problems), row.candidate, row.target, row.measurement.anchor_s)
     known = {name: value for name, value in found.items() if not math.isnan(value)}
-    written = pool_columns.to_json({"version": VECTOR_VERSION} | known)
+    written = columns.to_json({"version": VECTOR_VERSION} | known)
     return replace(row, origin=replace(row.origin, features=written))
 
 

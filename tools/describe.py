@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from forewarp.archive.pools import tasks_of
+from forewarp.archive.pools.parquet import tasks_of
 from forewarp.core.errors import DeviceError
 from forewarp.core.values import DeviceKind, Tolerance
 from forewarp.gpu_runner import devices

@@ -11,13 +11,14 @@ import numpy as np
 from pydantic import Field
 
 from forewarp.archive.forecasts import read_forecasts, write_forecasts
-from forewarp.archive.pools import rows_of
+from forewarp.archive.pools.parquet import rows_of
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Forecaster
-from forewarp.surrogate import baselines, evaluation, metrics, scorecard
-from forewarp.surrogate.evaluation import Answers, Group, Progress
-from forewarp.surrogate.resampling import RESAMPLES, Estimate, Resampled, cluster_draws
+from forewarp.surrogate import baselines
+from forewarp.surrogate.evaluation import backtest, metrics, scorecard
+from forewarp.surrogate.evaluation.backtest import Answers, Group, Progress
+from forewarp.surrogate.evaluation.resampling import RESAMPLES, Estimate, Resampled, cluster_draws
 from forewarp.tools import session
 from forewarp.tools.parts import Part
 
@@ -159,7 +160,7 @@ def evaluate(request: EvaluateRequest, progress: Progress | None = None) -> Eval
     """
     _check(request)
     rows = [row for pool in request.pools for row in rows_of(Path(pool).expanduser()) if _wanted(row, request)]
-    plan = evaluation.plan(rows, request.history, request.seed)
+    plan = backtest.plan(rows, request.history, request.seed)
     cases = [case for group in plan.groups for case in group.cases]
     if request.pools and not cases:
         held = {row.task.name for pool in request.pools for row in rows_of(Path(pool).expanduser())}
@@ -168,11 +169,11 @@ def evaluate(request: EvaluateRequest, progress: Progress | None = None) -> Eval
             hint="choose another split with --split, or all; a smaller --history; or other tasks, of "
             f"{', '.join(sorted(held)) or 'which there are none'}",
         )
-    answers = [evaluation.run(f, plan.groups, progress) for f in _forecasters(request, rows, plan.groups)]
+    answers = [backtest.run(f, plan.groups, progress) for f in _forecasters(request, rows, plan.groups)]
     records = [r for path in request.recorded for r in read_forecasts(Path(path).expanduser())]
     records = [r for r in records if not request.tasks or r.task in request.tasks]
-    answers += evaluation.recorded(records, cases if request.pools else None)
-    shared = evaluation.common(answers)
+    answers += backtest.recorded(records, cases if request.pools else None)
+    shared = backtest.common(answers)
     if not shared or not shared[0].rows:
         raise UsageError(
             "there is no candidate that every forecaster answered",
@@ -210,7 +211,7 @@ def _forecasters(
     request: EvaluateRequest, rows: Sequence[RecordedRow], groups: Sequence[Group]
 ) -> Iterable[Forecaster]:
     models = [session.make_model(name, request.base_url) for name in request.model or (None,)]
-    anchors = evaluation.anchors(groups, rows) if request.anchors else None
+    anchors = backtest.anchors(groups, rows) if request.anchors else None
     for name in request.forecasters:
         if name == "uniform":
             yield baselines.uniform()
@@ -235,7 +236,7 @@ def _climatology(request: EvaluateRequest) -> Forecaster:
 def _keep(answers: Sequence[Answers], path: str | None) -> list[str]:
     if path is None:
         return []
-    write_forecasts((r for a in answers for r in evaluation.as_recorded(a)), Path(path).expanduser())
+    write_forecasts((r for a in answers for r in backtest.as_recorded(a)), Path(path).expanduser())
     return [path]
 
 
@@ -313,7 +314,7 @@ def _reliability(said: np.ndarray, happened: np.ndarray) -> list[ReliabilityLine
     ]
 
 
-def _point(task: str, kernel: str, row: evaluation.AnsweredCase) -> Point:
+def _point(task: str, kernel: str, row: backtest.AnsweredCase) -> Point:
     low, high = row.forecast.interval
     return Point(
         task=task,

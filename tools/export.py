@@ -13,11 +13,11 @@ from forewarp.archive.store import Archive
 from forewarp.core import serde
 from forewarp.core.errors import CandidateError
 from forewarp.core.values import DEVICE_ONLY, Measurement
+from forewarp.export import module_text
+from forewarp.export.module_text import CheckedShape, Winning
 from forewarp.search.holdout import Holdout
 from forewarp.search.summary import Best, best_of
-from forewarp.tools import module_text
 from forewarp.tools.measured import workload_result
-from forewarp.tools.module_text import CheckedShape, Winning
 from forewarp.tools.parts import Device, Interval, Part
 
 MODULE = "best_module.py"

@@ -16,13 +16,13 @@ from forewarp.core.errors import CandidateError, UsageError
 from forewarp.core.inspection import Inspection, Launch, WorkloadInspection
 from forewarp.core.values import Candidate, Signature, Status, Target, Task
 from forewarp.gpu_runner import devices
-from forewarp.gpu_runner.evidence.facts import facts
-from forewarp.gpu_runner.evidence.roofline import floor_s
-from forewarp.gpu_runner.evidence.traced import gradient, of_file, of_trace
+from forewarp.gpu_runner.compilers.facts import facts
 from forewarp.gpu_runner.executors.builds import manifest_of
 from forewarp.gpu_runner.executors.local import LocalExecutor
-from forewarp.gpu_runner.tracing.files import arguments
-from forewarp.gpu_runner.tracing.values import SourceFile, Trace
+from forewarp.gpu_runner.roofline import floor_s
+from forewarp.inspection.traced import gradient, of_file, of_trace
+from forewarp.inspection.tracing.files import arguments
+from forewarp.inspection.tracing.values import SourceFile, Trace
 from forewarp.tools import session as sessions
 from forewarp.tools.parts import SCHEMA_VERSION, AnyTask, Device, Kernel, KernelId, Part, Place, trim
 

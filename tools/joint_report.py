@@ -10,8 +10,8 @@ from pydantic import Field
 from forewarp.archive.rows import CandidateRow, RunStatus
 from forewarp.archive.store import Archive
 from forewarp.core.values import Measurement
+from forewarp.export.bake import bake
 from forewarp.search.compromise import Everywhere, compare
-from forewarp.tools.bake import bake
 from forewarp.tools.parts import SCHEMA_VERSION, Interval, KernelId, Part, median_of, shown, speedup_of
 from forewarp.tools.run_report import SearchResult, report
 

@@ -12,9 +12,9 @@ from forewarp.core import bins
 from forewarp.core.errors import CandidateError
 from forewarp.core.protocols import Executor, Subject, Trial
 from forewarp.core.values import Candidate, Forecast, Measurement, Task
+from forewarp.inspection.features.features import program_of
 from forewarp.search.gate import Gate
 from forewarp.surrogate import compare
-from forewarp.surrogate.features import program_of
 from forewarp.surrogate.learned import is_valid
 from forewarp.tools.parts import Interval, speedup_of
 

@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from forewarp.archive.pools import tasks_of
+from forewarp.archive.pools.parquet import tasks_of
 from forewarp.archive.rows import RunRow
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Forecaster, Proposer

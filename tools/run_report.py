@@ -12,9 +12,9 @@ from forewarp.archive.rows import CandidateRow, RunRow, RunStatus
 from forewarp.archive.store import Archive
 from forewarp.core.errors import UsageError
 from forewarp.core.values import UNTRUSTED, Measurement, Status, Verdict
+from forewarp.export.bake import bake
 from forewarp.search import lease
 from forewarp.search.summary import RunSummary, best_of, summarise
-from forewarp.tools.bake import bake
 from forewarp.tools.measured import DeviceState, WorkloadResult, device_state, workload_result
 from forewarp.tools.near_shapes import NearShapes
 from forewarp.tools.parts import (

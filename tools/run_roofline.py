@@ -10,7 +10,7 @@ from pydantic import Field
 
 from forewarp.archive.rows import CandidateRow
 from forewarp.core.values import Measurement, Signature, Target
-from forewarp.gpu_runner.evidence.roofline import bound, floor_s
+from forewarp.gpu_runner.roofline import bound, floor_s
 from forewarp.tools.parts import Part
 
 MOST_POINTS = 400

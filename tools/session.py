@@ -8,11 +8,12 @@ import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from forewarp.archive.pools import read_pool, tasks_of
+from forewarp.archive.pools.parquet import read_pool, tasks_of
 from forewarp.archive.reader import REFERENCE
 from forewarp.archive.store import Archive, default_path
 from forewarp.core.errors import CandidateError, DeviceError, TaskError, UsageError, WorkerError
@@ -154,11 +155,9 @@ def with_inputs(task: str | Task, inputs: str | None, place: Place) -> str | Tas
         return task
     if place.device == "replay":
         raise UsageError("a recorded pool has no captured inputs", hint="leave the inputs out, or --device replay")
-    from forewarp.gpu_runner.executors import captured
-
     path = Path(inputs).expanduser()
     sources.check_inputs(path)
-    return captured.with_inputs(load_task(task, place), path, _here(place))
+    return _with_inputs_of(place, load_task(task, place), path)
 
 
 def _here(place: Place) -> str:
@@ -191,9 +190,15 @@ def read_task(name: str, place: Place) -> Task:
     """Read a task by bundled name or path; raises `TaskError`, also for files that are hostile by kind or size."""
     sources.check_task(Path(name))
     with sources.bounded_nesting(f"the task {name}", TaskError):
-        loaded = tasks.load(name, _here(place))
+        loaded = tasks.load(name, partial(_with_inputs_of, place))
     sources.check_depth(loaded.reference, f"the reference of {name}", TaskError)
     return loaded
+
+
+def _with_inputs_of(place: Place, task: Task, path: Path) -> Task:
+    from forewarp.gpu_runner.executors import captured  # it takes a worker, which few tasks need
+
+    return captured.with_inputs(task, path, _here(place))
 
 
 def read_candidate(path: str | Path, tunables: Mapping[str, int] | None = None) -> Candidate:
@@ -256,7 +261,7 @@ def open_executor(
     if place.pool:
         raise only_for_replay(place)
     if place.executor != "local":
-        from forewarp.cluster.opening import open_remote
+        from forewarp.gpu_runner.remote.opening import open_remote
 
         executor: Executor = open_remote(place.executor, _device_of(place), place.python)
     else:
@@ -282,7 +287,7 @@ def extent_of(place: Place) -> tuple[Target, int]:
     if place.executor == "local":
         found = devices.choose(device), len(devices.indices(device)) if device.startswith("cuda") else 1
     else:
-        from forewarp.cluster import opening
+        from forewarp.gpu_runner.remote import opening
 
         found = opening.extent_of(place.executor, device, place.python)
     _check_card(place, found[0])
@@ -397,7 +402,7 @@ def _tier(
 
         made: Forecaster = LearnedForecaster(anchors=anchors)
     else:
-        from forewarp.gpu_runner.executors.builds import default_cache
+        from forewarp.gpu_runner.cache import default_cache
         from forewarp.surrogate.llm import LlmForecaster
 
         made = LlmForecaster(model, cache=default_cache() / "answers")

@@ -33,8 +33,8 @@ class SlotExecutors(Executors):
 
     def _of_cluster(self, place: Place) -> Executor:
         """Return an executor with one device of a cluster: who opened all would leave none for the others."""
-        from forewarp.cluster.opening import room
-        from forewarp.cluster.over_ray import open_ray
+        from forewarp.gpu_runner.remote.opening import room
+        from forewarp.gpu_runner.remote.over_ray import open_ray
 
         key = ("slot", place.executor, place.device, place.python or "")
         address = place.executor.partition(":")[2]

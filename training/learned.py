@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.protocols import Subject
+from forewarp.inspection.features.vector import columns as vector_columns
 from forewarp.surrogate import pretrained
 from forewarp.surrogate.pretrained import Model, Spread
 from forewarp.surrogate.trees import MISSING, Trees
-from forewarp.surrogate.vector import columns as vector_columns
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

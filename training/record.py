@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from forewarp.archive import pools
+from forewarp.archive.pools import parquet
 from forewarp.core.errors import UsageError
 from forewarp.training.config import Config
 
@@ -42,7 +42,7 @@ def made_with(config: Config) -> dict[str, Any]:
         "python": platform.python_version(),
         "device": _device(),
         "pools": {
-            str(file): _digest(file) for path in config.data.pools for file in pools.files_of(Path(path).expanduser())
+            str(file): _digest(file) for path in config.data.pools for file in parquet.files_of(Path(path).expanduser())
         },
     }
 

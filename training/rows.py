@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from forewarp.archive import pool_columns, pools, splits
-from forewarp.archive.pool_check import keyed
+from forewarp.archive.pools import columns, parquet, splits
+from forewarp.archive.pools.check import keyed
 from forewarp.archive.reader import REFERENCE
 from forewarp.archive.rows import RecordedRow
 from forewarp.core import bins
@@ -53,13 +53,13 @@ def read(paths: Iterable[str], wanted: Sequence[str]) -> dict[str, list[Recorded
     """
     leaks, found = splits.Leaks(), {name: list[RecordedRow]() for name in wanted}
     for path in paths:
-        for file in pools.files_of(Path(path).expanduser()):
-            for columns in pools.columns_of(file):
-                leaks.add(keyed(columns))
-                if columns["split"] in found:
-                    row = pool_columns.unflat(columns)
+        for file in parquet.files_of(Path(path).expanduser()):
+            for flat in parquet.columns_of(file):
+                leaks.add(keyed(flat))
+                if flat["split"] in found:
+                    row = columns.unflat(flat)
                     if row.measurement.anchor == REFERENCE and row.build.status == "ok":
-                        found[columns["split"]].append(row)
+                        found[flat["split"]].append(row)
     splits.refuse(leaks.found())
     empty = next((name for name, rows in found.items() if not rows), None)
     if empty is not None:

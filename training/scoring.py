@@ -10,7 +10,8 @@ import numpy as np
 
 from forewarp.core import bins
 from forewarp.core.values import Forecast
-from forewarp.surrogate import metrics, replies, rewards
+from forewarp.surrogate import replies, rewards
+from forewarp.surrogate.evaluation import metrics
 from forewarp.training.config import Reward
 
 Speedups = Sequence[float | None]

@@ -159,7 +159,7 @@ def _title(place: int) -> str:
 
 
 def _progress(data: Drawn, _: Place, width: int, height: int) -> str:
-    from forewarp.tools import plots
+    from forewarp.report import plots
     from forewarp.tools.parts import Interval
 
     best = [Interval(ratio=b[0], low=b[1], high=b[2]) if b else None for b in data.best]
@@ -170,7 +170,7 @@ def _progress(data: Drawn, _: Place, width: int, height: int) -> str:
 
 
 def _against(data: Drawn, _: Place, width: int, height: int) -> str:
-    from forewarp.tools import plots
+    from forewarp.report import plots
     from forewarp.tools.parts import Interval
 
     pairs = [
@@ -183,7 +183,8 @@ def _against(data: Drawn, _: Place, width: int, height: int) -> str:
 
 
 def _reliability(data: Drawn, place: Place, width: int, height: int) -> str:
-    from forewarp.tools import calibration, plots
+    from forewarp.report import plots
+    from forewarp.tools import calibration
 
     if len(data.said) >= ENOUGH:
         points = calibration.reliability([p for p, _ in data.said], [came for _, came in data.said])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.core.values import Target
-from forewarp.gpu_runner.compilers import CompileError, run_compiler
+from forewarp.gpu_runner.compilers.process import CompileError, run_compiler
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
 
 # No -ffast-math: it breaks infinities and NaN, which masked softmaxes rely on.

@@ -8,9 +8,9 @@ from typing import Any
 from forewarp.core import serde
 from forewarp.core.inspection import Code
 from forewarp.core.values import Target
-from forewarp.gpu_runner.compilers import CompileError
-from forewarp.gpu_runner.evidence.occupancy import launch
-from forewarp.gpu_runner.evidence.problems import misfit
+from forewarp.gpu_runner.compilers.occupancy import launch
+from forewarp.gpu_runner.compilers.problems import misfit
+from forewarp.gpu_runner.compilers.process import CompileError
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from forewarp.core import serde
 from forewarp.core.values import Target
-from forewarp.gpu_runner.compilers import CompileError, run_compiler
 from forewarp.gpu_runner.compilers.cubin import codes, exports
 from forewarp.gpu_runner.compilers.gpu import exact_architecture
+from forewarp.gpu_runner.compilers.process import CompileError, run_compiler
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
 
 FLAGS = ("-shared", "-Xcompiler", "-fPIC", "-O3", "-std=c++17")

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.core.values import Target
-from forewarp.gpu_runner.compilers import CompileError
 from forewarp.gpu_runner.compilers.cubin import codes
 from forewarp.gpu_runner.compilers.gpu import exact_architecture, kernels_of
+from forewarp.gpu_runner.compilers.process import CompileError
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
 
 

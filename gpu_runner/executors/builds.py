@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +13,8 @@ from typing import Any
 from forewarp.core import serde
 from forewarp.core.errors import WorkerError
 from forewarp.core.values import Build, Candidate, Evidence, Signature, Status, Target
-from forewarp.gpu_runner.compilers import MANIFEST, extension
+from forewarp.gpu_runner.compilers.extension import settings
+from forewarp.gpu_runner.compilers.process import MANIFEST
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
 from forewarp.gpu_runner.executors.headers import Headers
 from forewarp.gpu_runner.executors.shelf import Shelf, need_room
@@ -23,12 +23,6 @@ from forewarp.gpu_runner.worker.channel import MACHINE
 CACHE_VERSION = "5"
 RUNS_CODE = ("python", "triton")
 """Languages of which code of the candidate runs while it is compiled, and may end that itself."""
-
-
-def default_cache() -> Path:
-    """Return the folder for compiled candidates: $FOREWARP_CACHE, or forewarp under the user's cache folder."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(os.environ.get("FOREWARP_CACHE") or Path(base) / "forewarp")
 
 
 class Builds:
@@ -77,7 +71,7 @@ class Builds:
         with self._shelf.scratch("build-") as scratch:
             job = self._job(candidate, signatures, scratch)
             if candidate.language == "python" and (headers := self._headers.get(versions())):
-                (scratch / extension.PRECOMPILED).symlink_to(headers)
+                (scratch / settings.PRECOMPILED).symlink_to(headers)
                 job["reads"] = [str(headers)]
             reply = self._worker.run(job, job["cpu_s"])
             if killed := _killed(reply):
@@ -131,7 +125,7 @@ def _build(folder: Path, seconds: float, *, cached: bool) -> Build:
     manifest = json.loads((folder / MANIFEST).read_text())
     if "extensions" in manifest:
         evidence = Evidence(manifest["facts"])
-        log = extension.summary(manifest)
+        log = settings.summary(manifest)
         return Build("ok", seconds, log, str(folder), manifest["binary_sha256"], cached, evidence)
     evidence = Evidence(manifest["facts"], tuple(manifest["problems"]))
     return Build("ok", seconds, "", str(folder), manifest["binary_sha256"], cached, evidence)

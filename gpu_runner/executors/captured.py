@@ -11,7 +11,7 @@ from typing import Any
 
 from forewarp.core.errors import TaskError
 from forewarp.core.values import CAPTURED, DeviceKind, Task, Workload
-from forewarp.gpu_runner.executors.builds import default_cache
+from forewarp.gpu_runner.cache import default_cache
 from forewarp.gpu_runner.executors.cached_text import cached
 from forewarp.gpu_runner.executors.client import WorkerClient
 

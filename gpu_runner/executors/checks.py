@@ -11,15 +11,17 @@ from forewarp.core import serde
 from forewarp.core.checking import Check, CheckedHow
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Candidate, Language, Target, Task
+from forewarp.gpu_runner.cache import default_cache
 from forewarp.gpu_runner.devices import known_targets
-from forewarp.gpu_runner.executors.builds import default_cache, ending
+from forewarp.gpu_runner.executors.builds import ending
 from forewarp.gpu_runner.executors.client import WorkerClient
 from forewarp.gpu_runner.formats import plan as plans
+from forewarp.inspection import jobs
 
 _JOBS: dict[Language, tuple[str, CheckedHow]] = {
-    "triton": ("interpret", "CPU-interpreted"),
-    "python": ("interpret", "CPU-interpreted"),
-    "cuda": ("emulate", "CPU-emulated"),
+    "triton": (jobs.INTERPRET, "CPU-interpreted"),
+    "python": (jobs.INTERPRET, "CPU-interpreted"),
+    "cuda": (jobs.EMULATE, "CPU-emulated"),
 }
 _START_S = 30.0
 """For starting a process and running the reference, beyond the time that the check itself may take."""

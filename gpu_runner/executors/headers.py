@@ -13,7 +13,7 @@ from pathlib import Path
 
 from forewarp.core.values import Target
 from forewarp.gpu_runner import child
-from forewarp.gpu_runner.compilers import extension
+from forewarp.gpu_runner.compilers.extension import settings
 from forewarp.gpu_runner.worker.environment import allowed
 
 TIMEOUT_S = 300
@@ -44,7 +44,7 @@ class Headers:
         compiler = Path(shutil.which(os.environ.get("CXX", "c++")) or "c++").resolve()
         seen = compiler.stat().st_mtime_ns if compiler.exists() else 0
         nvcc = shutil.which("nvcc") or ""
-        parts = [self._python, sorted(versions.items()), str(compiler), seen, nvcc, extension.HEADERS_VERSION]
+        parts = [self._python, sorted(versions.items()), str(compiler), seen, nvcc, settings.HEADERS_VERSION]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
     def _make(self, note: Path) -> bool:
@@ -52,7 +52,7 @@ class Headers:
         try:
             if note.exists():
                 return bool(json.loads(note.read_text())["made"])
-            archs = extension.arch_list(self._target)
+            archs = settings.arch_list(self._target)
             done = subprocess.run(
                 child.command(
                     self._python,

@@ -19,23 +19,24 @@ from forewarp.core.errors import CandidateError, TaskError, UsageError, WorkerEr
 from forewarp.core.protocols import Subject
 from forewarp.core.validation import WorkloadReport
 from forewarp.core.values import Build, Candidate, DeviceKind, Evidence, Measurement, Signature, Target, Task
-from forewarp.gpu_runner.compilers import extension
-from forewarp.gpu_runner.evidence import traced
+from forewarp.gpu_runner.cache import default_cache
+from forewarp.gpu_runner.compilers.extension import settings
 from forewarp.gpu_runner.executors import captured, verdicts
 from forewarp.gpu_runner.executors.blame import excuse, short_of_memory
-from forewarp.gpu_runner.executors.builds import Builds, default_cache, ending, manifest_of
+from forewarp.gpu_runner.executors.builds import Builds, ending, manifest_of
 from forewarp.gpu_runner.executors.checks import Checks
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
 from forewarp.gpu_runner.executors.device_lock import alone_on
 from forewarp.gpu_runner.executors.launcher import Launched, LauncherClient
 from forewarp.gpu_runner.executors.looks import Looks
 from forewarp.gpu_runner.executors.signatures import Signatures
+from forewarp.gpu_runner.executors.traces import Traces
 from forewarp.gpu_runner.executors.versions import versions
 from forewarp.gpu_runner.statistics import LOOKS
-from forewarp.gpu_runner.tracing.cache import Traces
-from forewarp.gpu_runner.tracing.values import SourceFile, Trace
 from forewarp.gpu_runner.worker import memory, toolchain
 from forewarp.gpu_runner.worker.channel import MACHINE
+from forewarp.inspection import jobs, traced
+from forewarp.inspection.tracing.values import SourceFile, Trace
 
 _REFUSALS = ("PermissionError", "Permission denied", "Network is unreachable", "Operation not permitted")
 """What confined code hears of what it may not do."""
@@ -145,7 +146,7 @@ class LocalExecutor:
         return versions(self._python, self.probe)
 
     def _describe(self, task: Task) -> tuple[Signature, ...]:
-        reply = self._worker.run({"kind": "describe"} | self._problem(task), self._limits.measure_s)
+        reply = self._worker.run({"kind": jobs.DESCRIBE} | self._problem(task), self._limits.measure_s)
         return tuple(serde.from_data(Signature, s) for s in _answer_of(task, reply)["signatures"])
 
     def validate(self, task: Task, started: Callable[[str], None] = lambda _: None) -> tuple[WorkloadReport, ...]:
@@ -185,7 +186,7 @@ class LocalExecutor:
         """Compile into the cache; of a module, the torch extensions that it builds. Triton compiles when it runs."""
         if candidate.language == "python":
             parsed = _parse_module(candidate)
-            if parsed.status != "ok" or not extension.wanted(candidate.source):
+            if parsed.status != "ok" or not settings.wanted(candidate.source):
                 return parsed
             return self._builds.get(candidate, (), self._compilers)
         return self._builds.get(candidate, self.describe(task), self._compilers)

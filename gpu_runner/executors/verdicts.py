@@ -20,7 +20,7 @@ from forewarp.core.values import (
     WorkloadTiming,
 )
 from forewarp.gpu_runner import statistics
-from forewarp.gpu_runner.evidence.roofline import floor_s
+from forewarp.gpu_runner.roofline import floor_s
 from forewarp.gpu_runner.statistics import Samples
 
 _SERIES = tuple(name for name in Samples.__dataclass_fields__ if name.endswith(("_s", "_hz")))

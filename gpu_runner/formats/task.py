@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,11 +24,11 @@ def bundled() -> list[str]:
     return sorted(p.parent.name for p in BUNDLED.glob("*/task.toml"))
 
 
-def load(name_or_path: str, python: str = sys.executable) -> Task:
+def load(name_or_path: str, with_inputs: Callable[[Task, Path], Task] | None = None) -> Task:
     """Load a task by bundled name, by folder (`task.toml` or KernelBot's `task.yml`), or by file.
 
-    A file is a KernelBench problem or a `task.yml`. `python` has the torch that reads captured inputs, where the
-    `task.toml` names some. Raises `TaskError` that says what is missing.
+    A file is a KernelBench problem or a `task.yml`. Where the `task.toml` names captured inputs, `with_inputs` adds
+    them, which takes a worker (`executors.captured`). Raises `TaskError` that says what is missing.
     """
     path = Path(name_or_path)
     if name_or_path in bundled():
@@ -39,7 +38,7 @@ def load(name_or_path: str, python: str = sys.executable) -> Task:
     if (path / kernelbot.NAME).is_file() and not (path / "task.toml").exists():
         return kernelbot.load(path / kernelbot.NAME)
     if path.is_dir():
-        return _with_inputs(path, python)
+        return _with_inputs(path, with_inputs)
     if path.is_file():
         return _from_file(path)
     raise TaskError(
@@ -105,15 +104,14 @@ def _made(folder: Path, table: TaskTable) -> Task:
     )
 
 
-def _with_inputs(folder: Path, python: str) -> Task:
+def _with_inputs(folder: Path, add: Callable[[Task, Path], Task] | None) -> Task:
     table = task_table.read(folder / task_table.NAME)
     task = _made(folder, table)
     if not table.inputs:
         return task
-    # Imported late: few tasks need a worker to be loaded.
-    from forewarp.gpu_runner.executors.captured import with_inputs
-
-    return with_inputs(task, folder / table.inputs, python)
+    if add is None:
+        raise TaskError(f"{folder} names captured inputs, which nothing here can read", hint="load it with a session")
+    return add(task, folder / table.inputs)
 
 
 def _workloads(table: Any) -> tuple[Workload, ...]:

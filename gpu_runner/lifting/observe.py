@@ -24,8 +24,9 @@ from forewarp.gpu_runner.lifting.program import Program, Programs, TensorPlace, 
 from forewarp.gpu_runner.lifting.window import Window
 from forewarp.gpu_runner.worker import extensions
 from forewarp.gpu_runner.worker.channel import MOST_DESCRIPTORS
+from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.modules import load_candidate
-from forewarp.gpu_runner.worker.problem import OnNest, Problem, copies, outputs_of, tensors_of
+from forewarp.gpu_runner.worker.problem import OnNest, copies, outputs_of, tensors_of
 from forewarp.gpu_runner.worker.stage import contiguous
 from forewarp.gpu_runner.worker.state import held_by
 
@@ -153,7 +154,7 @@ class _Subject:
 
     @classmethod
     def load(cls, job: Mapping[str, Any], workload: Workload, signature: Signature, observer: Observer) -> _Subject:
-        problem = Problem.of_job(job, workload, job["weight_seed"])
+        problem = load_problem(job, workload, job["weight_seed"])
         own = job["subject"] != "candidate"
         with observer.allocator.each_alone(MOST_ALONE // 2 if own else 0, SMALL):
             reference = problem.model("cuda")

@@ -45,6 +45,7 @@ from forewarp.gpu_runner.worker.cells import (
 from forewarp.gpu_runner.worker.conditions import Conditions, processors
 from forewarp.gpu_runner.worker.guards import layout_guards
 from forewarp.gpu_runner.worker.least import require
+from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.modules import load_candidate
 from forewarp.gpu_runner.worker.problem import Problem, running_reference
 from forewarp.gpu_runner.worker.protections import Confinement
@@ -284,7 +285,7 @@ class CellBench:
         outputs = [self._outputs(index, source, offset) for offset in range(self._offsets)]
         weights = dict(zip([p.name for p in self.signatures[index].params], params, strict=True))
         span = make_span(self.device)
-        problem = Problem.of_job(self.job, self.workloads[index], self.weight_seed)
+        problem = load_problem(self.job, self.workloads[index], self.weight_seed)
         # What it leaves of its state is copied out as the candidate's is, though nobody asks for it: that takes time.
         states, flushes = _states(problem, weights), self._flushes(index, source)
         model = problem.model(self.device)
@@ -301,7 +302,7 @@ class CellBench:
         weights = dict(zip([p.name for p in self.signatures[index].params], params, strict=True))
         if kernel["language"] == "python":
             span = make_span(self.device)
-            problem = Problem.of_job(self.job, self.workloads[index], self.weight_seed)
+            problem = load_problem(self.job, self.workloads[index], self.weight_seed)
             extensions.install(kernel["artefact"], kernel["manifest"])
             call = load_candidate(kernel["source"], problem, self.device, weights)
             states, flushes = _states(problem, weights), self._flushes(index, source)
@@ -321,7 +322,7 @@ class CellBench:
         self._bursting, self._index = False, index
         self.ready = {arm: [] for arm in ARMS}
         with running_reference("the reference"):
-            problem = Problem.of_job(self.job, self.workloads[index], self.weight_seed)
+            problem = load_problem(self.job, self.workloads[index], self.weight_seed)
             model = problem.model(self.device)
         slots, params, outputs = self._views(index, self.arenas["candidate"])
         mirror, rival_params, rival_outputs = self._views(index, self.arenas["anchor"])

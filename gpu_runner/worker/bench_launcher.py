@@ -31,7 +31,8 @@ from forewarp.gpu_runner.worker.conditions import Conditions
 from forewarp.gpu_runner.worker.cubin import CubinRunner, reset_persisting_l2
 from forewarp.gpu_runner.worker.guards import Bands, Guarded
 from forewarp.gpu_runner.worker.hold import Hold
-from forewarp.gpu_runner.worker.problem import Problem, running_reference, tensors_of
+from forewarp.gpu_runner.worker.loading import load_problem
+from forewarp.gpu_runner.worker.problem import running_reference, tensors_of
 from forewarp.gpu_runner.worker.runners import Buffers, find_plan
 from forewarp.gpu_runner.worker.stage import Guards, Stage, contiguous, expect, fresh_seed
 from forewarp.gpu_runner.worker.timing import Arm, Condition, DeviceHung, Sample
@@ -147,7 +148,7 @@ class LauncherBench:
         """Allocate the workload's buffers and load its kernels."""
         signature, workload = self.signatures[index], self.workloads[index].name
         with running_reference("the reference"):
-            problem = Problem.of_job(self.job, self.workloads[index], self.weight_seed)
+            problem = load_problem(self.job, self.workloads[index], self.weight_seed)
             model = problem.model("cuda")
             values = contiguous(problem.inputs(0, "cuda"))
         plan = memory.of_job(self.job, index, signature, "launched", "cuda")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from forewarp.gpu_runner.compilers import extension
+from forewarp.gpu_runner.compilers.extension import settings
 
 
 def install(artefact: str, manifest: Mapping[str, Any]) -> None:
@@ -17,13 +17,13 @@ def install(artefact: str, manifest: Mapping[str, Any]) -> None:
 
     What it does not list is built by torch, there and then. What it lists as refused raises RuntimeError, as in torch.
     """
-    extension.use_folder(Path(tempfile.gettempdir()))
+    settings.use_folder(Path(tempfile.gettempdir()))
     if not artefact or not manifest.get("extensions"):
         return
     from forewarp.gpu_runner.compilers.extension import hooks
     from forewarp.gpu_runner.compilers.extension.recipe import fingerprint, read
 
-    extension.set_arch(manifest["arch_list"])
+    settings.set_arch(manifest["arch_list"])
     own = hooks.originals()
     if own is None:
         return

@@ -1,4 +1,4 @@
-"""The jobs a forked child can do: probe the machine, describe a task, compile, trace, measure."""
+"""Jobs of forked children: probe the machine, compile, measure. Other rooms have more, see `server.entry`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import contextlib
 import importlib.metadata
 import platform
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from forewarp.core import serde
-from forewarp.core.checking import Check
 from forewarp.core.errors import CandidateError
 from forewarp.core.values import Candidate, Signature, Target, Workload
 from forewarp.gpu_runner.worker import activity, environment, memory, protections, toolchain
@@ -53,31 +52,6 @@ def probe(job: dict[str, Any], answer: Channel) -> None:
     answer.send(found)
 
 
-def describe(job: dict[str, Any], answer: Channel) -> None:
-    """Answer with one signature per workload, or with the reference's error; the task's code runs confined."""
-    if job["target_kind"] == "cpu":
-        memory.bound_host()  # here: confined, the process could not read what its control groups leave it
-    answer.send(run_confined(job, _describe))
-
-
-def _describe(job: dict[str, Any]) -> dict[str, Any]:
-    from forewarp.core.values import CAPTURED
-    from forewarp.gpu_runner.worker import captured, problem
-
-    signatures: list[Signature] = []
-    for workload in (serde.from_data(Workload, w) for w in job["workloads"]):
-        where = f"on the captured call {workload.name}: " if CAPTURED in job.get("files", ()) else ""
-        try:
-            signatures.append(problem.describe_job(job, workload))
-        except captured.BadCapture as e:
-            return {"error": str(e), "log": "", "hint": "capture what forward is called with, self left out"}
-        except problem.ReferenceFailed as e:
-            return {"error": f"{where}{e}", "log": ""}
-        except Exception as e:
-            return {"error": f"{where}{type(e).__name__}: {e}", "log": told(e, 4)}
-    return {"signatures": serde.to_data(signatures)}
-
-
 def read_inputs(job: dict[str, Any], answer: Channel) -> None:
     """Answer with the text of a file of captured inputs, or with what is wrong with it; read confined."""
     from forewarp.gpu_runner.worker import captured
@@ -94,10 +68,10 @@ def validate(job: dict[str, Any], answer: Channel) -> None:
 
 def compile_job(job: dict[str, Any], answer: Channel) -> None:
     """Compile into `job["folder"]`, confined: a Triton source is Python and runs here."""
-    _watched(job, answer, _compile, "candidate")
+    watched(job, answer, _compile, "candidate")
 
 
-def _watched(
+def watched(
     job: dict[str, Any], answer: Channel, work: Callable[[dict[str, Any], Path, Channel, bool], None], who: str
 ) -> None:
     """Have `work` done in a watched child, with caches of its own in the job's folder; answer where it is stopped."""
@@ -116,7 +90,7 @@ def _watched(
         answer.send({"status": status, "log": log if status == MACHINE else f"the {who} {log}", "protections": []})
 
 
-def _confine(job: dict[str, Any], folder: Path, contained: bool) -> list[str]:
+def confine(job: dict[str, Any], folder: Path, contained: bool) -> list[str]:
     """Confine this child to the folder; return the protections in force."""
     # What it writes must belong to the controller's user, so this child keeps that.
     how = protections.Confinement(
@@ -131,9 +105,10 @@ def _confine(job: dict[str, Any], folder: Path, contained: bool) -> list[str]:
 
 
 def _compile(job: dict[str, Any], folder: Path, answer: Channel, contained: bool) -> None:
-    from forewarp.gpu_runner.compilers import CompileError, CompilerKilled, compile_candidate, extension
+    from forewarp.gpu_runner.compilers import compile_candidate, extension
+    from forewarp.gpu_runner.compilers.process import CompileError, CompilerKilled
 
-    guards = _confine(job, folder, contained)
+    guards = confine(job, folder, contained)
     try:
         candidate, target = serde.from_data(Candidate, job["candidate"]), serde.from_data(Target, job["target"])
         if candidate.language == "python":
@@ -151,48 +126,6 @@ def _compile(job: dict[str, Any], folder: Path, answer: Channel, contained: bool
         answer.send({"status": "compile_error", "log": str(e), "protections": guards})
     else:
         answer.send({"status": "ok", "manifest": manifest, "protections": guards})
-
-
-def trace(job: dict[str, Any], answer: Channel) -> None:
-    """Trace a module's launches into `job["folder"]`, confined: the module and the reference run here."""
-    _watched(job, answer, _trace, "module")
-
-
-def _trace(job: dict[str, Any], folder: Path, answer: Channel, contained: bool) -> None:
-    # Imported before the child is confined, so that the module's limits are not spent on it.
-    from forewarp.gpu_runner.tracing import job as tracing
-
-    guards = _confine(job, folder, contained)
-    tracing.trace(job, folder)
-    answer.send({"status": "ok", "log": "", "protections": guards})
-
-
-def interpret(job: dict[str, Any], answer: Channel) -> None:
-    """Answer with the check of a Triton or Python candidate, run in Triton's interpreter in a confined child.
-
-    The reference that it is compared with runs in another one.
-    """
-    from forewarp.gpu_runner.interpreter import job as interpreter
-
-    answer.send(_checked(job, interpreter.interpret))
-
-
-def emulate(job: dict[str, Any], answer: Channel) -> None:
-    """Answer with the check of a CUDA candidate, run on the CPU in confined children; so is the reference."""
-    from forewarp.gpu_runner.emulator import build, device
-    from forewarp.gpu_runner.emulator import job as emulator
-
-    if not build.available():
-        # Whoever runs a task's code may read the cache, but not fill it.
-        device.keep(build.compiler(), job_folder(job), Path(job["cache"]))
-    answer.send(_checked(job, emulator.emulate, [job["cache"]]))
-
-
-def _checked(
-    job: dict[str, Any], check: Callable[[dict[str, Any]], Check], reads: Sequence[str] = ()
-) -> dict[str, Any]:
-    document = run_confined(job, lambda job: {"check": serde.to_data(check(job))}, reads)
-    return document.get("check", document)
 
 
 def measure(job: dict[str, Any], answer: Channel) -> None:

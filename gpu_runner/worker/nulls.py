@@ -14,7 +14,8 @@ from forewarp.core import serde
 from forewarp.core.values import Signature, Tolerance, Workload
 from forewarp.gpu_runner.worker import memory, operations, outside, perturb
 from forewarp.gpu_runner.worker.check import POISON_BYTE, Expected, same_bytes
-from forewarp.gpu_runner.worker.problem import Problem, ReferenceFailed, copies, outputs_of, tensors_of
+from forewarp.gpu_runner.worker.loading import load_problem
+from forewarp.gpu_runner.worker.problem import ReferenceFailed, copies, outputs_of, tensors_of
 from forewarp.gpu_runner.worker.stage import WithWritten, expect_alike, fresh_seed
 from forewarp.gpu_runner.worker.state import AlikeCalls, State
 from forewarp.gpu_runner.worker.tracebacks import told
@@ -68,7 +69,7 @@ class Examination:
         self.tolerance = serde.from_data(Tolerance, job["tolerance"]) if job["tolerance"] else None
         self.weight_seed = fresh_seed()
         with outside.seen() as loading:
-            loaded = Problem.of_job(job, workload, self.weight_seed)
+            loaded = load_problem(job, workload, self.weight_seed)
         values = loaded.inputs(fresh_seed(), self.device)  # which may be drawn with whatever the task likes
         with outside.seen() as making:
             model = loaded.model(self.device)
@@ -278,7 +279,7 @@ class Examination:
         """Look whether a reference that was loaded anew, and never called, computes the same."""
         if self.problem.random:
             return
-        loaded = Problem.of_job(self.job, self.workload, self.weight_seed)
+        loaded = load_problem(self.job, self.workload, self.weight_seed)
         outputs = self._run(self.first.values, self.first.seed, loaded.model(self.device))
         if self.first.expected.error(outputs) > 1.0:
             problems.append(
@@ -370,7 +371,7 @@ class Examination:
             return None
 
     def _weights_matter(self) -> bool:
-        other = Problem.of_job(self.job, self.workload, fresh_seed()).model(self.device)
+        other = load_problem(self.job, self.workload, fresh_seed()).model(self.device)
         return bool(self._changed_by(self._run(self.first.values, self.first.seed, other)))
 
     def _changed_by(self, outputs: Sequence[torch.Tensor], without: int = -1) -> set[int]:

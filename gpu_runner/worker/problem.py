@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
@@ -12,11 +11,10 @@ from typing import Any, cast
 
 import torch
 
-from forewarp.core.values import Mode, Signature, TensorSpec, Workload
-from forewarp.gpu_runner.worker import activity, numerics, operations
+from forewarp.core.values import Mode, Workload
+from forewarp.gpu_runner.worker import activity, numerics
 from forewarp.gpu_runner.worker.captured import Call
 from forewarp.gpu_runner.worker.nest import Build, check_inputs, flatten, is_flat, leaves
-from forewarp.gpu_runner.worker.state import held_by
 from forewarp.gpu_runner.worker.tracebacks import told
 
 
@@ -47,18 +45,6 @@ def running_reference(doing: str) -> Generator[None]:
 
 def _first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), "no message")
-
-
-def _load(job: Mapping[str, Any], workload: Workload, weight_seed: int) -> Problem:
-    if job.get("format", "kernelbench") == "kernelbench":
-        loaded = Problem.load(job["reference"], workload, weight_seed, job.get("mode", "train"))
-        return replace(loaded, call=Call.of_job(job, workload.name))
-    # Imported late, because it builds on this module.
-    from forewarp.gpu_runner.worker import kernelbot
-
-    # The type checker knows this module by two names, because `src/forewarp` links to it.
-    device = job["target_kind"]
-    return cast("Problem", kernelbot.load(job["reference"], job["files"], workload, weight_seed, device))
 
 
 def load_module(source: str, name: str, constants: Mapping[str, Any]) -> ModuleType:
@@ -96,22 +82,6 @@ class Problem:
         """Load a KernelBench file with the workload's constants."""
         module = load_module(reference, "reference", workload.constants)
         return cls(module, workload.name, weight_seed, workload.constants, mode)
-
-    @staticmethod
-    def of_job(job: Mapping[str, Any], workload: Workload, weight_seed: int) -> Problem:
-        """Load the reference that a job carries: `reference`, `mode`; for KernelBot `format`, `files`, `target_kind`.
-
-        Where the job has `signatures`, the problem knows what the one of its workload says.
-        """
-        try:
-            loaded = _load(job, workload, weight_seed)
-        except ModuleNotFoundError as e:
-            raise ReferenceFailed(
-                f"the reference imports the package {e.name}, which {sys.executable} does not have; install it there, "
-                "or pass --python PATH of an environment that has it"
-            ) from e
-        said = next((s for s in job.get("signatures", ()) if s["workload"] == workload.name), None)
-        return loaded if said is None else loaded.described(said.get("state", ()), random=said.get("random", False))
 
     def described(self, state: Sequence[str], *, random: bool) -> Problem:
         """Return the same problem with what is known of its reference's calls."""
@@ -250,10 +220,11 @@ def outputs_of(result: Any) -> list[torch.Tensor]:
 
     Tuples, lists and dicts are entered. Raises TypeError for anything else.
     """
-    return _plain(result, (torch.Tensor, torch.nn.Parameter))
+    return plain_outputs(result, (torch.Tensor, torch.nn.Parameter))
 
 
-def _plain(result: Any, kinds: Sequence[type]) -> list[torch.Tensor]:
+def plain_outputs(result: Any, kinds: Sequence[type]) -> list[torch.Tensor]:
+    """Return the tensors of a forward's result; raises TypeError where one is of none of the kinds."""
     found = [leaf for leaf in leaves(result) if leaf is not None]
     device = next((leaf.device for leaf in found if isinstance(leaf, torch.Tensor)), None)
     outputs: list[torch.Tensor] = []
@@ -298,177 +269,6 @@ def tensors_of(values: Sequence[Any]) -> list[torch.Tensor]:
     return [v for v in values if isinstance(v, torch.Tensor)]
 
 
-def _specs(tensors: Sequence[torch.Tensor]) -> tuple[TensorSpec, ...]:
-    return tuple(TensorSpec(str(i), tuple(t.shape), dtype_name(t)) for i, t in enumerate(tensors))
-
-
 def dtype_name(tensor: torch.Tensor) -> str:
     """Return torch's dtype name without the prefix."""
     return str(tensor.dtype).removeprefix("torch.")
-
-
-def _numbers(values: Sequence[Any]) -> dict[str, float]:
-    return {str(i): v for i, v in enumerate(values) if isinstance(v, int | float)}
-
-
-@torch.no_grad()
-def describe(reference: str, workload: Workload) -> Signature:
-    """Work out the signature of a KernelBench file; see `describe_job`."""
-    return describe_job({"reference": reference}, workload)
-
-
-@torch.no_grad()
-def describe_job(job: Mapping[str, Any], workload: Workload, *, flops: bool = True) -> Signature:
-    """Work out a task's signature on meta tensors; on the device where the reference needs values.
-
-    It needs values, too, where it writes to its inputs: then the bytes that it reads are found by trying. Where torch
-    sees no GPU for a CUDA target, see `tracing.reference`. Raises what the reference raises, or `ReferenceFailed`.
-    Counting `flops` takes seconds the first time in a process; without, they are None.
-    """
-    device = "cuda" if job.get("target_kind") == "cuda" else "cpu"
-
-    def with_values() -> Signature:
-        if device == "cuda" and not torch.cuda.is_available():
-            # Imported late, because it builds on this module.
-            from forewarp.gpu_runner.tracing.reference import describe_without_device
-
-            return describe_without_device(cast("Any", _describe_on), job, workload, flops=flops)
-        return _describe_on(Problem.of_job(job, workload, 0), device, flops=flops)
-
-    if job.get("format", "kernelbench") != "kernelbench":
-        return with_values()
-    problem = Problem.of_job(job, workload, 0)
-    if problem.call is not None:
-        problem.call.check(problem.module.Model.forward)
-    try:
-        signature = _describe_on(problem, "meta", flops=flops)
-    except Exception:
-        return with_values()
-    return with_values() if signature.written else signature
-
-
-@torch.no_grad()
-def describe_shapes(job: Mapping[str, Any], workload: Workload) -> Signature:
-    """Work out a signature on meta tensors alone; raises what the reference raises where it needs values."""
-    return _describe_on(Problem.of_job(job, workload, 0), "meta", flops=False)
-
-
-def _describe_on(
-    problem: Problem, device: str, *, flops: bool = True, real: bool = True, values: list[Any] | None = None
-) -> Signature:
-    """Describe by running the reference once, on `values` if there are any.
-
-    Without `real`, tensors have no elements whatever device they name.
-    """
-    real = real and device != "meta"
-    model = problem.model(device)
-    values = problem.inputs(0, device) if values is None else values
-    held = held_by(model)
-    tensors, old = tensors_of(values), copies(values) if real else []
-    before = copies(list(held.values())) if real else []
-    versions = [t._version for t in (*tensors, *held.values())]
-    counted, needed = None, 0.0
-    with contextlib.ExitStack() as stack:
-        counter = stack.enter_context(_flop_counter()) if flops else None
-        seen = stack.enter_context(operations.Seen())
-        result = model(*values)
-    kinds = {torch.Tensor, torch.nn.Parameter} | ({type(t) for t in tensors} if not real else set())
-    outputs = _plain(result, tuple(kinds))
-    if counter is not None:
-        counted = float(counter.get_total_flops()) or None
-        needed = (counted or 0.0) if seen.all_needed else 0.0
-    written = tuple(
-        i
-        for i, (t, v) in enumerate(zip(tensors, versions, strict=False))
-        if t._version != v or (real and not _equal(t, tensors_of(old)[i]))
-    )
-    if not outputs and not written:
-        raise ValueError("forward returns nothing to compare: no tensor, no number, and no input is changed")
-    aliases = {str(o): i for o, output in enumerate(outputs) for i in written if _same(output, tensors[i])}
-    state = _changed(model, held, versions[len(tensors) :], before, seen.statistics)
-    weights = model.state_dict()
-    moved = [*weights.values(), *(o for i, o in enumerate(outputs) if str(i) not in aliases), *tensors]
-    if written and real:
-        moved += [tensors[i] for i in _read_and_written(model, old, [*outputs, *tensors], written)]
-    return Signature(
-        workload=problem.workload,
-        inputs=_specs(tensors),
-        scalars=_numbers(values),
-        init=_numbers(problem.init_numbers()),
-        params=tuple(TensorSpec(k, tuple(v.shape), dtype_name(v)) for k, v in weights.items()),
-        outputs=_specs(outputs),
-        flops=counted,
-        bytes_moved=sum(t.numel() * t.element_size() for t in moved),
-        written=written,
-        aliases=aliases,
-        needed_flops=needed,
-        state=state,
-        random=bool(seen.random),
-    )
-
-
-def _changed(
-    model: torch.nn.Module,
-    held: Mapping[str, torch.Tensor],
-    versions: Sequence[int],
-    before: Sequence[torch.Tensor],
-    statistics: Sequence[torch.Tensor],
-) -> tuple[str, ...]:
-    """Return the names of parameters and buffers that a call has changed or replaced.
-
-    `before` are copies from before the call, empty where tensors have no elements.
-    """
-    now = held_by(model)
-    changed: list[str] = []
-    for i, (name, tensor) in enumerate(held.items()):
-        after = now.get(name)
-        touched = after is not tensor or tensor._version != versions[i] or any(tensor is s for s in statistics)
-        if touched or (before and not _equal(tensor, before[i])):
-            changed.append(name)
-    return tuple(changed)
-
-
-def _flop_counter() -> Any:
-    from torch.utils import flop_counter
-
-    # Its first call would import torch's compiler, which takes seconds, to have itself left uncompiled.
-    mode: Any = getattr(flop_counter, "_FlopCounterMode", None)
-    raw = getattr(getattr(mode, "__torch_dispatch__", None), "__wrapped__", None)
-    if raw is not None:
-        vars(raw).setdefault("__dynamo_disable", raw)
-    return flop_counter.FlopCounterMode(display=False)
-
-
-def _read_and_written(
-    model: torch.nn.Module, values: Sequence[Any], results: Sequence[torch.Tensor], written: Sequence[int]
-) -> list[int]:
-    """Return which of the written inputs the reference also reads: what it computes changes with their contents.
-
-    An input is taken as not read where this cannot be told, so that a bound on the time stays a bound.
-    """
-
-    def same_with(change: int | None) -> bool:
-        again = copies(values)
-        tensors = tensors_of(again)
-        if change is not None:
-            other = tensors[change]
-            other.fill_(1) if _equal(other, torch.zeros_like(other)) else other.zero_()
-        outputs = outputs_of(model(*again))
-        return all(_equal(a, b) for a, b in zip([*outputs, *tensors], results, strict=True))
-
-    if not same_with(None):  # a reference that never computes the same twice
-        return []
-    return [i for i in written if not same_with(i)]
-
-
-def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Compare bytes, so that NaN equals itself."""
-    first, second = (t.contiguous().view(-1).view(torch.uint8) for t in (one, other))
-    return torch.equal(first, second)
-
-
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether two tensors are the same elements of the same memory, in the same order."""
-    if (one.shape, one.stride(), one.dtype) != (other.shape, other.stride(), other.dtype):
-        return False
-    return one is other or (not one.is_meta and one.data_ptr() == other.data_ptr())

@@ -31,15 +31,9 @@ from forewarp.gpu_runner.worker.channel import Channel
 from forewarp.gpu_runner.worker.task_confinement import folder_of, refusing
 
 REAP_S = 0.02
-_DESCRIBING = ("describe", "trace", "interpret", "emulate")
-"""Kinds of jobs that look at a task's shapes."""
 _IMPORTED: Mapping[str, Sequence[str]] = {
     "measure": ("worker.bench_cells", "worker.judge"),
     "validate": ("worker.nulls",),
-    "describe": ("worker.problem", "worker.captured"),
-    "interpret": ("interpreter.job",),
-    "emulate": ("emulator.job",),
-    "trace": ("tracing.job",),
 }
 """Modules that children import, by kind of job."""
 
@@ -67,7 +61,8 @@ def preload() -> None:
         # The one object is made anew for everyone who asks for it, by a C compiler where caches are empty.
         utilities.__init__ = _nothing
     _wake_triton()
-    warm("describe")
+    importlib.import_module("forewarp.gpu_runner.worker.captured")
+    _wake_meta()
 
 
 @cache
@@ -82,11 +77,12 @@ def _wake_meta() -> None:
 @cache
 def warm(kind: str) -> None:
     """Import and initialise once what every child of a kind of job needs; call it before the first one is forked."""
-    for name in _IMPORTED.get(kind, ()):
-        with contextlib.suppress(ImportError):  # the child says what is missing
-            importlib.import_module(f"forewarp.gpu_runner.{name}")
-    if kind in _DESCRIBING:
-        _wake_meta()
+    elsewhere = kind.partition(":")[0] if ":" in kind else ""
+    for name in (*(f"forewarp.gpu_runner.{name}" for name in _IMPORTED.get(kind, ())), elsewhere):
+        with contextlib.suppress(ImportError, ValueError):  # the child says what is missing
+            importlib.import_module(name)
+    if elsewhere:
+        _wake_meta()  # what is looked at before it runs has shapes first
 
 
 def _nothing(self: object) -> None:
@@ -115,22 +111,27 @@ def _wake_triton() -> None:
                 os.environ["TRITON_CACHE_DIR"] = before
 
 
-def _handlers() -> dict[str, Callable[[dict[str, Any], Channel], None]]:
+def entry(kind: str) -> Callable[[dict[str, Any], Channel], None]:
+    """Return the function that does a kind of job.
+
+    Rooms above this one have jobs of their own, which the controller names as `module:function`: the worker does not
+    know them, it gives them a child.
+    """
     from forewarp.gpu_runner.worker import jobs
 
-    return {
+    if ":" in kind:
+        module, _, function = kind.partition(":")
+        return getattr(importlib.import_module(module), function)
+    own: dict[str, Callable[[dict[str, Any], Channel], None]] = {
         "probe": jobs.probe,
-        "describe": jobs.describe,
         "compile": jobs.compile_job,
-        "trace": jobs.trace,
-        "interpret": jobs.interpret,
-        "emulate": jobs.emulate,
         "measure": jobs.measure,
         "launcher": jobs.launcher,
         "observe": jobs.observe,
         "validate": jobs.validate,
         "read_inputs": jobs.read_inputs,
     }
+    return own[kind]
 
 
 def _child(job: dict[str, Any], answer: socket.socket) -> None:
@@ -148,7 +149,7 @@ def _child(job: dict[str, Any], answer: socket.socket) -> None:
     try:
         line = Channel(answer)
         with refusing(line):
-            _handlers()[job["kind"]](job, line)
+            entry(job["kind"])(job, line)
         status = 0
     except BaseException:  # the child's last line: say why on the log, then go
         import traceback

@@ -8,9 +8,9 @@ from functools import cached_property
 from forewarp.core.errors import CandidateError
 from forewarp.core.protocols import Attempt, Known, Proposal
 from forewarp.core.values import DEVICE_ONLY, Candidate, DeviceKind, Language, Target, Task
+from forewarp.inspection.features.features import program_of
 from forewarp.search import puct
 from forewarp.search.proposers import edits
-from forewarp.surrogate.features import program_of
 
 REPAIRS = 3
 """Repairs that one broken program is worth; then it is left alone (the debugging trap of GEAK, arXiv 2507.23194)."""

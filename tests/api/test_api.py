@@ -17,9 +17,9 @@ from support.recorded_pool import Recorded, record
 import forewarp
 from forewarp import events
 from forewarp.api import watching
-from forewarp.cli.tally import Tally
 from forewarp.core.protocols import Executor
 from forewarp.gpu_runner.formats import candidate as candidates
+from forewarp.report.tally import Tally
 from forewarp.tools.parts import Kernel, Place
 from forewarp.tools.session import Executors
 

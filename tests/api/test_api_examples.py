@@ -12,7 +12,7 @@ from support import synthetic_executor as synthetic
 from support.recorded_pool import Recorded, record
 
 import forewarp
-from forewarp.archive.pools import write_rows
+from forewarp.archive.pools.parquet import write_rows
 from forewarp.archive.rows import RecordedRow
 from forewarp.gpu_runner.formats import plan
 

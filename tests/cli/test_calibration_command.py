@@ -12,12 +12,13 @@ import pytest
 from support.recorded_pool import Recorded, record
 
 from forewarp.archive.forecasts import beside, write_forecasts
-from forewarp.archive.pools import read_pool
+from forewarp.archive.pools.parquet import read_pool
 from forewarp.archive.rows import RecordedForecast
 from forewarp.archive.store import Archive
-from forewarp.cli import documents, exits, reliability
+from forewarp.cli import exits
 from forewarp.cli.main import main
 from forewarp.core import bins
+from forewarp.report import documents, reliability
 from forewarp.tools.calibration import faster_on_record
 from forewarp.tools.parts import Place
 

@@ -27,9 +27,10 @@ from support.scripted_model import Call, endless, scripted
 from forewarp.agent.conversation import Conversation
 from forewarp.agent.settings import Settings
 from forewarp.agent.transcript import conversations
-from forewarp.cli import documents, headless
+from forewarp.cli import headless
 from forewarp.cli.main import main
 from forewarp.cli.options import Output
+from forewarp.report import documents
 from forewarp.tools.parts import Amounts, Place
 
 Run = Callable[..., tuple[int, str, str]]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from support.recorded_pool import Recorded, record
 
-from forewarp.archive.pools import read_pool, write_rows
-from forewarp.cli import documents
+from forewarp.archive.pools.parquet import read_pool, write_rows
 from forewarp.cli.main import main
+from forewarp.report import documents
 
 Run = Callable[..., tuple[int, dict[str, Any], str]]
 
@@ -276,5 +276,5 @@ def test_an_unwritable_folder_does_not_lose_the_run(run: Run, recorded: Recorded
 def test_committed_schemas_are_up_to_date(name: str) -> None:
     committed = Path(__file__).parents[2] / "docs" / "schemas" / f"{name}.schema.json"
     assert json.loads(committed.read_text()) == documents.schema(name), (
-        "run python -m forewarp.cli.documents docs/schemas"
+        "run python -m forewarp.report.documents docs/schemas"
     )

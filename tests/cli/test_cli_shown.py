@@ -18,13 +18,14 @@ from support.clock import Clock
 from support.recorded_pool import Recorded, record
 
 from forewarp.archive.store import Archive, default_path
-from forewarp.cli import artifacts, exits, plots, progress, running
-from forewarp.cli import tally as tallies
+from forewarp.cli import exits, running
 from forewarp.cli.main import VERBS, main
 from forewarp.cli.options import Output
 from forewarp.core.errors import WorkerError
 from forewarp.core.values import Spend
 from forewarp.gpu_runner.formats import candidate as candidates
+from forewarp.report import artifacts, progress, terminal_plots
+from forewarp.report import tally as tallies
 from forewarp.search import events
 from forewarp.tools.parts import Amounts, Place
 from forewarp.tools.run_report import report
@@ -134,8 +135,8 @@ def test_the_guess_of_the_time_left_follows_the_tightest_cap(monkeypatch: pytest
 
 
 def test_plots_need_two_points(recorded: Recorded) -> None:
-    assert plots.progress([]) == ""
-    assert plots.forecasts([]) == ""
+    assert terminal_plots.progress([]) == ""
+    assert terminal_plots.forecasts([]) == ""
 
 
 class Interrupted(SearchJob):

@@ -13,12 +13,12 @@ from support import synthetic_executor as synthetic
 from support.recorded_pool import Recorded, record
 
 from forewarp.archive import forecasts
-from forewarp.archive.pools import read_pool, write_rows
+from forewarp.archive.pools.parquet import read_pool, write_rows
 from forewarp.archive.store import Archive, default_path
-from forewarp.cli import documents
 from forewarp.cli.main import DATA, main
 from forewarp.core.values import Candidate
-from forewarp.surrogate.vector import vector
+from forewarp.inspection.features.vector import vector
+from forewarp.report import documents
 
 Run = Callable[..., tuple[int, dict[str, Any]]]
 

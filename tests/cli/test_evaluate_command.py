@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from support.judged_pool import write
 
-from forewarp.cli import documents
 from forewarp.cli.main import main
+from forewarp.report import documents
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from support.recorded_pool import Recorded, record
 
 from forewarp.archive.store import Archive, default_path
-from forewarp.cli import documents
 from forewarp.cli.main import main
+from forewarp.report import documents
 from forewarp.search.events import Event, Measured, RunFinished, RunResumed, RunStarted, from_data, to_data
 from forewarp.tools.parts import Amounts, Place
 from forewarp.tools.search import SearchRequest, open_search

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from forewarp.cli import documents, inspect_tables
 from forewarp.cli.main import main
 from forewarp.gpu_runner.formats import task as tasks
+from forewarp.report import documents, inspect_tables
 from forewarp.tools.inspect_kernel import (
     CheckedShape,
     CpuCheck,

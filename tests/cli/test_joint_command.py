@@ -11,11 +11,13 @@ from support.cards import NARROW, WIDE, Card, Cards, record_two
 from support.recorded_pool import Recorded
 
 from forewarp.archive.store import Archive, default_path
-from forewarp.cli import documents, exits
-from forewarp.cli.joint import drive, overview, slug
+from forewarp.cli import exits
+from forewarp.cli.joint import drive, overview
 from forewarp.cli.main import main
 from forewarp.cli.options import Output
-from forewarp.cli.tally import Tally
+from forewarp.report import documents
+from forewarp.report.joint_files import slug
+from forewarp.report.tally import Tally
 from forewarp.tools.joint_search import open_joint
 from forewarp.tools.parts import Amounts
 from forewarp.tools.search import SearchRequest

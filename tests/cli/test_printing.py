@@ -18,9 +18,10 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from forewarp.cli import display, printing
+from forewarp.cli import printing
 from forewarp.cli.main import main
 from forewarp.core.errors import UsageError
+from forewarp.report import display
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b2J\u202e\b\r[red]x[/] [link=http://evil]y[/link]"
 CLEAN = "]0;owned[2J2J[red]x[/] [link=http://evil]y[/link]"
@@ -28,7 +29,8 @@ CLEAN = "]0;owned[2J2J[red]x[/] [link=http://evil]y[/link]"
 
 def on_terminal(code: str) -> str:
     """What reaches a terminal of 100 columns when Python runs this code with `HOSTILE` in it."""
-    here = f"HOSTILE = {HOSTILE!r}\nfrom forewarp.cli import display, printing\nfrom rich.text import Text\n{code}"
+    imports = "from forewarp.cli import printing\nfrom forewarp.report import display\nfrom rich.text import Text"
+    here = f"HOSTILE = {HOSTILE!r}\n{imports}\n{code}"
     primary, secondary = pty.openpty()
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
     process = subprocess.Popen(
@@ -63,7 +65,7 @@ def acts(shown: str) -> bool:
         "printing.err(HOSTILE)",
         "printing.trace(ValueError(HOSTILE))",
         "printing.json_line({'log': HOSTILE})",
-        "from forewarp.cli import progress\n"
+        "from forewarp.report import progress\n"
         "with progress.redrawn(display.stderr(), lambda: Text(HOSTILE)) as live: live.refresh()",
         "import time\nwith display.waiting(display.stderr(), HOSTILE) as tell: tell(HOSTILE); time.sleep(0.3)",
     ],

@@ -13,12 +13,12 @@ import pytest
 from support.recorded_run import Writer
 
 from forewarp.archive.store import Archive, default_path
-from forewarp.cli import documents
 from forewarp.cli.main import main
 from forewarp.core import serde
+from forewarp.report import documents
+from forewarp.report.html import frame
+from forewarp.report.html.page import page
 from forewarp.search.holdout import Holdout, HoldoutShape
-from forewarp.tools.html import frame
-from forewarp.tools.html.page import page
 from forewarp.tools.run_figures import figures
 from forewarp.tools.run_report import report
 

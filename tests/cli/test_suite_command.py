@@ -18,9 +18,10 @@ from rich.console import Console
 from support.suites import Kept, SuiteExecutor, kernel, problem, write
 
 import forewarp
-from forewarp.cli import documents, exits
+from forewarp.cli import exits
 from forewarp.cli.main import main
-from forewarp.cli.suite_tables import render
+from forewarp.report import documents
+from forewarp.report.suite_tables import render
 from forewarp.tools.suite import SuiteRequest, run_suite
 from forewarp.tools.suite_results import SuiteResult
 

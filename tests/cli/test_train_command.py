@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from support import training_pool
 
-from forewarp.cli import documents
 from forewarp.cli.main import main
+from forewarp.report import documents
 from forewarp.training import config
 
 PLAN = ["train", "--dry-run", "--base", "openai/gpt-oss-20b"]
@@ -81,7 +81,7 @@ def test_what_a_run_lacks_is_said_before_it_begins(tmp_path: Path, capsys: pytes
     if not torch.cuda.is_available():
         assert main(["train", "--data", "pool", "--base", "openai/gpt-oss-20b", "--out", out]) == 69
         assert "no CUDA GPU" in capsys.readouterr().err
-    from forewarp.archive.pools import write_rows
+    from forewarp.archive.pools.parquet import write_rows
 
     write_rows(training_pool.rows(["gamma"]), tmp_path / "pool.parquet")
     assert main(["train", "--data", str(tmp_path / "pool.parquet"), "--base", "x", "--out", out]) == 2

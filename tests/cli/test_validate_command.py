@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from forewarp.cli import documents, exits
+from forewarp.cli import exits
 from forewarp.cli.main import main
+from forewarp.report import documents
 
 pytest.importorskip("torch")
 

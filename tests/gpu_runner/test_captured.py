@@ -12,13 +12,14 @@ from support.shared_executors import limited
 
 from forewarp.core.errors import TaskError
 from forewarp.core.values import CAPTURED, Candidate, Task
-from forewarp.gpu_runner import near
 from forewarp.gpu_runner.executors.captured import repeated, with_inputs
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.worker import captured
 from forewarp.gpu_runner.worker.captured import Call
+from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.problem import Problem
+from forewarp.search import near
 
 SOURCE = """\
 import torch
@@ -64,7 +65,7 @@ def call_of(folder: Path, *given: Any, **more: Any) -> Call:
 
 def loaded(task: Task, workload: int = 0) -> Problem:
     job = {"reference": task.reference, "files": dict(task.files), "format": task.format}
-    return Problem.of_job(job, task.workloads["cpu"][workload], 0)
+    return load_problem(job, task.workloads["cpu"][workload], 0)
 
 
 class TestDraw:
@@ -214,10 +215,10 @@ class TestTask:
         (tmp_path / "reference.py").write_text(SOURCE)
         (tmp_path / "task.toml").write_text('inputs = "calls.pt"')
         saved(tmp_path, [{"name": "decode", "values": values()}])
-        assert [w.name for w in tasks.load(str(tmp_path)).workloads["cuda"]] == ["decode"]
+        assert [w.name for w in tasks.load(str(tmp_path), with_inputs).workloads["cuda"]] == ["decode"]
         (tmp_path / "task.toml").write_text("inputs = 3")
         with pytest.raises(TaskError, match="inputs must be the name of a file"):
-            tasks.load(str(tmp_path))
+            tasks.load(str(tmp_path), with_inputs)
 
     def test_a_missing_file_and_a_gpu_mode_task(self, tmp_path: Path) -> None:
         plain = tasks.from_source(SOURCE, "gather")

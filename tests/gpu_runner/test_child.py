@@ -11,11 +11,11 @@ import pytest
 from support import small_tasks
 
 from forewarp.gpu_runner import child
-from forewarp.gpu_runner.agent import bootstrap
-from forewarp.gpu_runner.agent.link import Link
 from forewarp.gpu_runner.devices import detect_cpu
 from forewarp.gpu_runner.executors.client import WorkerClient
 from forewarp.gpu_runner.executors.local import LocalExecutor
+from forewarp.gpu_runner.remote.far_end import bootstrap
+from forewarp.gpu_runner.remote.far_end.link import Link
 
 EVIL = "import os\nopen(os.environ['TRACE_FILE'], 'a').write(__file__ + '\\n')\nraise ImportError('not the module')\n"
 

@@ -10,7 +10,8 @@ import pytest
 
 from forewarp.core.errors import CandidateError
 from forewarp.core.values import Candidate, Signature, TensorSpec
-from forewarp.gpu_runner.compilers import CompileError, compile_candidate, nvcc
+from forewarp.gpu_runner.compilers import compile_candidate, nvcc
+from forewarp.gpu_runner.compilers.process import CompileError
 from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import plan as plans

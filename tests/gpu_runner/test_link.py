@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from forewarp.gpu_runner.agent.link import Link, LinkLost
+from forewarp.gpu_runner.remote.far_end.link import Link, LinkLost
 
 AGENT = """
 import sys
-from forewarp.gpu_runner.agent.wire import READY, Wire
+from forewarp.gpu_runner.remote.far_end.wire import READY, Wire
 sys.stdout.buffer.write(READY)
 sys.stdout.flush()
 wire = Wire(sys.stdin.buffer, sys.stdout.buffer)

@@ -161,7 +161,8 @@ import torch
 from forewarp.core.values import Workload
 from forewarp.gpu_runner.worker import memory
 from forewarp.gpu_runner.worker.guards import Guarded
-from forewarp.gpu_runner.worker.problem import Problem, describe
+from forewarp.gpu_runner.worker.problem import Problem
+from forewarp.gpu_runner.worker.signatures import describe
 from forewarp.gpu_runner.worker.stage import Stage
 
 def peak():

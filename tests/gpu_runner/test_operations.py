@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from forewarp.core.values import Workload
-from forewarp.gpu_runner.worker.problem import describe
+from forewarp.gpu_runner.worker.signatures import describe
 
 REFERENCE = """
 import torch

@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from forewarp.core.values import Workload
-from forewarp.gpu_runner.worker import problem
+from forewarp.gpu_runner.worker import problem, signatures
+from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.modules import load_candidate
 from forewarp.gpu_runner.worker.nest import flatten, leaves
 from forewarp.gpu_runner.worker.problem import Problem
@@ -70,7 +71,7 @@ def job(reference: str = KERNELBOT, **others: Any) -> dict[str, Any]:
 
 
 def test_a_kernelbot_reference_is_described() -> None:
-    signature = problem.describe_job(job(), SHAPE)
+    signature = signatures.describe_job(job(), SHAPE)
     assert [i.shape for i in signature.inputs] == [(5, 3), (2, 3, 5), (5, 3)]
     assert signature.scalars == {"2": 2}
     assert signature.written == (2,)
@@ -82,14 +83,16 @@ def test_a_kernelbot_reference_is_described() -> None:
 
 def test_an_input_that_is_read_and_written_moves_twice() -> None:
     source = KERNELBOT.replace("out[...] =", "out.zero_(); x +=")
-    signature = problem.describe_job(job(source.replace("return out\n\n\ndef check", "return x\n\n\ndef check")), SHAPE)
+    signature = signatures.describe_job(
+        job(source.replace("return out\n\n\ndef check", "return x\n\n\ndef check")), SHAPE
+    )
     assert signature.written == (0, 2)
     assert signature.aliases == {"0": 0}
     assert signature.bytes_moved == 4 * (15 + 30 + 15 + 15)
 
 
 def test_data_are_built_as_they_were_for_reference_and_submission() -> None:
-    loaded = Problem.of_job(job(), SHAPE, 0)
+    loaded = load_problem(job(), SHAPE, 0)
     values = loaded.inputs(7, "cpu")
     exact, how = problem.oracle(loaded.model("cpu"), values)
     assert how == "fp64"
@@ -108,12 +111,12 @@ def custom_kernel(data: input_t):
 def test_the_source_of_a_task_is_known_to_inspect() -> None:
     for text in ("return x * factor", "return factor * x"):
         files = FILES | {"utils.py": FILES["utils.py"].replace("return x * factor", text)}
-        loaded = Problem.of_job(job(files=files), SHAPE, 0)
+        loaded = load_problem(job(files=files), SHAPE, 0)
         assert text in inspect.getsource(loaded.module.scaled)
 
 
 def test_the_same_seed_gives_the_same_inputs_and_another_does_not() -> None:
-    loaded = Problem.of_job(job(), SHAPE, 0)
+    loaded = load_problem(job(), SHAPE, 0)
     one, same, other = (loaded.inputs(s, "cpu") for s in (1, 1, 2))
     assert torch.equal(one[0], same[0])
     assert not torch.equal(one[0], other[0])
@@ -123,14 +126,14 @@ def test_generate_input_without_seed_follows_torchs() -> None:
     source = KERNELBOT.replace("cols: int, seed: int", "cols: int").replace(
         "gen.manual_seed(seed)", "gen.manual_seed(torch.initial_seed())"
     )
-    loaded = Problem.of_job(job(source), SHAPE, 0)
+    loaded = load_problem(job(source), SHAPE, 0)
     assert torch.equal(loaded.inputs(1, "cpu")[0], loaded.inputs(1, "cpu")[0])
     assert not torch.equal(loaded.inputs(1, "cpu")[0], loaded.inputs(2, "cpu")[0])
 
 
 def test_seeds_suit_numpy() -> None:
     source = KERNELBOT.replace("gen.manual_seed(seed)", "assert seed < 2**31; gen.manual_seed(seed)")
-    Problem.of_job(job(source), SHAPE, 0).inputs(2**47 + 5, "cpu")
+    load_problem(job(source), SHAPE, 0).inputs(2**47 + 5, "cpu")
 
 
 @pytest.mark.parametrize(
@@ -138,7 +141,7 @@ def test_seeds_suit_numpy() -> None:
     [('"factor": 2', '"factor": seed'), ("torch.empty(rows, cols)", "torch.empty(rows + seed % 7, cols)")],
 )
 def test_what_depends_on_the_seed_beside_elements_is_refused(old: str, new: str) -> None:
-    loaded = Problem.of_job(job(KERNELBOT.replace(old, new)), SHAPE, 0)
+    loaded = load_problem(job(KERNELBOT.replace(old, new)), SHAPE, 0)
     with pytest.raises(ValueError, match="follow from the arguments alone"):
         loaded.inputs(5, "cpu")
 
@@ -146,11 +149,11 @@ def test_what_depends_on_the_seed_beside_elements_is_refused(old: str, new: str)
 def test_data_without_a_tensor_are_refused() -> None:
     source = KERNELBOT.replace("return x, {", "return 1\n    return x, {")
     with pytest.raises(ValueError, match="without a tensor"):
-        problem.describe_job(job(source), SHAPE)
+        signatures.describe_job(job(source), SHAPE)
 
 
 def test_the_check_takes_outputs_and_changes_nothing() -> None:
-    loaded = Problem.of_job(job(), SHAPE, 0)
+    loaded = load_problem(job(), SHAPE, 0)
     values = loaded.inputs(7, "cpu")
     before = problem.copies(values)
     (right,) = loaded.model("cpu")(*problem.copies(values))
@@ -163,7 +166,7 @@ def test_the_check_takes_outputs_and_changes_nothing() -> None:
 
 def test_results_of_other_strides_are_checked_by_their_shape() -> None:
     source = KERNELBOT.replace("    return out\n", "    return out.T\n", 1)
-    loaded = Problem.of_job(job(source), SHAPE, 0)
+    loaded = load_problem(job(source), SHAPE, 0)
     values = loaded.inputs(7, "cpu")
     (right,) = loaded.model("cpu")(*problem.copies(values))
     assert right.shape == (3, 5)
@@ -186,7 +189,7 @@ def test_results_of_other_strides_are_checked_by_their_shape() -> None:
 )
 def test_checks_of_every_form(body: str, good: bool, message: str) -> None:
     head, _, _ = KERNELBOT.partition('    return good, ""')
-    loaded = Problem.of_job(job(f"{head}    {body}\n"), SHAPE, 0)
+    loaded = load_problem(job(f"{head}    {body}\n"), SHAPE, 0)
     values = loaded.inputs(7, "cpu")
     (right,) = loaded.model("cpu")(*problem.copies(values))
     check = loaded.checker()
@@ -197,7 +200,7 @@ def test_checks_of_every_form(body: str, good: bool, message: str) -> None:
 
 def test_a_submission_without_custom_kernel_is_named() -> None:
     with pytest.raises(TypeError, match="custom_kernel"):
-        load_candidate("class ModelNew: ...", Problem.of_job(job(), SHAPE, 0), "cpu", {})
+        load_candidate("class ModelNew: ...", load_problem(job(), SHAPE, 0), "cpu", {})
 
 
 IN_PLACE = """
@@ -216,7 +219,7 @@ def get_init_inputs():
 
 
 def test_a_kernelbench_reference_that_writes_its_inputs() -> None:
-    signature = problem.describe(IN_PLACE, Workload("default"))
+    signature = signatures.describe(IN_PLACE, Workload("default"))
     assert signature.written == (0, 1)
     assert signature.aliases == {}
     loaded = Problem.load(IN_PLACE, Workload("default"), 0)

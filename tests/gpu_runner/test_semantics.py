@@ -16,7 +16,9 @@ from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.worker.modules import load_candidate
-from forewarp.gpu_runner.worker.problem import Problem, ReferenceFailed, describe, describe_job, oracle, outputs_of
+from forewarp.gpu_runner.worker.problem import Problem, ReferenceFailed, oracle, outputs_of
+from forewarp.gpu_runner.worker.signatures import describe
+from forewarp.inspection import describing
 
 SHAPE = Workload("default")
 QUICK = Limits(measure_s=60, call_s=20.0, memory=2 << 30, time_s=0.02, looks=(4,))
@@ -272,7 +274,7 @@ def check_implementation(data, output):
             pytest.skip("there is a GPU")
         job: dict[str, Any] = {"reference": source, "format": "gpumode", "files": {}, "target_kind": "cuda"}
         job["target"] = serde.to_data(known_targets()["h200"])
-        return describe_job(job, Workload("w", constants), flops=False)
+        return describing.describe(job, Workload("w", constants), flops=False)
 
     def test_shapes_are_enough_for_what_would_not_fit(self) -> None:
         found = self.describe(self.KERNELBOT, size=60000)

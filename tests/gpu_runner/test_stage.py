@@ -8,7 +8,8 @@ import torch
 from forewarp.core.values import Workload
 from forewarp.gpu_runner.worker.check import Mismatch
 from forewarp.gpu_runner.worker.guards import Guarded
-from forewarp.gpu_runner.worker.problem import Problem, describe, outputs_of
+from forewarp.gpu_runner.worker.problem import Problem, outputs_of
+from forewarp.gpu_runner.worker.signatures import describe
 from forewarp.gpu_runner.worker.stage import FRESH_CASES, Stage
 
 REFERENCE = """

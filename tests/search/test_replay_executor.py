@@ -7,7 +7,7 @@ import pytest
 from contracts.executor_contract import ExecutorContract
 from support import synthetic_executor as synthetic
 
-from forewarp.archive import pools
+from forewarp.archive.pools import parquet
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive
 from forewarp.core.errors import TaskError, UsageError
@@ -34,8 +34,8 @@ def rows(tmp_path: Path) -> list[RecordedRow]:
         for kernel in KERNELS:
             build = executor.compile(task, kernel)
             archive.record(task, executor.target, kernel, build, executor.measure(task, kernel, build))
-        pools.write_pool(archive, tmp_path / "pool.parquet")
-    return pools.read_pool(tmp_path / "pool.parquet")
+        parquet.write_pool(archive, tmp_path / "pool.parquet")
+    return parquet.read_pool(tmp_path / "pool.parquet")
 
 
 def test_rows_against_another_kernel_are_left_out(rows: list[RecordedRow]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from support import synthetic_executor as synthetic
 from support.recorded_pool import Recorded, record
 
-from forewarp.archive.pools import read_pool, write_rows
+from forewarp.archive.pools.parquet import read_pool, write_rows
 from forewarp.core.errors import WorkerError
 from forewarp.core.protocols import Executor
 from forewarp.core.values import Measurement, Target, Task

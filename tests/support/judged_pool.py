@@ -8,7 +8,7 @@ from pathlib import Path
 
 from contracts.forecaster_contract import TARGET, TASK, failed, measured, subject
 
-from forewarp.archive.pools import write_rows
+from forewarp.archive.pools.parquet import write_rows
 from forewarp.archive.rows import Origin, RecordedRow
 from forewarp.core import bins
 from forewarp.core.protocols import Subject, Trial

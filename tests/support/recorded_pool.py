@@ -7,7 +7,7 @@ from pathlib import Path
 
 from support import synthetic_executor as synthetic
 
-from forewarp.archive.pools import write_rows
+from forewarp.archive.pools.parquet import write_rows
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.values import Candidate
 from forewarp.gpu_runner.formats import plan

@@ -18,8 +18,8 @@ from support import synthetic_executor as synthetic
 
 from forewarp.core.protocols import Executor
 from forewarp.core.values import Build, Candidate, Measurement, Task
-from forewarp.gpu_runner.agent.agent import Agent
-from forewarp.gpu_runner.agent.wire import READY, Wire
+from forewarp.gpu_runner.remote.far_end.agent import Agent
+from forewarp.gpu_runner.remote.far_end.wire import READY, Wire
 
 FOLDER = Path(sys.argv[1]) if __name__ == "__main__" else Path()
 

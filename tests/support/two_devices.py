@@ -19,9 +19,9 @@ from support import synthetic_executor as synthetic
 
 from forewarp.core.protocols import Executor
 from forewarp.core.values import Measurement
-from forewarp.gpu_runner.agent.agent import Agent
-from forewarp.gpu_runner.agent.wire import READY, Wire
 from forewarp.gpu_runner.executors.several import SeveralExecutor
+from forewarp.gpu_runner.remote.far_end.agent import Agent
+from forewarp.gpu_runner.remote.far_end.wire import READY, Wire
 
 
 class Device(synthetic.SyntheticExecutor):

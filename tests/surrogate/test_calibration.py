@@ -11,7 +11,7 @@ from scipy.special import ndtri
 from forewarp.core import bins, serde
 from forewarp.core.protocols import Forecaster, Subject, Trial
 from forewarp.core.values import Cost, Forecast, Measurement, Target, Task
-from forewarp.surrogate import calibration, metrics
+from forewarp.surrogate import calibration
 from forewarp.surrogate.calibration import (
     CORRELATION,
     IDENTITY,
@@ -24,6 +24,7 @@ from forewarp.surrogate.calibration import (
     pit_valid,
     shipped,
 )
+from forewarp.surrogate.evaluation import metrics
 from forewarp.surrogate.learned import LearnedForecaster
 
 SOME = Calibration("some", spread=0.4, tilt=-0.2, tails=0.05, valid_shift=0.3, valid_slope=-0.2)

@@ -10,9 +10,9 @@ from contracts.forecaster_contract import TARGET, TASK, ForecasterContract, fail
 from forewarp.core import bins
 from forewarp.core.protocols import Borrowing, Elsewhere, Forecaster, Subject, Trial
 from forewarp.core.values import Build, Candidate, Evidence, Measurement
-from forewarp.surrogate import metrics
 from forewarp.surrogate.calibration import Recalibrated
 from forewarp.surrogate.cascade import CascadeForecaster, Tier
+from forewarp.surrogate.evaluation import metrics
 from forewarp.surrogate.learned import PRIOR_VALID, LearnedForecaster, is_valid, noise_variance
 
 

@@ -12,9 +12,9 @@ from contracts.forecaster_contract import TASK, ForecasterContract, failed, meas
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Forecaster, Subject, Trial
 from forewarp.core.values import Build, Candidate, Evidence, Measurement, Target, WorkloadTiming
+from forewarp.inspection.features.vector import VECTOR_VERSION, columns
 from forewarp.surrogate import pretrained
 from forewarp.surrogate.learned import LearnedForecaster
-from forewarp.surrogate.vector import VECTOR_VERSION, columns
 
 GPU = Target("g", "cuda", "sm_90", 132, 4.8e12, 67e12, 989e12, 60 << 20, 232448)
 FACTS = {

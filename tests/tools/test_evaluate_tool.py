@@ -5,7 +5,7 @@ from support.judged_pool import SPEEDUPS, Oracle, rows, write
 
 from forewarp.archive.forecasts import read_forecasts, write_forecasts
 from forewarp.core.errors import UsageError
-from forewarp.surrogate import evaluation
+from forewarp.surrogate.evaluation import backtest
 from forewarp.tools.evaluate import EvaluateRequest, evaluate
 
 CANDIDATES = sum(map(len, SPEEDUPS.values()))
@@ -20,7 +20,7 @@ def pool(tmp_path: Path) -> str:
 def oracle(tmp_path: Path) -> str:
     """Recorded forecasts of somebody who knew it all."""
     path = tmp_path / "oracle.parquet"
-    write_forecasts(evaluation.as_recorded(evaluation.run(Oracle(), evaluation.plan(rows()).groups)), path)
+    write_forecasts(backtest.as_recorded(backtest.run(Oracle(), backtest.plan(rows()).groups)), path)
     return str(path)
 
 

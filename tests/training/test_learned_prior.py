@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forewarp.surrogate import metrics, pretrained
+from forewarp.surrogate import pretrained
+from forewarp.surrogate.evaluation import metrics
 from forewarp.training import learned
 
 pytest.importorskip("lightgbm")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support import training_pool
 
-from forewarp.archive.pools import write_rows
+from forewarp.archive.pools.parquet import write_rows
 from forewarp.core.errors import UsageError
 from forewarp.surrogate.questions import Shown
 from forewarp.training import rows

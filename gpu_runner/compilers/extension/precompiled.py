@@ -21,8 +21,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from forewarp.gpu_runner.compilers.extension import headers, hooks, set_arch
+from forewarp.gpu_runner.compilers.extension import headers, hooks
+from forewarp.gpu_runner.compilers.extension.calls import CompilerCall, Refused, run_all
 from forewarp.gpu_runner.compilers.extension.recipe import Recipe, read
+from forewarp.gpu_runner.compilers.extension.settings import set_arch
 
 _HEADER = "headers.h"
 # The garbage collector of g++ visits all that was precompiled, for a tenth of the time. Objects stay the same.
@@ -138,8 +140,6 @@ def trial_recipe(folder: Path) -> Recipe | None:
 
 def make(folder: Path, recipe: Recipe) -> list[Path]:
     """Make what is missing under `folder` for the flags of `recipe`; return all that is there. Raises `Refused`."""
-    from forewarp.gpu_runner.compilers.extension.builder import CompilerCall, run_all
-
     folder.mkdir(parents=True, exist_ok=True)
     jobs: list[CompilerCall] = []
     done: list[Path] = []
@@ -165,8 +165,6 @@ def make(folder: Path, recipe: Recipe) -> list[Path]:
 
 def main() -> None:
     """Make the headers; say on standard error why there are none, and leave with status 1."""
-    from forewarp.gpu_runner.compilers.extension.builder import Refused
-
     folder, archs = Path(sys.argv[1]), sys.argv[2]
     set_arch(archs)
     os.environ["CUDA_VISIBLE_DEVICES"] = ""

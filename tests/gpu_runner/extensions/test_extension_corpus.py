@@ -13,8 +13,8 @@ from typing import cast
 import pytest
 from support.extension_corpus import EXAMPLES, Example
 
-from forewarp.gpu_runner.compilers import cubin, extension, fatbin
-from forewarp.gpu_runner.compilers.extension import builder, capture, headers, hooks
+from forewarp.gpu_runner.compilers import cubin, fatbin
+from forewarp.gpu_runner.compilers.extension import builder, capture, headers, hooks, settings
 from forewarp.gpu_runner.compilers.extension.precompiled import Precompiled
 from forewarp.gpu_runner.compilers.extension.recipe import COMPILE_CUDA, read
 from forewarp.gpu_runner.worker import extensions
@@ -35,7 +35,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "torch"))
-    monkeypatch.setenv(extension.ARCH_VARIABLE, os.environ.get(extension.ARCH_VARIABLE, ARCHS))
+    monkeypatch.setenv(settings.ARCH_VARIABLE, os.environ.get(settings.ARCH_VARIABLE, ARCHS))
     own = hooks.originals()
     assert own is not None
     yield

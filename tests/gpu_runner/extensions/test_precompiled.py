@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from forewarp.gpu_runner.compilers import extension
-from forewarp.gpu_runner.compilers.extension import headers, precompiled
-from forewarp.gpu_runner.compilers.extension.builder import LeanBuild, Refused, run_all
+from forewarp.gpu_runner.compilers.extension import headers, precompiled, settings
+from forewarp.gpu_runner.compilers.extension.builder import LeanBuild
+from forewarp.gpu_runner.compilers.extension.calls import Refused, run_all
 from forewarp.gpu_runner.compilers.extension.precompiled import BINDINGS, HOST, Precompiled
 from forewarp.gpu_runner.compilers.extension.recipe import Recipe, Unit
 
@@ -93,7 +93,7 @@ FORGOTTEN = BODY.replace("return y;", "at::cuda::getCurrentCUDAStream(); return 
     reason="needs nvcc, ninja and a torch with CUDA headers",
 )
 def test_objects_are_the_same_with_them_and_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(extension.ARCH_VARIABLE, "9.0")
+    monkeypatch.setenv(settings.ARCH_VARIABLE, "9.0")
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
     recipe = precompiled.trial_recipe(tmp_path / "trial")
     assert recipe is not None

@@ -1,0 +1,313 @@
+"""The text of an exported module: reference, kernel, judged shapes, and the parts that hold them together."""
+
+from __future__ import annotations
+
+import ast
+import pprint
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from forewarp.core.errors import CandidateError
+from forewarp.core.values import DEVICE_ONLY, Candidate, Constant, Signature, Target, Task
+from forewarp.export import drop_in
+from forewarp.gpu_runner.compilers import cpp, nvcc
+from forewarp.gpu_runner.compilers.gpu import exact_architecture
+from forewarp.gpu_runner.formats import plan as plans
+from forewarp.gpu_runner.formats.plan import ResolvedLaunch, ResolvedPlan
+
+_PARTS = Path(drop_in.__file__).parent
+# What is not a type of its own to Triton's run time: whole numbers that fit 32 bits, and all floats, are narrow there.
+_WIDE = {"i64": '"i64"', "f64": '"fp64"'}
+_MODES = re.compile(r"\btraining\b|dropout|batch_?norm|instance_?norm", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedShape:
+    """A shape on which the kernel was found right, with the constants of its workload."""
+
+    name: str
+    constants: Mapping[str, Constant]
+    signature: Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Winning:
+    """A kernel with its task, the device it was measured on, and the shapes it was right on."""
+
+    task: Task
+    target: Target
+    candidate: Candidate
+    judged: tuple[CheckedShape, ...]
+
+
+def of(winning: Winning, evidence: Sequence[str]) -> str:
+    """Return the module that stands in for the reference; it imports nothing of forewarp.
+
+    A Python candidate is one already, and gets the evidence as comments. Raises `CandidateError` where no module can be
+    made of it.
+    """
+    candidate = winning.candidate
+    if candidate.language not in DEVICE_ONLY:
+        return "".join(f"# {line}".rstrip() + "\n" for line in evidence) + "\n" + candidate.source
+    parsed = plans.parse(candidate)
+    resolved = [(j, plans.resolve(parsed, j.signature, candidate.tunables)) for j in winning.judged]
+    kernel = _kernel(candidate, resolved)
+    launcher = _launcher(winning, host_code=parsed.host_code)
+    reference, face = _faces(winning)
+    guard = (_PARTS / "guard.py").read_text()
+    seen = _seen_by_model(winning.task)
+    cases = [_case(winning, j, r, seen, kernel) for j, r in resolved]
+    _check_names({"the reference": reference, "the kernel": kernel, "the module itself": guard + launcher + _NAMES})
+    # The first workload's constants: shapes that the module is for should be those that it starts out with.
+    chosen = {k: v for k, v in winning.judged[0].constants.items() if winning.task.format == "kernelbench"}
+    texts = [reference, *(f"{k} = {v!r}" for k, v in chosen.items()), kernel, guard, launcher, _tables(winning, cases)]
+    imports = dict.fromkeys(line for text in (*texts, face) for line in _imports(text))
+    body = "\n\n\n".join(part for part in (_body(text) for text in (*texts, face)) if part)
+    return f"{_docstring(evidence)}\n\nfrom __future__ import annotations\n\n{chr(10).join(imports)}\n\n\n{body}\n"
+
+
+_NAMES = "\n_CASES = _GUARD = _WRITTEN = None\n"
+
+_MODULE = '''
+import inspect
+
+
+class ModelNew(Model):
+    """The reference, with the kernel in its place on the shapes, dtypes and device that it was found right on.
+
+    It is used in inference only: where a gradient is wanted, under autocast, and for tensors that are not contiguous,
+    the reference answers.
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._given = inspect.signature(super().__init__).bind(*args, **kwargs).args
+        self._wanted = tuple(get_init_inputs())
+
+    def forward(self, *args, **kwargs):
+        values = inspect.signature(super().forward).bind(*args, **kwargs).args if kwargs else args
+        found = _GUARD.run(values, self, self._given, self._wanted, globals())
+        return super().forward(*args, **kwargs) if found is None else found
+'''
+
+_SUBMISSION = '''
+import torch
+
+
+def custom_kernel(data):
+    """Return what the task's `ref_kernel` does, by the kernel where it was found right."""
+    values = _flat(data, [])
+    found = None if values is None else _GUARD.run(values, None, (), (), {})
+    if found is None:
+        from reference import ref_kernel
+
+        return ref_kernel(data)
+    return found
+
+
+def _flat(item, values):
+    """Return tensors and numbers in order of appearance; None where the data holds anything else."""
+    if isinstance(item, torch.Tensor):
+        return values if any(item is v for v in values) else [*values, item]
+    if isinstance(item, (int, float)):
+        return [*values, item]
+    if not isinstance(item, (tuple, list, dict)):
+        return None
+    for part in item.values() if isinstance(item, dict) else item:
+        values = _flat(part, values)
+        if values is None:
+            return None
+    return values
+'''
+
+
+def _faces(winning: Winning) -> tuple[str, str]:
+    """Return the reference's text, "" where it is a file of the task's own, and what callers see."""
+    if winning.task.format == "kernelbench":
+        return winning.task.reference, _MODULE
+    return "", _SUBMISSION
+
+
+def _kernel(candidate: Candidate, resolved: Sequence[tuple[CheckedShape, ResolvedPlan]]) -> str:
+    """Return the kernel as text of the module: Triton as it is, but for numbers that are wide; others as a string."""
+    source = plans.without_block(candidate.source)
+    if candidate.language != "triton":
+        return ""
+    wide: dict[tuple[str, str], str] = {}
+    for _, plan in resolved:
+        for launch in plan.launches:
+            names = _parameters(source, launch.kernel)[0]
+            wide |= {
+                (launch.kernel, name): _WIDE[a.kind]
+                for name, a in zip(names, launch.args, strict=True)
+                if a.kind in _WIDE
+            }
+    lines = source.encode().splitlines(keepends=True)
+    places = [
+        (a.end_lineno or 0, a.end_col_offset or 0, wide[f.name, a.arg])
+        for f, a in _arguments(source)
+        if (f.name, a.arg) in wide and a.annotation is None
+    ]
+    for line, column, annotation in sorted(places, reverse=True):
+        text = lines[line - 1]
+        lines[line - 1] = text[:column] + f": {annotation}".encode() + text[column:]
+    return b"".join(lines).decode()
+
+
+def _arguments(source: str) -> list[tuple[ast.FunctionDef, ast.arg]]:
+    functions = [n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)]
+    return [(f, a) for f in functions for a in (*f.args.posonlyargs, *f.args.args)]
+
+
+def _parameters(source: str, kernel: str) -> tuple[list[str], list[str]]:
+    """Return the names of a Triton kernel's plain and of its constexpr parameters."""
+    found = [a for f, a in _arguments(source) if f.name == kernel]
+    fixed = [a.arg for a in found if a.annotation is not None and "constexpr" in ast.unparse(a.annotation)]
+    return [a.arg for a in found if a.arg not in fixed], fixed
+
+
+def _launcher(winning: Winning, *, host_code: bool) -> str:
+    """Return the part that compiles and launches, with what it needs to know filled in."""
+    candidate, arch = winning.candidate, winning.target.arch
+    if candidate.language == "triton":
+        return (_PARTS / "jit.py").read_text()
+    source = plans.without_block(candidate.source).lstrip("\n")
+    if candidate.language == "cuda" and not host_code:
+        return _filled("nvrtc.py", {"_SOURCE": source, "_ARCH": exact_architecture(arch)})
+    values: dict[str, Any] = {"_SOURCE": source, "_FLAGS": cpp.FLAGS, "_AFTER": ("-lm",)}
+    if host_code:
+        places = ("nvcc", "/usr/local/cuda/bin/nvcc")
+        values |= {"_SUFFIX": ".cu", "_COMPILERS": places, "_FLAGS": (*nvcc.FLAGS, nvcc.architecture(arch))}
+        values["_AFTER"] = ()
+    return _filled("native.py", values)
+
+
+def _filled(name: str, values: Mapping[str, Any]) -> str:
+    """Return a part with other values for its constants."""
+    lines = (_PARTS / name).read_text().splitlines()
+    for node in ast.parse("\n".join(lines)).body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        if isinstance(target, ast.Name) and target.id in values:
+            value = values[target.id]
+            lines[node.lineno - 1] = f"{target.id} = {_literal(value) if isinstance(value, str) else repr(value)}"
+    return "\n".join(lines) + "\n"
+
+
+def _literal(text: str) -> str:
+    """Return a string literal that reads as the text does where that can be."""
+    if "\n" not in text or '"""' in text or "\\" in text or not text.endswith("\n"):
+        return repr(text)
+    return f'"""\\\n{text}"""'
+
+
+def _case(winning: Winning, judged: CheckedShape, plan: ResolvedPlan, seen: set[str], kernel: str) -> dict[str, Any]:
+    """Return what the guard has to know of one shape."""
+    s = judged.signature
+    tensors = iter(s.inputs)
+    values = [
+        (type(s.scalars[str(i)]).__name__, s.scalars[str(i)]) if str(i) in s.scalars else _spec(next(tensors))
+        for i in range(len(s.inputs) + len(s.scalars))
+    ]
+    return {
+        "name": judged.name,
+        "values": tuple(values),
+        "constants": {k: v for k, v in judged.constants.items() if k in seen},
+        "init": {int(i): v for i, v in s.init.items()},
+        "state": {p.name: _spec(p) for p in s.params},
+        "eval": bool(_MODES.search(winning.task.reference)),
+        "writes": bool(s.written),
+        "inputs": plan.inputs,
+        "params": dict(plan.params),
+        "outputs": {name: _spec(o) for name, o in zip(plan.outputs, s.outputs, strict=True)},
+        "aliases": dict(plan.aliases),
+        "scratch": {b.name: _spec(b) for b in plan.scratch},
+        "defines": dict(plan.constants),
+        "launches": [_launch(launch, plan, kernel) for launch in plan.launches],
+    }
+
+
+def _spec(tensor: Any) -> tuple[str, tuple[int, ...]]:
+    return tensor.dtype, tuple(tensor.shape)
+
+
+def _launch(launch: ResolvedLaunch, plan: ResolvedPlan, kernel: str) -> dict[str, Any]:
+    args = [(a.kind, a.name if a.kind == "ptr" else a.value) for a in launch.args]
+    found: dict[str, Any] = {"kernel": launch.kernel, "args": args}
+    if plan.language == "cuda":
+        found |= {"grid": launch.grid, "block": launch.block, "shared": launch.shared}
+    if plan.language == "triton":
+        names, fixed = _parameters(kernel, launch.kernel)
+        options = {n: plan.constants[n] for n in fixed if n in plan.constants}
+        options |= {"num_warps": launch.num_warps, "num_stages": launch.num_stages}
+        found |= {"grid": launch.grid, "names": names, "options": options}
+    return found
+
+
+def _seen_by_model(task: Task) -> set[str]:
+    """Return the names that a reference uses elsewhere than in making inputs: they mean more than a size."""
+    if task.format != "kernelbench":
+        return set()
+    makers = ("get_inputs", "get_init_inputs")
+    nodes = [n for n in ast.parse(task.reference).body if getattr(n, "name", "") not in makers]
+    return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def _tables(winning: Winning, cases: Sequence[Mapping[str, Any]]) -> str:
+    listed = pprint.pformat(cases, width=118, sort_dicts=False, compact=True)
+    device = {"kind": winning.target.kind, "name": winning.target.name}
+    numbers = "from math import inf, nan\n\n" if re.search(r"[^'\w](?:inf|nan)\b", listed) else ""
+    return f"{numbers}_CASES = {listed}\n_GUARD = _Guard(_CASES, {device!r}, _prepare)\n"
+
+
+def _docstring(evidence: Sequence[str]) -> str:
+    text = "\n".join(evidence).replace("\\", "\\\\").replace('"""', "'''")
+    return f'"""{text}\n"""'
+
+
+def _cut(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def _imports(text: str) -> list[str]:
+    """Return the import lines at a text's top level, but for those of the future."""
+    nodes = [n for n in ast.parse(text).body if _cut(n)]
+    return [ast.unparse(n) for n in nodes if not (isinstance(n, ast.ImportFrom) and n.module == "__future__")]
+
+
+def _body(text: str) -> str:
+    """Return a text without its docstring and its imports, as far as these stand on lines of their own."""
+    lines, nodes = text.splitlines(), ast.parse(text).body
+    others = {n.lineno for n in nodes if not _cut(n)}
+    for index, node in reversed(list(enumerate(nodes))):
+        docstring = index == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if docstring or (_cut(node) and node.lineno not in others):
+            del lines[node.lineno - 1 : node.end_lineno]
+    return "\n".join(line for line in lines if not line.startswith("# pyright:")).strip("\n")
+
+
+def _check_names(texts: Mapping[str, str]) -> None:
+    """Raise `CandidateError` where two parts mean different things by one name."""
+    known: dict[str, tuple[str, str]] = {}
+    for place, text in texts.items():
+        for name, meaning in _bindings(text).items():
+            other, before = known.setdefault(name, (place, meaning))
+            if other != place and (meaning != before or not meaning):
+                raise CandidateError(f"{other} and {place} both define {name!r}", hint="rename it in the kernel")
+
+
+def _bindings(text: str) -> dict[str, str]:
+    """Return the names that a text defines at its top level; for imports with what they mean."""
+    found: dict[str, str] = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Import):
+            found |= {a.asname or a.name.partition(".")[0]: a.name if a.asname else "." for a in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names if a.name != "*"}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found[node.name] = ""
+        else:
+            found |= {n.id: "" for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return found

@@ -1,0 +1,143 @@
+"""Server that answers frames: an executor of this machine, its failures as values, its artefacts by content.
+
+Each request is `{"id", "verb", "body"}` and each answer `{"id", "ok"}` or `{"id", "error"}`. The first request is
+`open`; the end of the stream ends everything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from forewarp.core import serde
+from forewarp.core.errors import ForewarpError, UsageError, WorkerError
+from forewarp.core.protocols import Executor, Subject
+from forewarp.core.validation import Validator
+from forewarp.core.values import Build, Candidate, Target, Task
+from forewarp.gpu_runner.cache import default_cache
+from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
+from forewarp.gpu_runner.executors.opening import open_local
+from forewarp.gpu_runner.remote.far_end.artefacts import Artefacts, digest, pack
+from forewarp.gpu_runner.remote.far_end.wire import Frame, Wire, WireClosed
+
+Answer = tuple[dict[str, Any], tuple[bytes, ...]]
+
+
+def open_device(body: dict[str, Any]) -> Executor:
+    """Open the device, or only a compiler for a `target` that need not be here."""
+    limits = serde.from_data(Limits, body["limits"]) if body.get("limits") else None
+    if body.get("target"):
+        return LocalExecutor(serde.from_data(Target, body["target"]), limits=limits)
+    return open_local(body["device"], limits=limits)
+
+
+class Agent:
+    """Serves one executor. Compiles and measurements wait in separate queues, so that neither holds up the other."""
+
+    def __init__(self, wire: Wire, opener: Callable[[dict[str, Any]], Executor] = open_device) -> None:
+        """Serve on `wire`; `opener` makes the executor from the body of `open`."""
+        self._wire, self._opener = wire, opener
+        self._cores = len(os.sched_getaffinity(0))
+        self._executor: Executor | None = None
+        self._artefacts = Artefacts(default_cache())
+        self._lines: dict[str, ThreadPoolExecutor] = {}
+        self._verbs: dict[str, Callable[[dict[str, Any], tuple[bytes, ...]], Answer]] = {
+            "open": self._open,
+            "describe": self._describe,
+            "compile": self._compile,
+            "measure": self._measure,
+            "validate": self._validate,
+        }
+
+    def serve(self) -> None:
+        """Answer until the stream ends."""
+        self._line("open", 1)
+        self._line("describe", 1)
+        self._line("compile", self._cores)
+        while True:
+            try:
+                frame = self._wire.receive()
+            except WireClosed:
+                return
+            self._lines.get(frame.head.get("verb", ""), self._lines["describe"]).submit(self._answer, frame)
+
+    def close(self) -> None:
+        """End the executor's processes."""
+        if self._executor is not None:
+            self._executor.close()
+
+    def _line(self, verb: str, threads: int) -> None:
+        self._lines[verb] = ThreadPoolExecutor(threads, thread_name_prefix=verb)
+
+    def _answer(self, frame: Frame) -> None:
+        head: dict[str, Any] = {"id": frame.head.get("id")}
+        blobs: tuple[bytes, ...] = ()
+        try:
+            head["ok"], blobs = self._verbs[frame.head["verb"]](frame.head["body"], frame.blobs)
+        except ForewarpError as e:
+            head["error"] = {"code": e.code, "message": e.message, "hint": e.hint}
+        except Exception as e:
+            head["error"] = {"code": "internal", "message": f"{type(e).__name__}: {e}", "hint": ""}
+        try:
+            self._wire.send(head, blobs)
+        except WireClosed:
+            os._exit(0)
+
+    def _open(self, body: dict[str, Any], _: tuple[bytes, ...]) -> Answer:
+        if self._executor is None:
+            self._executor = self._opener(body)
+            self._line("measure", self._executor.devices)
+            self._lines["validate"] = self._lines["measure"]
+        target = serde.to_data(self._executor.target)
+        return {"target": target, "devices": self._executor.devices, "cores": self._cores}, ()
+
+    def _opened(self) -> Executor:
+        if self._executor is None:
+            raise UsageError("nothing was opened yet")
+        return self._executor
+
+    def _describe(self, body: dict[str, Any], _: tuple[bytes, ...]) -> Answer:
+        signatures = self._opened().describe(serde.from_data(Task, body["task"]))
+        return {"signatures": serde.to_data(signatures)}, ()
+
+    def _compile(self, body: dict[str, Any], _: tuple[bytes, ...]) -> Answer:
+        candidate = serde.from_data(Candidate, body["candidate"])
+        build = self._opened().compile(serde.from_data(Task, body["task"]), candidate)
+        if not build.artefact:
+            return {"build": serde.to_data(build)}, ()
+        data = pack(Path(build.artefact))
+        return {"build": serde.to_data(replace(build, artefact=digest(data)))}, (data,)
+
+    def _measure(self, body: dict[str, Any], blobs: tuple[bytes, ...]) -> Answer:
+        """Measure, or say which artefacts are missing here."""
+        for data in blobs:
+            self._artefacts.keep(data)
+        against = body["against"]
+        subjects = [body["subject"], *([against] if against else [])]
+        wanted = {s["build"]["artefact"] for s in subjects} - {""}
+        missing = sorted(name for name in wanted if self._artefacts.path(name) is None)
+        if missing and blobs:
+            raise WorkerError("compiled candidates changed on their way", hint="run the command again")
+        if missing:
+            return {"needs": missing}, ()
+        subject, anchor = self._subject(body["subject"]), self._subject(against) if against else None
+        task = serde.from_data(Task, body["task"])
+        m = self._opened().measure(task, subject.candidate, subject.build, anchor, body["beat"])
+        return {"measurement": serde.to_data(m)}, ()
+
+    def _validate(self, body: dict[str, Any], _: tuple[bytes, ...]) -> Answer:
+        executor = self._opened()
+        if not isinstance(executor, Validator):
+            raise UsageError("this device cannot validate a task")
+        return {"reports": serde.to_data(executor.validate(serde.from_data(Task, body["task"])))}, ()
+
+    def _subject(self, data: dict[str, Any]) -> Subject:
+        build = serde.from_data(Build, data["build"])
+        folder = self._artefacts.path(build.artefact) if build.artefact else None
+        return Subject(
+            serde.from_data(Candidate, data["candidate"]), replace(build, artefact=str(folder) if folder else "")
+        )

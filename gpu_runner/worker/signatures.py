@@ -1,0 +1,190 @@
+"""Signatures of references: what they take and give, what they change, and the work that they are."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from forewarp.core.values import Signature, TensorSpec, Workload
+from forewarp.gpu_runner.worker import operations
+from forewarp.gpu_runner.worker.loading import load_problem
+from forewarp.gpu_runner.worker.problem import Problem, copies, dtype_name, outputs_of, plain_outputs, tensors_of
+from forewarp.gpu_runner.worker.state import held_by
+
+
+def _specs(tensors: Sequence[torch.Tensor]) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(str(i), tuple(t.shape), dtype_name(t)) for i, t in enumerate(tensors))
+
+
+def _numbers(values: Sequence[Any]) -> dict[str, float]:
+    return {str(i): v for i, v in enumerate(values) if isinstance(v, int | float)}
+
+
+@torch.no_grad()
+def describe(reference: str, workload: Workload) -> Signature:
+    """Work out the signature of a KernelBench file; see `describe_job`."""
+    return describe_job({"reference": reference}, workload)
+
+
+@torch.no_grad()
+def describe_job(
+    job: Mapping[str, Any],
+    workload: Workload,
+    *,
+    flops: bool = True,
+    without_device: Callable[..., Signature] | None = None,
+) -> Signature:
+    """Work out a task's signature on meta tensors; on the device where the reference needs values.
+
+    It needs values, too, where it writes to its inputs: then the bytes that it reads are found by trying. Where torch
+    sees no GPU for a CUDA target, `without_device` describes, see `inspection.describing`. Raises what the reference
+    raises, or `ReferenceFailed`.
+    Counting `flops` takes seconds the first time in a process; without, they are None.
+    """
+    device = "cuda" if job.get("target_kind") == "cuda" else "cpu"
+
+    def with_values() -> Signature:
+        if device == "cuda" and without_device is not None and not torch.cuda.is_available():
+            return without_device(_describe_on, job, workload, flops=flops)
+        return _describe_on(load_problem(job, workload, 0), device, flops=flops)
+
+    if job.get("format", "kernelbench") != "kernelbench":
+        return with_values()
+    problem = load_problem(job, workload, 0)
+    if problem.call is not None:
+        problem.call.check(problem.module.Model.forward)
+    try:
+        signature = _describe_on(problem, "meta", flops=flops)
+    except Exception:
+        return with_values()
+    return with_values() if signature.written else signature
+
+
+@torch.no_grad()
+def describe_shapes(job: Mapping[str, Any], workload: Workload) -> Signature:
+    """Work out a signature on meta tensors alone; raises what the reference raises where it needs values."""
+    return _describe_on(load_problem(job, workload, 0), "meta", flops=False)
+
+
+def _describe_on(
+    problem: Problem, device: str, *, flops: bool = True, real: bool = True, values: list[Any] | None = None
+) -> Signature:
+    """Describe by running the reference once, on `values` if there are any.
+
+    Without `real`, tensors have no elements whatever device they name.
+    """
+    real = real and device != "meta"
+    model = problem.model(device)
+    values = problem.inputs(0, device) if values is None else values
+    held = held_by(model)
+    tensors, old = tensors_of(values), copies(values) if real else []
+    before = copies(list(held.values())) if real else []
+    versions = [t._version for t in (*tensors, *held.values())]
+    counted, needed = None, 0.0
+    with contextlib.ExitStack() as stack:
+        counter = stack.enter_context(_flop_counter()) if flops else None
+        seen = stack.enter_context(operations.Seen())
+        result = model(*values)
+    kinds = {torch.Tensor, torch.nn.Parameter} | ({type(t) for t in tensors} if not real else set())
+    outputs = plain_outputs(result, tuple(kinds))
+    if counter is not None:
+        counted = float(counter.get_total_flops()) or None
+        needed = (counted or 0.0) if seen.all_needed else 0.0
+    written = tuple(
+        i
+        for i, (t, v) in enumerate(zip(tensors, versions, strict=False))
+        if t._version != v or (real and not _equal(t, tensors_of(old)[i]))
+    )
+    if not outputs and not written:
+        raise ValueError("forward returns nothing to compare: no tensor, no number, and no input is changed")
+    aliases = {str(o): i for o, output in enumerate(outputs) for i in written if _same(output, tensors[i])}
+    state = _changed(model, held, versions[len(tensors) :], before, seen.statistics)
+    weights = model.state_dict()
+    moved = [*weights.values(), *(o for i, o in enumerate(outputs) if str(i) not in aliases), *tensors]
+    if written and real:
+        moved += [tensors[i] for i in _read_and_written(model, old, [*outputs, *tensors], written)]
+    return Signature(
+        workload=problem.workload,
+        inputs=_specs(tensors),
+        scalars=_numbers(values),
+        init=_numbers(problem.init_numbers()),
+        params=tuple(TensorSpec(k, tuple(v.shape), dtype_name(v)) for k, v in weights.items()),
+        outputs=_specs(outputs),
+        flops=counted,
+        bytes_moved=sum(t.numel() * t.element_size() for t in moved),
+        written=written,
+        aliases=aliases,
+        needed_flops=needed,
+        state=state,
+        random=bool(seen.random),
+    )
+
+
+def _changed(
+    model: torch.nn.Module,
+    held: Mapping[str, torch.Tensor],
+    versions: Sequence[int],
+    before: Sequence[torch.Tensor],
+    statistics: Sequence[torch.Tensor],
+) -> tuple[str, ...]:
+    """Return the names of parameters and buffers that a call has changed or replaced.
+
+    `before` are copies from before the call, empty where tensors have no elements.
+    """
+    now = held_by(model)
+    changed: list[str] = []
+    for i, (name, tensor) in enumerate(held.items()):
+        after = now.get(name)
+        touched = after is not tensor or tensor._version != versions[i] or any(tensor is s for s in statistics)
+        if touched or (before and not _equal(tensor, before[i])):
+            changed.append(name)
+    return tuple(changed)
+
+
+def _flop_counter() -> Any:
+    from torch.utils import flop_counter
+
+    # Its first call would import torch's compiler, which takes seconds, to have itself left uncompiled.
+    mode: Any = getattr(flop_counter, "_FlopCounterMode", None)
+    raw = getattr(getattr(mode, "__torch_dispatch__", None), "__wrapped__", None)
+    if raw is not None:
+        vars(raw).setdefault("__dynamo_disable", raw)
+    return flop_counter.FlopCounterMode(display=False)
+
+
+def _read_and_written(
+    model: torch.nn.Module, values: Sequence[Any], results: Sequence[torch.Tensor], written: Sequence[int]
+) -> list[int]:
+    """Return which of the written inputs the reference also reads: what it computes changes with their contents.
+
+    An input is taken as not read where this cannot be told, so that a bound on the time stays a bound.
+    """
+
+    def same_with(change: int | None) -> bool:
+        again = copies(values)
+        tensors = tensors_of(again)
+        if change is not None:
+            other = tensors[change]
+            other.fill_(1) if _equal(other, torch.zeros_like(other)) else other.zero_()
+        outputs = outputs_of(model(*again))
+        return all(_equal(a, b) for a, b in zip([*outputs, *tensors], results, strict=True))
+
+    if not same_with(None):  # a reference that never computes the same twice
+        return []
+    return [i for i in written if not same_with(i)]
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Compare bytes, so that NaN equals itself."""
+    first, second = (t.contiguous().view(-1).view(torch.uint8) for t in (one, other))
+    return torch.equal(first, second)
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two tensors are the same elements of the same memory, in the same order."""
+    if (one.shape, one.stride(), one.dtype) != (other.shape, other.stride(), other.dtype):
+        return False
+    return one is other or (not one.is_meta and one.data_ptr() == other.data_ptr())

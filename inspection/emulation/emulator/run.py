@@ -1,0 +1,196 @@
+"""Build a candidate's program and run it, each in a confined child, and read what it reports."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from forewarp.core.checking import FAULTS, Finding, FindingKind
+from forewarp.core.errors import CandidateError
+from forewarp.core.values import Candidate
+from forewarp.gpu_runner.compilers import nvrtc
+from forewarp.gpu_runner.compilers.process import CompileError
+from forewarp.gpu_runner.devices import known_targets
+from forewarp.gpu_runner.formats.plan import ResolvedPlan
+from forewarp.gpu_runner.worker import environment, protections, toolchain
+from forewarp.gpu_runner.worker.watched import run_watched
+from forewarp.inspection.emulation.emulator import build, device
+from forewarp.inspection.emulation.emulator.ptx import UnsupportedPtx
+from forewarp.inspection.emulation.emulator.scene import Scene
+
+Ending = Literal["ok", "failed", "timeout", "waits", "unsupported"]
+_REFUSALS: tuple[Ending, ...] = ("failed", "unsupported")
+_ENDINGS: Mapping[str, Ending] = {e: e for e in ("ok", "failed", "timeout", "waits", "unsupported")}
+_KINDS: Mapping[str, FindingKind] = {k: k for k in FAULTS}
+_PROGRAM, _ORDERS, _DATA, _REPORT = "program", "orders", "data", "report"
+_GRACE_S = 5.0
+_MOST_REPORT, _MOST_ROWS = 1 << 20, 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one run of a program ended, after how many `blocks`; `atomics` says whether atomics changed a buffer."""
+
+    ending: Ending = "failed"
+    message: str = "the program ended without a word"
+    blocks: int = 0
+    atomics: bool = False
+    findings: tuple[Finding, ...] = field(default=())
+
+
+class Emulation:
+    """The programs of one candidate in a folder of their own: one for each set of constants."""
+
+    def __init__(self, candidate: Candidate, folder: Path, memory: int, cache: Path) -> None:
+        """`memory` bounds compiler and program, in bytes; `cache` is where the compiled device is kept."""
+        self._candidate, self._folder, self._memory = candidate, folder, memory
+        self._device, self._cache = folder / "device.o", cache
+        self._built: dict[str, Path] = {}
+
+    def prepare(self, plan: ResolvedPlan) -> Outcome | None:
+        """Compile for a workload's constants, unless that is done; return what went wrong, if anything did."""
+        key = repr(sorted(plan.constants.items()))
+        if key in self._built:
+            return None
+        if not self._device.exists():
+            try:
+                device.provide(build.compiler(), self._device, self._cache)
+            except CompileError as e:
+                return Outcome("unsupported", f"the emulated device does not compile on this machine:\n{e}")
+        folder = self._folder / f"b{len(self._built)}"
+        folder.mkdir()
+        source = self._candidate.source
+        stopped = self._confined(folder, build.TIMEOUT_S, lambda: _compile(source, plan, folder, self._device))
+        if stopped:
+            return Outcome("failed", f"compiling: the candidate {stopped}")
+        for ending in _REFUSALS:
+            if (folder / ending).exists():
+                return Outcome(ending, (folder / ending).read_text(errors="replace"))
+        self._built[key] = folder
+        return None
+
+    def run(self, scene: Scene, seconds: float, *, descending: bool = False, sample: bool = False) -> Outcome:
+        """Run all launches on the scene's buffers, which get the results; `prepare` comes first.
+
+        `seconds` are of processor time; by the clock it may take three times as long.
+        """
+        program = self._built[repr(sorted(scene.plan.constants.items()))] / _PROGRAM
+        # What a program has once written to, nobody but it looks at again: there may be links.
+        with tempfile.TemporaryDirectory(dir=self._folder) as name:
+            folder = Path(name)
+            (folder / _ORDERS).write_text(scene.orders(seconds, descending=descending, sample=sample))
+            scene.write(folder / _DATA)
+            limit_s = 3 * seconds + _GRACE_S
+            stopped = self._confined(folder, seconds + _GRACE_S, lambda: _execute(program, folder, limit_s))
+            if stopped:
+                return Outcome("failed", f"the candidate {stopped}")
+            outcome = read_report(_plain_file(folder / _REPORT, _MOST_REPORT), program)
+            if outcome.ending == "ok":
+                scene.read(_plain_file(folder / _DATA, scene.size))
+        return outcome
+
+    def _confined(self, folder: Path, seconds: float, work: Callable[[], None]) -> str:
+        """Do something in a confined child; return why that was stopped, or ""."""
+
+        def confined(contained: bool) -> None:
+            how = protections.Confinement(
+                str(folder),
+                memory=self._memory,
+                own_processes=contained,
+                drop_user=False,
+                reads_only=(*toolchain.readable("cpu"), str(self._folder)),
+                cpu_s=int(2 * seconds) + 10,
+            )
+            protections.take(how)
+            environment.use_folder(str(folder))
+            work()
+
+        stopped = run_watched(confined, self._memory)
+        return stopped[1] if stopped else ""
+
+
+def _compile(source: str, plan: ResolvedPlan, folder: Path, device: Path) -> None:
+    """Build the program, or leave a file that is called as this ended and holds the log."""
+    try:
+        build.build(source, plan, folder, _PROGRAM, device)
+    except UnsupportedPtx as e:
+        (folder / "unsupported").write_text(str(e))
+    except (CompileError, CandidateError) as e:
+        ending, log = _whose_fault(source, plan, folder, str(e))
+        (folder / ending).write_text(log)
+
+
+def _whose_fault(source: str, plan: ResolvedPlan, folder: Path, log: str) -> tuple[Ending, str]:
+    """Tell a faulty candidate from one that uses what the emulator does not know: NVRTC takes the latter."""
+    if nvrtc.library() is None:
+        return "unsupported", f"the host's compiler refuses it, and there is no NVRTC to tell why:\n{log}"
+    try:
+        nvrtc.build(source, plan, known_targets()["h200"], folder, "aside")
+    except (CompileError, CandidateError) as e:
+        return "failed", f"it does not compile:\n{e}"
+    return "unsupported", f"it uses what the emulator does not know:\n{log}"
+
+
+def _execute(program: Path, folder: Path, seconds: float) -> None:
+    words = [str(program), _ORDERS, _DATA, _REPORT]
+    quiet = subprocess.DEVNULL
+    try:
+        subprocess.run(words, cwd=folder, stdin=quiet, stdout=quiet, stderr=quiet, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        with (folder / _REPORT).open("a") as report:
+            report.write("end\ttimeout\t0\t0\tthe run did not finish in time\n")
+
+
+def _plain_file(path: Path, most: int) -> bytes:
+    """Return what a hostile program has left in a file, b"" if that is no plain file; at most so many bytes."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    with os.fdopen(handle, "rb") as file:
+        return file.read(most) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+
+
+def read_report(data: bytes, program: Path) -> Outcome:
+    """Read what a program wrote down; nothing in it is believed about outputs."""
+    rows = [row.split("\t") for row in data.decode(errors="replace").splitlines()[:_MOST_ROWS]]
+    noted = [row for row in rows if len(row) == 8]
+    lines = build.lines_of(program, [_number(a) for row in noted for a in row[5:7]])
+    counts = {(row[1], row[2]): _number(row[3], 10) for row in rows if row[0] == "count" and len(row) == 4}
+    findings: dict[tuple[str, str], Finding] = {}
+    outcome, place = Outcome(), ""
+    for kind, kernel, _, block, thread, at, other, text in noted:
+        line, second = lines.get(_number(at)), lines.get(_number(other))
+        if kind == "slow":
+            line = line or second
+        if kind == "divergent barrier" and _number(other) and line == second:
+            continue  # one barrier, for which the compiler has made code twice
+        where = kernel if line is None else f"{kernel}, line {line}"
+        place = f"{where}, block ({block}), thread ({thread}): "
+        text = f"{text} (line {second})" if second is not None else text
+        if kind not in _KINDS:
+            place += f"{text}: " if kind == "fault" else ""
+            continue
+        known, count = findings.get((kind, where)), max(1, counts.get((kind, at), 1))
+        message = f"{text}; block ({block}), thread ({thread})"
+        findings[kind, where] = (
+            replace(known, count=known.count + count) if known else Finding(_KINDS[kind], where, message, count)
+        )
+    for row in rows:
+        if row[0] == "end" and len(row) == 5 and row[1] in _ENDINGS:
+            message = row[4] if row[1] == "ok" else place + row[4]
+            outcome = Outcome(_ENDINGS[row[1]], message, _number(row[2], 10), row[3] == "1")
+    return replace(outcome, findings=tuple(findings.values()))
+
+
+def _number(text: str, base: int = 16) -> int:
+    try:
+        return int(text, base)
+    except ValueError:
+        return 0

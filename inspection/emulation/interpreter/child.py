@@ -1,0 +1,170 @@
+"""The confined side: the candidate's source is imported and interpreted here, on buffers shared with the judge.
+
+Nothing that is said here is believed about the outputs: the judge compares them itself.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+import traceback
+import warnings
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Literal
+
+import numpy as np
+
+from forewarp.core import serde
+from forewarp.gpu_runner.worker import environment, protections, toolchain
+from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed
+from forewarp.inspection.emulation.interpreter.builder import Unsupported
+from forewarp.inspection.emulation.interpreter.memory import MemoryFault
+from forewarp.inspection.emulation.interpreter.pace import SPINS, Born, OutOfTime, Pace, TooSlow
+
+Outcome = Literal["done", "slow", "stuck", "waits", "failed", "unsupported"]
+_FOR_EVER = 1e9
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of one case. `estimate` is in seconds, where the outcome is "slow"."""
+
+    outcome: Outcome
+    programs: int
+    grid: int
+    message: str = ""
+    estimate: float = 0.0
+    partial: bool = False
+
+
+def live(born: Born, line: socket.socket, *, contained: bool) -> None:
+    """Confine this process, import the candidate, and run cases until the judge goes away."""
+    os.chdir(born.folder)
+    environment.use_folder(born.folder)
+    protections.take(
+        protections.Confinement(
+            born.folder,
+            memory=born.memory,
+            keep={line.fileno()},
+            own_processes=contained,
+            reads_only=toolchain.readable("cpu"),
+            cpu_s=born.cpu_s,
+        )
+    )
+    warnings.simplefilter("ignore")
+    channel = Channel(line)
+    with np.errstate(all="ignore"):
+        runner, report = _born_runner(born)
+        while (order := _next(channel)) is not None:
+            if runner is not None:
+                report = _case(runner, order["limit_s"], sample=order["sample"])
+            told: dict[str, Any] = {"findings": [], "suspicions": [], "reach": {}}
+            if runner is not None:
+                ledger = runner.memory.ledger
+                told = {
+                    "findings": serde.to_data(ledger.findings()),
+                    "suspicions": serde.to_data(ledger.suspicions()),
+                    "reach": runner.memory.reach.counts,
+                }
+            channel.send(serde.to_data(report) | told)
+
+
+def _next(channel: Channel) -> dict[str, Any] | None:
+    try:
+        return channel.receive(_FOR_EVER)
+    except ChannelClosed:
+        return None
+
+
+def _born_runner(born: Born) -> tuple[Any, Report]:
+    try:
+        kind: Any
+        if born.own_shape:
+            from forewarp.inspection.emulation.interpreter import ownshape
+
+            kind = ownshape.ModuleAtOwnShape if born.language == "python" else ownshape.PlanAtOwnShape
+        elif born.language == "python":
+            from forewarp.inspection.emulation.interpreter.modules import ModuleRun as kind
+        else:
+            from forewarp.inspection.emulation.interpreter.plans import PlanRun as kind
+        return kind(born), Report("done", 0, 0)
+    except Unsupported as e:
+        return None, Report("unsupported", 0, 0, str(e))
+    except Exception as e:
+        return None, Report("failed", 0, 0, f"the candidate cannot be set up: {_words(e, '')}")
+
+
+def _case(runner: Any, limit_s: float, *, sample: bool) -> Report:
+    """Run all launches once, within the limit."""
+    pace = Pace(limit_s, sample)
+
+    def report(outcome: Outcome, message: str = "", estimate: float = 0.0) -> Report:
+        return Report(outcome, pace.done, pace.grid, message, estimate, pace.partial)
+
+    def over(number: int, frame: FrameType | None) -> None:
+        del number
+        while frame is not None and frame.f_code.co_filename != runner.path:
+            frame = frame.f_back
+        raise OutOfTime(frame.f_lineno if frame is not None else 0)
+
+    signal.signal(signal.SIGALRM, over)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, limit_s, 1.0)
+        try:
+            pace.begin()
+            runner.run(pace)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        return report("done")
+    except OutOfTime as e:
+        return _out_of_time(runner, pace, e.line, report)
+    except TooSlow as e:
+        return report("slow", estimate=e.seconds)
+    except (Unsupported, NotImplementedError) as e:
+        return report("unsupported", f"{_where(e, runner.path)}{e}")
+    except MemoryFault as e:
+        return report("failed", f"{runner.memory.kernel}{_where(e, runner.path, ', ')}: {e}")
+    except MemoryError:
+        return report("failed", "more memory was wanted than a check may take")
+    except Exception as e:
+        if runner.in_kernel:
+            return report("failed", f"{runner.memory.kernel}: {_words(e, runner.path)}")
+        if traceback.extract_tb(e.__traceback__)[-1].filename == runner.path:
+            return report("failed", f"the module: {_words(e, runner.path)}")
+        # Raised by what stands in for CUDA, or by torch for lack of it: nothing that speaks against the module.
+        return report("unsupported", f"the module's own code does not run here: {_words(e, runner.path)}")
+
+
+def _out_of_time(runner: Any, pace: Pace, line: int, report: Any) -> Report:
+    alone = time.monotonic() - pace.program_started
+    if not runner.in_kernel:
+        return report("stuck", f"the module's own code, line {line}, was still running after {pace.limit_s:.1f} s")
+    kernel, program = runner.memory.kernel, runner.memory.program
+    where = f"{kernel}, line {line}" if line else kernel
+    if runner.memory.atomics > SPINS:
+        return report(
+            "waits",
+            f"{where}: program {program} waits for another one, and programs run one after another here",
+        )
+    if alone > pace.limit_s / 2 or not pace.done:
+        return report("stuck", f"{where}: program {program} was still running after {alone:.1f} s", _FOR_EVER)
+    if pace.sample:
+        pace.partial = True
+        return report("done")
+    return report("slow", estimate=pace.estimate())
+
+
+def _where(error: BaseException, path: str, before: str = "") -> str:
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+    return f"{before}line {lines[-1]}{'' if before else ': '}" if lines else ""
+
+
+def _words(error: BaseException, path: str) -> str:
+    """Return kind, line and message of an error; for Triton's wrapping of one, those of the one inside."""
+    while error.__cause__ is not None and type(error).__name__ == "InterpreterError":
+        error = error.__cause__
+    text = str(error).strip()
+    return f"{_where(error, path)}{type(error).__name__}: {text[:1000]}" if text else type(error).__name__

@@ -1,0 +1,420 @@
+"""The memory that interpreted kernels see: every buffer lies terabytes from the next, and every access is looked at.
+
+Pointers are made-up addresses, so one that leaves its buffer is known for what it is and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from forewarp.inspection.emulation.interpreter.findings import SECTOR, Ledger, Place, Reach
+from forewarp.inspection.emulation.interpreter.numerics import Array
+from forewarp.inspection.emulation.interpreter.order import MANY, Clocks, Shadow, several
+
+_SPAN = 44
+"""Each buffer has 2**44 bytes of address to itself, and lies in their middle."""
+_MIDDLE = 1 << (_SPAN - 1)
+POISON = 0xFF
+"""Every byte of what is read out of bounds; as a float, NaN."""
+
+Mask = npt.NDArray[np.bool_]
+Change = Callable[[Array, Array], Array]
+"""Given old elements and operands, return the new elements."""
+
+
+class MemoryFault(Exception):
+    """An access that ends a kernel on a GPU."""
+
+
+@dataclass(slots=True)
+class Buffer:
+    """Bytes that pointers may point to. `content` is flat; `size` is that of one element in bytes.
+
+    `written` says per element whether it holds anything yet; None where all do. `watched` is false for what no program
+    may write to: nothing can race there. `merged` are the elements that atomics changed, `stored_at` is where the last
+    store to it came from.
+    """
+
+    name: str
+    content: npt.NDArray[np.uint8]
+    size: int
+    base: int
+    watched: bool = True
+    written: Mask | None = None
+    merged: Mask | None = None
+    stored_at: Place | None = None
+    shadow: Shadow = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shadow = Shadow(len(self.content) // self.size)
+
+    def refine(self, size: int) -> None:
+        """Keep records for smaller elements from now on; races before this are forgotten."""
+        times = self.size // size
+        self.size = size
+        self.shadow = Shadow(len(self.content) // size)
+        self.written = np.repeat(self.written, times) if self.written is not None else None
+        self.merged = np.repeat(self.merged, times) if self.merged is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The elements of a buffer that belong to a tensor, where that is not all of it: every `size` bytes are one.
+
+    `first` is where the tensor's pointer points to; `members` says of each element whether it is the tensor's.
+    """
+
+    size: int
+    first: int
+    members: Mask
+
+    def lacks(self, at: Array) -> Mask:
+        """Return which byte offsets, within the buffer, are not the tensor's."""
+        return ~self.members[np.minimum(at // self.size, len(self.members) - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Addresses that stand for a buffer where it is reached through one argument; its byte 0 is at `base`."""
+
+    buffer: Buffer
+    name: str
+    base: int
+    view: View | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The lanes of one access that fall into one window: `lanes` selects them, `at` holds their byte offsets."""
+
+    window: _Window
+    lanes: Mask | slice
+    at: Array
+
+    @property
+    def buffer(self) -> Buffer:
+        """The buffer behind the window."""
+        return self.window.buffer
+
+
+class Memory:
+    """All buffers of a run, the program that runs now, and what was found."""
+
+    def __init__(self, place: Callable[[str], Place]) -> None:
+        """`place` says where in the source, in the named kernel, an access comes from."""
+        self._buffers: list[Buffer] = []
+        self._windows: list[_Window] = []
+        self._place_in = place
+        self.ledger = Ledger()
+        self.reach = Reach()
+        self.kernel = ""
+        self.program = ""
+        self.clocks = Clocks(1)
+        self.atomics = 0
+
+    def add(self, name: str, content: npt.NDArray[np.uint8], size: int, *, watched: bool, filled: bool = True) -> int:
+        """Make a buffer known and return its address; `filled` is false where nothing has been written to it yet."""
+        base = self._next_base()
+        written = None if filled else np.zeros(len(content) // size, np.bool_)
+        self._buffers.append(Buffer(name, content, size, base, watched, written))
+        self._windows.append(_Window(self._buffers[-1], name, base))
+        return base
+
+    def window(self, buffer: Buffer, name: str, view: View | None) -> int:
+        """Return another address of a buffer, for an argument that may be a view of it.
+
+        So an access is known by the argument that its pointer came from, though several share a buffer.
+        """
+        base = self._next_base()
+        self._windows.append(_Window(buffer, name, base, view))
+        return base
+
+    def _next_base(self) -> int:
+        return ((len(self._windows) + 1) << _SPAN) + _MIDDLE
+
+    def forget(self) -> None:
+        """Drop all buffers; what was found stays."""
+        self._buffers.clear()
+        self._windows.clear()
+
+    def named(self, name: str) -> Buffer:
+        """Return a buffer by its name."""
+        return next(b for b in self._buffers if b.name == name)
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """Every buffer, in the order in which they were added."""
+        return self._buffers
+
+    def begin_launch(self, kernel: str, programs: int) -> None:
+        """Start a launch: whatever came before is over and done."""
+        self.kernel, self.clocks = kernel, Clocks(programs)
+        for buffer in self._buffers:
+            buffer.shadow.clear()
+
+    def begin_program(self, number: int, name: str) -> None:
+        """Start a program, numbered from 1."""
+        self.program, self.atomics = name, 0
+        self.clocks.begin(number)
+
+    def _place(self) -> Place:
+        return self._place_in(self.kernel)
+
+    def begin_loop(self, passes: int) -> None:
+        """Start a loop."""
+        self.reach.looped(self._place(), passes)
+
+    def load(self, addresses: Array, mask: Mask, other: Array, *, volatile: bool = False) -> Array:
+        """Return what lies at the addresses, `other` where the mask is false."""
+        kind = other.dtype
+        result = np.array(np.broadcast_to(other, addresses.shape))
+        poison = np.full(kind.itemsize, POISON, np.uint8).view(kind)[0] if kind != np.bool_ else np.bool_(True)
+        for part in self._parts(addresses, mask, kind.itemsize, "loads"):
+            inside, index = self._within(part, kind.itemsize, "loads")
+            values = np.full(len(part.at), poison, kind)
+            values[inside] = _view(part.buffer, kind)[index]
+            if part.buffer.written is not None or part.buffer.watched:
+                self._read(part.buffer, self._elements(part.buffer, part.at[inside], kind.itemsize), volatile)
+            put(result, part.lanes, values)
+        return result
+
+    def store(self, addresses: Array, values: Array, mask: Mask) -> None:
+        """Write values where the mask is true."""
+        kind = values.dtype
+        values = np.broadcast_to(values, addresses.shape)
+        for part in self._parts(addresses, mask, kind.itemsize, "stores"):
+            inside, index = self._within(part, kind.itemsize, "stores")
+            mine = _take(values, part.lanes)[inside]
+            view = _view(part.buffer, kind)
+            elements = self._elements(part.buffer, part.at[inside], kind.itemsize)
+            if part.buffer.watched:
+                self._write(part.buffer, elements, _differ(view[index], mine))
+            view[index] = mine
+            twice = _differ(view[index], mine)
+            if twice.any():
+                self.ledger.note(
+                    "race",
+                    self._place(),
+                    f"one store writes different values to element {int(index[twice][0])} of {part.buffer.name}",
+                    int(twice.sum()),
+                )
+            if part.buffer.written is not None:
+                part.buffer.written[elements] = True
+                part.buffer.stored_at = self._place()
+
+    def change(self, addresses: Array, mask: Mask, values: Array, apply: Change, order: tuple[bool, bool]) -> Array:
+        """Atomically put `apply(old, value)` at each address, lane after lane, and return the old values.
+
+        `order` says whether the access acquires and whether it releases.
+        """
+        kind = values.dtype
+        values = np.broadcast_to(values, addresses.shape)
+        old = np.zeros(addresses.shape, kind)
+        self.atomics += 1
+        for part in self._parts(addresses, mask, kind.itemsize, "changes"):
+            inside, index = self._within(part, kind.itemsize, "changes")
+            alone = len(index) == 1 and len(part.at) == 1
+            where = part.buffer.base + int(index[0]) * kind.itemsize if alone else 0
+            if alone and order[0]:
+                self.clocks.acquire(where)
+            self._merge(part.buffer, self._elements(part.buffer, part.at[inside], kind.itemsize))
+            before = np.zeros(len(part.at), kind)
+            before[inside] = _one_by_one(_view(part.buffer, kind), index, _take(values, part.lanes)[inside], apply)
+            put(old, part.lanes, before)
+            if alone and order[1]:
+                self.clocks.release(where)
+        return old
+
+    def _parts(self, addresses: Array, mask: Mask, width: int, verb: str) -> Iterator[Part]:
+        """Sort the lanes of an access by buffer; most have one."""
+        whole = bool(mask.all())
+        mask = np.broadcast_to(mask, addresses.shape)
+        active = addresses.reshape(-1) if whole else addresses[mask]
+        if not active.size:
+            return
+        regions = active >> np.uint64(_SPAN)
+        first = int(regions[0])
+        if (regions == regions[0]).all():
+            yield self._part(first, active, slice(None) if whole else mask, width, verb)
+            return
+        everywhere = addresses >> np.uint64(_SPAN)
+        for region in np.unique(regions):
+            lanes = mask & (everywhere == region)
+            yield self._part(int(region), addresses[lanes], lanes, width, verb)
+
+    def _part(self, region: int, active: Array, lanes: Mask | slice, width: int, verb: str) -> Part:
+        if not 1 <= region <= len(self._windows):
+            raise MemoryFault(f"{verb} from an address that belongs to no buffer, in program {self.program}")
+        window = self._windows[region - 1]
+        at = active.astype(np.int64) - np.int64(window.base)
+        if active.size > 1:
+            self._count_sectors(at, width, verb)
+        return Part(window, lanes, at)
+
+    def _within(self, part: Part, width: int, verb: str) -> tuple[Mask | slice, Array]:
+        """Return which lanes are in bounds, and the index of their elements; note the others."""
+        at, buffer = part.at, part.buffer
+        most = len(buffer.content) - width
+        if at.min() >= 0 and at.max() <= most:
+            inside: Mask | slice = slice(None)
+        else:
+            inside = (at >= 0) & (at <= most)
+            self._note_outside(part, at[~inside], width, verb)
+            at = at[inside]
+        if (at & (width - 1)).any():
+            raise MemoryFault(
+                f"{verb} {width} bytes at an address that is no multiple of {width}, in {part.window.name}"
+            )
+        view = part.window.view
+        if view is not None and at.size and (beside := view.lacks(at)).any():
+            message = (
+                f"{verb} {_elements_of(part, at[beside], width)}, which is a view of {view.members.sum()} elements and "
+                f"does not have {'it' if beside.sum() == 1 else 'them'}; first in program {self.program}"
+            )
+            self.ledger.suspect("out of bounds", self._place(), message, int(beside.sum()))
+        return inside, at // width
+
+    def _note_outside(self, part: Part, outside: Array, width: int, verb: str) -> None:
+        self.ledger.note("out of bounds", self._place(), self._beyond(part, outside, width, verb), len(outside))
+
+    def _beyond(self, part: Part, outside: Array, width: int, verb: str) -> str:
+        """Put an access out of bounds into words."""
+        holds = len(part.buffer.content) // width
+        owner = "which" if part.window.view is None else "a view of a tensor that"
+        return (
+            f"{verb} {_elements_of(part, outside, width)}, {owner} holds {holds} elements; "
+            f"first in program {self.program}"
+        )
+
+    def _elements(self, buffer: Buffer, at: Array, width: int) -> Array:
+        """Return the numbers of the elements, as the buffer counts them, that an access touches."""
+        if width < buffer.size:
+            buffer.refine(width)
+        index = at // buffer.size
+        if width == buffer.size:
+            return index
+        return (index[:, None] + np.arange(width // buffer.size)).reshape(-1)
+
+    def _count_sectors(self, at: Array, width: int, verb: str) -> None:
+        traffic = self.ledger.traffic_at(self._place(), verb)
+        if not traffic.wants_a_look():
+            return
+        if (at[1:] < at[:-1]).any():
+            at = np.sort(at)
+        sectors = at // SECTOR
+        traffic.sectors += 1 + int((sectors[1:] != sectors[:-1]).sum())
+        elements = 1 + int((at[1:] != at[:-1]).sum())
+        traffic.least += -(-elements * width // SECTOR)
+
+    def _read(self, buffer: Buffer, elements: Array, volatile: bool) -> None:
+        if volatile and len(elements) == 1:
+            address = buffer.base + int(elements[0]) * buffer.size
+            if self.clocks.heard_of(address):
+                self.clocks.acquire(address)
+                return
+        if buffer.written is not None and not (there := buffer.written[elements]).all():
+            first = int(elements[~there][0])
+            self.ledger.note(
+                "uninitialised",
+                self._place(),
+                f"reads element {first} of {buffer.name}, to which nothing was written yet, in program {self.program}",
+                int((~there).sum()),
+            )
+        if buffer.watched:
+            for what in ("wrote", "changed"):
+                races = buffer.shadow.unordered(what, elements, self.clocks)
+                if races is not None:
+                    self._note_race(buffer, what, elements[races], "reads")
+            buffer.shadow.record("read", elements, self.clocks)
+
+    def _write(self, buffer: Buffer, elements: Array, differs: Mask) -> None:
+        times = len(elements) // max(1, len(differs))
+        differs = np.repeat(differs, times) if times > 1 else differs
+        for what in ("wrote", "read", "changed"):
+            races = buffer.shadow.unordered(what, elements, self.clocks)
+            # To write what is there already harms nobody.
+            if races is not None and (races := races & differs).any():
+                self._note_race(buffer, what, elements[races], "writes")
+        buffer.shadow.record("wrote", elements, self.clocks)
+
+    def _merge(self, buffer: Buffer, elements: Array) -> None:
+        if buffer.merged is None:
+            buffer.merged = np.zeros(len(buffer.content) // buffer.size, np.bool_)
+        buffer.merged[elements] = True
+        if buffer.written is not None:
+            fresh = ~buffer.written[elements]
+            if fresh.any():
+                self.ledger.note(
+                    "uninitialised",
+                    self._place(),
+                    f"changes element {int(elements[fresh][0])} of {buffer.name} atomically, to which nothing was "
+                    "written yet; have an earlier launch set it",
+                    int(fresh.sum()),
+                )
+            buffer.written[elements] = True
+        if buffer.watched:
+            races = buffer.shadow.unordered("wrote", elements, self.clocks)
+            if races is not None:
+                self._note_race(buffer, "wrote", elements[races], "atomically changes")
+            buffer.shadow.record("changed", elements, self.clocks)
+
+    def _note_race(self, buffer: Buffer, what: str, elements: Array, verb: str) -> None:
+        number = buffer.shadow.first(what, int(elements[0]))
+        other = f"program number {several(number)}" if number != MANY else "another program"
+        did = {"wrote": "wrote without atomics", "read": "reads", "changed": "changes atomically"}[what]
+        self.ledger.note(
+            "race",
+            self._place(),
+            f"program number {several(self.clocks.me)} {verb} element {int(elements[0])} of {buffer.name}, which "
+            f"{other} {did} in the same launch: on a GPU the order is open",
+            len(elements),
+        )
+
+
+def _elements_of(part: Part, at: Array, width: int) -> str:
+    """Name what lies at byte offsets, in elements from where the argument points to."""
+    start = part.window.view.first if part.window.view is not None else 0
+    least, most = (int(at.min()) - start) // width, (int(at.max()) - start) // width
+    what = f"element {least}" if least == most else f"elements {least} to {most}"
+    return f"{what} of {part.window.name}"
+
+
+def _view(buffer: Buffer, kind: np.dtype[Any]) -> Array:
+    """Return the buffer as whole elements of a kind; a rest of bytes is left out."""
+    whole = len(buffer.content) // kind.itemsize * kind.itemsize
+    return buffer.content[:whole].view(kind)
+
+
+def _take(values: Array, lanes: Mask | slice) -> Array:
+    return values.reshape(-1) if isinstance(lanes, slice) else values[lanes]
+
+
+def put(result: Array, lanes: Mask | slice, values: Array) -> None:
+    """Set the lanes of an access that were selected."""
+    if isinstance(lanes, slice):
+        result.reshape(-1)[:] = values
+    else:
+        result[lanes] = values
+
+
+def _differ(one: Array, other: Array) -> Mask:
+    """Compare bit by bit, so that NaN equals itself."""
+    bits = np.dtype(f"u{one.dtype.itemsize}")
+    return np.ascontiguousarray(one).view(bits) != np.ascontiguousarray(other).view(bits)
+
+
+def _one_by_one(view: Array, index: Array, values: Array, apply: Change) -> Array:
+    if len(np.unique(index)) == len(index):
+        before = view[index]
+        view[index] = apply(before, values)
+        return before
+    before = np.empty(len(index), view.dtype)
+    for lane, element in enumerate(index):
+        before[lane] = view[element]
+        view[element] = apply(view[element : element + 1], values[lane : lane + 1])[0]
+    return before

@@ -1,0 +1,109 @@
+"""What the confined side shares: what it is born with, when its programs must stop, and their places in the grid."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+_LOOK_AFTER_S = 0.3
+"""Seconds after which it is worth a guess how long all programs will take."""
+SPINS = 1000
+"""Atomic operations in one program from which on it is taken to wait for another."""
+
+
+class OutOfTime(BaseException):
+    """The time of a case is over. No Exception, so that a kernel's own `except` does not catch it."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__(line)
+        self.line = line
+
+
+class TooSlow(Exception):
+    """All programs would take `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
+@dataclass(slots=True)
+class Pace:
+    """Counts programs, and says when it is time to stop."""
+
+    limit_s: float
+    sample: bool
+    grid: int = 0
+    done: int = 0
+    partial: bool = False
+    started: float = 0.0
+    program_started: float = 0.0
+    second_started: float = 0.0
+
+    def begin(self) -> None:
+        """Start the clock."""
+        self.started = self.program_started = time.monotonic()
+
+    def order(self, count: int) -> Iterator[int]:
+        """Yield numbers of programs of a launch: all in turn, or, for a sample, the ends first and then all over."""
+        if not self.sample or count < 3:
+            yield from range(count)
+            return
+        yield from (0, count - 1)
+        step = round(count * 0.6180339887) | 1
+        while np.gcd(step, count) != 1:
+            step += 2
+        yield from (n for i in range(1, count) if (n := i * step % count) not in (0, count - 1))
+
+    def go_on(self) -> bool:
+        """Return whether the next program may run; raises `TooSlow`."""
+        self.program_started = time.monotonic()
+        spent = self.program_started - self.started
+        if self.sample:
+            self.partial = self.partial or (self.done > 0 and spent > 0.8 * self.limit_s)
+            return not self.partial
+        if self.done == 1:
+            self.second_started = self.program_started
+        if self.done > 1 and spent > _LOOK_AFTER_S and self.estimate() > 1.2 * self.limit_s:
+            raise TooSlow(self.estimate())
+        return True
+
+    def estimate(self) -> float:
+        """Return the seconds that all programs will take; the first one, which prepares things, does not count."""
+        if self.done < 2:
+            return (time.monotonic() - self.started) * self.grid
+        each = (self.program_started - self.second_started) / (self.done - 1)
+        return self.second_started - self.started + each * self.grid
+
+
+@dataclass(frozen=True, slots=True)
+class Born:
+    """Inputs of the confined process; it may change `slot` and the files in `folder`, and nothing else.
+
+    Where `own_shape` is true, the scene is a `ShapeOnly`.
+    """
+
+    source: str
+    language: str
+    folder: str
+    memory: int
+    cpu_s: int
+    job: Mapping[str, Any]
+    scene: Any
+    own_shape: bool = False
+
+
+def as_bytes(tensor: torch.Tensor) -> Any:
+    """Return a contiguous tensor's bytes as a numpy array that shares its memory."""
+    return tensor.detach().view(-1).view(torch.uint8).numpy() if tensor.numel() else np.zeros(0, np.uint8)
+
+
+def place_of(number: int, grid: Sequence[int]) -> tuple[int, int, int]:
+    """Return where in the grid a program lies, x being the fastest, as a GPU starts them."""
+    x, y, _ = grid
+    return number % x, number // x % y, number // (x * y)

@@ -1,0 +1,302 @@
+"""The job `trace` for a file without a task: in a confined child, find calls of its kernels and record them."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from forewarp.core import serde
+from forewarp.core.values import Target
+from forewarp.inspection.tracing.files import arguments, calls, kernels, loading
+from forewarp.inspection.tracing.files.arguments import ArgumentGuess, Tensor
+from forewarp.inspection.tracing.files.kernels import FileText, KernelText
+from forewarp.inspection.tracing.operators import Operators
+from forewarp.inspection.tracing.program import PATIENCE, OutOfTime, differentiate, pretend, within
+from forewarp.inspection.tracing.recorder import Recorder, TooMuch
+from forewarp.inspection.tracing.refusals import Refusals, refusing
+from forewarp.inspection.tracing.values import IMPORT, FileKernel, SourceFile, Trace, WorkloadTrace
+
+CALL_S = 10.0
+"""Most seconds of processor time for one call."""
+GUESSED = "guessed arguments"
+_NOT_REACHED = "nothing in the file launches it, and no arguments could be guessed"
+_MOST_CALLS = 12
+_CONFIGURATIONS = 3
+"""Tried configurations of an autotuned kernel; a file may have many, and only a run tells the fastest."""
+
+
+def trace(job: dict[str, Any], folder: Path) -> None:
+    """Write the trace of the job's file and its cubins into `folder`."""
+    loading.pretend_programs(folder / "cache" / "bin")
+    loading.pretend_locks()
+    tracer = _Tracer(job, folder)
+    with contextlib.ExitStack() as stack:
+        pretend(stack, serde.from_data(Target, job["target"]), tracer.recorder, _CONFIGURATIONS)
+        tracer.refusals = stack.enter_context(refusing(tracer.recorder, passing=True))
+        stack.enter_context(Operators(tracer.recorder, values=True))
+        tracer.run()
+    tracer.save()
+
+
+class _Tracer:
+    """Traces what the file does by itself, then guessed calls, until every kernel is there."""
+
+    refusals: Refusals
+
+    def __init__(self, job: dict[str, Any], folder: Path) -> None:
+        self.file = serde.from_data(SourceFile, job["file"])
+        self.given = arguments.parse(self.file.arguments)
+        self.recorder, self.folder = Recorder(folder), folder
+        self.found: dict[str, WorkloadTrace] = {}
+        self.text = FileText({}, ())
+        self._until, self._deadline = (now() + job["workload_s"] for now in (time.process_time, time.monotonic))
+        self._deadline += (PATIENCE - 1) * job["workload_s"]
+        self._origins: dict[str, str] = {}
+        self._tried: dict[str, str] = {}
+        self._in_vain: list[str] = []
+
+    def run(self) -> None:
+        try:
+            self.text = kernels.read(ast.parse(self.file.source))
+            loaded = loading.load(self.file, self._bounded)
+        except SyntaxError as e:
+            self.recorder.problem(f"SyntaxError (line {e.lineno}): {e.msg}")
+            self._keep(IMPORT, always=True)
+            return
+        for problem in loaded.problems:
+            self.recorder.problem(problem)
+        self._keep(IMPORT, always=bool(loaded.problems))
+        if self.file.call:
+            self._guess(loaded, self.file.call)
+        else:
+            self._own_calls(loaded)
+            self._guessed_calls(loaded)
+        self._compile_alone(loaded.module)
+        if not self._origins:  # what was tried in vain is of interest only where nothing else came of the file
+            first = self.found.get(IMPORT, WorkloadTrace("cpu"))
+            said = dict.fromkeys((*first.problems, *self._in_vain))
+            self.found[IMPORT] = replace(first, problems=tuple(said))
+
+    def kernels(self) -> tuple[FileKernel, ...]:
+        """Return the state of each kernel of the file, and of those of others that it launched."""
+        lines = {name: self.text.jitted[name].line for name in self.text.kernels}
+        names = dict.fromkeys((*lines, *self._origins, *self.refusals.reasons))
+        return tuple(
+            FileKernel(name, lines.get(name, 0), self._origins[name])
+            if name in self._origins
+            else FileKernel(
+                name, lines.get(name, 0), reason=self.refusals.reasons.get(name) or self._tried.get(name, _NOT_REACHED)
+            )
+            for name in names
+        )
+
+    def _bounded(self, doing: str, work: Callable[[], object]) -> str:
+        """Run `work` within its time; return what went wrong."""
+        left = min(self._until - time.process_time(), (self._deadline - time.monotonic()) / PATIENCE)
+        seconds = min(CALL_S, left)
+        if seconds <= 0.1:
+            return f"{doing} was left out: the time is over"
+        try:
+            with within(seconds), torch.enable_grad():
+                work()
+        except OutOfTime:
+            return f"{doing} did not finish within {seconds:.0f} s of processor time"
+        except MemoryError:
+            return f"{doing} needs more memory than the trace may take"
+        except TooMuch as e:
+            return f"{doing} makes {e}"
+        except (Exception, SystemExit) as e:
+            return loading.said(doing, e)
+        return ""
+
+    def _missing(self) -> list[str]:
+        return [name for name in self.text.kernels if name not in self._origins]
+
+    def _keep(self, name: str, *, always: bool = False) -> bool:
+        """Keep the recorded events under a name if there is a launch among them; return whether a kernel is new."""
+        taken = self.recorder.take("cpu")
+        compiled = [e.kernel for e in (*taken.launches, *taken.backward) if e.cubin]
+        new = [k for k in compiled if k not in self._origins]
+        if compiled or always:
+            self.found[name] = taken
+        self._origins |= dict.fromkeys(new, name)
+        self.save()
+        return bool(new)
+
+    def save(self) -> None:
+        """Write the trace so far: a compiler that does not let itself be stopped may cost this process its life."""
+        Trace(self.found, kernels=self.kernels()).save(self.folder)
+
+    def _own_calls(self, loaded: loading.Loaded) -> None:
+        model = calls.of_model(loaded.module)
+        if model is not None:
+            self._call("ModelNew" if hasattr(loaded.module, "ModelNew") else "Model", model)
+        if self._wanting() and loading.has_main(loaded):
+            problem = loading.run_main(loaded, self._bounded)
+            if problem:
+                self.recorder.problem(problem)
+            self._keep("__main__")
+        for name, call in list(calls.own_calls(loaded.module, loaded.tree).items())[:_MOST_CALLS]:
+            if self._wanting():
+                self._call(name, call)
+
+    def _wanting(self) -> bool:
+        return bool(self._missing()) or not self._origins
+
+    def _call(self, name: str, call: Callable[[], object], values: Sequence[Any] = ()) -> bool:
+        """Do a call, with its gradient where one is asked for; return whether it went through."""
+        problem = self._bounded(name, lambda: self._with_gradient(call, values))
+        if problem:
+            self.recorder.problem(problem)
+        self._keep(name)
+        return not problem
+
+    def _with_gradient(self, call: Callable[[], object], values: Sequence[Any]) -> None:
+        wanted = self.file.backward
+        if wanted is False or (wanted is None and "autograd" not in self.file.source):
+            call()
+        else:
+            differentiate(call, values, self.recorder, every=bool(wanted), keep=True)
+
+    def _guessed_calls(self, loaded: loading.Loaded) -> None:
+        tried: set[str] = set()
+        while self._wanting():
+            wanted = self._missing() or list(self.text.jitted)
+            names = [n for n in self.text.reaching(wanted) if n not in tried]
+            if not names or len(tried) >= 2 * _MOST_CALLS:
+                return
+            tried.add(names[0])
+            self._guess(loaded, names[0])
+
+    def _guess(self, loaded: loading.Loaded, name: str) -> None:
+        """Call a function with guessed arguments, another guess at a time until it goes through."""
+        wrappers = calls.Wrappers(loaded.module, loaded.tree, self.text, self.given)
+        best: tuple[int, WorkloadTrace, str] | None = None
+        for attempt in arguments.CALL_ATTEMPTS:
+            made: list[calls.Guess | None] = []
+            making = partial(_append, made, wrappers, name, attempt)
+            problem = self._bounded(f"arguments for {name}", making)
+            guess = made[0] if made else None
+            if guess is None:
+                if problem:
+                    self._tried[name] = problem
+                if name == self.file.call:
+                    self.recorder.problem(problem or f"{name} is no function or class of the file")
+                    self._keep(name, always=True)
+                return
+            self.recorder.take("cpu")
+            problem = self._bounded(guess.name, lambda g=guess: self._with_gradient(g.call, g.values))
+            if problem:
+                self.recorder.problem(problem)
+            taken = self.recorder.take("cpu")
+            compiled = {e.kernel for e in (*taken.launches, *taken.backward) if e.cubin}
+            if best is None or len(compiled) > best[0]:
+                best = (len(compiled), taken, guess.name)
+            if not problem:
+                break
+        if best is not None and (best[0] or name == self.file.call):
+            _, taken, called = best
+            self.found[called] = taken
+            new = {e.kernel for e in (*taken.launches, *taken.backward) if e.cubin} - set(self._origins)
+            self._origins |= dict.fromkeys(new, called)
+            self.save()
+        elif best is not None:
+            self._in_vain += best[1].problems
+
+    def _compile_alone(self, module: Any) -> None:
+        """Compile the kernels that no call reached, for guessed arguments; their grids stay unknown."""
+        for name in self._missing():
+            kernel = _jitted(getattr(module, name, None))
+            if kernel is None:
+                self._tried.setdefault(name, f"{_NOT_REACHED}: the file has no such kernel at its top level")
+                continue
+            reasons: list[str] = []
+            for attempt in arguments.KERNEL_ATTEMPTS:
+                problem = self._bounded(
+                    name, lambda k=kernel, n=name, a=attempt: self._alone(k, self.text.jitted[n], a)
+                )
+                if name in self.refusals.reasons:
+                    problem = self.refusals.reasons.pop(name)
+                if not problem or "time is over" in problem:
+                    break
+                reasons.append(problem)
+                self.recorder.problems.clear()
+            if reasons:
+                self._tried[name] = f"with guessed arguments: {reasons[0]}"
+        taken = self.recorder.take("cpu")
+        launches = tuple(replace(e, grid=None, bytes=0) for e in taken.launches if e.cubin)
+        if launches:
+            self._origins |= {e.kernel: GUESSED for e in launches if e.kernel not in self._origins}
+            self.found[GUESSED] = replace(taken, launches=launches, problems=(), calls=())
+
+    def _alone(self, kernel: _Jitted, text: KernelText, attempt: ArgumentGuess) -> None:
+        import triton.language as tl
+
+        sizes = [p for p in text.parameters if p.constexpr and "BLOCK" in p.name.upper()]
+        options = dict(kernel.options)
+        values: dict[str, Any] = {}
+        for p in text.parameters:
+            if p.name in self.given:
+                value = self.given[p.name]
+                values[p.name] = arguments.make(value, p.name) if isinstance(value, Tensor) else value
+            elif p.name in options:
+                values[p.name] = options.pop(p.name)
+            elif p.name in kernel.rules:
+                continue
+            elif p.default:
+                values[p.name] = kernel.defaults[p.name]
+            elif p.constexpr:
+                value = arguments.constant(p.name, attempt, tiles=text.tiles, blocks=len(sizes))
+                is_type = isinstance(value, str) and value.startswith("dtype:")
+                values[p.name] = getattr(tl, value.removeprefix("dtype:")) if is_type else value
+            elif p.name in text.pointers:
+                dtype = arguments.pointer(p.name, attempt, index=p.name in text.indices)
+                values[p.name] = torch.empty(4096, dtype=getattr(torch, dtype))
+            else:
+                values[p.name] = arguments.scalar(p.name, p.annotation, attempt)
+        for name, rule in kernel.rules.items():
+            values[name] = rule({**values, **options})
+        values |= {n: v for n, v in options.items() if v is not None}
+        kernel.function.run(grid=(1,), warmup=False, **values)
+
+
+def _append(made: list[calls.Guess | None], wrappers: calls.Wrappers, name: str, attempt: ArgumentGuess) -> None:
+    made.append(wrappers.guess(name, attempt))
+
+
+class _Jitted:
+    """A kernel under its decorators: the JITFunction, an autotuner's first configuration, heuristics."""
+
+    def __init__(self, function: Any, options: dict[str, Any], rules: dict[str, Any]) -> None:
+        self.function, self.options, self.rules = function, options, rules
+        self.defaults = {
+            p.name: p.default
+            for p in inspect.signature(function.fn).parameters.values()
+            if p.default is not inspect.Parameter.empty
+        }
+
+
+def _jitted(value: Any) -> _Jitted | None:
+    from triton.runtime.autotuner import Autotuner, Heuristics
+    from triton.runtime.jit import JITFunction
+
+    options: dict[str, Any] = {}
+    rules: dict[str, Any] = {}
+    for _ in range(8):
+        if isinstance(value, JITFunction):
+            return _Jitted(value, options, rules)
+        if isinstance(value, Autotuner) and value.configs:
+            options |= value.configs[0].all_kwargs()
+        if isinstance(value, Heuristics):
+            rules |= value.values
+        value = getattr(value, "fn", None)
+    return None

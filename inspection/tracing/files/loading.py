@@ -1,0 +1,165 @@
+"""Run a file's statements one by one, so that one that fails does not hide what comes after it."""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import contextlib
+import importlib
+import importlib.util
+import os
+import stat
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from forewarp.inspection.tracing.values import SourceFile
+from forewarp.inspection.tracing.wording import words
+
+_NAME = "inspected_file"
+_JIT = ("jit",)
+Bounded = Callable[[str, Callable[[], object]], str]
+"""Run a named action within its time; return what went wrong, else ""."""
+
+
+@dataclass(slots=True)
+class Loaded:
+    """The module that a file became, as far as it got; `problems` say which statements failed."""
+
+    module: ModuleType
+    tree: ast.Module
+    path: str
+    problems: list[str] = field(default_factory=list[str])
+
+
+def load(file: SourceFile, bounded: Bounded) -> Loaded:
+    """Import a file: as a part of its package if it is in one and that can be imported, else statement by statement.
+
+    Raises SyntaxError.
+    """
+    path = _place(file)
+    tree = ast.parse(file.source, path)
+    package, root = package_of(Path(path))
+    sys.path.insert(0, str(root))
+    problems: list[str] = []
+    if package:
+        imported: list[ModuleType] = []
+        name = f"{package}.{Path(path).stem}"
+        problem = bounded(f"importing {name}", lambda: imported.append(importlib.import_module(name)))
+        if imported and not problem:
+            return Loaded(imported[0], tree, path)
+        problems.append(problem)
+    loaded = Loaded(_module(path, package), tree, path, problems)
+    flags = _future(tree)
+    for statement in tree.body:
+        _run(statement, loaded, flags, bounded)
+    return loaded
+
+
+def run_main(loaded: Loaded, bounded: Bounded) -> str:
+    """Run the statements under `if __name__ == "__main__"`; return what went wrong."""
+    flags, problem = _future(loaded.tree), ""
+    for statement in loaded.tree.body:
+        if _is_main(statement):
+            assert isinstance(statement, ast.If)
+            code = _compiled(statement.body, loaded.path, flags)
+            problem = bounded("the __main__ block", lambda code=code: exec(code, loaded.module.__dict__))
+    return problem
+
+
+def has_main(loaded: Loaded) -> bool:
+    """Return whether there is an `if __name__ == "__main__"`."""
+    return any(map(_is_main, loaded.tree.body))
+
+
+def pretend_programs(folder: Path) -> None:
+    """Put an `nvidia-smi` in reach that knows nothing: libraries run it to learn whose GPU this is."""
+    folder.mkdir(exist_ok=True)
+    program = folder / "nvidia-smi"
+    program.write_text("#!/bin/sh\nexit 0\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+
+
+def pretend_locks() -> None:
+    """Replace the locks between processes, which a confined process cannot make, by those between threads."""
+    synchronize: Any = importlib.import_module("multiprocessing.synchronize")
+    for name in ("Lock", "RLock"):
+        setattr(synchronize, name, partial(_lock, getattr(threading, name)))
+
+
+def _lock(own: Callable[[], object], *, ctx: object = None) -> object:
+    del ctx
+    return own()
+
+
+def _place(file: SourceFile) -> str:
+    """Return a path with the file's very text: Triton reads a kernel's text again."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if file.path and Path(file.path).read_text() == file.source:
+            return file.path
+    with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as f:
+        f.write(file.source)
+    return f.name
+
+
+def package_of(path: Path) -> tuple[str, Path]:
+    """Return the package that a file is in, "" for none, and the folder that it is imported from."""
+    names: list[str] = []
+    folder = path.parent
+    while (folder / "__init__.py").is_file() and folder.name.isidentifier():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(names), folder
+
+
+def _module(path: str, package: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(_NAME, path)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    module.__package__ = package
+    sys.modules[_NAME] = module
+    return module
+
+
+def _future(tree: ast.Module) -> int:
+    names = [a.name for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "__future__" for a in n.names]
+    return sum(getattr(__future__, name).compiler_flag for name in names if hasattr(__future__, name))
+
+
+def _compiled(body: list[ast.stmt], path: str, flags: int) -> Any:
+    return compile(ast.Module(body, []), path, "exec", flags, dont_inherit=True)
+
+
+def _is_main(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
+
+
+def _run(statement: ast.stmt, loaded: Loaded, flags: int, bounded: Bounded) -> None:
+    def attempt(one: ast.stmt) -> str:
+        code = _compiled([one], loaded.path, flags)
+        return bounded(f"line {one.lineno}", lambda: exec(code, loaded.module.__dict__))
+
+    if _is_main(statement):
+        return
+    problem = attempt(statement)
+    # A decorator that is not there, such as a library's cache of kernels, need not cost the kernel.
+    while problem and isinstance(statement, ast.FunctionDef) and len(statement.decorator_list) > 1:
+        if any(word in ast.unparse(statement.decorator_list[0]) for word in _JIT):
+            break
+        statement.decorator_list.pop(0)
+        loaded.problems.append(f"{problem}; {statement.name} is taken without its first decorator")
+        problem = attempt(statement)
+    if problem:
+        loaded.problems.append(problem)
+
+
+def said(doing: str, error: BaseException) -> str:
+    """Return what failed and why."""
+    return f"{doing}: {words(error)}"

@@ -1,0 +1,313 @@
+"""Trace of one workload: run the module on it, and record what it does."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from forewarp.core.values import Signature, Target, TensorSpec, Workload
+from forewarp.gpu_runner.worker.loading import load_problem
+from forewarp.gpu_runner.worker.modules import import_text
+from forewarp.gpu_runner.worker.problem import dtype_name, outputs_of
+from forewarp.inspection.tracing import masquerade
+from forewarp.inspection.tracing.recorder import Event, Recorder, TooMuch, merge
+from forewarp.inspection.tracing.values import Strategy, TracedLaunch, WorkloadTrace
+from forewarp.inspection.tracing.wording import words
+
+if TYPE_CHECKING:
+    from forewarp.inspection.tracing.extensions import Extensions
+
+MOST_BYTES = 1 << 28
+"""Inputs, parameters and outputs beyond this are traced by their shapes first: making the values would take seconds."""
+_MOST_BYTES_AT_ALL = 2 << 30
+PATIENCE = 3
+"""Wall-clock limit of a workload as a multiple of its processor-time limit: the machine may be busy."""
+_AGAIN_S = 10.0
+"""Processor seconds of a first call beyond which there is no second one."""
+_CUSTOM = "BackwardCFunction"
+
+
+class OutOfTime(BaseException):
+    """The time for a workload is over. No Exception, so that a module's own `except` does not catch it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Input of a trace: the candidate's text, the job that names the reference, the target, the folder for cubins.
+
+    `limit_s` bounds the processor time of one workload. `backward` says whether the gradient is traced too: of every
+    output that has one, or, where that is None, of outputs of a torch.autograd.Function.
+    """
+
+    source: str
+    job: Mapping[str, Any]
+    target: Target
+    folder: Path
+    limit_s: float
+    backward: bool | None = False
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A workload traced in one way; `complete` says that the module came to its end."""
+
+    trace: WorkloadTrace
+    complete: bool
+    repeatable: bool
+    """True if the other way to make tensors might go further."""
+    refused: bool = False
+    """True if it ended at a kernel that could not be launched."""
+
+
+def trace_workload(setting: Setting, workload: Workload, signature: Signature) -> WorkloadTrace:
+    """Trace one workload, with values where they fit, else by shapes; the other way if that does not get through."""
+    size = sum(_bytes(s) for s in (*signature.inputs, *signature.params, *signature.outputs))
+    order: list[Strategy] = ["cpu", "fake"] if size <= MOST_BYTES else ["fake", "cpu"]
+    started = time.process_time()
+    first = run(setting, workload, signature, order[0])
+    if first.refused:  # the module does not do without it: go on, to see its other kernels
+        first = run(setting, workload, signature, order[0], passing=True)
+    left = setting.limit_s - (time.process_time() - started)
+    if first.complete or not first.repeatable or left < 1 or size > _MOST_BYTES_AT_ALL:
+        return first.trace
+    second = run(replace(setting, limit_s=left), workload, signature, order[1], passing=True)
+    if second.complete or _reach(second) > _reach(first):
+        return second.trace
+    return first.trace
+
+
+def _reach(one: Run) -> int:
+    return len(one.trace.launches) + len(one.trace.calls)
+
+
+def run(
+    setting: Setting, workload: Workload, signature: Signature, strategy: Strategy, *, passing: bool = False
+) -> Run:
+    """Trace one workload in one way; `passing` over kernels that cannot be launched."""
+    recorder = Recorder(setting.folder)
+    progress = _Progress(recorder)
+    complete, repeatable, extensions, refusals = False, False, None, None
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(within(setting.limit_s))
+        try:
+            extensions = _enter(stack, setting, signature.outputs, recorder, strategy)
+            with contextlib.suppress(ImportError):
+                from forewarp.inspection.tracing.refusals import refusing
+
+                refusals = stack.enter_context(refusing(recorder, passing=passing))
+            _call_twice(setting, workload, signature, recorder, progress)
+            complete = True
+        except OutOfTime:
+            recorder.problem(f"{progress.doing} did not finish within {setting.limit_s:.0f} s of processor time")
+        except MemoryError:
+            recorder.problem(f"{progress.doing} needs more memory than the trace may take")
+            repeatable = True
+        except Exception as e:
+            recorder.problem(f"{progress.doing} failed: {words(e)}")
+            if refusals is not None and refusals.caused(e):
+                return Run(recorder.result(strategy), complete=False, repeatable=False, refused=not passing)
+            repeatable = not isinstance(e, TooMuch)
+    if extensions is not None and extensions.codes and not _launches(recorder):
+        if complete:
+            recorder.note("the module builds an extension, and launches none of its kernels")
+        else:
+            extensions.survey()
+            strategy = "source"
+    return Run(recorder.result(strategy), complete, repeatable)
+
+
+def _launches(recorder: Recorder) -> bool:
+    return any(isinstance(e, TracedLaunch) for e in recorder.events)
+
+
+class _Progress:
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.doing = "importing the module"
+
+
+def _enter(
+    stack: contextlib.ExitStack,
+    setting: Setting,
+    outputs: Sequence[TensorSpec],
+    recorder: Recorder,
+    strategy: Strategy,
+) -> Extensions | None:
+    """Put everything in place that stands in for a device; return the extensions, if the module may have any."""
+    mode = pretend(stack, setting.target, recorder)
+    extensions = None
+    if "cpp_extension" in setting.source:
+        from forewarp.inspection.tracing.extensions import Extensions
+
+        extensions = Extensions(setting.target.arch, outputs, recorder)
+        stack.enter_context(extensions.installed())
+    if strategy == "fake":
+        from forewarp.inspection.tracing.shapes_only import shapes_only
+
+        stack.enter_context(shapes_only(mode))
+    from forewarp.inspection.tracing.operators import Operators
+
+    stack.enter_context(Operators(recorder, values=strategy == "cpu"))
+    return extensions
+
+
+def pretend(
+    stack: contextlib.ExitStack, target: Target, recorder: Recorder, configurations: int | None = None
+) -> masquerade.Masquerade:
+    """Put the target in the place of this machine's devices, for torch and for Triton.
+
+    `configurations` bounds those that an autotuner tries.
+    """
+    mode = stack.enter_context(masquerade.masquerading(target, recorder))
+    with contextlib.suppress(ImportError):
+        import triton.runtime
+
+        from forewarp.inspection.tracing import driver, tuning
+
+        stand_in: Any = driver.Driver(target, recorder)
+        triton.runtime.driver.set_active(stand_in)
+        stack.enter_context(tuning.trying_all(recorder, configurations or tuning.MOST_CONFIGURATIONS))
+    return mode
+
+
+def _call_twice(
+    setting: Setting, workload: Workload, signature: Signature, recorder: Recorder, progress: _Progress
+) -> None:
+    """Load the module and call it; what counts is the second call, because the first may prepare things."""
+    started = time.process_time()
+    with recorder.aside([]):
+        problem = load_problem(setting.job, workload, 0)
+        call: Callable[..., Any] = problem.bind(import_text(setting.source), "cpu", {})
+        values = problem.inputs(1, "cpu")
+    progress.doing = "the module's first call"
+    with torch.no_grad():
+        result = call(*values)
+    _compare(result, signature.outputs, recorder)
+    first = list(recorder.events)
+    if time.process_time() - started > _AGAIN_S:
+        recorder.note("the module was called once only, because that took long; what it prepares is counted in")
+        return
+    del result, values
+    with recorder.aside([]):
+        values = problem.inputs(2, "cpu")
+    recorder.events.clear()
+    progress.doing = "the module's second call"
+    with torch.no_grad():
+        call(*values)
+    _prepared(first, recorder)
+    if setting.backward is not False:
+        with recorder.aside([]):
+            values = problem.inputs(3, "cpu")
+        progress.doing = "the module's gradient"
+        differentiate(lambda: call(*values), values, recorder, every=bool(setting.backward))
+
+
+def differentiate(
+    call: Callable[[], Any], values: Sequence[Any], recorder: Recorder, *, every: bool, keep: bool = False
+) -> bool:
+    """Call, and record what the gradient of the outputs' sum launches; return whether there is one.
+
+    Unless `every`, only outputs of a torch.autograd.Function count. The values are made to require their gradients.
+    `keep` says that the call itself counts, too.
+    """
+    for value in values:
+        if isinstance(value, torch.Tensor) and value.is_leaf and value.is_floating_point():
+            value.requires_grad_()
+    elsewhere: list[Event] = []
+    with torch.enable_grad():
+        with recorder.aside(recorder.events if keep else elsewhere):
+            result = call()
+        outputs = [t for t in _tensors(result) if t.requires_grad and (every or _is_custom(t))]
+        if not outputs:
+            return False
+        with recorder.aside(elsewhere):
+            loss = sum((t.float().sum() for t in outputs), torch.zeros(()))
+        with recorder.aside(recorder.backward):
+            loss.backward()  # pyright: ignore[reportUnknownMemberType]
+    return True
+
+
+def _tensors(result: Any) -> list[torch.Tensor]:
+    values: list[Any] = list(result) if isinstance(result, tuple | list) else [result]
+    return [v for v in values if isinstance(v, torch.Tensor)]
+
+
+def _is_custom(tensor: torch.Tensor) -> bool:
+    """Return whether a torch.autograd.Function had a part in a tensor."""
+    waiting, seen = [tensor.grad_fn], set[int]()
+    while waiting:
+        node: Any = waiting.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if any(k.__name__ == _CUSTOM for k in type(node).__mro__):
+            return True
+        waiting += [following for following, _ in node.next_functions]
+    return False
+
+
+def _prepared(first: Sequence[Any], recorder: Recorder) -> None:
+    """Note which kernels only the first call launched."""
+    later = {e.kernel for e in recorder.events if isinstance(e, TracedLaunch)}
+    once = [e for e in merge(first) if isinstance(e, TracedLaunch) and e.kernel not in later]
+    if once:
+        names = ", ".join(dict.fromkeys(e.kernel for e in once))
+        recorder.note(f"launched by the first call only: {names}")
+
+
+def _compare(result: Any, wanted: Sequence[TensorSpec], recorder: Recorder) -> None:
+    try:
+        found = [(tuple(t.shape), dtype_name(t)) for t in _plain(result)]
+    except TypeError as e:
+        recorder.problem(str(e))
+        return
+    if found != [(w.shape, w.dtype) for w in wanted]:
+        expected = ", ".join(f"{list(w.shape)} {w.dtype}" for w in wanted)
+        returned = ", ".join(f"{list(shape)} {dtype}" for shape, dtype in found)
+        recorder.problem(f"forward returned {returned}; the task returns {expected}")
+
+
+def _plain(result: Any) -> list[torch.Tensor]:
+    """Return the outputs; without values, tensors are of a class of their own."""
+    values: list[Any] = list(result) if isinstance(result, tuple | list) else [result]
+    if values and all(isinstance(v, torch.Tensor) for v in values):
+        return values
+    return outputs_of(result)
+
+
+def _bytes(spec: TensorSpec) -> int:
+    count = getattr(torch, spec.dtype).itemsize
+    for n in spec.shape:
+        count *= n
+    return count
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Generator[None]:
+    """Raise `OutOfTime` after so many seconds of processor time, or three times as many by the clock.
+
+    It comes again and again, for a module that catches everything.
+    """
+
+    def over(number: int, frame: Any) -> None:
+        del number, frame
+        raise OutOfTime
+
+    timers = ((signal.ITIMER_PROF, signal.SIGPROF, 1), (signal.ITIMER_REAL, signal.SIGALRM, PATIENCE))
+    before = [signal.signal(number, over) for _, number, _ in timers]
+    for timer, _, factor in timers:
+        signal.setitimer(timer, max(0.1, factor * seconds), 5.0)
+    try:
+        yield
+    finally:
+        for timer, _, _ in timers:
+            signal.setitimer(timer, 0)
+        for (_, number, _), handler in zip(timers, before, strict=True):
+            signal.signal(number, handler)

@@ -1,0 +1,122 @@
+"""Record of a traced module: launches and library calls in order, tried configurations, problems, and cubin files."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from forewarp.core import serde
+from forewarp.inspection.tracing.values import Configuration, LibraryCall, Strategy, TracedLaunch, Tuning, WorkloadTrace
+
+MOST_EVENTS = 200_000
+"""Launches and calls of one call of a module that are kept; a module that makes more is stopped."""
+
+Event = TracedLaunch | LibraryCall
+
+
+class TooMuch(Exception):
+    """The module does more than is recorded."""
+
+
+@dataclass(slots=True)
+class Trial:
+    """One configuration that an autotuner tries."""
+
+    text: str
+    events: list[Event] = field(default_factory=list[Event])
+    problem: str = ""
+
+
+class Recorder:
+    """Recorder of one run of one workload. Cubins go to `folder`, named by their contents."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.problems: list[str] = []
+        self.notes: list[str] = []
+        self.tunings: list[Tuning] = []
+        self.events: list[Event] = []
+        self.paused = False
+        self.trying = False
+        """True while an autotuner tries a configuration, which handles failures itself."""
+        self.backward: list[Event] = []
+
+    def keep(self, image: bytes) -> str:
+        """Write a cubin and return its file name."""
+        name = f"{hashlib.sha256(image).hexdigest()[:24]}.cubin"
+        path = self.folder / name
+        if not path.exists():
+            path.write_bytes(image)
+        return name
+
+    def add(self, event: Event) -> None:
+        """Record a launch or a call."""
+        if self.paused:
+            return
+        if len(self.events) >= MOST_EVENTS:
+            raise TooMuch(f"more than {MOST_EVENTS} launches and calls")
+        self.events.append(event)
+
+    def problem(self, text: str) -> None:
+        """Record a problem, once."""
+        if text not in self.problems:
+            self.problems.append(text)
+
+    def note(self, text: str) -> None:
+        """Record a note, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    @contextlib.contextmanager
+    def aside(self, sink: list[Event]) -> Generator[None]:
+        """Put events into `sink` within this context: a graph's capture, a trial of an autotuner."""
+        kept, self.events = self.events, sink
+        try:
+            yield
+        finally:
+            self.events = kept
+
+    def tuned(self, kernel: str, trials: Sequence[Trial], taken: str, left_out: int) -> None:
+        """Record the configurations that an autotuner tried, once."""
+        configurations = tuple(Configuration(t.text, _launch_of(t.events), t.problem) for t in trials)
+        tuning = Tuning(kernel, taken, configurations, left_out)
+        if tuning not in self.tunings:
+            self.tunings.append(tuning)
+
+    def take(self, strategy: Strategy) -> WorkloadTrace:
+        """Return the trace so far, and begin a new one."""
+        found = self.result(strategy)
+        self.problems, self.notes, self.tunings, self.events, self.backward = [], [], [], [], []
+        return found
+
+    def result(self, strategy: Strategy) -> WorkloadTrace:
+        """Return the trace so far, equal events merged."""
+        merged, backward = merge(self.events), merge(self.backward)
+        return WorkloadTrace(
+            strategy,
+            tuple(e for e in merged if isinstance(e, TracedLaunch)),
+            tuple(e for e in merged if isinstance(e, LibraryCall)),
+            tuple(self.problems),
+            tuple(self.notes),
+            tuple(self.tunings),
+            tuple(e for e in backward if isinstance(e, TracedLaunch)),
+            tuple(e for e in backward if isinstance(e, LibraryCall)),
+        )
+
+
+def merge(events: Sequence[Event]) -> list[Event]:
+    """Return the events without repetition, each with how often it came, in the order in which they first came."""
+    found: dict[str, list[Any]] = {}
+    for event in events:
+        key = f"{type(event).__name__} {json.dumps(serde.to_data(event), sort_keys=True, default=str)}"
+        found.setdefault(key, [event, 0])[1] += event.times
+    return [replace(event, times=times) for event, times in found.values()]
+
+
+def _launch_of(events: Sequence[Event]) -> TracedLaunch | None:
+    return next((e for e in events if isinstance(e, TracedLaunch)), None)

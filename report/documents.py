@@ -1,0 +1,318 @@
+"""Documents that `--json` prints: one versioned envelope, with each verb's own fields beside the common ones.
+
+The schemas under `docs/schemas/` are generated from these models (`python -m forewarp.report.documents FOLDER`).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from forewarp.core.errors import ForewarpError
+from forewarp.tools.archive_repair import ArchiveState
+from forewarp.tools.calibration import CalibrationResult
+from forewarp.tools.data import DataResult
+from forewarp.tools.estimate import Estimate
+from forewarp.tools.evaluate import EvaluateResult
+from forewarp.tools.forecasted import ForecastResult
+from forewarp.tools.inspect_kernel import InspectResult
+from forewarp.tools.joint_report import JointResult
+from forewarp.tools.measure_kernel import MeasureManyResult
+from forewarp.tools.measured import MeasureResult
+from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval
+from forewarp.tools.run_report import BudgetUse, SearchResult, Winner
+from forewarp.tools.suite_results import SuiteResult
+from forewarp.tools.train import TrainPlan, TrainResult
+from forewarp.tools.validate_task import ValidateResult
+
+
+class Failure(BaseModel):
+    """Why a command could not do its work. The same call may succeed later where `retryable` is true."""
+
+    code: str = Field(description="usage, task, candidate, model, device, worker, archive, interrupted or internal.")
+    message: str
+    hint: str = ""
+    retryable: bool = False
+
+
+class Artifact(BaseModel):
+    """A file that the command wrote."""
+
+    kind: Literal["kernel", "module", "evidence", "result", "candidates", "report", "forecasts", "image", "adapter"]
+    path: str
+
+
+class Envelope(BaseModel):
+    """Fields that every document has; by itself it is the document of a command that failed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_version: int = SCHEMA_VERSION
+    type: Literal["result"] = "result"
+    command: str
+    status: str = Field(description='"error" where the command could not do its work; else see the verb.')
+    reason: str = ""
+    run_id: str | None = None
+    summary: str
+    artifacts: list[Artifact] = []
+    error: Failure | None = None
+
+
+class MeasureDocument(MeasureResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `measure`; `status` is the kernel's."""
+
+    model_config = ConfigDict(title="forewarp measure --json")
+
+
+class MeasureManyDocument(MeasureManyResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `measure` with several kernels; `status` is ok if one of them has a trusted time, else failed."""
+
+    model_config = ConfigDict(title="forewarp measure --json, several kernels")
+
+
+class SuiteDocument(SuiteResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `suite`; `status` is finished, or interrupted if measurements are left."""
+
+    model_config = ConfigDict(title="forewarp suite --json")
+
+
+class InspectDocument(InspectResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `inspect`; `status` is ok if every kernel compiles and none was found wrong, else failed."""
+
+    model_config = ConfigDict(title="forewarp inspect --json")
+
+
+class ForecastDocument(ForecastResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `forecast`; `status` is ok or compile_error; with several kernels, the most promising one's."""
+
+    model_config = ConfigDict(title="forewarp forecast --json")
+
+
+class SearchDocument(SearchResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `optimize`, `resume` and `show`; `status` is finished, interrupted, failed or running."""
+
+    model_config = ConfigDict(title="forewarp optimize --json")
+
+
+class EstimateDocument(Estimate, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `optimize --dry-run`; `status` is estimated."""
+
+    model_config = ConfigDict(title="forewarp optimize --dry-run --json")
+
+
+class JointDocument(JointResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `optimize --target` with several targets, and of `resume` and `show` of such a search."""
+
+    model_config = ConfigDict(title="forewarp optimize --target A,B --json")
+
+
+class JointEstimateDocument(Envelope):
+    """Document of `optimize --target --dry-run` with several targets; `status` is estimated."""
+
+    model_config = ConfigDict(title="forewarp optimize --target A,B --dry-run --json")
+    runs: list[Estimate] = Field(description="One per target.")
+
+
+class ValidateDocument(ValidateResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `validate`; `status` is the verdict: sound, random or degenerate."""
+
+    model_config = ConfigDict(title="forewarp validate --json")
+
+
+class TaskLine(BaseModel):
+    """One bundled task."""
+
+    name: str
+    title: str
+    languages: list[str] = Field(description="Languages in which it has a seed kernel.")
+    workloads: dict[str, list[str]]
+
+
+class TasksDocument(Envelope):
+    """Document of `tasks`."""
+
+    model_config = ConfigDict(title="forewarp tasks --json")
+    tasks: list[TaskLine]
+
+
+class RunLine(BaseModel):
+    """One run."""
+
+    run_id: str
+    task: str
+    device: Device
+    status: str
+    reason: str
+    created: str
+    finished: str
+    best: Winner | None = Field(default=None, description="The winner so far; null while nothing worked.")
+    group_id: str | None = Field(default=None, description="The search for several targets that it belongs to, if any.")
+
+
+class RunsDocument(Envelope):
+    """Document of `runs`; the newest run comes first."""
+
+    model_config = ConfigDict(title="forewarp runs --json")
+    runs: list[RunLine]
+
+
+class ReportDocument(Envelope):
+    """Document of `report`; `status` and `summary` are those of the run."""
+
+    model_config = ConfigDict(title="forewarp report --json")
+    path: str = Field(description="The page.")
+    bytes: int = Field(description="Its size.")
+
+
+class Check(BaseModel):
+    """One thing that doctor looked at. `costs` says what is lost where it is missing."""
+
+    name: str
+    found: bool
+    detail: str
+    costs: str = ""
+
+
+class DoctorDocument(Envelope):
+    """Document of `doctor`; `status` is ok if something can be measured here, else degraded."""
+
+    model_config = ConfigDict(title="forewarp doctor --json")
+    checks: list[Check]
+
+
+class DataDocument(DataResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `data` and its verbs; `status` is ok, or problems if `check` found some."""
+
+    model_config = ConfigDict(title="forewarp data --json")
+
+
+class EvaluateDocument(EvaluateResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `evaluate`."""
+
+    model_config = ConfigDict(title="forewarp evaluate --json")
+
+
+class CalibrationDocument(CalibrationResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `calibration`; `status` is ok, or too_few if no forecaster has enough outcomes for a correction."""
+
+    model_config = ConfigDict(title="forewarp calibration --json")
+
+
+class TrainDocument(TrainResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `train`."""
+
+    model_config = ConfigDict(title="forewarp train --json")
+
+
+class TrainPlanDocument(TrainPlan, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `train --dry-run`; `status` is planned."""
+
+    model_config = ConfigDict(title="forewarp train --dry-run --json")
+
+
+class ChatBest(BaseModel):
+    """The fastest correct candidate of a conversation."""
+
+    number: int = Field(description="Its number in the conversation.")
+    task: str
+    device: str
+    kernel: str = Field(description="Its sha256.")
+    language: str
+    tunables: dict[str, int]
+    speedup: Interval = Field(description="Over the task's reference, with the 95 % interval.")
+    verdict: str
+    provenance: str = Field(description="measured, or replay of a recorded measurement.")
+    text: str = Field(description="The kernel, with its tunables as the launch plan's defaults.")
+
+
+class ChatDocument(Envelope):
+    """Document of `forewarp -p` and `chat -p`; `summary` is the answer, `status` is ok, interrupted or error."""
+
+    model_config = ConfigDict(title="forewarp -p --json")
+    conversation: str = Field(description="Id to --resume; empty where it is not recorded.")
+    replay: bool = Field(description="Whether a record was played: no model was asked, nothing was measured.")
+    input_tokens: int
+    output_tokens: int
+    dollars: float | None = Field(description="Null where the model's price is unknown.")
+    seconds: float
+    budget: BudgetUse = Field(description="Of the whole conversation.")
+    best: ChatBest | None
+    events: list[dict[str, Any]] = Field(description="What happened, in order; empty with stream-json.")
+
+
+class ConversationLine(BaseModel):
+    """One conversation. `began` is in seconds since 1970."""
+
+    id: str
+    title: str
+    folder: str
+    began: float
+
+
+class ConversationsDocument(Envelope):
+    """Document of `--resume` without an id; the latest conversation comes first."""
+
+    model_config = ConfigDict(title="forewarp --resume --json")
+    conversations: list[ConversationLine]
+
+
+class ArchiveDocument(ArchiveState, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `archive check` and `archive repair`; `status` is error if a damaged archive was only checked."""
+
+    model_config = ConfigDict(title="forewarp archive check, archive repair --json")
+
+
+DOCUMENTS: dict[str, type[Envelope]] = {
+    "error": Envelope,
+    "measure": MeasureDocument,
+    "measure_many": MeasureManyDocument,
+    "suite": SuiteDocument,
+    "inspect": InspectDocument,
+    "forecast": ForecastDocument,
+    "optimize": SearchDocument,
+    "optimize_targets": JointDocument,
+    "estimate": EstimateDocument,
+    "estimate_targets": JointEstimateDocument,
+    "evaluate": EvaluateDocument,
+    "calibration": CalibrationDocument,
+    "train": TrainDocument,
+    "train_plan": TrainPlanDocument,
+    "validate": ValidateDocument,
+    "tasks": TasksDocument,
+    "runs": RunsDocument,
+    "report": ReportDocument,
+    "doctor": DoctorDocument,
+    "chat": ChatDocument,
+    "conversations": ConversationsDocument,
+    "data": DataDocument,
+    "archive": ArchiveDocument,
+}
+
+
+def failure(error: BaseException | None) -> Failure | None:
+    """Return what ended a run before its time as documents tell it; None where it was asked to end."""
+    if isinstance(error, ForewarpError):
+        return Failure(code=error.code, message=error.message, hint=error.hint, retryable=error.retryable)
+    if isinstance(error, Exception):
+        return Failure(code="internal", message=f"{type(error).__name__}: {error}", hint="run it with -v")
+    return None
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of one document."""
+    return DOCUMENTS[name].model_json_schema(mode="serialization")
+
+
+def write_schemas(folder: Path) -> None:
+    """Write every schema as a file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in DOCUMENTS:
+        (folder / f"{name}.schema.json").write_text(json.dumps(schema(name), indent=2, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    write_schemas(Path(sys.argv[1]))

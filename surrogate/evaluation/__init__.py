@@ -1,0 +1,1 @@
+"""Judging of forecasters: what they said beside what was measured, with intervals."""

@@ -1,0 +1,303 @@
+"""Evaluation of forecasters: the candidates to ask about, and each forecaster's answers next to their outcomes."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from forewarp.archive.reader import REFERENCE
+from forewarp.archive.rows import RecordedForecast, RecordedRow
+from forewarp.core import bins
+from forewarp.core.protocols import Forecaster, Subject, Trial
+from forewarp.core.values import Cost, Forecast, Target, Task
+from forewarp.inspection.features.features import program_of
+
+Progress = Callable[[str, int, int], None]
+"""Progress callback, given the forecaster's name, the number of tasks done, and their total."""
+
+Key = tuple[str, str, str]
+
+_FEWEST_DIGITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A measured candidate that forecasters are asked about.
+
+    `speedup` is over the reference with its 95 % interval (`low`, `high`, where there is one); None if the candidate is
+    incorrect, failed as it ran, or has a time that nobody should believe. `incumbent` is the best speed-up known before
+    the question: that of the trials that were shown, at least 1, which is the reference itself.
+    """
+
+    task: str
+    target: str
+    family: str
+    kernel: str
+    program: str
+    language: str
+    speedup: float | None
+    low: float | None = None
+    high: float | None = None
+    incumbent: float = 1.0
+
+    @property
+    def key(self) -> Key:
+        """Identity of a case: task, target and kernel."""
+        return self.task, self.target, self.kernel
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredCase:
+    """A case with one forecaster's answer, which had seen `trials` measured trials of the task.
+
+    `validity` is false where the forecaster never said how likely the candidate is to be valid.
+    """
+
+    case: Case
+    forecast: Forecast
+    trials: int = 0
+    validity: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One task on one target: the trials that are shown, and the subjects that are asked about with their outcomes."""
+
+    task: Task
+    target: Target
+    trials: tuple[Trial, ...]
+    subjects: tuple[Subject, ...]
+    cases: tuple[Case, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationPlan:
+    """Questions of an evaluation. `left_out` counts the rows that are not asked about, by reason."""
+
+    groups: tuple[Group, ...]
+    left_out: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Answers of one forecaster. `milliseconds` holds the time per candidate by task and target, where it is known."""
+
+    name: str
+    rows: tuple[AnsweredCase, ...]
+    milliseconds: Mapping[tuple[str, str], float]
+    cost: Cost
+
+
+def plan(rows: Iterable[RecordedRow], history: int = 0, seed: int = 0) -> EvaluationPlan:
+    """Return the questions about the rows of a pool, task by task.
+
+    Left out are rows against another kernel than the reference, candidates that do not compile (the gate turns them
+    down before any forecast) and what was measured a second time. Of each task `history` rows, drawn by `seed`, are
+    shown as measured trials and not asked about; the draw depends on the task's own rows alone.
+    """
+    left_out: Counter[str] = Counter()
+    grouped: dict[tuple[str, str], dict[str, RecordedRow]] = {}
+    for row in rows:
+        members = grouped.setdefault((row.task.sha256, row.target.name), {})
+        kernel = row.candidate.sha256
+        if row.measurement.anchor != REFERENCE:
+            left_out["against another kernel than the reference"] += 1
+        elif row.build.status != "ok":
+            left_out["that do not compile"] += 1
+        elif kernel in members:
+            left_out["measured a second time"] += 1
+        else:
+            members[kernel] = row
+    groups: list[Group] = []
+    for (task, target), members in grouped.items():
+        ordered = [members[kernel] for kernel in sorted(members)]
+        shown = min(history, len(ordered))
+        random.Random(f"{seed} {task} {target}").shuffle(ordered)
+        if shown:
+            left_out["shown as trials"] += shown
+        if len(ordered) > shown:
+            groups.append(group(ordered[:shown], ordered[shown:]))
+    return EvaluationPlan(tuple(groups), dict(left_out))
+
+
+def anchors(groups: Sequence[Group], rows: Iterable[RecordedRow]) -> dict[str, float]:
+    """Return the references' measured seconds by task sha256, geometric means over the workloads: medians over rows."""
+    asked = {(g.task.sha256, g.target.name) for g in groups}
+    times: dict[str, list[float]] = {}
+    for row in rows:
+        seconds = row.measurement.anchor_s
+        if seconds and row.measurement.anchor == REFERENCE and (row.task.sha256, row.target.name) in asked:
+            times.setdefault(row.task.sha256, []).append(seconds)
+    return {task: statistics.median(each) for task, each in times.items()}
+
+
+def run(forecaster: Forecaster, groups: Sequence[Group], progress: Progress | None = None) -> Answers:
+    """Ask one forecaster about every group, a task at a time, and time it."""
+    rows: list[AnsweredCase] = []
+    milliseconds: dict[tuple[str, str], float] = {}
+    for done, group in enumerate(groups):
+        if progress is not None:
+            progress(forecaster.name, done, len(groups))
+        start = time.perf_counter()
+        forecasts = forecaster.forecast(group.task, group.target, group.subjects, group.trials)
+        seconds = time.perf_counter() - start
+        milliseconds[group.task.name, group.target.name] = 1e3 * seconds / len(group.subjects)
+        rows += [AnsweredCase(c, f, len(group.trials)) for c, f in zip(group.cases, forecasts, strict=True)]
+    return Answers(forecaster.name, tuple(rows), milliseconds, sum((r.forecast.cost for r in rows), Cost()))
+
+
+def recorded(forecasts: Iterable[RecordedForecast], cases: Sequence[Case] | None = None) -> list[Answers]:
+    """Return recorded forecasts as answers, one for each forecaster that the record names.
+
+    They are matched with `cases` by task and kernel (by the digits that the record has of it); without cases, the
+    record's own outcomes are what was measured: it tells of valid candidates only, so that nothing can be said of
+    forecasts of validity. Repeated forecasts are averaged, and one that could not be read counts
+    as uniform. What has no outcome is left out. A `comparison` that is about several kernels is no pair but a condition
+    under which was asked, and tells forecasters of one name apart.
+    """
+    records = list(forecasts)
+    conditions = _conditions(records)
+    found: dict[str, dict[Key, list[RecordedForecast]]] = {}
+    outcomes: dict[Key, Case] = {}
+    known = _Known(cases or ())
+    for forecast in records:
+        case = _own_case(forecast) if cases is None else known.find(forecast)
+        if case is not None:
+            outcomes[case.key] = case
+            shared = forecast.comparison in conditions
+            name = f"{forecast.forecaster} {forecast.comparison}" if shared else forecast.forecaster
+            found.setdefault(name, {}).setdefault(case.key, []).append(forecast)
+    return [_answers(name, by_case, outcomes, judged=cases is not None) for name, by_case in found.items()]
+
+
+def common(answers: Sequence[Answers]) -> list[Answers]:
+    """Return the answers to the questions that every forecaster answered, in one order, with the same outcomes."""
+    if not answers:
+        return []
+    keys = set[Key].intersection(*({r.case.key for r in a.rows} for a in answers))
+    order = [r.case for r in answers[0].rows if r.case.key in keys]
+    same: list[Answers] = []
+    for one in answers:
+        rows = {r.case.key: r for r in one.rows}
+        same.append(replace(one, rows=tuple(replace(rows[c.key], case=c) for c in order)))
+    return same
+
+
+def as_recorded(answers: Answers) -> list[RecordedForecast]:
+    """Return answers as records, from which `recorded` makes the same answers again."""
+    return [
+        RecordedForecast(
+            dataset="forewarp",
+            comparison="",
+            task=r.case.task,
+            kernel=r.case.kernel,
+            anchor=REFERENCE,
+            forecaster=answers.name,
+            repeat=0,
+            probabilities=r.forecast.probabilities,
+            raw_sum=r.forecast.raw_sum,
+            parse_failed=False,
+            parse_error="",
+            input_tokens=r.forecast.cost.input_tokens,
+            output_tokens=r.forecast.cost.output_tokens,
+            seconds=r.forecast.cost.seconds,
+            speedup=r.case.speedup,
+            p_valid=r.forecast.p_valid if r.validity else None,
+            mean_log2=r.forecast.mean_log2,
+            sd_log2=r.forecast.sd_log2,
+        )
+        for r in answers.rows
+    ]
+
+
+def group(shown: Sequence[RecordedRow], asked: Sequence[RecordedRow]) -> Group:
+    """Return the questions about rows of one task on one target, with others shown as measured trials."""
+    trials = tuple(Trial(Subject(r.candidate, r.build), r.measurement) for r in shown)
+    best = max([1.0, *(r.measurement.speedup or 0.0 for r in shown if r.measurement.trusted)])
+    first = asked[0]
+    subjects = tuple(Subject(r.candidate, r.build) for r in asked)
+    return Group(first.task, first.target, trials, subjects, tuple(_case(r, best) for r in asked))
+
+
+def _case(row: RecordedRow, incumbent: float) -> Case:
+    found = row.measurement
+    good = found.trusted and (found.speedup or 0.0) > 0
+    return Case(
+        task=row.task.name,
+        target=row.target.name,
+        family=row.origin.family or row.task.family,
+        kernel=row.candidate.sha256,
+        program=program_of(row.candidate),
+        language=row.candidate.language,
+        speedup=found.speedup if good else None,
+        low=found.low if good else None,
+        high=found.high if good else None,
+        incumbent=incumbent,
+    )
+
+
+class _Known:
+    """Finds the case that a record is about."""
+
+    def __init__(self, cases: Sequence[Case]) -> None:
+        self._exact = {(c.task, c.kernel): c for c in cases}
+        self._cases = cases
+
+    def find(self, forecast: RecordedForecast) -> Case | None:
+        exact = self._exact.get((forecast.task, forecast.kernel))
+        if exact is not None or len(forecast.kernel) < _FEWEST_DIGITS:
+            return exact
+        fits = [c for c in self._cases if c.task == forecast.task and c.kernel.startswith(forecast.kernel)]
+        return fits[0] if len(fits) == 1 else None
+
+
+def _conditions(records: Sequence[RecordedForecast]) -> frozenset[str]:
+    kernels: dict[str, set[str]] = {}
+    for record in records:
+        kernels.setdefault(record.comparison, set()).add(record.kernel)
+    return frozenset(name for name, asked in kernels.items() if name and len(asked) > 1)
+
+
+def _own_case(forecast: RecordedForecast) -> Case | None:
+    if not forecast.speedup:
+        return None
+    return Case(forecast.task, "", "", forecast.kernel, "", "", forecast.speedup)
+
+
+def _answers(
+    name: str, by_case: Mapping[Key, list[RecordedForecast]], outcomes: Mapping[Key, Case], *, judged: bool
+) -> Answers:
+    rows = tuple(_combined(name, outcomes[key], repeats, judged) for key, repeats in by_case.items())
+    spent: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        if row.forecast.cost.seconds > 0:
+            spent.setdefault((row.case.task, row.case.target), []).append(1e3 * row.forecast.cost.seconds)
+    milliseconds = {key: sum(each) / len(each) for key, each in spent.items()}
+    return Answers(name, rows, milliseconds, sum((r.forecast.cost for r in rows), Cost()))
+
+
+def _combined(name: str, case: Case, repeats: Sequence[RecordedForecast], judged: bool) -> AnsweredCase:
+    """Return the mean of repeated forecasts; finer moments than the bins are kept where there is but one."""
+    even = (1.0 / bins.COUNT,) * bins.COUNT
+    each = [r.probabilities or even for r in repeats]
+    said = [r.p_valid for r in repeats if r.p_valid is not None and judged]
+    only = repeats[0] if len(repeats) == 1 else None
+    cost = Cost(
+        sum(r.seconds or 0.0 for r in repeats),
+        sum(r.input_tokens or 0 for r in repeats),
+        sum(r.output_tokens or 0 for r in repeats),
+        None,
+    )
+    forecast = Forecast(
+        bins.normalise([sum(p[k] for p in each) for k in range(bins.COUNT)]),
+        sum(said) / len(said) if said else 1.0,
+        name,
+        cost=cost,
+        mean_log2=only.mean_log2 if only else None,
+        sd_log2=only.sd_log2 if only else None,
+    )
+    return AnsweredCase(case, forecast, validity=bool(said))

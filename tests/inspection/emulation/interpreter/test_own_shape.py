@@ -1,0 +1,163 @@
+"""What a small shape hides: offsets beyond 32 bits, later passes and programs, sizes that the code holds."""
+
+from __future__ import annotations
+
+import pytest
+from support import interpreted as plans
+from support import interpreted_modules as modules
+
+from forewarp.core.checking import Check
+from forewarp.core.values import Candidate
+from forewarp.gpu_runner.executors.local import LocalExecutor
+from forewarp.inspection.emulation.interpreter.job import hidden_by
+from forewarp.inspection.emulation.interpreter.ownshape import corners
+
+VAST = plans.model("x * 2", "torch.randn(N)", N=3_000_000_000)
+VAST_ROWS = plans.model("x * 2", "torch.randn(ROWS, COLS, dtype=torch.float16)", ROWS=600_000, COLS=4096)
+# Few programs on large blocks: an interpreted one takes milliseconds, whatever its size.
+WIDE = plans.model("x.sum(1)", "torch.randn(ROWS, COLS)", ROWS=4, COLS=1 << 21)
+GATHER = plans.model("x[rest[0]]", "torch.randn(N), torch.randint(0, N, (N,))", N=1 << 22)
+
+STORE = "tl.store(y + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)"
+ROW = "row = tl.program_id(0){wide}\nat = row * COLS + tl.arange(0, COLS)\ntl.store(y + at, tl.load(x + at) * 2)"
+LOOP = """
+total = tl.zeros((WIDE,), tl.float32)
+for start in range(0, cols, WIDE):
+    total += tl.load(x + row * stride + start{factor} + c, mask=start + c < cols, other=0.0)
+tl.store(y + row, tl.sum(total, axis=0))
+""".strip()
+
+
+def messages(check: Check) -> list[str]:
+    return [f.message for f in check.faults]
+
+
+def flat_vast(start: str) -> Candidate:
+    """Return a module for VAST whose blocks begin at `start`."""
+    return modules.module(
+        f"x, y, n, BLOCK: tl.constexpr\ni = {start} + tl.arange(0, BLOCK)\n{STORE}",
+        "y = torch.empty_like(x)\nk[(triton.cdiv(x.numel(), 8192),)](x, y, x.numel(), BLOCK=8192)\nreturn y",
+    )
+
+
+def test_an_offset_beyond_32_bits_is_found_at_the_tasks_own_shape(executor: LocalExecutor) -> None:
+    check = executor.check(VAST, flat_vast("tl.program_id(0) * BLOCK"))
+    assert check.status == "ok", check
+    assert any("does not fit 32 bits" in m and "N = 3000000000" in m and "of x" in m for m in messages(check)), check
+    assert all(f.where.startswith("k, line ") for f in check.faults)
+    wide = executor.check(VAST, flat_vast("tl.program_id(0).to(tl.int64) * BLOCK"))
+    assert wide.status == "ok", wide
+    assert wide.faults == ()
+    assert wide.workloads[0].message == ""
+
+
+def test_launch_plans_are_looked_at_too(executor: LocalExecutor) -> None:
+    launch = '[constants]\nCOLS = "x.shape[1]"\n[[launch]]\nkernel = "k"\nargs = ["x", "y"]\ngrid = ["x.shape[0]"]'
+
+    def plan(wide: str) -> Candidate:
+        lines = "\n".join(f"    {line}" for line in ROW.format(wide=wide).splitlines())
+        return plans.plan(launch, f"@triton.jit\ndef k(x, y, COLS: tl.constexpr):\n{lines}\n")
+
+    check = executor.check(VAST_ROWS, plan(""), 10.0)
+    assert any("does not fit 32 bits" in m and "ROWS = 600000" in m for m in messages(check)), check
+    check = executor.check(VAST_ROWS, plan(".to(tl.int64)"), 10.0)
+    assert check.status == "ok", check
+    assert check.faults == ()
+
+
+def test_a_mask_that_fails_only_in_a_large_shape_is_found(executor: LocalExecutor) -> None:
+    body = "m = n + (n > 10000000).to(tl.int32)\n" + STORE.replace("i < n)", "i < m)")
+    task = plans.model("x * 2", "torch.randn(N)", N=20_000_001)
+    check = executor.check(task, modules.flat(body, block=4096))
+    assert any("element 20000001 of" in m for m in messages(check)), check
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["x + tl.load(at + i, mask=i < n, other=0)", "x + tl.load(at + i, mask=i < n, other=1) - 1"],
+    ids=["from zero", "from one"],
+)
+def test_addresses_that_follow_from_data_are_not_accused(executor: LocalExecutor, address: str) -> None:
+    task = (
+        GATHER
+        if "- 1" not in address
+        else plans.model("x[rest[0] - 1]", "torch.randn(N), torch.randint(1, N, (N,))", N=1 << 22)
+    )
+    candidate = modules.module(
+        "x, at, y, n, BLOCK: tl.constexpr\n"
+        "i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
+        f"tl.store(y + i, tl.load({address}, mask=i < n), mask=i < n)",
+        "y = torch.empty_like(x)\nk[(triton.cdiv(x.numel(), 4096),)](x, rest[0], y, x.numel(), BLOCK=4096)\nreturn y",
+    )
+    check = executor.check(task, candidate)
+    assert check.status == "ok", check
+    assert check.faults == ()
+
+
+def test_a_loop_that_runs_several_times_does_so_when_it_is_checked(executor: LocalExecutor) -> None:
+    wrong = executor.check(WIDE, modules.rows(LOOP.format(factor=" // 2"), wide="1 << 17"), 10.0)
+    assert wrong.status == "incorrect", wrong
+    right = executor.check(WIDE, modules.rows(LOOP.format(factor=""), wide="1 << 17"), 10.0)
+    assert right.status == "ok", right
+    assert right.faults == ()
+    columns = right.workloads[0].constants["COLS"]
+    assert isinstance(columns, int)
+    assert columns >= 2 << 17
+
+
+def test_a_grid_of_several_programs_has_several_when_it_is_checked(executor: LocalExecutor) -> None:
+    task = plans.model("x * 2", "torch.randn(ROWS, COLS)", ROWS=4, COLS=1 << 20)
+
+    def module(factor: str) -> Candidate:
+        return modules.module(
+            "x, y, cols, BLOCK: tl.constexpr\n"
+            f"c = tl.program_id(1) * BLOCK{factor} + tl.arange(0, BLOCK)\n"
+            "i = tl.program_id(0) * cols + c\n"
+            "tl.store(y + i, tl.load(x + i, mask=c < cols) * 2, mask=c < cols)",
+            "y = torch.zeros_like(x)\n"
+            "k[(x.shape[0], triton.cdiv(x.shape[1], 65536))](x, y, x.shape[1], BLOCK=65536)\nreturn y",
+        )
+
+    assert executor.check(task, module(" // 2"), 10.0).status == "incorrect"
+    assert executor.check(task, module(""), 10.0).status == "ok"
+
+
+def test_what_no_small_shape_shows_is_said(executor: LocalExecutor) -> None:
+    persistent = modules.module(
+        "x, y, n, BLOCK: tl.constexpr\n"
+        "for block in range(tl.program_id(0), tl.cdiv(n, BLOCK), tl.num_programs(0)):\n"
+        "    i = block * BLOCK + tl.arange(0, BLOCK)\n"
+        f"    {STORE}",
+        "y = torch.empty_like(x)\nk[(132,)](x, y, x.numel(), BLOCK=65536)\nreturn y",
+    )
+    check = executor.check(plans.model("x * 2", "torch.randn(N)", N=1 << 27), persistent, 10.0)
+    assert check.status == "ok", check
+    assert "not seen at this shape: 16 passes of the loop at k, line" in check.workloads[0].message
+
+
+def test_what_needs_values_is_said_not_to_be_looked_at(executor: LocalExecutor) -> None:
+    valued = modules.flat(STORE, block=4096)
+    source = valued.source.replace(
+        "y = torch.empty_like(x)", "y = torch.empty_like(x)\n        assert x.max().item() < 1e30"
+    )
+    check = executor.check(plans.model("x * 2", "torch.rand(N) + 1", N=1 << 24), Candidate(source, "python"))
+    assert check.status == "ok", check
+    assert "not looked at at the task's own shape" in check.workloads[0].message
+
+
+def test_sizes_written_into_a_module_are_named(executor: LocalExecutor) -> None:
+    fixed = modules.flat(STORE).source.replace("y = torch", "assert x.numel() == 16777216\n        y = torch")
+    check = executor.check(plans.model("x * 2", "torch.randn(N)", N=1 << 24), Candidate(fixed, "python"))
+    assert check.status == "unsupported", check
+    assert "it has N = 16777216 written into its code" in check.message
+
+
+def test_corners_are_named_once_and_the_last_comes_first() -> None:
+    assert list(corners((3, 1, 2))) == [(2, 0, 1), (2, 0, 0), (0, 0, 1), (0, 0, 0)]
+    assert list(corners((1, 1, 1))) == [(0, 0, 0)]
+    assert list(corners((0, 1, 1))) == []
+
+
+def test_hidden_is_what_there_are_several_of_elsewhere() -> None:
+    own = {"loops": 4, "programs": 2, "more": 9, "one": 1}
+    assert hidden_by(own, {"programs": 1, "more": 2}) == ["4 loops, here 0", "2 programs, here 1"]

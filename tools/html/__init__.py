@@ -1,1 +1,0 @@
-"""The sections of a run's HTML report, one module each; `forewarp.tools.html.page` puts them together."""
