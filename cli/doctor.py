@@ -15,7 +15,7 @@ from forewarp.cli.options import HERE, PLAIN, Output, Where
 from forewarp.gpu_runner.worker import least
 
 if TYPE_CHECKING:
-    from forewarp.report.documents import Check
+    from forewarp.report.documents import DoctorCheck
 
 INSTALL = "pip install 'forewarp[gpu]', or pass --python PATH of an environment that has it"
 
@@ -92,7 +92,7 @@ def doctor(*, where: Where = HERE, output: Output = PLAIN) -> int:
     return exits.OK if able else exits.UNAVAILABLE
 
 
-def examine(where: Where) -> Iterator[Check]:
+def examine(where: Where) -> Iterator[DoctorCheck]:
     """Look at everything, one check at a time."""
     if where.executor != "local":
         from forewarp.cli import doctor_elsewhere
@@ -132,25 +132,25 @@ def _verdict_elsewhere(where: Where, found: set[str]) -> tuple[bool, str]:
     return True, f"Ready: `forewarp optimize softmax {flags}` measures there."
 
 
-def _devices() -> Iterator[Check]:
+def _devices() -> Iterator[DoctorCheck]:
     from forewarp.gpu_runner import devices
     from forewarp.gpu_runner.compilers import cpp
-    from forewarp.report.documents import Check
+    from forewarp.report.documents import DoctorCheck
 
     cuda, cpu, compiler = devices.detect_cuda(), devices.detect_cpu(), cpp.compiler()
     costs = "only C++ kernels are measured (--device cpu) and recorded pools replayed (--device replay)"
-    yield Check(name="CUDA device", found=cuda is not None, detail=cuda.name if cuda else "none", costs=costs)
-    yield Check(name="CPU", found=True, detail=f"{cpu.name}, {cpu.processors} cores")
+    yield DoctorCheck(name="CUDA device", found=cuda is not None, detail=cuda.name if cuda else "none", costs=costs)
+    yield DoctorCheck(name="CPU", found=True, detail=f"{cpu.name}, {cpu.processors} cores")
     costs = "C++ kernels cannot be compiled; install g++ or set CXX"
-    yield Check(name="C++ compiler", found=compiler is not None, detail=compiler or "none", costs=costs)
+    yield DoctorCheck(name="C++ compiler", found=compiler is not None, detail=compiler or "none", costs=costs)
 
 
-def _worker(where: Where) -> Iterator[Check]:
+def _worker(where: Where) -> Iterator[DoctorCheck]:
     """Ask the Python that measures what it has; it may be another one than ours."""
     from forewarp.core.errors import DeviceError, WorkerError
     from forewarp.gpu_runner import devices
     from forewarp.gpu_runner.executors.local import LocalExecutor
-    from forewarp.report.documents import Check
+    from forewarp.report.documents import DoctorCheck
 
     place = where.place()
     executor = LocalExecutor(devices.detect_cpu(), python=place.python or sys.executable)
@@ -163,75 +163,79 @@ def _worker(where: Where) -> Iterator[Check]:
     finally:
         executor.close()
     costs = f"nothing can be measured: {INSTALL}"
-    yield Check(name="torch", found=bool(versions.get("torch")), detail=versions.get("torch") or problem, costs=costs)
+    yield DoctorCheck(
+        name="torch", found=bool(versions.get("torch")), detail=versions.get("torch") or problem, costs=costs
+    )
     costs = f"Triton kernels cannot be compiled: {INSTALL}"
     triton = versions.get("triton")
-    yield Check(name="triton", found=bool(triton), detail=triton or "not installed", costs=costs)
+    yield DoctorCheck(name="triton", found=bool(triton), detail=triton or "not installed", costs=costs)
     if devices.detect_cuda() is not None:
         yield _nvml(place.python)
         sees = versions.get("torch_sees_gpu", "")
         costs = "the GPU cannot be used: install a torch that is built for CUDA"
         found = sees.lower() in ("true", "yes", "1")
-        yield Check(name="torch sees the GPU", found=found, detail=f"CUDA {versions.get('cuda', 'none')}", costs=costs)
+        yield DoctorCheck(
+            name="torch sees the GPU", found=found, detail=f"CUDA {versions.get('cuda', 'none')}", costs=costs
+        )
 
 
-def _nvml(python: str | None) -> Check:
+def _nvml(python: str | None) -> DoctorCheck:
     """Ask the Python that measures whether it can read the GPU's temperature, power and throttling."""
-    from forewarp.report.documents import Check
+    from forewarp.report.documents import DoctorCheck
 
     done = _ran(python, _TRY_NVML)
     said = (done.stdout or done.stderr).strip() if done else ""
     costs = "results do not say how hot the GPU was, or whether something slowed it down; install nvidia-ml-py"
     found = done is not None and done.returncode == 0
-    return Check(name="NVML", found=found, detail=said.splitlines()[-1] if said else "no answer", costs=costs)
+    return DoctorCheck(name="NVML", found=found, detail=said.splitlines()[-1] if said else "no answer", costs=costs)
 
 
-def _nvrtc() -> Iterator[Check]:
+def _nvrtc() -> Iterator[DoctorCheck]:
     from forewarp.gpu_runner.compilers import nvrtc
-    from forewarp.report.documents import Check
+    from forewarp.report.documents import DoctorCheck
 
     version = nvrtc.version()
     costs = f"CUDA kernels cannot be compiled: {INSTALL}"
-    yield Check(name="NVRTC", found=version is not None, detail=version or "not installed", costs=costs)
+    yield DoctorCheck(name="NVRTC", found=version is not None, detail=version or "not installed", costs=costs)
 
 
-def _keys() -> Iterator[Check]:
+def _keys() -> Iterator[DoctorCheck]:
     from forewarp.core.errors import UsageError
-    from forewarp.report.documents import Check
+    from forewarp.report.documents import DoctorCheck
     from forewarp.surrogate import prices
 
     for provider, variable in (("anthropic", "ANTHROPIC_API_KEY"), ("openai", "OPENAI_API_KEY")):
         found = bool(os.environ.get(variable))
         costs = f"no --model {provider}:…; tunables of seed kernels and the learned forecaster need no key"
         detail = f"{variable} is {'set' if found else 'not set'}"
-        yield Check(name=f"{provider} key", found=found, detail=detail, costs=costs)
+        yield DoctorCheck(name=f"{provider} key", found=found, detail=detail, costs=costs)
     costs = "models are asked, but what they cost stays unknown"
     try:
         table = prices.load()
     except UsageError as e:
-        yield Check(name="price table", found=False, detail=e.message, costs=costs)
+        yield DoctorCheck(name="price table", found=False, detail=e.message, costs=costs)
     else:
         detail = f"{len(table.models)} models, dated {table.dated or 'unknown'}"
-        yield Check(name="price table", found=True, detail=detail, costs=costs)
+        yield DoctorCheck(name="price table", found=True, detail=detail, costs=costs)
 
 
-def _archive(where: Where) -> Check:
+def _archive(where: Where) -> DoctorCheck:
     from forewarp.core.errors import ArchiveError
-    from forewarp.report.documents import Check
+    from forewarp.report.documents import DoctorCheck
     from forewarp.tools import session
 
     try:
         with session.open_archive(where.place()) as archive:
             with archive.transaction():
                 pass
-            return Check(name="archive", found=True, detail=str(archive.path))
+            return DoctorCheck(name="archive", found=True, detail=str(archive.path))
     except ArchiveError as e:
-        return Check(name="archive", found=False, detail=e.message, costs=f"nothing can be recorded; {e.hint}")
+        return DoctorCheck(name="archive", found=False, detail=e.message, costs=f"nothing can be recorded; {e.hint}")
 
 
-def _protections(where: Where) -> Iterator[Check]:
+def _protections(where: Where) -> Iterator[DoctorCheck]:
     """Confine processes as a candidate, a task and a compiler would be, see what is in force, and what follows."""
-    from forewarp.report.documents import Check
+    from forewarp.report.documents import DoctorCheck
 
     by_role = _survey(where.place().python)
     candidate = by_role.get("candidate", set())
@@ -241,26 +245,26 @@ def _protections(where: Where) -> Iterator[Check]:
         here, costs = name in candidate and name not in lacks, PROTECTIONS.get(name, "")
         roles = ", ".join(role for role, found in by_role.items() if name not in found)
         only = f" around a {roles}" if name in lacks and roles else ""
-        yield Check(
+        yield DoctorCheck(
             name=f"protection: {name}", found=here, detail="in force" if here else f"not in force{only}", costs=costs
         )
     yield strangers(lacks, insists=os.environ.get(least.INSIST) == "1")
 
 
-def strangers(lacks: Sequence[str], *, insists: bool) -> Check:
+def strangers(lacks: Sequence[str], *, insists: bool) -> DoctorCheck:
     """Say whether strangers' code is run, given what is missing of the least protection."""
-    from forewarp.report.documents import Check
+    from forewarp.report.documents import DoctorCheck
 
     if not lacks:
-        return Check(name=STRANGERS, found=True, detail="run, confined")
+        return DoctorCheck(name=STRANGERS, found=True, detail="run, confined")
     names = ", ".join(lacks)
     if insists:
-        return Check(name=STRANGERS, found=True, detail=f"run because you insist; missing: {names}")
+        return DoctorCheck(name=STRANGERS, found=True, detail=f"run because you insist; missing: {names}")
     costs = (
         "measuring, compiling, validating and describing are refused; change what the lines above name, or pass "
         f"--unprotected (an MCP server, or another machine: {least.INSIST}=1 in its environment)"
     )
-    return Check(name=STRANGERS, found=False, detail=f"refused; missing: {names}", costs=costs)
+    return DoctorCheck(name=STRANGERS, found=False, detail=f"refused; missing: {names}", costs=costs)
 
 
 def _survey(python: str | None) -> dict[str, set[str]]:

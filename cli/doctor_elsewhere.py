@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from forewarp.core.errors import DeviceError, UsageError, WorkerError
-from forewarp.report.documents import Check
+from forewarp.report.documents import DoctorCheck
 from forewarp.tools.wording import counted
 
 if TYPE_CHECKING:
@@ -18,24 +18,24 @@ MACHINES = "machines"
 """Name of the check that says whether anything can be measured there."""
 
 
-def examine(place: Place) -> Iterator[Check]:
+def examine(place: Place) -> Iterator[DoctorCheck]:
     """Check the machines that a place names, and yield the findings."""
     kind, _, rest = place.executor.partition(":")
     try:
         yield from _cluster(rest) if kind == "ray" else _machine(place)
     except (DeviceError, UsageError, WorkerError) as e:
         costs = f"nothing can be measured with --executor {place.executor}; {e.hint}"
-        yield Check(name=MACHINES, found=False, detail=e.message, costs=costs)
+        yield DoctorCheck(name=MACHINES, found=False, detail=e.message, costs=costs)
 
 
-def _cluster(address: str) -> Iterator[Check]:
+def _cluster(address: str) -> Iterator[DoctorCheck]:
     from forewarp.gpu_runner.remote.over_ray import look
 
     nodes, free = look(address)
     for node in nodes:
         cards = ", ".join(f"{count} {card}" for card, count in sorted(node.cards.items()))
         said = f"{cards or 'no GPU'}, {counted(node.cores, 'core')}"
-        yield Check(name=f"node {node.address}", found=True, detail=said)
+        yield DoctorCheck(name=f"node {node.address}", found=True, detail=said)
     total: Counter[str] = Counter()
     for node in nodes:
         total.update(node.cards)
@@ -43,15 +43,15 @@ def _cluster(address: str) -> Iterator[Check]:
         # Ray counts what is free by card where nodes are tagged, and by GPU elsewhere.
         left = free.get(f"gpu:{card}", free.get("GPU", 0.0) if len(total) == 1 else None)
         said = f"{left:.0f} of {count} free" if left is not None else f"{count}, free ones not told by card"
-        yield Check(name=f"card {card}", found=True, detail=said)
+        yield DoctorCheck(name=f"card {card}", found=True, detail=said)
     cores = sum(n.cores for n in nodes)
     there = f"{counted(len(nodes), 'node')}, {counted(sum(total.values()), 'GPU')}"
     said = f"{there}, {free.get('CPU', 0.0):.0f} of {counted(cores, 'core')} free"
     costs = "nothing can be measured there: no node has a GPU or a core to give"
-    yield Check(name=MACHINES, found=bool(total or cores), detail=said, costs=costs)
+    yield DoctorCheck(name=MACHINES, found=bool(total or cores), detail=said, costs=costs)
 
 
-def _machine(place: Place) -> Iterator[Check]:
+def _machine(place: Place) -> Iterator[DoctorCheck]:
     from forewarp.gpu_runner.remote.opening import open_remote
 
     start = time.perf_counter()
@@ -61,4 +61,4 @@ def _machine(place: Place) -> Iterator[Check]:
         said = f"{executor.devices} × {executor.target.name}, {executor.compilers} cores, ready in {seconds:.1f} s"
     finally:
         executor.close()
-    yield Check(name=MACHINES, found=True, detail=said)
+    yield DoctorCheck(name=MACHINES, found=True, detail=said)

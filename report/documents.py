@@ -168,7 +168,7 @@ class ReportDocument(Envelope):
     bytes: int = Field(description="Its size.")
 
 
-class Check(BaseModel):
+class DoctorCheck(BaseModel):
     """One thing that doctor looked at. `costs` says what is lost where it is missing."""
 
     name: str
@@ -181,7 +181,7 @@ class DoctorDocument(Envelope):
     """Document of `doctor`; `status` is ok if something can be measured here, else degraded."""
 
     model_config = ConfigDict(title="forewarp doctor --json")
-    checks: list[Check]
+    checks: list[DoctorCheck]
 
 
 class DataDocument(DataResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -37,7 +37,7 @@ class ShapeEvidence(Part):
     log: str = ""
 
 
-class Evidence(Part):
+class DropInEvidence(Part):
     """Facts about a run's winner, as `evidence.json` keeps them beside the module."""
 
     schema_version: int = 1
@@ -70,7 +70,7 @@ class DropIn(Part):
     """A winner's module with its evidence; without text where none can be made, which the evidence explains."""
 
     text: str | None
-    evidence: Evidence
+    evidence: DropInEvidence
 
 
 def drop_in(archive: Archive, run_id: str) -> DropIn | None:
@@ -106,8 +106,8 @@ def drop_in(archive: Archive, run_id: str) -> DropIn | None:
 
 def _evidence(
     best: Best, m: Measurement, holdout: Holdout | None, shapes: list[ShapeEvidence], finished: str, run: Any
-) -> Evidence:
-    return Evidence(
+) -> DropInEvidence:
+    return DropInEvidence(
         forewarp=run.version or forewarp.__version__,
         run_id=run.id,
         task=run.task.name,
@@ -165,7 +165,7 @@ def _shapes(m: Measurement, workloads: Any, holdout: Holdout | None, guarded: se
     return found
 
 
-def _in_words(e: Evidence) -> list[str]:
+def _in_words(e: DropInEvidence) -> list[str]:
     """Return the lines that the module opens with."""
     confirmed = "confirmed by a second measurement" if e.confirmed else "not confirmed by a second measurement"
     lines = [

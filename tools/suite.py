@@ -21,7 +21,7 @@ from forewarp.tools.measured import MeasureResult
 from forewarp.tools.parts import Device, Interval, Part, Place
 from forewarp.tools.session import Executors
 from forewarp.tools.suite_files import ProblemFile, choose_problems, find_kernels, find_problems, match
-from forewarp.tools.suite_measuring import COMPILED, Measuring, Problem, SuiteProgress
+from forewarp.tools.suite_measuring import COMPILED, Measuring, SuiteProblem, SuiteProgress
 from forewarp.tools.suite_results import (
     Baseline,
     CompileRow,
@@ -104,7 +104,7 @@ def _check(request: SuiteRequest) -> None:
 class _Loaded:
     """Contents of the files: problems, rows of those that cannot be read, files that belong nowhere; all in order."""
 
-    problems: list[Problem]
+    problems: list[SuiteProblem]
     unreadable: list[SuiteRow]
     unmatched: list[Unmatched]
     order: list[str]
@@ -133,7 +133,7 @@ def _load(request: SuiteRequest) -> _Loaded:
         kernels: dict[str, Candidate | str] = {IDENTICAL: suite_modules.identical(task)} if request.identical else {}
         kernels |= {k.name: _read(k.path) for k in files}
         compiled = suite_modules.compiled(task) if "compile" in request.baselines else None
-        loaded.problems.append(Problem(file.name, task, kernels, compiled))
+        loaded.problems.append(SuiteProblem(file.name, task, kernels, compiled))
     if not loaded.problems:
         why = loaded.unreadable[0].log if loaded.unreadable else "none of the files defines a Model"
         raise TaskError(f"no problem of {request.problems} can be read: {why}")
@@ -163,7 +163,7 @@ def _read(path: Path) -> Candidate | str:
         return readable(str(e))
 
 
-def _fitting(problem: Problem, executor: Executor) -> Problem:
+def _fitting(problem: SuiteProblem, executor: Executor) -> SuiteProblem:
     """Return the problem with a reason in place of each kernel that the device does not run."""
 
     def fitting(kernel: Candidate | str) -> Candidate | str:
@@ -190,7 +190,7 @@ def _name(request: SuiteRequest) -> str:
 
 
 def _result(
-    request: SuiteRequest, loaded: _Loaded, problems: Sequence[Problem], measuring: Measuring, folder: Path
+    request: SuiteRequest, loaded: _Loaded, problems: Sequence[SuiteProblem], measuring: Measuring, folder: Path
 ) -> SuiteResult:
     """Build the result of the suite from the record."""
     record = measuring.record
@@ -227,7 +227,7 @@ def _result(
     )
 
 
-def _rows(problem: Problem, measuring: Measuring, compiled: Interval | None) -> list[SuiteRow]:
+def _rows(problem: SuiteProblem, measuring: Measuring, compiled: Interval | None) -> list[SuiteRow]:
     """Return one row for each kernel of a problem; `compiled` is the speed-up of torch.compile on the reference."""
     if not problem.kernels:
         why = "no kernel's name is that of the problem"
@@ -238,7 +238,7 @@ def _rows(problem: Problem, measuring: Measuring, compiled: Interval | None) -> 
 
 
 def _row(
-    problem: Problem, name: str, kernel: Candidate | str, measuring: Measuring, compiled: Interval | None
+    problem: SuiteProblem, name: str, kernel: Candidate | str, measuring: Measuring, compiled: Interval | None
 ) -> SuiteRow:
     bare = SuiteRow(problem=problem.name, problem_sha256=problem.task.sha256, kernel=name, status="unreadable")
     if isinstance(kernel, str):
@@ -266,7 +266,7 @@ def _row(
     )
 
 
-def _compile_row(problem: Problem, measuring: Measuring) -> CompileRow:
+def _compile_row(problem: SuiteProblem, measuring: Measuring) -> CompileRow:
     assert problem.compiled is not None
     status, log, result = _found(problem, problem.compiled, measuring)
     row = CompileRow(problem=problem.name, status=status, log=log)
@@ -276,7 +276,9 @@ def _compile_row(problem: Problem, measuring: Measuring) -> CompileRow:
     return row.model_copy(update={"verdict": result.verdict, "speedup": speedup, "seconds": result.cost.seconds})
 
 
-def _found(problem: Problem, candidate: Candidate, measuring: Measuring) -> tuple[RowStatus, str, MeasureResult | None]:
+def _found(
+    problem: SuiteProblem, candidate: Candidate, measuring: Measuring
+) -> tuple[RowStatus, str, MeasureResult | None]:
     """Return the status of a measurement, why it failed, and its result."""
     entry = measuring.record.get(problem.task, candidate)
     lost = measuring.lost.get(measuring.record.key(problem.task, candidate))

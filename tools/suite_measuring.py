@@ -26,7 +26,7 @@ _THREADS_PER_DEVICE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SuiteProblem:
     """A problem with its kernels by name; a kernel that cannot be measured is a text that says why."""
 
     name: str
@@ -74,7 +74,7 @@ class Measuring:
     _numbers: dict[str, int] = field(default_factory=dict[str, int])
     _in_a_row: int = 0
 
-    def run(self, problems: Sequence[Problem]) -> None:
+    def run(self, problems: Sequence[SuiteProblem]) -> None:
         """Measure until all is recorded or `stopped` says so.
 
         Equal kernels are measured once. Raises `DeviceError`, and `WorkerError` where the device seems to be gone.

@@ -80,7 +80,7 @@ class Score(Part):
         return {"fast_1": self.fast_1, "fast_1.5": self.fast_1_5, "fast_2": self.fast_2}
 
 
-class View(Part):
+class SuiteScores(Part):
     """The scores of one way to count several kernels for a problem."""
 
     correct: float = Field(description="Share of all problems with a correct kernel.")
@@ -105,8 +105,10 @@ class SuiteResult(Part):
     baselines: list[Baseline]
     problems: int
     kernels: int
-    best: View = Field(description="The fastest correct kernel of each problem counts.")
-    per_sample: View = Field(description="One kernel of each problem, drawn at random: what pass@1 is to pass@k.")
+    best: SuiteScores = Field(description="The fastest correct kernel of each problem counts.")
+    per_sample: SuiteScores = Field(
+        description="One kernel of each problem, drawn at random: what pass@1 is to pass@k."
+    )
     statuses: dict[str, int] = Field(description="Rows by status.")
     verdicts: dict[str, int] = Field(description="Kernels that were timed, by verdict.")
     rows: list[SuiteRow]
@@ -143,7 +145,7 @@ def by_problem(rows: Iterable[SuiteRow]) -> dict[str, list[SuiteRow]]:
     return grouped
 
 
-def view(groups: Sequence[Sequence[SuiteRow]], baselines: Sequence[Baseline]) -> View:
+def view(groups: Sequence[Sequence[SuiteRow]], baselines: Sequence[Baseline]) -> SuiteScores:
     """Score problems, each by the mean over its rows; pass one row per problem to score the best kernels."""
 
     def share(counts: Callable[[SuiteRow], bool]) -> float:
@@ -165,7 +167,7 @@ def view(groups: Sequence[Sequence[SuiteRow]], baselines: Sequence[Baseline]) ->
         one, half, two = (shares(baseline, p) for p in THRESHOLDS)
         mean = statistics.geometric_mean(ratios) if ratios else None
         scores.append(Score(baseline=baseline, fast_1=one, fast_1_5=half, fast_2=two, geomean=mean, timed=len(ratios)))
-    return View(correct=share(lambda row: row.correct), scores=scores)
+    return SuiteScores(correct=share(lambda row: row.correct), scores=scores)
 
 
 def speedup_of(row: SuiteRow, baseline: Baseline) -> Interval | None:
@@ -178,7 +180,7 @@ def counted(values: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(values).items(), key=lambda item: (-item[1], item[0])))
 
 
-def summarise(groups: Sequence[Sequence[SuiteRow]], best: View, *, left: int) -> str:
+def summarise(groups: Sequence[Sequence[SuiteRow]], best: SuiteScores, *, left: int) -> str:
     """Return the result in a few sentences; `groups` are the rows of each problem, `left` are still to be measured."""
     score = best.scores[0]
     solved = sum(any(r.correct for r in group) for group in groups)

@@ -11,7 +11,7 @@ from forewarp.core.untrusted_text import model_json, one_line, printable, spread
 from forewarp.tools import wording
 from forewarp.tools.files import write_whole
 from forewarp.tools.parts import Interval
-from forewarp.tools.suite_results import Baseline, SuiteResult, SuiteRow, View
+from forewarp.tools.suite_results import Baseline, SuiteResult, SuiteRow, SuiteScores
 
 COLUMNS = (
     *("problem", "kernel", "status", "verdict", "correct", "trusted"),
@@ -84,7 +84,7 @@ def as_markdown(result: SuiteResult) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def score_rows(title: str, view: View) -> list[list[str]]:
+def score_rows(title: str, view: SuiteScores) -> list[list[str]]:
     """Return one row for each baseline: shares by point estimate, in brackets by the lower end of the interval."""
     return [
         [

@@ -26,8 +26,8 @@ Kind = Literal["schema", "values", "hash", "split", "leak", "text"]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """Problem of a pool, and where it is: a file, or a row by its number and kernel."""
+class Flaw:
+    """What is wrong with a pool, and where: a file, or a row by its number and kernel."""
 
     kind: Kind
     where: str
@@ -47,7 +47,7 @@ def keyed(row: Mapping[str, Any]) -> Keyed:
     )
 
 
-def check(files: list[Path], splits: Mapping[str, str]) -> Iterator[Problem]:
+def check(files: list[Path], splits: Mapping[str, str]) -> Iterator[Flaw]:
     """Yield every problem of these pools; leaks are looked for over all of them together."""
     leaks = Leaks()
     for file in files:
@@ -58,13 +58,13 @@ def check(files: list[Path], splits: Mapping[str, str]) -> Iterator[Problem]:
         for number, row in enumerate(parquet.columns_of(file), 1):
             where = f"{file.name} row {number} ({row['task']} {row['kernel_sha256'][:10]})"
             for kind, message in _row(row, splits):
-                yield Problem(kind, where, message)
+                yield Flaw(kind, where, message)
             leaks.add(keyed(row))
     for leak in leaks.found():
-        yield Problem("leak", ", ".join(f.name for f in files), leak)
+        yield Flaw("leak", ", ".join(f.name for f in files), leak)
 
 
-def _schema(file: Path) -> Iterator[Problem]:
+def _schema(file: Path) -> Iterator[Flaw]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -72,20 +72,20 @@ def _schema(file: Path) -> Iterator[Problem]:
         found = pq.read_schema(file)
         next(parquet.columns_of(file), None)
     except (OSError, pa.ArrowException) as e:
-        yield Problem("schema", file.name, f"cannot be read: {e}")
+        yield Flaw("schema", file.name, f"cannot be read: {e}")
         return
     except ArchiveError as e:
-        yield Problem("schema", file.name, e.message)
+        yield Flaw("schema", file.name, e.message)
         return
     if (found.metadata or {})[columns.MARK].decode() != columns.FORMAT:
         return
     for wanted in columns.schema():
         if found.field(wanted.name).type != wanted.type:
-            yield Problem(
+            yield Flaw(
                 "schema", file.name, f"column {wanted.name} is {found.field(wanted.name).type}, not {wanted.type}"
             )
     for name in sorted(set(found.names) - set(columns.schema().names)):
-        yield Problem("schema", file.name, f"column {name} is no column of a pool")
+        yield Flaw("schema", file.name, f"column {name} is no column of a pool")
 
 
 def _row(row: Mapping[str, Any], splits: Mapping[str, str]) -> Iterator[tuple[Kind, str]]:

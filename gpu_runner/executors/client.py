@@ -99,7 +99,7 @@ def _read_ends(path: Path, start: int) -> str:
     return ""
 
 
-class Session:
+class ChildSession:
     """One forked child: `wait` for the answer to its job, or `request` one answer after another of a child that serves.
 
     Not safe to use from several threads at once.
@@ -223,7 +223,7 @@ class WorkerClient:
             raise was_lost(reply.seconds)
         return replace(reply, seconds=reply.seconds + opened, started_s=reply.started_s + opened)
 
-    def open(self, job: dict[str, Any]) -> Session:
+    def open(self, job: dict[str, Any]) -> ChildSession:
         """Start a job and return the handle on its process; raises as `run` does."""
         ours, theirs = socket.socketpair()
         status, reported = socket.socketpair()
@@ -242,7 +242,7 @@ class WorkerClient:
             with self._lock:
                 self._forget()
             raise WorkerError("the measuring server stopped", hint="run the command again") from None
-        return Session(answers, told, log, pid)
+        return ChildSession(answers, told, log, pid)
 
     def _log_path(self) -> Path:
         with self._lock:

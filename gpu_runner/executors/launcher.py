@@ -12,7 +12,15 @@ from typing import Any
 
 from forewarp.core.errors import DeviceError, WorkerError
 from forewarp.core.values import Target
-from forewarp.gpu_runner.executors.client import OnLook, Reply, Session, WorkerClient, readable, was_closed, was_lost
+from forewarp.gpu_runner.executors.client import (
+    ChildSession,
+    OnLook,
+    Reply,
+    WorkerClient,
+    readable,
+    was_closed,
+    was_lost,
+)
 from forewarp.gpu_runner.executors.observers import ARMS, Observed, Observers, open_on_builds
 from forewarp.gpu_runner.lifting.graph import NO_CAPTURE
 from forewarp.gpu_runner.worker.channel import BEFORE_TIMING, Answer
@@ -61,8 +69,8 @@ class LauncherClient:
         """`builds` is the folder of compiled candidates."""
         self._worker, self._target, self._builds = worker, target, builds
         self._observers = Observers(worker, builds)
-        self._session: Session | None = None
-        self._spare: Session | None = None
+        self._session: ChildSession | None = None
+        self._spare: ChildSession | None = None
         self._reference = _Reference()
 
     def measure(self, job: dict[str, Any], task: str, on_look: OnLook, limit_s: float) -> Launched:
@@ -107,7 +115,7 @@ class LauncherClient:
         if self._spare is None:
             self._spare = self._open()
 
-    def _open(self) -> Session:
+    def _open(self) -> ChildSession:
         return open_on_builds(self._worker, self._builds, {"kind": "launcher"})
 
     def _measure(self, job: dict[str, Any], task: str, on_look: OnLook, limit_s: float) -> Launched:
@@ -149,7 +157,7 @@ class LauncherClient:
         job: dict[str, Any],
         arms: dict[str, Observed],
         on_look: OnLook,
-        session: Session,
+        session: ChildSession,
         limit_s: float,
     ) -> Launched:
         failed = next((o for o in arms.values() if o.status != "ok"), None)
@@ -184,7 +192,7 @@ class LauncherClient:
         return Launched(run, f"not lifted: {failed.log}" if _is_ok(run) else "", anchor)
 
     def _request(
-        self, job: dict[str, Any], arms: dict[str, Observed], on_look: OnLook, session: Session, limit_s: float
+        self, job: dict[str, Any], arms: dict[str, Observed], on_look: OnLook, session: ChildSession, limit_s: float
     ) -> Reply:
         """Have the launcher measure with the programs of these arms, and those that it keeps."""
         known = self._reference

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.gpu_runner.executors.builds import ending
-from forewarp.gpu_runner.executors.client import Reply, Session, WorkerClient, readable
+from forewarp.gpu_runner.executors.client import ChildSession, Reply, WorkerClient, readable
 from forewarp.gpu_runner.lifting.window import BASES
 from forewarp.gpu_runner.worker.channel import close_all
 
@@ -35,7 +35,7 @@ class Observed:
     descriptors: tuple[int, ...] = ()
     protections: tuple[str, ...] = ()
     phases: dict[str, float] = field(default_factory=dict[str, float])
-    session: Session | None = None
+    session: ChildSession | None = None
 
     def wait_for_end(self) -> None:
         """Wait until the observer is gone, and with it whatever it left running on the device."""
@@ -61,14 +61,14 @@ class Observers:
     def __init__(self, worker: WorkerClient, builds: Path) -> None:
         """`builds` is the folder of compiled candidates."""
         self._worker, self._builds = worker, builds
-        self._spares: dict[str, list[Session]] = {arm: [] for arm in ARMS}
+        self._spares: dict[str, list[ChildSession]] = {arm: [] for arm in ARMS}
 
     def prepare(self, arm: str) -> None:
         """Have observers open the device, so that the next modules of this arm need not wait for it."""
         while len(self._spares[arm]) < SPARES[arm]:
             self._spares[arm].append(self._open(arm))
 
-    def _open(self, arm: str) -> Session:
+    def _open(self, arm: str) -> ChildSession:
         return open_on_builds(self._worker, self._builds, {"kind": "observe", "base": BASES[ARMS.index(arm)]})
 
     def observe(self, arm: str, job: dict[str, Any], limit_s: float) -> Observed:
@@ -127,7 +127,7 @@ class Observers:
                 spares.pop().close()
 
 
-def open_on_builds(worker: WorkerClient, builds: Path, job: dict[str, Any]) -> Session:
+def open_on_builds(worker: WorkerClient, builds: Path, job: dict[str, Any]) -> ChildSession:
     """Start a process that may read the folder of compiled candidates."""
     builds.mkdir(parents=True, exist_ok=True)  # a folder that is made later could not be read
     return worker.open(job | {"reads": [str(builds)]})

@@ -63,7 +63,7 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class BufferPart:
     """The elements of a buffer that belong to a tensor, where that is not all of it: every `size` bytes are one.
 
     `first` is where the tensor's pointer points to; `members` says of each element whether it is the tensor's.
@@ -85,7 +85,7 @@ class _Window:
     buffer: Buffer
     name: str
     base: int
-    view: View | None = None
+    view: BufferPart | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Memory:
         self._windows.append(_Window(self._buffers[-1], name, base))
         return base
 
-    def window(self, buffer: Buffer, name: str, view: View | None) -> int:
+    def window(self, buffer: Buffer, name: str, view: BufferPart | None) -> int:
         """Return another address of a buffer, for an argument that may be a view of it.
 
         So an access is known by the argument that its pointer came from, though several share a buffer.

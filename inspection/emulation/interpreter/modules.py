@@ -20,7 +20,7 @@ from forewarp.gpu_runner.worker.problem import dtype_name, outputs_of
 from forewarp.inspection.emulation.interpreter import internals
 from forewarp.inspection.emulation.interpreter.builder import Unsupported
 from forewarp.inspection.emulation.interpreter.findings import Place
-from forewarp.inspection.emulation.interpreter.memory import POISON, Buffer, Memory, View
+from forewarp.inspection.emulation.interpreter.memory import POISON, Buffer, BufferPart, Memory
 from forewarp.inspection.emulation.interpreter.pace import Born, Pace, as_bytes
 from forewarp.inspection.emulation.interpreter.plans import ELEMENTS, run_programs
 from forewarp.inspection.tracing import driver, masquerade
@@ -156,14 +156,14 @@ class ModuleRun:
         content = as_bytes(torch.empty(0, dtype=torch.uint8).set_(storage))[first : first + size]
         return content, storage.data_ptr() not in self._poisoned.storages
 
-    def _view(self, tensor: torch.Tensor, start: int, size: int) -> View | None:
+    def _view(self, tensor: torch.Tensor, start: int, size: int) -> BufferPart | None:
         """Return which part of its memory is a tensor's; None where all of it is."""
         width, first = tensor.element_size(), tensor.data_ptr() - start
         if first % width or not tensor.numel():
             return None
         members = torch.zeros(size // width, dtype=torch.bool)
         members.as_strided(tensor.shape, tensor.stride(), first // width).fill_(True)
-        return None if members.all() else View(width, first, members.numpy())
+        return None if members.all() else BufferPart(width, first, members.numpy())
 
     def _launch(self, kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         parameters = self._kernels.parameters(kernel)

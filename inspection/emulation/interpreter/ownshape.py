@@ -18,7 +18,16 @@ from forewarp.core.values import TensorSpec
 from forewarp.gpu_runner.worker.modules import import_text
 from forewarp.gpu_runner.worker.problem import Problem
 from forewarp.inspection.emulation.interpreter.findings import Ledger, Place
-from forewarp.inspection.emulation.interpreter.memory import Array, Change, Mask, Memory, MemoryFault, Part, View, put
+from forewarp.inspection.emulation.interpreter.memory import (
+    Array,
+    BufferPart,
+    Change,
+    Mask,
+    Memory,
+    MemoryFault,
+    Part,
+    put,
+)
 from forewarp.inspection.emulation.interpreter.modules import ModuleRun
 from forewarp.inspection.emulation.interpreter.pace import SPINS, Born, Pace
 from forewarp.inspection.emulation.interpreter.plans import PlanRun
@@ -157,7 +166,7 @@ class ModuleAtOwnShape(_Looks, ModuleRun):
         del tensor, start
         return without_contents(size), True
 
-    def _view(self, tensor: torch.Tensor, start: int, size: int) -> View | None:
+    def _view(self, tensor: torch.Tensor, start: int, size: int) -> BufferPart | None:
         """Return None: views are looked into where there are values that can be wrong."""
 
 
