@@ -42,7 +42,6 @@ def optimize(
     out: Path | None = None,
     events: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     dry_run: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    announce: Annotated[Path | None, Parameter(show=False)] = None,
     target: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     where: Where = HERE,
     output: Output = PLAIN,
@@ -64,7 +63,6 @@ def optimize(
         dry_run: Say what the run will probably take, and do nothing.
         target: Card to search for, such as h200; several, as in h200,a100, are searched together, each with the whole
             budget, for a winner on each and the best compromise. h200@ssh:HOST is a card of another machine.
-        announce: File that receives the run's id as soon as there is one.
         policy: What is measured of what is proposed.
         caps: What the run may spend.
         model: The language models, if any.
@@ -107,12 +105,10 @@ def optimize(
         learn_across_runs=policy.learn_across_runs,
     )
     if len(places) > 1:
-        return _together(request, target, out, output, events, announce, dry_run=dry_run)
+        return _together(request, target, out, output, events, dry_run=dry_run)
     if dry_run:
         return running.foresee(estimate_search(request), output)
     with open_search(request) as job:
-        if announce is not None:
-            announce.write_text(job.run_id)
         return running.drive(job, "optimize", out=out, output=output, events=events)
 
 
@@ -122,7 +118,6 @@ def _together(
     out: Path | None,
     output: Output,
     events: str | None,
-    announce: Path | None,
     *,
     dry_run: bool,
 ) -> int:
@@ -133,6 +128,4 @@ def _together(
     if dry_run:
         return joint.foresee(estimate_joint(request, targets), output)
     with open_joint(request, targets) as job:
-        if announce is not None:
-            announce.write_text(job.group)
         return joint.drive(job, "optimize", out=out, output=output, events=events)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from forewarp.cli import exits, printing, stream
 from forewarp.cli.options import Output
 from forewarp.report import artifacts, display
-from forewarp.report.documents import EstimateDocument, Failure, SearchDocument, failure
+from forewarp.report.documents import EstimateDocument, Failure, SearchDocument
 from forewarp.report.progress import shown_live
 from forewarp.report.tally import so_far
 from forewarp.tools.signals import stopping
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from forewarp.tools.estimate import Estimate
     from forewarp.tools.run_figures import RunFigures
-    from forewarp.tools.run_report import SearchResult
     from forewarp.tools.search import SearchJob
 
 
@@ -35,9 +34,7 @@ def drive(job: SearchJob, command: str, *, out: Path | None, output: Output, eve
     error = _work(job, output, events)
     if output.verbose and error is not None:
         printing.trace(error)
-    document = _document(job.result(), command, error)
-    figures = job.figures(document)
-    document = artifacts.write(document, out or Path("forewarp-runs") / job.run_id, figures, job.drop_in())
+    document, figures = artifacts.leave(job, command, error, out)
     show(document, output, figures)
     if error is not None and not isinstance(error, KeyboardInterrupt):
         return exits.of_error(error)
@@ -126,7 +123,3 @@ def complain(error: Failure | None) -> None:
     if error is not None:
         hint = f"\n  {error.hint}" if error.hint else ""
         printing.err(f"forewarp: {error.message}{hint}")
-
-
-def _document(result: SearchResult, command: str, error: BaseException | None) -> SearchDocument:
-    return SearchDocument(command=command, error=failure(error), **dict(result))

@@ -132,6 +132,6 @@ class ClientBudget:
         run_id = self._spool.read(job.id, "run")
         if not run_id:
             return aside if self._spool.worker(job.id) is not None else ClientSpending()
-        spent, ended = runs.spent(Place(archive=job.request["archive"]), run_id.strip())
+        spent, ended = runs.spent(Place(archive=job.request["place"]["archive"]), run_id.strip())
         total = ClientSpending(spent.measurements or 0, spent.device_s or 0.0, spent.dollars or 0.0, spent.tokens or 0)
         return total if ended else total.largest(aside)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import forewarp
 from forewarp.core.errors import ForewarpError, UsageError
@@ -19,6 +18,9 @@ from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.spool import LATEST, LIVE, Spool, SpooledJob, slot_name
 from forewarp.tools import processes, runs
 from forewarp.tools.measured import MeasureResult
+
+if TYPE_CHECKING:
+    from forewarp.tools.search import SearchRequest
 
 POLL_S = 0.1
 GLANCE_S = 0.5
@@ -105,15 +107,15 @@ class Jobs:
             with (self.spool.folder / "worker.log").open("ab") as log:
                 self._workers[number] = _detached(command, self.home, log, log)
 
-    def start_search(self, session: str, task: str, arguments: Sequence[str], reserved: dict[str, float]) -> SpooledJob:
-        """Start `forewarp optimize` with these arguments in a process of its own."""
-        archive = str(runs.archive_path(self._options.place))
-        job = self.spool.add("search", session, task, {"archive": archive}, reserved)
-        folder = self.spool.at(job.id)
-        command = [sys.executable, "-m", "forewarp.cli.main", "optimize", *arguments]
-        command += ["--archive", archive, "--json", "--announce", str(folder / "run")]
-        with (folder / "out.json").open("wb") as out, (folder / "log.txt").open("wb") as log:
-            child = _detached(command, self.home, out, log)
+    def start_search(
+        self, session: str, task: str, request: SearchRequest, inputs: str | None, reserved: dict[str, float]
+    ) -> SpooledJob:
+        """Start a search in a process of its own; `inputs` is a file of captured calls, which that process reads."""
+        asked = request.model_dump(mode="json") | {"inputs": inputs}
+        job = self.spool.add("search", session, task, asked, reserved)
+        command = [sys.executable, "-m", "forewarp.mcp_server.searcher", str(self.home), job.id]
+        with (self.spool.at(job.id) / "log.txt").open("wb") as log:
+            child = _detached(command, self.home, log, log)
         self.spool.claim(job.id, f"{child.pid}:{processes.began(child.pid)}")
         self._children[job.id] = child
         return job
@@ -168,27 +170,11 @@ class Jobs:
                     child.wait(WRITE_S)
 
     def _ended(self, job: SpooledJob) -> ForewarpError:
-        told = self.spool.document(job.id, "out.json") or {}
+        told = self.spool.document(job.id, "result.json") or {}
         if error := told.get("error"):
             return _error(error)
         log = (self.spool.read(job.id, "log.txt") or "").strip()
         return ForewarpError(f"the run ended before it began: {log[-1000:]}", hint="`forewarp doctor` says more")
-
-
-def cli(arguments: Sequence[str], timeout_s: float) -> dict[str, Any]:
-    """Run a command of forewarp to its end and return its JSON document; raises its error."""
-    done = subprocess.run(
-        [sys.executable, "-m", "forewarp.cli.main", *arguments, "--json"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env=_environment(),
-        timeout=timeout_s,
-        check=False,
-    )
-    told: dict[str, Any] = json.loads(done.stdout or b"{}")
-    if error := told.get("error"):
-        raise _error(error)
-    return told
 
 
 def _detached(command: Sequence[str], folder: Path, out: Any, log: Any) -> subprocess.Popen[bytes]:

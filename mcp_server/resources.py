@@ -77,15 +77,10 @@ def _best(options: ServerOptions, run: str) -> str:
 
 
 def _report(options: ServerOptions, run: str) -> str:
-    from forewarp.mcp_server.jobs import cli
-    from forewarp.tools import runs
+    from forewarp.report.run_page import write_page
 
-    # Faces do not import each other; the page is the command line's.
-    run = runs.glance(options.place, run).run_id
     with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder) / "report.html"
-        cli(["report", run, "--archive", str(runs.archive_path(options.place)), "--out", str(page)], REPORT_S)
-        return page.read_text(encoding="utf-8")
+        return write_page(options.place, run, Path(folder) / "report.html").path.read_text(encoding="utf-8")
 
 
 def _seed(options: ServerOptions, task: str, language: str) -> str:

@@ -26,7 +26,8 @@ from forewarp.mcp_server.spool import SpooledJob
 from forewarp.tools import describe, runs
 from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
 from forewarp.tools.measure_kernel import MeasureRequest
-from forewarp.tools.parts import trim
+from forewarp.tools.parts import Amounts, trim
+from forewarp.tools.search import SearchRequest
 from forewarp.tools.session import Executors, check_price, make_model
 
 AnyJob = TypeVar("AnyJob", SpooledJob, SpooledJob | None)
@@ -178,29 +179,27 @@ class Work:
                 )
             caps = self._caps(session, given, model is not None)
             place = self.requests.place(given["device"])
-            flags = {
-                "--device": place.device,
-                "--executor": place.executor if place.executor != "local" else None,
-                "--pool": place.pool if place.device == "replay" else None,
-                "--python": place.python,
-                "--budget": round(caps["measurements"] or SEARCH_MEASUREMENTS),
-                "--max-gpu-seconds": caps["gpu_seconds"],
-                "--max-usd": caps["usd"],
-                "--max-tokens": None if caps["tokens"] is None else int(caps["tokens"]),
-                "--deadline": given["deadline_s"],
-                "--forecaster": given["forecaster"],
-                "--model": model,
-                "--base-url": self.options.base_url if model else None,
-                "--language": given["language"],
-                "--seed": given["seed"],
-                "--inputs": inputs,
-            }
-            arguments = [task, *(f"{k}={v}" for k, v in flags.items() if v is not None)]
-            arguments += [f"--seed-kernel={path}" for path in seeds]
-            arguments += ["--allow-tf32"] if given["allow_tf32"] else []
+            request = SearchRequest(
+                task=task,
+                place=place.model_copy(update={"archive": str(runs.archive_path(place))}),
+                budget=Amounts(
+                    measurements=round(caps["measurements"] or SEARCH_MEASUREMENTS),
+                    device_s=caps["gpu_seconds"],
+                    dollars=caps["usd"],
+                    tokens=None if caps["tokens"] is None else int(caps["tokens"]),
+                    wall_s=given["deadline_s"],
+                ),
+                seed=given["seed"],
+                forecaster=given["forecaster"],
+                model=model,
+                base_url=self.options.base_url if model else None,
+                language=given["language"],
+                seed_kernels=seeds,
+                allow_tf32=given["allow_tf32"],
+            )
             names = {"measurements": "measurements", "gpu_seconds": "device_s", "usd": "usd", "tokens": "tokens"}
             reserved = {names[k]: v for k, v in caps.items() if v is not None}
-            job = self.jobs.start_search(session, given["task"], arguments, reserved)
+            job = self.jobs.start_search(session, given["task"], request, inputs, reserved)
         say("starting the run")
         return self.run_of(job, detail, START_S, 0.0, say)
 

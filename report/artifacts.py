@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from forewarp.core.errors import UsageError
 from forewarp.core.untrusted_text import model_json, spreadsheet_cell
 from forewarp.export.bake import SUFFIXES
-from forewarp.report.documents import Artifact, SearchDocument
+from forewarp.report.documents import Artifact, SearchDocument, failure
 from forewarp.tools.files import write_whole
 from forewarp.tools.parts import shown
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from forewarp.tools.export import DropIn
     from forewarp.tools.run_figures import RunFigures
     from forewarp.tools.run_report import CandidateLine
+    from forewarp.tools.search import SearchJob
 
 COLUMNS = (
     *("kernel", "round", "language", "tunables", "proposer", "parent", "gate", "action", "reason"),
@@ -37,6 +38,18 @@ def write(document: SearchDocument, folder: Path, figures: RunFigures, drop_in: 
         return _write(document, folder, figures, drop_in)
     except OSError as e:
         raise unwritten(folder, e, document.run_id) from None
+
+
+def leave(
+    job: SearchJob, command: str, error: BaseException | None, folder: Path | None
+) -> tuple[SearchDocument, RunFigures]:
+    """Write the files of a job that has ended; return its document, and the data of its charts.
+
+    `error` is what ended it before its time; the folder is `forewarp-runs/RUN` where it is left out.
+    """
+    document = SearchDocument(command=command, error=failure(error), **dict(job.result()))
+    figures = job.figures(document)
+    return write(document, folder or Path("forewarp-runs") / job.run_id, figures, job.drop_in()), figures
 
 
 def unwritten(folder: Path, error: OSError, run: str) -> UsageError:

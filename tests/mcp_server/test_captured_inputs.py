@@ -32,13 +32,13 @@ async def test_only_files_of_the_workspace_are_taken(served: Served) -> None:
         assert "recorded pool" in await refused(client, "forecast_kernel", **given, inputs="calls.pt")
 
 
-def test_a_run_gets_them_as_the_command_lines_flag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_gets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from forewarp.mcp_server.work import Work
 
     (tmp_path / "calls.pt").write_bytes(b"")
 
-    def start(jobs: Jobs, session: str, task: str, arguments: list[str], reserved: Any) -> None:
-        raise Begun(*arguments)
+    def start(jobs: Jobs, session: str, task: str, request: Any, inputs: str, reserved: Any) -> None:
+        raise Begun(inputs)
 
     monkeypatch.setattr(Jobs, "start_search", start)
     work = Work(ServerOptions(workspace=tmp_path))
@@ -46,7 +46,7 @@ def test_a_run_gets_them_as_the_command_lines_flag(tmp_path: Path, monkeypatch: 
     given = dict.fromkeys(names) | {"task": "softmax", "forecaster": "none", "seed": 0, "device": None}
     with pytest.raises(Begun) as begun:
         work.search("s", "concise", given | {"allow_tf32": False, "inputs": "calls.pt"}, lambda _: None)
-    assert f"--inputs={tmp_path / 'calls.pt'}" in begun.value.args
+    assert begun.value.args == (str(tmp_path / "calls.pt"),)
 
 
 @pytest.mark.slow
