@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib.metadata
 import os
+import platform
 import re
 import sys
 import threading
@@ -31,7 +34,6 @@ from forewarp.gpu_runner.executors.launcher import Launched, LauncherClient
 from forewarp.gpu_runner.executors.looks import Looks
 from forewarp.gpu_runner.executors.signatures import Signatures
 from forewarp.gpu_runner.executors.traces import Traces
-from forewarp.gpu_runner.executors.versions import versions
 from forewarp.gpu_runner.statistics import LOOKS
 from forewarp.gpu_runner.worker import memory, toolchain
 from forewarp.gpu_runner.worker.channel import MACHINE
@@ -143,7 +145,13 @@ class LocalExecutor:
             return known
 
     def _compilers(self) -> dict[str, str]:
-        return versions(self._python, self.probe)
+        if self._python != sys.executable:
+            return dict(self.probe())
+        found = {"python": platform.python_version()}
+        for name in ("torch", "triton", "nvidia-cuda-nvrtc"):
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                found[name] = importlib.metadata.version(name)
+        return found
 
     def _describe(self, task: Task) -> tuple[Signature, ...]:
         reply = self._worker.run({"kind": jobs.DESCRIBE} | self._problem(task), self._limits.measure_s)
