@@ -25,8 +25,8 @@ KNOWN = {
     **{"trl": "trl", "peft": "peft", "transformers": "transformers", "datasets": "datasets", "yaml": "pyyaml"},
     **{"sklearn": "scikit-learn", "pydantic_ai": "pydantic-ai-slim"},
 }
-OPTIONAL = {"IPython", "kernelbench"}
-"""A notebook that we may run in, and another project's harness that a benchmark times."""
+OPTIONAL = {"IPython", "cosmic_ray", "kernelbench"}
+"""A notebook that we may run in; what makes mutants for a benchmark; another project's harness that one times."""
 
 
 def normal(name: str) -> str:
