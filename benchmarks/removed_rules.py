@@ -213,6 +213,13 @@ RULES = (
         "kept = visitors",
         "tests/search/test_budget.py tests/search/test_kept_back.py tests/search/test_search_loop.py",
     ),
+    Rule(
+        "work before a call is told by processor time, beside busy neighbours too",
+        "gpu_runner/worker/witness.py",
+        "    late = [pair for pair in by_processor if _much_longer(*pair)]",
+        "    late = by_processor[:0]",
+        "tests/gpu_runner/test_witness.py",
+    ),
 )
 
 
