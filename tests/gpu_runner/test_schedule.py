@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+from forewarp.gpu_runner.worker.channel import Answer
 from forewarp.gpu_runner.worker.stage import Stage
-from forewarp.gpu_runner.worker.timing import CONTROL_BLOCKS, Arm, Condition, Sample, Schedule
+from forewarp.gpu_runner.worker.timing import (
+    CONTROL_BLOCKS,
+    SIGHTING,
+    Answer,
+    Arm,
+    Condition,
+    Sample,
+    Schedule,
+    each_workload,
+)
 
 BLOCKS = 200
 
@@ -105,3 +115,39 @@ def test_inputs_and_the_bytes_beside_buffers_are_looked_at_when_timing_is_over()
     names = [name for name, _ in bench.asked]
     last = len(names) - names[::-1].index("sample")
     assert {"check_inputs", "check_guards", "check_reference"} <= set(names[last:])
+
+
+def test_a_sighting_is_compared_at_both_ends_and_may_be_the_last() -> None:
+    bench, said = Recorded(), list[dict[str, Any]]()
+
+    def leave(look: dict[str, Any]) -> Answer:
+        said.append(look)
+        return "leave"
+
+    def verify(slot: int) -> float:
+        bench.asked.append(("verify", str(slot)))
+        return 0.0
+
+    schedule = Schedule(
+        bench, cast("Stage", bench), looks=(BLOCKS,), time_s=60.0, verify=verify, ask=leave, sighting=True
+    )
+    schedule.chance.random = lambda: 0.99  # nothing is compared by chance
+    schedule.run()
+    assert [look["sighting"] for look in said] == [True]
+    assert len(blocks(bench)) == SIGHTING
+    calls = [i for i, asked in enumerate(bench.asked) if asked == ("sample", "candidate")]
+    compared = [bench.asked[i + 1][0] == "verify" for i in calls]
+    assert compared == [True, *[False] * (2 * SIGHTING - 2), True]
+    assert schedule.ended == "leave"
+
+
+def test_what_was_left_is_timed_once_more_unless_the_candidate_is_beaten() -> None:
+    visits: list[tuple[int, bool]] = []
+
+    def visit(index: int, again: bool) -> Answer:
+        visits.append((index, again))
+        return "enough" if again or index == 1 else "leave"
+
+    assert not each_workload(3, visit)
+    assert visits == [(0, False), (1, False), (2, False), (0, True), (2, True)]
+    assert each_workload(2, lambda index, again: "leave" if index == 0 else "beaten")

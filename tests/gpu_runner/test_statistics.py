@@ -198,6 +198,8 @@ def test_a_verdict_must_hold_in_cycles(gap: float, candidate_hz: float, verdict:
     assert statistics.overall([timed]) == verdict
     assert timed.cycles is not None
     assert timed.cycles.anchor_median_s == pytest.approx(1.9e9 * timed.anchor_median_s)
+    if candidate_hz != 1.936e9:
+        assert timed.cycles.candidate_median_s == pytest.approx(candidate_hz * timed.candidate_median_s)
 
 
 def test_blocks_with_a_slow_clock_are_left_out_of_both_arms() -> None:
@@ -385,3 +387,21 @@ def test_rates_under_the_full_stopping_rule(gap: float) -> None:
     assert 0.92 <= covered <= 0.98
     wrong = {"faster", "slower"} if gap == 0.0 else {"faster", "tie"}
     assert sum(t.verdict in wrong for t in timings) <= 6
+
+
+@pytest.mark.parametrize(("kept", "low", "high"), [(0.0, 0.9, 1.15), (0.5, 0.85, 1.1), (0.8, 0.7, 1.1)])
+def test_the_error_counts_what_neighbouring_blocks_share(kept: float, low: float, high: float) -> None:
+    """Blocks of which each keeps a part of the last one: the error claimed against the spread of the means."""
+    rng = np.random.default_rng(7)
+    claimed: list[float] = []
+    means: list[float] = []
+    for _ in range(300):
+        blocks = [0.0]
+        for fresh in rng.normal(0.0, 0.01, 199):
+            blocks.append(kept * blocks[-1] + fresh)
+        candidate = np.exp(-np.repeat(blocks, 2)) * 1e-4
+        timed = statistics.timing(Samples("w", tuple(candidate.tolist()), (1e-4,) * 400, 0.0, looks=1))
+        z = statistics.student_quantile(0.975, 200 - 2 * int(statistics.TRIMMED * 200) - 1)
+        claimed.append((math.log(timed.high) - math.log(timed.low)) / (2 * z))
+        means.append(math.log(timed.speedup))
+    assert low < math.sqrt(float(np.mean(np.square(claimed)))) / float(np.std(means)) < high

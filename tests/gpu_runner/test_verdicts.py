@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
 from forewarp.core.values import Measurement, Signature, TensorSpec
-from forewarp.gpu_runner.devices import known_targets
-from forewarp.gpu_runner.executors.verdicts import measurement_of
+from forewarp.gpu_runner.devices import detect_cpu, known_targets
+from forewarp.gpu_runner.executors import verdicts
+from forewarp.gpu_runner.executors.verdicts import failure, measurement_of, session_sd
 from forewarp.gpu_runner.statistics import Samples
 
 TENSOR = TensorSpec("x", (1 << 20,), "float32")
@@ -57,3 +59,36 @@ def test_a_time_below_the_roofline_is_impossible() -> None:
 
 def test_where_the_reference_beats_the_floor_the_floor_does_not_hold() -> None:
     assert measured(answer(50e-6, 100e-6), bytes_moved=8 << 30).verdict == "faster"
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"), [("incorrect", "incorrect"), ("crashed", "failed"), ("timeout", "failed")]
+)
+def test_what_was_never_timed_failed_unless_it_is_wrong(status: str, verdict: str) -> None:
+    found = failure(
+        status, "why", known_targets()["h200"], anchor="reference", phases={}, environment={"torch": "2.11"}
+    )
+    assert (found.status, found.verdict, found.speedup) == (status, verdict, None)
+    assert found.environment == {"torch": "2.11"}
+
+
+def test_a_time_at_the_floor_is_possible(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdicts, "floor_s", lambda signature, target: 50e-6)
+    assert measured(answer(50e-6, 100e-6)).verdict == "faster"
+    assert measured(answer(49e-6, 100e-6)).verdict == "impossible"
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "percent"),
+    [
+        ("stream", "cuda", 0.1),
+        ("graph", "cuda", math.hypot(0.1, 0.1)),
+        ("chain", "cuda", math.hypot(0.1, 0.02)),
+        ("burst", "cuda", math.hypot(0.5, 1.0)),
+        ("call", "cuda", math.hypot(5.0, 15.0)),
+        ("call", "cpu", 3.0),
+    ],
+)
+def test_sessions_differ_by_a_share_and_by_an_offset(mode: str, kind: str, percent: float) -> None:
+    target = known_targets()["h200"] if kind == "cuda" else detect_cpu()
+    assert session_sd(target, {"mode": mode, "candidate_s": 3 * (100e-6,)}) == pytest.approx(percent / 100)
