@@ -10,7 +10,6 @@ from forewarp.gpu_runner.worker.stage import Stage
 from forewarp.gpu_runner.worker.timing import (
     CONTROL_BLOCKS,
     SIGHTING,
-    Answer,
     Arm,
     Condition,
     Sample,
