@@ -106,3 +106,19 @@ def test_a_hard_stop_keeps_everything(tmp_path: Path, monkeypatch: pytest.Monkey
     assert all(m.measurement is not None for m in done)
     assert len(proposed) == summary.proposed
     assert summary.best is not None
+
+
+def test_what_is_left_of_a_cap_is_never_below_nothing() -> None:
+    budget = Budget(measurements=10)
+    assert [budgets.measurements_left(budget, Spend(n)) for n in (0, 4, 10, 12)] == [10, 6, 0, 0]
+    assert budgets.measurements_left(Budget(), Spend(4)) is None
+
+
+def test_the_reason_names_the_cap_and_what_was_kept_back() -> None:
+    budget = Budget(measurements=10, dollars=2.5, wall_s=60.0)
+    said = [budgets.in_words(name, budget, Spend(9)) for name in ("measurements", "dollars", "wall_s")]
+    assert said == [
+        "the budget of 10 measurements is spent, except 1 kept back for the end and not used",
+        "the budget of 2.5 dollars is spent",
+        "the budget of 60 s of wall time is spent",
+    ]
