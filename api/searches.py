@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack
 
@@ -267,13 +267,18 @@ def _own(proposer: Proposer | None, forecaster: str | Forecaster | None, where: 
     return Own(proposer, made, where.get("executors"))
 
 
-def _all_done(job: JointJob, on_event: Watcher | None) -> JointRun:
-    """Do the work of all runs; `on_event` may raise StopIteration to end them with the best so far."""
+def _interruptible(job: JointJob | SearchJob) -> AbstractContextManager[None]:
+    """Let Ctrl-C end a job with the best so far; what another signal means is for the program that this runs in."""
     from forewarp.report.display import stderr
     from forewarp.tools.signals import stopping
 
+    return stopping(job, stderr().print, (signal.SIGINT,))
+
+
+def _all_done(job: JointJob, on_event: Watcher | None) -> JointRun:
+    """Do the work of all runs; `on_event` may raise StopIteration to end them with the best so far."""
     try:
-        with stopping(job, stderr().print, (signal.SIGINT,)), closing(job.events()) as events:
+        with _interruptible(job), closing(job.events()) as events:
             for event in events:
                 try:
                     if on_event is not None:
@@ -287,12 +292,8 @@ def _all_done(job: JointJob, on_event: Watcher | None) -> JointRun:
 
 
 def _done(job: SearchJob, on_event: Watcher | None, progress: bool | None) -> Run:
-    from forewarp.report.display import stderr
-    from forewarp.tools.signals import stopping
-
     try:
-        # Only Ctrl-C: what another signal means is for the program that this runs in.
-        with stopping(job, stderr().print, (signal.SIGINT,)):
+        with _interruptible(job):
             follow(job, on_event, progress)
     except ForewarpError as e:
         _note(e, job.run_id, load, resume)

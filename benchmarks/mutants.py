@@ -34,22 +34,22 @@ MODULES = {
 ABSURD = re.compile(r"_(RShift|LShift|BitOr|BitAnd|BitXor|FloorDiv|Mod|Pow)(_|$)|UnaryOperator_.*Invert|_Is|Decorator")
 
 
-def mutants(path: Path) -> Iterator[tuple[str, int, str]]:
-    """Yield the name of an operator, which occurrence of it is changed, and the module's text with that change."""
+def mutants(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the module's text with each change in turn, behind the name of the operator that made it."""
     from cosmic_ray import plugins
     from cosmic_ray.ast import ast_nodes, get_ast_from_path
     from cosmic_ray.mutating import mutate_code
 
-    text = path.read_text()
+    text, tree = path.read_text(), get_ast_from_path(path)
     for name in plugins.operator_names():
         kind = plugins.get_operator(name)
         if ABSURD.search(name) or kind.arguments():
             continue
-        count = sum(1 for node in ast_nodes(get_ast_from_path(path)) for _ in kind().mutation_positions(node))
+        count = sum(1 for node in ast_nodes(tree) for _ in kind().mutation_positions(node))
         for occurrence in range(count):
             changed = mutate_code(text, kind(), occurrence)
             if changed is not None and changed != text:
-                yield name.removeprefix("core/"), occurrence, changed
+                yield name.removeprefix("core/"), changed
 
 
 def difference(old: str, new: str) -> tuple[int, str, str]:
@@ -69,7 +69,7 @@ def tried(folder: Path, module: str, each: int) -> dict[str, Any]:
     if status:
         raise SystemExit(f"{tests} fails without any change:\n{log}")
     survived: list[dict[str, Any]] = []
-    for operator, _, changed in drawn:
+    for operator, changed in drawn:
         path.write_text(changed)
         try:
             status, _, _ = tested(folder, tests)

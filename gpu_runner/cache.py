@@ -7,6 +7,6 @@ from pathlib import Path
 
 
 def default_cache() -> Path:
-    """Return the folder for compiled candidates: $FOREWARP_CACHE, or forewarp under the user's cache folder."""
+    """Return the cache folder: $FOREWARP_CACHE, or forewarp under the user's cache folder."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(os.environ.get("FOREWARP_CACHE") or Path(base) / "forewarp")

@@ -1,1 +1,1 @@
-"""What a kernel tells before a device runs it: launches, features, roofline, and what emulation on the CPU finds."""
+"""Inspection of kernels before a device runs them: traced launches, features, and emulation on the CPU."""

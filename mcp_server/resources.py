@@ -17,8 +17,6 @@ from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.verbs import Verbs, text_of
 
-REPORT_S = 60.0
-
 
 def register(server: MCPServer[None], verbs: Verbs, options: ServerOptions) -> None:
     """Offer the resources."""

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from forewarp.core.errors import ForewarpError
-from forewarp.mcp_server.spool import Spool
+from forewarp.mcp_server.spool import Spool, error_of
 from forewarp.report import artifacts
 from forewarp.tools.search import SearchRequest, open_search
 from forewarp.tools.session import with_inputs
@@ -38,8 +38,7 @@ def main(home: Path, job_id: str) -> int:
                 error = e
             artifacts.leave(search, "optimize", error, home / "forewarp-runs" / search.run_id)
     except ForewarpError as e:
-        told = {"code": e.code, "message": e.message, "hint": e.hint, "retryable": e.retryable}
-        spool.write(job_id, "result.json", json.dumps({"error": told}))
+        spool.write(job_id, "result.json", json.dumps({"error": error_of(e)}))
         return 1
     return int(error is not None)
 

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from forewarp.core.errors import UsageError
+from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.tools import processes
 
 Kind = Literal["measure", "search", "forecast"]
@@ -37,6 +37,11 @@ GONE_S = 5.0
 """Longest wait for a process that was killed."""
 LATEST = 200
 """Number of latest measurements that are searched for unfinished ones."""
+
+
+def error_of(error: ForewarpError) -> dict[str, Any]:
+    """Return an error as a job's `result.json` keeps it."""
+    return {"code": error.code, "message": error.message, "hint": error.hint, "retryable": error.retryable}
 
 
 @dataclass(frozen=True, slots=True)

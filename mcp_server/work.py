@@ -181,7 +181,12 @@ class Work:
             place = self.requests.place(given["device"])
             request = SearchRequest(
                 task=task,
-                place=place.model_copy(update={"archive": str(runs.archive_path(place))}),
+                place=place.model_copy(
+                    update={
+                        "archive": str(runs.archive_path(place)),
+                        "pool": place.pool if place.device == "replay" else None,
+                    }
+                ),
                 budget=Amounts(
                     measurements=round(caps["measurements"] or SEARCH_MEASUREMENTS),
                     device_s=caps["gpu_seconds"],

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from forewarp.core.errors import ForewarpError
-from forewarp.mcp_server.spool import Spool, SpooledJob, slot_name
+from forewarp.mcp_server.spool import Spool, SpooledJob, error_of, slot_name
 from forewarp.tools import processes
 from forewarp.tools.measure_kernel import MeasureRequest, Stage, measure_kernel
 from forewarp.tools.parts import Place
@@ -68,7 +68,7 @@ def _measure(spool: Spool, job: SpooledJob, executors: Executors) -> None:
         )
         answer = {"result": result.model_dump(mode="json")}
     except ForewarpError as e:
-        answer = {"error": {"code": e.code, "message": e.message, "hint": e.hint, "retryable": e.retryable}}
+        answer = {"error": error_of(e)}
     except Exception as e:
         said = f"internal error of forewarp, not of the kernel: {type(e).__name__}: {e}"
         answer = {"error": {"code": "internal", "message": said, "hint": "", "retryable": False}}

@@ -1,1 +1,1 @@
-"""How results are shown by every face: JSON documents, tables and plots for terminals, HTML pages, files of a run."""
+"""Presentation of results for every face: JSON documents, tables and plots for terminals, HTML pages, a run's files."""

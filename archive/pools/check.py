@@ -27,7 +27,7 @@ Kind = Literal["schema", "values", "hash", "split", "leak", "text"]
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """What is wrong with a pool, and where: a file, or a row by its number and kernel."""
+    """Defect of a pool in a file, or in a row by its number and kernel."""
 
     kind: Kind
     where: str

@@ -110,7 +110,10 @@ def _with_inputs(folder: Path, add: Callable[[Task, Path], Task] | None) -> Task
     if not table.inputs:
         return task
     if add is None:
-        raise TaskError(f"{folder} names captured inputs, which nothing here can read", hint="load it with a session")
+        raise TaskError(
+            f"{folder} names captured inputs, which nothing here can read",
+            hint="pass it to forewarp's verbs, which start a worker to read them",
+        )
     return add(task, folder / table.inputs)
 
 

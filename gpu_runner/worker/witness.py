@@ -27,7 +27,7 @@ _LEAST_S = 5e-5
 
 
 class Readying(NamedTuple):
-    """What it took to make a cell ready for a call, which nobody times: seconds by the judge's clock and of processors.
+    """Cost of making a cell ready for a call, outside of its time: seconds by the judge's clock, and of processors.
 
     Busy neighbours add to the first, now and then a lot; what work in other processes takes is only in it.
     """
@@ -45,7 +45,7 @@ class Watched(Protocol):
 
     @property
     def ready(self) -> Mapping[Arm, Sequence[Readying]]:
-        """What it took to make each arm ready for its calls."""
+        """Costs of making each arm ready for its calls."""
         ...
 
     def awake(self, arm: Arm) -> Cell:
@@ -141,7 +141,7 @@ class Witness:
 
 
 def works_early(candidate: Sequence[Readying], anchor: Sequence[Readying]) -> str:
-    """Return what speaks against what it took to make a candidate ready for its calls.
+    """Return a complaint where making a candidate ready for its calls cost much more than the anchor; "" elsewhere.
 
     The quartiles are looked at, because work that fewer calls are spared buys nothing. Of processor time, which busy
     neighbours hardly change, any of them counts. The judge's clock tells of work in other processes, too, but must say

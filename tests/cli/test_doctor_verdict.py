@@ -1,4 +1,4 @@
-"""What doctor says in the end of what it found."""
+"""Doctor's verdict on what it found."""
 
 from __future__ import annotations
 

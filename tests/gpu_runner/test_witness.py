@@ -1,4 +1,4 @@
-"""What speaks against the times of a candidate that took much to be made ready."""
+"""Complaints about candidates that work before their calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torch is told when it builds extensions, and what the controller must know of it without torch."""
+"""Settings of torch's extension builds, and summaries of their manifests; needs no torch, for the controller."""
 
 from __future__ import annotations
 

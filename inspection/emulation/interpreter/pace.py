@@ -1,4 +1,4 @@
-"""What the confined side shares: what it is born with, when its programs must stop, and their places in the grid."""
+"""Inputs and time limits of the confined side, and the places of its programs in the grid."""
 
 from __future__ import annotations
 

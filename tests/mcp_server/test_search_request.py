@@ -1,0 +1,35 @@
+"""Requests of searches as the process that does them gets them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forewarp.mcp_server.jobs import Jobs
+from forewarp.mcp_server.options import ServerOptions
+from forewarp.tools.parts import Place
+
+
+@pytest.mark.parametrize(("device", "pool"), [("cpu", None), ("replay", "some.parquet")])
+def test_a_pool_goes_along_for_replay_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, pool: str | None
+) -> None:
+    from forewarp.mcp_server.work import Work
+
+    asked: list[Any] = []
+
+    def start(jobs: Jobs, session: str, task: str, request: Any, inputs: str | None, reserved: Any) -> None:
+        asked.append(request)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Jobs, "start_search", start)
+    place = Place(device=device, pool="some.parquet", archive=str(tmp_path / "archive.db"))
+    work = Work(ServerOptions(place=place, workspace=tmp_path))
+    names = ("budget", "max_gpu_seconds", "max_usd", "max_tokens", "deadline_s", "model", "seed_kernels", "language")
+    given = dict.fromkeys(names) | {"task": "softmax", "forecaster": "none", "seed": 0, "device": None, "inputs": None}
+    with pytest.raises(KeyboardInterrupt):
+        work.search("s", "concise", given | {"allow_tf32": False}, lambda _: None)
+    assert asked[0].place.pool == pool
+    assert asked[0].place.archive == str(tmp_path / "archive.db")
