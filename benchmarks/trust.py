@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import socket
 import sys
@@ -39,34 +40,56 @@ RESULTS = HERE / "results"
 LOG = 300
 
 
-def run(device: str, everything: bool) -> dict[str, Any]:
-    """Run everything that can run on the device, and return what came of it."""
+class Run:
+    """What came of each, written to a file as it comes; a run that is ended by its time can be resumed."""
+
+    def __init__(self, out: Path | None, seconds: float, *, resume: bool) -> None:
+        self.out, self.until, self._written = out, time.monotonic() + seconds, 0.0
+        self.result: dict[str, Any] = {"seconds": 0.0, "cheats": [], "honest": []}
+        if resume and out is not None and out.exists():
+            self.result = {k: v for k, v in json.loads(out.read_text()).items() if k != "provenance"}
+        self._before = self.result["seconds"] - time.perf_counter()
+
+    def each(self, part: str, name: str, act: Callable[[], dict[str, Any]]) -> None:
+        """Add what came of one, unless it is there or time is up."""
+        if all(found["id"] != name for found in self.result[part]) and time.monotonic() < self.until:
+            self.result[part].append({"id": name} | act())
+            self.save()
+
+    def save(self, *, every_s: float = 10) -> None:
+        """Write the file, if that was not done lately."""
+        self.result["seconds"] = round(self._before + time.perf_counter(), 1)
+        if self.out is not None and time.monotonic() > self._written + every_s:
+            write(self.out, self.result)
+            self._written = time.monotonic()
+
+
+def run(device: str, everything: bool, run: Run) -> None:
+    """Run everything that can run on the device."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         os.environ["FOREWARP_ZOO_PORT"] = str(server.getsockname()[1])
-        start = time.perf_counter()
         # The first call of a process on a GPU starts CUDA and its libraries.
         tight = zoo.LIMITS if device == "cpu" else replace(zoo.LIMITS, call_s=6.0, memory=8 << 30)
         executor = LocalExecutor(choose(device), limits=tight)
+        run.result |= {"device": executor.target.name, "kind": executor.target.kind}
         try:
-            cheats = [_cheat(executor, row, cheat) for row, cheat in _cheats(executor, everything)]
+            for row, cheat in _cheats(executor, everything):
+                run.each(
+                    "cheats", f"{row.number} {cheat.id}", lambda row=row, cheat=cheat: _cheat(executor, row, cheat)
+                )
         finally:
             executor.close()
         executor = LocalExecutor(
             choose(device), limits=replace(zoo.LIMITS, compile_s=110, call_s=60, measure_s=110, memory=8 << 30)
         )
         try:
-            honest = [_honest(executor, k) for k in _kernels(executor, everything)]
-            fooled = _fooled(executor)
+            for kernel in _kernels(executor, everything):
+                run.each("honest", f"{kernel.task} {kernel.id}", lambda kernel=kernel: _honest(executor, kernel))
+            if time.monotonic() < run.until:
+                run.result["ordinary_harness"] = _fooled(executor)
         finally:
             executor.close()
-    return {
-        "device": executor.target.name,
-        "kind": executor.target.kind,
-        "seconds": round(time.perf_counter() - start, 1),
-        "cheats": cheats,
-        "honest": honest,
-        "ordinary_harness": fooled,
-    }
+    run.save(every_s=0)
 
 
 def _cheats(executor: LocalExecutor, everything: bool) -> Iterable[tuple[Row, Cheat]]:
@@ -390,18 +413,20 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--all", action="store_true", dest="everything")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin nothing more after this time")
+    parser.add_argument("--resume", action="store_true", help="go on with what is in the file")
     parser.add_argument("--table", action="store_true", help="write docs/trust.md from the committed results")
     asked = parser.parse_args()
     if asked.table:
         PAGE.write_text(page(committed()))
         print(f"wrote {PAGE}", file=sys.stderr)
         return
-    result = run(asked.device, asked.everything)
+    rows = Run(asked.out, asked.seconds, resume=asked.resume)
+    run(asked.device, asked.everything, rows)
     for kind in ("cheats", "honest"):
-        print(f"{kind}: {sum(x['right'] for x in result[kind])} of {len(result[kind])} as they should be")
-    print(f"{result['seconds']} s")
-    if asked.out:
-        write(asked.out, result)
+        found = rows.result[kind]
+        print(f"{kind}: {sum(x['right'] for x in found)} of {len(found)} as they should be")
+    print(f"{rows.result['seconds']} s")
 
 
 if __name__ == "__main__":
