@@ -131,7 +131,7 @@ class Observer:
         try:
             with torch.cuda.graph(captured, stream=self.stream, capture_error_mode="thread_local"):
                 results = outputs_of(subject.call(*subject.values))
-                outputs = [_own(subject, i, o, before) for i, o in enumerate(results)]
+                outputs = [subject.own(i, o, before) for i, o in enumerate(results)]
         except Exception as e:
             raise NotLiftable(f"{NO_CAPTURE}: {_first_line(e)}") from None
         return captured, outputs
@@ -141,7 +141,7 @@ class Observer:
 class _Subject:
     """A module with the values that it is called with.
 
-    `strides` are those of the reference's outputs; None while it is the reference that is looked at.
+    `strides` are those of the reference's outputs where they are known.
     """
 
     call: Callable[..., Any]
@@ -151,6 +151,7 @@ class _Subject:
     state: dict[str, torch.Tensor]
     random_seed: int
     strides: list[list[int]] | None
+    is_reference: bool
 
     @classmethod
     def load(cls, job: Mapping[str, Any], workload: Workload, signature: Signature, observer: Observer) -> _Subject:
@@ -176,7 +177,8 @@ class _Subject:
             {k: v for k, v in held.items() if k not in signature.state and v.is_contiguous()},
             {k: v for k, v in held.items() if k in signature.state},
             job["random_seed"],
-            None if own else (job.get("strides") or {}).get(workload.name),
+            (job.get("strides") or {}).get(workload.name),
+            own,
         )
 
     def rehearse(self, allocator: WindowAllocator) -> list[torch.Tensor]:
@@ -193,6 +195,13 @@ class _Subject:
                 tensor.copy_(copy)
         return results
 
+    def own(self, index: int, output: torch.Tensor, before: set[int]) -> torch.Tensor:
+        """Return an output in memory of its own; an input that the task writes to and returns stays where it is."""
+        if str(index) in self.signature.aliases:
+            return output.resolve_conj().resolve_neg()
+        stride = None if self.strides is None else self.strides[index]
+        return own_output(output, before, stride=stride, any_order=self.is_reference)
+
     def check(self, results: Sequence[torch.Tensor]) -> None:
         """Raise `WrongResult` unless shapes and dtypes are the task's."""
         shapes = [(tuple(r.shape), str(r.dtype).removeprefix("torch.")) for r in results]
@@ -201,21 +210,21 @@ class _Subject:
             raise WrongResult(f"forward returned {shapes}, the task returns {wanted}")
 
 
-def _own(subject: _Subject, index: int, output: torch.Tensor, before: set[int]) -> torch.Tensor:
+def own_output(
+    output: torch.Tensor, before: set[int], *, stride: Sequence[int] | None = None, any_order: bool = False
+) -> torch.Tensor:
     """Return an output in memory of its own, dense, so that a view or a result that was kept is paid for.
 
-    `before` are the blocks that were there before the call. An input that the task itself writes to and returns stays
-    where it is; the order of dimensions may be the reference's.
+    `before` are the blocks that were there before the call. The order of dimensions may be that of `stride`, the
+    reference's; the reference itself is free to choose it (`any_order`).
     """
     output = output.resolve_conj().resolve_neg()
-    if str(index) in subject.signature.aliases:
-        return output
     if output.numel() and output.untyped_storage().data_ptr() in before:
         return output.clone(memory_format=torch.contiguous_format)
     order = sorted(range(output.dim()), key=lambda d: -output.stride(d))
     dense = output.permute(order).is_contiguous()
-    alike = subject.strides is None or list(output.stride()) == subject.strides[index]
-    return output if dense and alike else output.contiguous()
+    alike = stride is not None and output.stride() == tuple(stride)
+    return output if dense and (any_order or alike) else output.contiguous()
 
 
 class _Images:

@@ -96,8 +96,13 @@ class Attempt:
     problems: tuple[str, ...] = ()
 
     def is_right(self, cheat: Cheat) -> bool:
-        """Whether this must come of the cheat. Where nothing may be gained, a verdict that is no win will do."""
+        """Whether this must come of the cheat. Where nothing may be gained, a verdict that is no win will do.
+
+        So will a device program that gains nothing: it was found right, and holds nothing of the module's host code.
+        """
         harmless = (*UNTRUSTED, "ambiguous") if NO_GAIN in cheat.expect else ()
+        if self.measurement is not None and self.measurement.lifting.startswith("lifted"):
+            harmless = (*harmless, NO_GAIN)
         return self.outcome in (*cheat.expect, *harmless) and not self.problems
 
 

@@ -9,7 +9,7 @@ import torch
 
 from forewarp.core.values import Signature, TensorSpec
 from forewarp.gpu_runner.worker.arena import ALIGN, Layout
-from forewarp.gpu_runner.worker.runners import LAST, ModuleRunner, make_span
+from forewarp.gpu_runner.worker.runners import LAST, ModuleRunner, follows, make_span
 
 VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "transposed": lambda x: x.t(),
@@ -78,3 +78,23 @@ def test_a_layout_has_room_for_every_offset() -> None:
     first, second = layout.outputs
     assert first + 63 * ALIGN + 12 <= layout.gaps[-2][0] < second
     assert second + 63 * ALIGN + 12 == layout.gaps[-1][0]
+
+
+class TestReplaysFollowTheirInputs:
+    USUAL, OTHERS = torch.tensor([1.0, 2.0]), torch.tensor([3.0, -1.0])
+
+    def test_as_calls_do(self) -> None:
+        assert follows([self.OTHERS], [self.OTHERS + 1e-4], [self.USUAL])
+
+    def test_not_where_they_stay_as_they_were(self) -> None:
+        assert not follows([self.OTHERS], [self.USUAL], [self.USUAL])
+
+    def test_not_where_one_of_several_stays_as_it_was(self) -> None:
+        both = [self.OTHERS, self.OTHERS]
+        assert not follows(both, [self.OTHERS, self.USUAL], [self.USUAL, self.USUAL])
+
+    def test_not_where_nothing_shows_it(self) -> None:
+        assert not follows([self.USUAL], [self.USUAL], [self.USUAL])
+
+    def test_not_where_they_are_no_numbers(self) -> None:
+        assert not follows([self.OTHERS], [self.OTHERS * torch.nan], [self.USUAL])

@@ -136,6 +136,25 @@ def test_a_module_against_another_module(executor: LocalExecutor) -> None:
     assert result.verdict == "faster", result.log
 
 
+def test_a_view_is_paid_for_against_another_module(executor: LocalExecutor) -> None:
+    turn = SOFTMAX.replace("torch.softmax(x, 1)", "x.t().contiguous()")
+    task, copies = from_source(turn, "t"), module(turn)
+    views = module(turn.replace(".contiguous()", ""))
+    result = executor.measure(
+        task, views, executor.compile(task, views), Subject(copies, executor.compile(task, copies))
+    )
+    assert result.status == "ok", result.log
+    assert result.speedup == pytest.approx(1.0, rel=0.1)
+
+
+def test_work_of_another_thread_is_part_of_the_result(executor: LocalExecutor) -> None:
+    body = "from concurrent.futures import ThreadPoolExecutor\n        with ThreadPoolExecutor(1) as pool:\n"
+    body += "            return pool.submit(torch.softmax, x, 1).result()"
+    result = measure(executor, SOFTMAX, module(SOFTMAX.replace("return torch.softmax(x, 1)", body)))
+    assert result.status == "ok", result.log
+    assert result.tier == "T1"
+
+
 def test_observers_leave_nothing_behind(executor: LocalExecutor) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     measure(executor, SOFTMAX, module(SOFTMAX + "\n# once more\n"))
