@@ -5,7 +5,8 @@
 PATH is a checkout's folder with `level1` to `level3`. Parts, each a key of the result:
 
 - `agreement`: each module of `modules/kernels` and `modules/unliftable`, its speed-up against that in a plain process
-  (`modules_plain.py`: module and reference captured as CUDA graphs, replayed in turns behind a flush of the L2 cache);
+  (`modules_plain.py`: module and reference captured as CUDA graphs, replayed in turns behind a flush of the L2 cache),
+  and for the latter that of a second plain process against the first;
 - `identical`: the problems of `modules/kernelbench_problems.json` against themselves, renamed;
 - `planted`: twins with 3 % more work against the modules that they are made from;
 - `short`: kernels of 3 to 15 µs against themselves, and against twins with 5 % more work;
@@ -214,10 +215,15 @@ def _agree(run: Run, problem: Path, task: Task, builds: list[tuple[Path, Candida
             row = {"name": _name(path)} | timed(executor, task, candidate, build)
             rows.append(row | {"path": str(path), "artefact": build.artefact, "build_s": build.seconds})
         plain = process.times(problem, rows)
+        unliftable = "unliftable" in str(problem)
+        again = process.another().times(problem, rows) if unliftable else {}
         for row in rows:
             path = row.pop("path")
             row.pop("artefact")
-            run.add("agreement", row | {"unliftable": "unliftable" in path} | plain.get(path, {"plain_error": "none"}))
+            row |= {"unliftable": unliftable} | plain.get(path, {"plain_error": "none"})
+            if second := again.get(path, {}).get("plain"):
+                row["plain_again"] = second
+            run.add("agreement", row)
 
     return unit
 
@@ -233,6 +239,12 @@ class PlainProcess:
         self.index = index
         self._command = [sys.executable, str(Path(__file__).with_name("modules_plain.py")), str(index)]
         self._process = self._start()
+        self._another: PlainProcess | None = None
+
+    def another(self) -> PlainProcess:
+        """Return a second such process: what two of them disagree by, nobody can agree with."""
+        self._another = self._another or PlainProcess(self.index)
+        return self._another
 
     def _start(self) -> subprocess.Popen[str]:
         return subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -265,6 +277,8 @@ class PlainProcess:
     def close(self) -> None:
         """End the process."""
         self._process.kill()
+        if self._another is not None:
+            self._another.close()
 
 
 def identical_units(run: Run, root: Path, only: Sequence[str]) -> list[Unit]:
@@ -372,6 +386,8 @@ def sum_agreement(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     off, apart = ratios(usual), ratios(unlifted)
     waiting = ratios([r for r in unlifted if r.get("plain_how") == "waits"])
     not_waiting = ratios([r for r in unlifted if r.get("plain_how") != "waits"])
+    twice = [r for r in unlifted if r.get("plain") and r.get("plain_again")]
+    again = sorted(abs(math.log(r["plain_again"] / r["plain"])) for r in twice)
     right = [r for r in usual if r.get("speedup")]
     return {
         "n": len(off),
@@ -387,6 +403,7 @@ def sum_agreement(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "unlifted_median_abs_log": quantile(apart, 0.5),
         "unlifted_not_waiting": {"n": len(not_waiting), "median_abs_log": quantile(not_waiting, 0.5)},
         "unlifted_waiting": {"n": len(waiting), "median_abs_log": quantile(waiting, 0.5)},
+        "unlifted_plain_again": {"n": len(again), "median_abs_log": quantile(again, 0.5)},
     }
 
 

@@ -10,7 +10,6 @@ differs by 0.05 µs from one graph to an equal one, for as long as they live.
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -22,8 +21,6 @@ from forewarp.gpu_runner.lifting.graph import Built, GraphNode
 
 GRAPHS = 6
 """Graphs that samples draw from, of different lengths: equal ones differ for as long as they live."""
-LIFE = 3
-"""Samples until a graph is replaced by an equal one, so that no graph's difference lasts for a whole measurement."""
 LEAST, MOST, SAMPLE_S, FLUSH_S = 8, 28, 1.5e-3, 45e-6
 """Repeats of the longest graph, at least and at most; the seconds that it is to take, and those of one flush.
 
@@ -90,30 +87,25 @@ class Chain:
         size = sum(t.nbytes for t in self._inputs)
         count = max(2, min(max(lengths), SET_BYTES // max(size, 1)))
         self._sets = [t.unsqueeze(0).repeat(count, *(1 for _ in t.shape)) for t in self._inputs]
-        self._work, self._slot, self._flush = work, slot, flush
-        # First, because an output may lie in an input.
-        self._poisons = [fill(o, POISON) for o in outputs if o.numel()]
-        self._restores = [copy(source, target) for source, target in restored if target.numel()]
-        self._graphs = deque(self._built(length) for length in random.sample(lengths, len(lengths)))
-        self._drawn = 0
-
-    def _built(self, length: int) -> tuple[int, Built, Built]:
-        alone, whole = Built(), Built()
-        for position in range(length):
-            # The last repeat is the one whose inputs are new, and whose outputs may be looked at.
-            chosen = [sets[(length - 1 - position) % len(sets)] for sets in self._sets]
-            nodes = list(self._poisons)
-            nodes += [copy(source, target) for source, target in zip(chosen, self._inputs, strict=True)]
-            nodes += self._restores
-            nodes += self._work.ready()
-            nodes += [fill(self._flush, position & 1)] if self._flush is not None else []
+        self._graphs: list[tuple[int, Built, Built]] = []
+        for length in random.sample(lengths, len(lengths)):
+            alone, whole = Built(), Built()
+            for position in range(length):
+                # The last repeat is the one whose inputs are new, and whose outputs may be looked at.
+                chosen = [sets[(length - 1 - position) % count] for sets in self._sets]
+                # First, because an output may lie in an input.
+                nodes = [fill(o, POISON) for o in outputs if o.numel()]
+                nodes += [copy(source, target) for source, target in zip(chosen, self._inputs, strict=True)]
+                nodes += [copy(source, target) for source, target in restored if target.numel()]
+                nodes += work.ready()
+                nodes += [fill(flush, position & 1)] if flush is not None else []
+                for graph in (alone, whole):
+                    for node in nodes:
+                        graph.add([node], [], [Handle()])
+                work.add_to(whole, slot)
             for graph in (alone, whole):
-                for node in nodes:
-                    graph.add([node], [], [Handle()])
-            self._work.add_to(whole, self._slot)
-        for graph in (alone, whole):
-            graph.upload(torch.cuda.current_stream().cuda_stream)
-        return length, alone, whole
+                graph.upload(torch.cuda.current_stream().cuda_stream)
+            self._graphs.append((length, alone, whole))
 
     def renew(self) -> None:
         """Use the inputs that lie in the slot now for the last repeat; those before move on, scaled down a little.
@@ -130,12 +122,6 @@ class Chain:
 
     def draw(self) -> tuple[int, Built, Built]:
         """Draw a graph for the next sample; return its repeats, the graph without the program, and the one with it."""
-        self._drawn += 1
-        if self._drawn % LIFE == 0:
-            length, *gone = self._graphs.popleft()
-            self._graphs.append(self._built(length))  # before the old one is gone, or it would take its place
-            for graph in gone:
-                graph.close()
         return random.choice(self._graphs)
 
     def close(self) -> None:
