@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from cheats import naive, zoo  # noqa: E402
 from cheats.zoo import Cheat, Row  # noqa: E402
 from honest import roster  # noqa: E402
 from provenance import write  # noqa: E402
+from support.shared_executors import limited  # noqa: E402
 
 from forewarp.core.values import Measurement  # noqa: E402
 from forewarp.gpu_runner.devices import choose  # noqa: E402
@@ -74,9 +76,8 @@ def run(device: str, everything: bool, run: Run) -> None:
         run.result |= {"device": executor.target.name, "kind": executor.target.kind}
         try:
             for row, cheat in _cheats(executor, everything):
-                run.each(
-                    "cheats", f"{row.number} {cheat.id}", lambda row=row, cheat=cheat: _cheat(executor, row, cheat)
-                )
+                with limited(executor, cheat.limits(tight)):
+                    run.each("cheats", f"{row.number} {cheat.id}", partial(_cheat, executor, row, cheat))
         finally:
             executor.close()
         executor = LocalExecutor(
@@ -84,7 +85,7 @@ def run(device: str, everything: bool, run: Run) -> None:
         )
         try:
             for kernel in _kernels(executor, everything):
-                run.each("honest", f"{kernel.task} {kernel.id}", lambda kernel=kernel: _honest(executor, kernel))
+                run.each("honest", f"{kernel.task} {kernel.id}", partial(_honest, executor, kernel))
             if time.monotonic() < run.until:
                 run.result["ordinary_harness"] = _fooled(executor)
         finally:
@@ -206,8 +207,10 @@ forewarp validate path/to/problem.py   # can this task be answered without compu
   around each call.
 - **H** needs host code, which device-only GPU candidates (tier T0) do not have; **D** works from device code, too;
   **P** is a flaw of the problem.
-- `no gain`: measured, but the interval does not lie above that of the honest version. `degenerate`: `forewarp validate`
-  refuses the task. A `suspicious`, `impossible` or `ambiguous` time never counts as a win.
+- `no gain`: measured, but the interval does not lie above that of the honest version. On a GPU that will do for what
+  must be caught elsewhere, where a module was lifted: a device program that is right holds nothing of its host code.
+- `degenerate`: `forewarp validate` refuses the task. A `suspicious`, `impossible` or `ambiguous` time never counts as a
+  win.
 """
 
 

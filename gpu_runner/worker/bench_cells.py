@@ -63,7 +63,7 @@ from forewarp.gpu_runner.worker.runners import (
 from forewarp.gpu_runner.worker.stage import Stage, fresh_seed
 from forewarp.gpu_runner.worker.task_confinement import around_task
 from forewarp.gpu_runner.worker.timing import Arm, Condition, Sample
-from forewarp.gpu_runner.worker.witness import Readying, Witness, copy_seconds
+from forewarp.gpu_runner.worker.witness import Copy, Readying, Witness, copy_seconds
 
 ARMS: tuple[Arm, ...] = ("anchor", "candidate")
 Bind = Callable[[int, Arena], Runner]
@@ -122,7 +122,8 @@ class CellBench:
         self.tolerance = serde.from_data(Tolerance, job["tolerance"]) if job["tolerance"] else None
         self.timeout = float(job["call_timeout_s"])
         self.spins = self.device == "cuda" and may_spin()
-        self.round_trip_s = self._turn_s = self._copy_s = self._flushes_s = self._least_s = 0.0
+        self.round_trip_s = self._turn_s = self._flushes_s = self._least_s = 0.0
+        self._copy = Copy(0.0)
         self._bursting, self._index, self._last = False, 0, 0
         self.ready: dict[Arm, list[Readying]] = {}
         languages = {"candidate": job["language"], "anchor": job["anchor"]["language"] if job["anchor"] else "python"}
@@ -366,8 +367,8 @@ class CellBench:
             trips.append(anchor.call(NOTHING, self.timeout))
         self._turn_s = (time.perf_counter() - start) / ROUND_TRIPS
         self.round_trip_s = median(trips)
-        self._copy_s = copy_seconds(stage)
-        self._witness = Witness(self, stage, copy_s=self._copy_s if "candidate" in self._copying else 0.0)
+        self._copy = Copy(copy_seconds(stage))
+        self._witness = Witness(self, stage, copy_s=self._copy.judges_s if "candidate" in self._copying else 0.0)
         return stage
 
     def _compared(
@@ -457,8 +458,11 @@ class CellBench:
         if self._fetches:
             # A module's call lasts until its output is there: what it puts off is paid for all the same.
             # No more is taken off for copying than the call took: who leaves all work to the copy gains nothing.
-            copying = min(self._copy_s, max(0.0, raw - extra)) if arm in self._copying else 0.0
-            raw += cell.call(fetch, self.timeout)
+            copying = min(self._copy.seconds, max(0.0, raw - extra)) if arm in self._copying else 0.0
+            fetched = cell.call(fetch, self.timeout)
+            if arm == "anchor":
+                self._copy.saw(fetched - self.round_trip_s)
+            raw += fetched
             extra += self.round_trip_s + copying
         self._rest(cell)
         # A call hardly longer than a call of nothing has no time to speak of.

@@ -8,6 +8,7 @@ it counts, because a busy machine can make an honest candidate look odd once.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple, Protocol
@@ -24,6 +25,10 @@ _GAP_S = 0.02
 _ASKED = 5
 _LEAST_S = 5e-5
 """Seconds below which nothing is made of a difference."""
+LEAST_FETCHES, FETCHES = 3, 15
+"""Results of the anchor that have to be fetched before that says what copying takes, and how many of the last count."""
+MOST_COPYING = 3.0
+"""How many times the judge's own copy a copy in a cell may take."""
 
 
 class Readying(NamedTuple):
@@ -170,6 +175,29 @@ def _much_longer(taken: float, usual: float) -> bool:
 def _quantile(values: Sequence[float], share: float) -> float:
     ordered = sorted(values)
     return ordered[int(share * len(ordered))]
+
+
+class Copy:
+    """What it takes to copy a result out of a module's cell, which is no part of the call.
+
+    That is seen where the anchor's results are fetched: there it takes longer than in the judge, which has its buffers
+    in the cache. An anchor can be a candidate, too, so that the judge's own copy bounds it.
+    """
+
+    def __init__(self, judges_s: float) -> None:
+        """`judges_s` are the seconds of the judge's own copy."""
+        self.judges_s = judges_s
+        self._seen: deque[float] = deque(maxlen=FETCHES)
+
+    def saw(self, seconds: float) -> None:
+        """Take note of how long fetching one of the anchor's results took, without the round trip."""
+        self._seen.append(seconds)
+
+    @property
+    def seconds(self) -> float:
+        """The median of the last ones."""
+        seen = median(self._seen) if len(self._seen) >= LEAST_FETCHES else self.judges_s
+        return min(max(seen, self.judges_s), MOST_COPYING * self.judges_s)
 
 
 def copy_seconds(stage: Stage) -> float:

@@ -76,9 +76,7 @@ def check(executor: LocalExecutor, cheat: Cheat, listener: socket.socket) -> Non
 
 @pytest.mark.parametrize("cheat", chosen("cpu"))
 def test_cheat_on_the_cpu(cpu: LocalExecutor, listener: socket.socket, cheat: Cheat) -> None:
-    # A call that a busy machine holds up must not look like one that hangs.
-    limits = zoo.LIMITS if "timeout" in cheat.expect else replace(zoo.LIMITS, call_s=20.0)
-    with limited(cpu, limits):
+    with limited(cpu, cheat.limits(zoo.LIMITS)):
         check(cpu, cheat, listener)
 
 

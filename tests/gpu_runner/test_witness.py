@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forewarp.gpu_runner.worker.witness import Readying, works_early
+from forewarp.gpu_runner.worker.witness import FETCHES, Copy, Readying, works_early
 
 
 def readying(*parts: tuple[int, float, float]) -> list[Readying]:
@@ -54,3 +54,24 @@ def test_a_busy_machine_holds_up_both() -> None:
 
 def test_without_calls_there_is_nothing_to_say() -> None:
     assert works_early([], []) == ""
+
+
+class TestCopying:
+    def seen(self, *seconds: float) -> float:
+        copy = Copy(1e-3)
+        for each in seconds:
+            copy.saw(each)
+        return copy.seconds
+
+    def test_takes_what_the_judge_takes_until_results_were_fetched(self) -> None:
+        assert self.seen(2e-3, 2e-3) == 1e-3
+
+    def test_takes_what_fetching_the_anchors_results_takes(self) -> None:
+        assert self.seen(1.5e-3, 1.4e-3, 9e-3) == 1.5e-3
+
+    def test_the_last_results_count(self) -> None:
+        assert self.seen(*[1.2e-3] * FETCHES, *[1.6e-3] * FETCHES) == 1.6e-3
+
+    def test_never_takes_much_longer_than_the_judges_nor_less(self) -> None:
+        assert self.seen(*[50e-3] * 5) == 3e-3
+        assert self.seen(*[0.0] * 5) == 1e-3
