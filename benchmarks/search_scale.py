@@ -58,10 +58,10 @@ from forewarp.core.values import (
     Workload,
     WorkloadTiming,
 )
+from forewarp.search import rounds
 from forewarp.search.events import Accepted, Event, Measured, Proposed, Rejected
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
-from forewarp.search.rounds import Rounds
 from forewarp.search.settings import SearchSettings
 from forewarp.search.state import RunState
 from forewarp.search.summary import summarise
@@ -88,7 +88,8 @@ extern "C" void go(const float* x, float* y) { y[0] = TILE * x[0] + UNROLL + WID
 ROUGH = 0.12
 """Octaves."""
 
-PHASES = {"_propose": "propose", "_check": "gate", "_forecast": "forecast", "_decide": "decide", "_measure": "measure"}
+PHASES = {"_propose": "propose", "check": "gate", "forecast": "forecast", "_decide": "decide", "measure": "measure"}
+"""Steps of a round, by the names of the functions that do them."""
 
 
 def landscape(candidate: Candidate) -> float:
@@ -161,11 +162,11 @@ class Clock:
 
 
 def stretch(clock: Clock, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a wrapper that times a method which is a generator of events, whatever its caller does in between."""
+    """Return a wrapper that times a step which is a generator of events, whatever its caller does in between."""
 
-    def around(method: Callable[..., Generator[Event]]) -> Callable[..., Generator[Event]]:
+    def around(step: Callable[..., Generator[Event]]) -> Callable[..., Generator[Event]]:
         def timed(*args: Any) -> Generator[Event]:
-            work, cpu, wall = method(*args), 0.0, 0.0
+            work, cpu, wall = step(*args), 0.0, 0.0
             while True:
                 began = time.process_time(), time.perf_counter()
                 event = next(work, None)
@@ -238,8 +239,8 @@ def main() -> None:
 def run(args: argparse.Namespace, forecaster: Forecaster, path: Path) -> dict[str, Any]:
     """Search until so many candidates were proposed; return a row per thousand, and what it came to."""
     clock = Clock()
-    for method, name in PHASES.items():
-        setattr(Rounds, method, stretch(clock, name)(getattr(Rounds, method)))
+    for step, name in PHASES.items():
+        setattr(rounds, step, stretch(clock, name)(getattr(rounds, step)))
     settings = SearchSettings(
         seed=args.seed,
         budget=Budget(measurements=args.measurements),

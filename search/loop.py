@@ -16,13 +16,12 @@ from forewarp.core.errors import ArchiveError, UsageError
 from forewarp.core.protocols import Executor, Forecaster, Proposer
 from forewarp.core.values import Task
 from forewarp.search import budget as budgets
-from forewarp.search import lease
+from forewarp.search import finals, lease, rounds
+from forewarp.search.context import RunContext
 from forewarp.search.ends import BudgetSpent, Stopped
 from forewarp.search.events import Event, RunFinished, RunResumed, RunStarted
-from forewarp.search.finals import Finals
 from forewarp.search.islands import Island
 from forewarp.search.recorder import Recorder
-from forewarp.search.rounds import Rounds
 from forewarp.search.settings import SearchSettings
 from forewarp.search.state import Finish
 from forewarp.search.summary import RunSummary, best_of, summarise
@@ -53,10 +52,9 @@ class Search:
         self._island = island
         if island is not None:
             island.enter(run.id, self._stop)
-        self._rounds = Rounds(
+        self._context = RunContext(
             archive, run, executor, proposer, forecaster, self.settings, self._recorder, self._stop, island
         )
-        self._finals = Finals(archive, run, executor, self.settings, self._recorder, self._rounds, self._stop)
 
     @classmethod
     def start(
@@ -165,13 +163,13 @@ class Search:
 
     def _work(self) -> Generator[Event]:
         if self._resumed:
-            self._rounds.load()
+            rounds.load(self._context)
         yield from self._recorder.begin(self._first_event())
         try:
-            ended = yield from self._rounds.until_spent()
+            ended = yield from rounds.until_spent(self._context)
             if self._island is not None:
-                yield from self._finals.receive(self._island.visitors())
-            yield from self._finals.confirm()
+                yield from finals.receive(self._context, self._island.visitors())
+            yield from finals.confirm(self._context)
         except Stopped:
             yield self._end("interrupted", "stopped on request")
         else:
@@ -184,7 +182,7 @@ class Search:
 
     def _first_event(self) -> Event:
         if self._resumed:
-            return RunResumed(self.run_id, self._rounds.current, self._archive.spend(self.run_id))
+            return RunResumed(self.run_id, self._context.round, self._archive.spend(self.run_id))
         s = self.settings
         return RunStarted(self.run_id, self._run.task.name, self._run.target.name, s.proposer, s.forecaster, s.budget)
 

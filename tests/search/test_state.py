@@ -63,7 +63,7 @@ def compared(archive: Archive, search: Search, settings: SearchSettings) -> int:
     count = 0
     for event in search.events():
         count += 1
-        live = search._rounds._state
+        live = search._context.state
         loaded = RunState.load(archive, search.run_id, forecasting=True)
         if isinstance(event, Measuring) and event.purpose == "candidate":
             # Whoever takes this over owes what was announced; nobody here does yet.
@@ -98,10 +98,10 @@ def test_so_it_is_after_a_resume(tmp_path: Path) -> None:
         # It owes a measurement, and hears so from the archive.
         live = iter(again.events())
         next(live)
-        assert isinstance(pending(again._rounds._state, settings), Measure)
+        assert isinstance(pending(again._context.state, settings), Measure)
         rest = list(live)
         loaded = RunState.load(archive, first.run_id, forecasting=True)
-        assert told(loaded, settings) == told(again._rounds._state, settings)
+        assert told(loaded, settings) == told(again._context.state, settings)
         assert len(rest) > 20
 
 
