@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -29,15 +29,16 @@ _LEAST_SCALE = 1e-3
 class Perturbation:
     """A change of the float inputs.
 
-    `ties` is true where elements that differed come out equal, which leaves the order of equal elements open: not for
-    references that return integers. `signs` is true where it changes signs, `grows` where it makes values larger.
+    `integers` tells whether it is for references that return integers: not where elements that differed come out equal,
+    in the inputs or, where results underflow, on the way, because that leaves the order of equal elements open.
+    `signs` is true where it changes signs, `grows` where it makes values larger.
     `most` is what the reference may err by at most, as a share of the tolerance: where its own rounding is made so much
     larger, that of an honest candidate may be beyond what is allowed.
     """
 
     name: str
     change: Callable[[torch.Tensor], torch.Tensor]
-    ties: bool = False
+    integers: Literal["too", "never", "only"] = "too"
     signs: bool = False
     grows: bool = False
     most: float = math.inf
@@ -59,14 +60,15 @@ def _sparse(tensor: torch.Tensor) -> torch.Tensor:
 
 PERTURBATIONS = (
     Perturbation("inputs × 3", lambda t: t * 3, grows=True),
-    Perturbation("inputs × 100", lambda t: t * 100, grows=True, most=0.25),
-    Perturbation("inputs × 0.01", lambda t: t * 0.01, ties=True),
+    Perturbation("inputs × 32", lambda t: t * 32, integers="only", grows=True),
+    Perturbation("inputs × 100", lambda t: t * 100, integers="never", grows=True, most=0.25),
+    Perturbation("inputs × 0.01", lambda t: t * 0.01, integers="never"),
     Perturbation("signs flipped", torch.neg, signs=True),
-    Perturbation("zeros", torch.zeros_like, ties=True),
-    Perturbation("small integers", _whole, ties=True, signs=True, grows=True),
-    Perturbation("mostly zeros", _sparse, ties=True),
+    Perturbation("zeros", torch.zeros_like, integers="never"),
+    Perturbation("small integers", _whole, integers="never", signs=True, grows=True),
+    Perturbation("mostly zeros", _sparse, integers="never"),
 )
-_TELLING = ("inputs × 3", "inputs × 100", "mostly zeros")
+_TELLING = ("inputs × 3", "inputs × 32", "inputs × 100", "mostly zeros")
 
 
 def cases(
@@ -92,7 +94,7 @@ def cases(
     for perturbation in PERTURBATIONS:
         if telling and perturbation.name not in _TELLING:
             continue
-        if perturbation.ties and has_integers:
+        if perturbation.integers == ("never" if has_integers else "only"):
             continue
         values = draw()
         on_gpu = any(isinstance(v, torch.Tensor) and v.is_cuda for v in values)

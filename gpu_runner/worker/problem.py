@@ -224,7 +224,10 @@ def outputs_of(result: Any) -> list[torch.Tensor]:
 
 
 def plain_outputs(result: Any, kinds: Sequence[type]) -> list[torch.Tensor]:
-    """Return the tensors of a forward's result; raises TypeError where one is of none of the kinds."""
+    """Return the tensors of a forward's result.
+
+    Raises TypeError where one is of none of the kinds, or they lie on several devices.
+    """
     found = [leaf for leaf in leaves(result) if leaf is not None]
     device = next((leaf.device for leaf in found if isinstance(leaf, torch.Tensor)), None)
     outputs: list[torch.Tensor] = []
@@ -235,6 +238,9 @@ def plain_outputs(result: Any, kinds: Sequence[type]) -> list[torch.Tensor]:
             outputs.append(leaf)
         else:
             raise TypeError(f"forward returned {type(leaf).__name__}, not a tensor")
+    places = sorted({o.device.type for o in outputs})
+    if len(places) > 1:
+        raise TypeError(f"forward returned tensors on {' and '.join(places)}: make all of them on the inputs' device")
     return outputs
 
 

@@ -307,3 +307,8 @@ def test_leaves_are_those_of_containers() -> None:
 def test_cuda_becomes_another_device(before: str, after: str) -> None:
     assert ast.unparse(retarget(before, "f", "cpu")) == after
     assert ast.unparse(retarget(before, "f", "cuda")) == before
+
+
+def test_outputs_on_several_devices_are_refused() -> None:
+    with pytest.raises(TypeError, match="tensors on cpu and meta: make all of them on the inputs' device"):
+        problem.outputs_of((torch.ones(2), torch.ones(2, device="meta")))

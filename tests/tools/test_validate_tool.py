@@ -41,7 +41,7 @@ MODES = {
     "counter": ("self.counted(x)", "torch.randn(32, 64)"),
     "state": ("self.running(x)", "torch.randn(32, 64)"),
     "empty": ("(x * 2, x[:0])", "torch.randn(32, 64)"),
-    "constant": ("(x * 2, torch.arange(9.0))", "torch.randn(32, 64)"),
+    "constant": ("(x * 2, torch.arange(9.0, device=x.device))", "torch.randn(32, 64)"),
     "refuses": ("self.positive(x)", "torch.rand(32, 64) + 0.5"),
     "settles": ("self.settled(x)", "torch.randn(32, 64)"),
     "year": ("x.exp() * time.gmtime().tm_year", "torch.randn(32, 64)"),
