@@ -136,7 +136,7 @@ class Rehearsal:
     def interval(self) -> tuple[float, float, float]:
         """Return the speed-up with the interval that a measurement would show."""
         rows = [self._timings[i] for i in range(self._count)]
-        answer = {"tier": self._tier, "stopped_early": self.stopped, "timings": rows}
+        answer = {"tier": self._tier, "stopped_early": self.stopped, "conditions": {}, "timings": rows}
         return statistics.geometric_mean(timings_of(answer, GPU))
 
 

@@ -24,7 +24,7 @@ Status = Literal["ok", "compile_error", "incorrect", "runtime_error", "timeout",
 Verdict = Literal[
     "faster", "slower", "tie", "inconclusive", "ambiguous", "incorrect", "failed", "suspicious", "impossible"
 ]
-TimingMode = Literal["call", "stream", "graph", "chain", "burst"]
+TimingMode = Literal["call", "native", "stream", "graph", "chain", "burst"]
 Tier = Literal["T0", "T1", "T2"]
 Action = Literal["measure", "skip", "reject"]
 GateOutcome = Literal["pending", "passed", "malformed", "duplicate", "same_code", "compile_error"]

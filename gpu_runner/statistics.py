@@ -140,12 +140,15 @@ def settled(
     candidate_hz: Sequence[float] = (),
     anchor_hz: Sequence[float] = (),
     session_sd: float = 0.0,
+    *,
+    late: bool = False,
 ) -> str:
     """Say at a look why to stop, or "" to go on.
 
     "precise": the 95 % interval is within ±0.25 %. "settled": the verdict is clear at the corrected level, and the 95 %
-    interval within ±1 %. "futile": the whole corrected interval is below half the anchor's speed. The verdict allows
-    for the spread from session to session (`Samples.session_sd`), the widths do not: no more blocks would lessen it.
+    interval within ±1 %, or it is `late`. "futile": the whole corrected interval is below half the anchor's speed. The
+    verdict allows for the spread from session to session (`Samples.session_sd`), the widths do not: no more blocks
+    would lessen it.
     """
     alone = _series(candidate_s, anchor_s, candidate_hz, anchor_hz)
     if len(alone.time) < MIN_BLOCKS:
@@ -155,7 +158,7 @@ def settled(
     half = alone.in_time().half_width(_reported_level(planned_looks))
     if half <= PRECISE:
         return "precise"
-    if half <= CLEAR and _decide(time, series.in_cycles(), None, series.steady, level) in DEFINITE:
+    if (late or half <= CLEAR) and _decide(time, series.in_cycles(), None, series.steady, level) in DEFINITE:
         return "settled"
     return "futile" if time.interval(level)[1] < HOPELESS else ""
 

@@ -54,7 +54,7 @@ class WorkloadResult(Part):
     blocks: int = Field(description="Interleaved blocks of samples that the interval rests on.")
     blocks_left_out: int = Field(description="Blocks not used, because the clock was much slower than typical.")
     stopped_early: bool = Field(description="Fewer blocks were needed than planned.")
-    mode: TimingMode = Field(description="How calls were launched: call, stream, graph, chain (a graph) or burst.")
+    mode: TimingMode = Field(description="How calls were made: call, native, stream, graph, chain (a graph) or burst.")
     control: Interval | None = Field(description="The reference against itself: what equal kernels come out as.")
     noise_percent: float | None = Field(description="How far from 1 the control's interval reaches, in percent.")
     warm: Interval | None = Field(description="Speed-up with the L2 cache left as it is.")

@@ -42,7 +42,7 @@ class Looks:
         hertz = look["candidate_hz"], look["anchor_hz"]
         spread = session_sd(self._target, look)
         why = statistics.settled(
-            look["candidate_s"], look["anchor_s"], look["planned_looks"], *hertz, session_sd=spread
+            look["candidate_s"], look["anchor_s"], look["planned_looks"], *hertz, session_sd=spread, late=look["late"]
         )
         return "enough" if why else "on"
 

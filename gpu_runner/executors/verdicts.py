@@ -33,12 +33,16 @@ SESSION_SPREAD: Mapping[tuple[TimingMode, DeviceKind], tuple[float, float]] = {
     ("burst", "cuda"): (0.005, 1e-6),
     ("call", "cuda"): (0.05, 15e-6),
     ("call", "cpu"): (0.03, 0.0),
+    ("native", "cpu"): (0.005, 0.0),
 }
 """How equal kernels differ from session to session, which no interval of one session shows.
 
 By the way of timing: standard deviation of log-ratios, and seconds by which one arm may be off throughout a session.
 Seen where kernels were measured against themselves: see "From session to session" in `docs/measuring.md`.
 """
+
+DISTURBED = 0.05
+"""Standard deviation of log-ratios on a CPU for each processor that others keep busy: they hold up one arm more."""
 
 
 def timings_of(
@@ -47,6 +51,7 @@ def timings_of(
     """Summarise the samples of a judge's answer, one per workload; `weights` are by workload, 1 where left out."""
     # Timing that ended early had a sighting to end at, besides the looks that were planned.
     sighted = int(answer["stopped_early"])
+    disturbed = DISTURBED * answer["conditions"].get("other_processors", 0.0) if target.kind == "cpu" else 0.0
     return tuple(
         statistics.timing(
             Samples(
@@ -54,7 +59,7 @@ def timings_of(
                 error_ratio=t["error_ratio"],
                 looks=t["looks"] + sighted,
                 mode=t["mode"],
-                session_sd=session_sd(target, t),
+                session_sd=math.hypot(session_sd(target, t), disturbed),
                 weight=(weights or {}).get(t["workload"], 1.0),
                 **{name: tuple(t[name]) for name in _SERIES},
             )

@@ -431,6 +431,8 @@ class CellBench:
     def choose_mode(self, stage: Stage, longest_s: float) -> str:
         """Have modules on a GPU run in bursts, which hide the host's part; elsewhere calls are timed as a whole."""
         del longest_s
+        if not self._cuda and not self._copying:
+            return "native"
         if self.flush is None or stage.prepares_calls or not self._flush_size or not self._copying.issuperset(ARMS):
             return "call"
         for arm in ARMS:

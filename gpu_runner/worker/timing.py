@@ -37,6 +37,9 @@ CHAIN_TIME = 2
 """Kernels that are repeated within a graph get so many times the time: most of it goes to what is between them."""
 GRAPH_BLOCKS, SHORT_S = 4, 50e-6
 """Kernels shorter than this, replayed as graphs, are noisier and cheaper: each look takes so many times the blocks."""
+NATIVE_BLOCKS, NATIVE_TIME = 2, 8
+"""Native code on a CPU is timed for so many times the time where its verdict is still open, and each look takes so many
+times the blocks: single calls differ by a tenth and more, kernels from session to session by next to nothing."""
 Sample = tuple[float, float]
 """Seconds, and the SM clock in hertz just before (0 where it is not known)."""
 
@@ -108,13 +111,18 @@ class Schedule:
         pair_s, longest_s = self._pilot()
         mode = self.bench.choose_mode(self.stage, longest_s)
         scale = GRAPH_BLOCKS if mode == "graph" and longest_s < SHORT_S else 1
-        time_s = self.time_s
+        time_s, patience, spaced = self.time_s, 1, scale
         if mode == "chain":
             time_s, (pair_s, _) = CHAIN_TIME * time_s, self._pilot()  # such samples cost something else
-        looks = self._affordable(time_s, pair_s, [look * scale for look in self.looks])
+        if mode == "native":
+            spaced, patience = NATIVE_BLOCKS, NATIVE_TIME
+        usual, looks = (
+            self._affordable(longest_s, pair_s, [look * spaced for look in self.looks])
+            for longest_s in (time_s, patience * time_s)
+        )
         deadline = time.perf_counter() + time_s
         if not self.sighting or self._goes_on(min(SIGHTING * scale, looks[0]), mode, len(looks)):
-            self._take(looks, mode, deadline)
+            self._take(looks, mode, deadline, usual=usual[-1])
         self.stage.check_inputs()
         self.stage.check_guards()
         self.stage.check_reference()
@@ -127,8 +135,11 @@ class Schedule:
         self.ended = self.ask(self._look(mode, planned) | {"sighting": True})
         return self.ended not in ("leave", "beaten")
 
-    def _take(self, looks: Sequence[int], mode: str, deadline: float) -> None:
-        """Take blocks up to the look at which the controller has had enough, then what belongs to a full timing."""
+    def _take(self, looks: Sequence[int], mode: str, deadline: float, *, usual: int) -> None:
+        """Take blocks up to the look at which the controller has had enough, then what belongs to a full timing.
+
+        After the `usual` number of blocks any verdict is enough.
+        """
         controls, taken = 0, len(self.seconds.get("candidate", ())) // 2
         for number, look in enumerate(looks):
             while taken < look:
@@ -137,7 +148,8 @@ class Schedule:
                 if controls < CONTROL_BLOCKS and controls <= taken:
                     self._control()
                     controls += 1
-            self.ended = "enough" if number + 1 == len(looks) else self.ask(self._look(mode, len(looks)))
+            look_back = self._look(mode, len(looks)) | {"late": look >= usual}
+            self.ended = "enough" if number + 1 == len(looks) else self.ask(look_back)
             if self.ended in ("leave", "beaten"):
                 return
             if self.ended == "enough":
@@ -230,6 +242,7 @@ class Schedule:
             "planned_looks": planned,
             "mode": mode,
             "sighting": False,
+            "late": False,
         }
 
     def _result(self, mode: str, planned: int) -> dict[str, Any]:

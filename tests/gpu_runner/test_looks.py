@@ -44,6 +44,7 @@ def look(speedup: float, blocks: int = SIGHTING, index: int = 0, of: int = 1, no
         "anchor_hz": [],
         "planned_looks": 5,
         "sighting": blocks == SIGHTING,
+        "late": False,
     } | more
 
 
@@ -51,6 +52,13 @@ def test_with_nothing_to_beat_only_a_settled_workload_ends() -> None:
     looks = Looks(GPU)
     assert looks(look(0.7, 12, noise=0.03)) == "on"
     assert looks(look(0.7, 50)) == "enough"
+
+
+def test_late_any_verdict_is_enough() -> None:
+    noisy = look(0.7, 50, noise=0.08)
+    assert Looks(GPU)(noisy) == "on"
+    assert Looks(GPU)(noisy | {"late": True}) == "enough"
+    assert Looks(GPU)(look(1.0, 50, noise=0.08, late=True)) == "on"
 
 
 def test_a_workload_whose_verdict_the_spread_between_sessions_leaves_open_goes_on() -> None:

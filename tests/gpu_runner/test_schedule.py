@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
+
 from forewarp.gpu_runner.worker.channel import Answer
 from forewarp.gpu_runner.worker.stage import Stage
 from forewarp.gpu_runner.worker.timing import (
@@ -138,6 +140,28 @@ def test_a_sighting_is_compared_at_both_ends_and_may_be_the_last() -> None:
     compared = [bench.asked[i + 1][0] == "verify" for i in calls]
     assert compared == [True, *[False] * (2 * SIGHTING - 2), True]
     assert schedule.ended == "leave"
+
+
+@pytest.mark.parametrize(
+    ("mode", "planned", "late"), [("native", [24, 50, 100], [True, True]), ("call", [12, 25], [False])]
+)
+def test_native_code_is_timed_on_while_its_verdict_is_open(mode: str, planned: list[int], late: list[bool]) -> None:
+    class Slow(Recorded):
+        def choose_mode(self, stage: Stage, longest_s: float) -> str:
+            return mode
+
+    said = list[tuple[int, bool]]()
+
+    def on(look: dict[str, Any]) -> Answer:
+        said.append((len(look["candidate_s"]) // 2, look["late"]))
+        return "on"
+
+    bench = Slow()
+    schedule = Schedule(bench, cast("Stage", bench), looks=(12, 25, 50), time_s=0.25, verify=lambda _: 0.0, ask=on)
+    schedule._pilot = lambda: (0.25 / 2 / 26, 1e-3)  # one block fits 26 times into the time
+    result = schedule.run()
+    assert len(result["candidate_s"]) == 2 * planned[-1]
+    assert said == list(zip(planned[:-1], late, strict=True))
 
 
 def test_what_was_left_is_timed_once_more_unless_the_candidate_is_beaten() -> None:

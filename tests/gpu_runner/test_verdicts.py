@@ -10,7 +10,7 @@ import pytest
 from forewarp.core.values import Measurement, Signature, TensorSpec
 from forewarp.gpu_runner.devices import detect_cpu, known_targets
 from forewarp.gpu_runner.executors import verdicts
-from forewarp.gpu_runner.executors.verdicts import failure, measurement_of, session_sd
+from forewarp.gpu_runner.executors.verdicts import failure, measurement_of, session_sd, timings_of
 from forewarp.gpu_runner.statistics import Samples
 
 TENSOR = TensorSpec("x", (1 << 20,), "float32")
@@ -87,8 +87,19 @@ def test_a_time_at_the_floor_is_possible(monkeypatch: pytest.MonkeyPatch) -> Non
         ("burst", "cuda", math.hypot(0.5, 1.0)),
         ("call", "cuda", math.hypot(5.0, 15.0)),
         ("call", "cpu", 3.0),
+        ("native", "cpu", 0.5),
     ],
 )
 def test_sessions_differ_by_a_share_and_by_an_offset(mode: str, kind: str, percent: float) -> None:
     target = known_targets()["h200"] if kind == "cuda" else detect_cpu()
     assert session_sd(target, {"mode": mode, "candidate_s": 3 * (100e-6,)}) == pytest.approx(percent / 100)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_processors_that_others_keep_busy_make_a_cpu_less_sure(kind: str) -> None:
+    target = known_targets()["h200"] if kind == "cuda" else detect_cpu()
+    document = answer(100e-6, 100e-6) | {"conditions": {"other_processors": 2.0}}
+    document["timings"][0]["mode"] = "native" if kind == "cpu" else "graph"
+    spread = session_sd(target, document["timings"][0])
+    (timed,) = timings_of(document, target)
+    assert timed.session_sd == pytest.approx(math.hypot(spread, 0.1 * (kind == "cpu")))
