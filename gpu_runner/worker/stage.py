@@ -232,6 +232,7 @@ class Stage:
         self.written, self.perturb = tuple(written), perturb
         self.aliases = aliases or {}
         self.allow_tf32 = False
+        self._rows_whole = any(not (o.is_floating_point() or o.is_complex()) for o in outputs)
         self.device = next(t.device.type for t in (*outputs, *tensors_of(slots[0])))
         self._close, self._guards = close, guards
         self._check = problem.checker()
@@ -293,6 +294,7 @@ class Stage:
 
         No result of an earlier call is right any more. Far cheaper than a new draw, and enough against results that are
         kept by address or by a look at the contents, whatever the look takes in: single elements, sums or extremes.
+        Rows stay whole where the reference returns integers, because ties within one leave its choice open.
         """
         if not self.perturb:
             return
@@ -311,12 +313,12 @@ class Stage:
             shifts[index] = distance, shrunk
             master = masters.get(index)
             if master is not None:
-                _shift(master, distance, shrunk, pieces=self.lean)
+                _shift(master, distance, shrunk, pieces=self.lean, rows=self._rows_whole)
             for buffers in self._buffers(arm):
                 buffer = tensors_of(buffers[slot])[index]
                 if master is None:
                     # The others are copies, in case that two addresses are of one memory.
-                    _shift(buffer, distance, shrunk, pieces=True)
+                    _shift(buffer, distance, shrunk, pieces=True, rows=self._rows_whole)
                     master = buffer
                 else:
                     buffer.copy_(master)
@@ -405,7 +407,7 @@ class Stage:
             tensors = tensors_of(drawn.values)
             for shifts in drawn.shifts:
                 for index, shift in shifts.items():
-                    _shift(tensors[index], *shift, pieces=self.lean)
+                    _shift(tensors[index], *shift, pieces=self.lean, rows=self._rows_whole)
         return drawn.values
 
     def _expected(self, slot: int) -> Expected:
@@ -643,12 +645,14 @@ def _wide_bytes(tensors: Sequence[torch.Tensor]) -> int:
     return sum(t.numel() * memory.wide_item_bytes(dtype_name(t)) for t in tensors)
 
 
-def _shift(tensor: torch.Tensor, distance: int, shrunk: float, *, pieces: bool) -> None:
-    """Shift the elements, whole or each piece in itself, and shrink them."""
+def _shift(tensor: torch.Tensor, distance: int, shrunk: float, *, pieces: bool, rows: bool = False) -> None:
+    """Shift the elements (or whole rows), all of them or each piece in itself, and shrink them."""
     flat = tensor.view(-1)
-    for piece in flat.split(_PIECE if pieces else flat.numel()):
+    unit = tensor.shape[-1] if rows and tensor.dim() > 1 else 1
+    for piece in flat.split(max(_PIECE // unit, 1) * unit if pieces else flat.numel()):
         wide = piece if piece.element_size() > 1 else piece.float()
-        piece.copy_(wide.roll(distance % max(1, piece.numel() - 1) + 1).mul_(shrunk))
+        moved = distance % max(1, piece.numel() // unit - 1) + 1
+        piece.copy_(wide.roll(moved * unit).mul_(shrunk))
 
 
 def _poison(outputs: Sequence[torch.Tensor]) -> None:
