@@ -23,7 +23,7 @@ from forewarp.search.state import RunState
 
 @dataclass(slots=True)
 class RunContext:
-    """What the steps of a run share; `rounds`, `measuring` and `finals` work on it.
+    """State of one run and the parts that its steps use, for the functions of `rounds`, `measuring` and `finals`.
 
     `visits_kept` is how many measurements are kept back for other targets' winners; `confirms` says whether the best
     candidate is measured again; `builds` are by proposal.
@@ -85,9 +85,9 @@ class RunContext:
     def floor(self) -> float | None:
         """Return the speed-up beyond which the roofline allows nothing; None before there is a best candidate."""
         best = self.state.best
-        return (
-            price.floor_speedup(best.measurement, self.signatures, self.target) if best and best.measurement else None
-        )
+        if best is None or best.measurement is None:
+            return None
+        return price.floor_speedup(best.measurement, self.signatures, self.target)
 
     def search_budget(self, spend: Spend) -> budgets.Budget:
         """Return the budget that may be spent on searching.

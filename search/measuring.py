@@ -10,20 +10,13 @@ from functools import partial
 
 from forewarp.archive.rows import CandidateRow, Purpose
 from forewarp.core.errors import ForewarpError, WorkerError
-from forewarp.core.protocols import (
-    with_evidence,
-)
+from forewarp.core.protocols import with_evidence
 from forewarp.core.values import Build, Measurement
 from forewarp.gpu_runner.pipeline import twice
 from forewarp.search import policy
 from forewarp.search.context import RunContext
 from forewarp.search.ends import BudgetSpent, Stopped
-from forewarp.search.events import (
-    Alarmed,
-    Event,
-    Measured,
-    Measuring,
-)
+from forewarp.search.events import Alarmed, Event, Measured, Measuring
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,26 +13,14 @@ from dataclasses import replace
 
 from forewarp.archive.rows import CandidateRow
 from forewarp.core.errors import ForewarpError
-from forewarp.core.protocols import (
-    Borrowing,
-    Proposal,
-    Recalling,
-    Subject,
-)
+from forewarp.core.protocols import Borrowing, Proposal, Recalling, Subject
 from forewarp.core.values import Decision
 from forewarp.gpu_runner.pipeline import compile_threads
 from forewarp.search import budget as budgets
 from forewarp.search import policy, price
 from forewarp.search.context import RunContext
 from forewarp.search.ends import BudgetSpent, Stopped
-from forewarp.search.events import (
-    Accepted,
-    Decided,
-    Event,
-    Forecasted,
-    Proposed,
-    Rejected,
-)
+from forewarp.search.events import Accepted, Decided, Event, Forecasted, Proposed, Rejected
 from forewarp.search.gate import Gate, Gated
 from forewarp.search.measuring import measure
 from forewarp.search.state import Ask, Check, Decide, Finish, Measure, Propose, RunState, pending

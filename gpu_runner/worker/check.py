@@ -102,6 +102,11 @@ class Digest:
         return int(total)
 
 
+def is_integral(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor holds integers or truth values."""
+    return not (tensor.is_floating_point() or tensor.is_complex())
+
+
 def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Return whether two contiguous tensors of one shape and dtype hold the same bytes."""
     if one.numel() == 0:
@@ -155,7 +160,7 @@ class Expected:
         for index, (e, r) in enumerate(zip(exact, reference, strict=True)):
             kind = _Kind(tuple(r.shape), r.dtype, r.device.type)
             source = stretches(e) if isinstance(e, torch.Tensor) else e
-            if r.is_floating_point() or r.is_complex():
+            if not is_integral(r):
                 rough = _flat(coarse[index]) if coarse is not None and r.dtype == torch.float32 else None
                 limits = self._tolerance, self._least[index], self._sizes, self._repeats
                 parts.append(_Floats.of(index, kind, source, _flat(r), rough, *limits))

@@ -16,7 +16,16 @@ import torch
 from forewarp.core.values import Tolerance
 from forewarp.gpu_runner.worker import memory
 from forewarp.gpu_runner.worker import perturb as perturbations
-from forewarp.gpu_runner.worker.check import POISON_BYTE, Digest, Exact, Expected, Mismatch, repeated, same_bytes
+from forewarp.gpu_runner.worker.check import (
+    POISON_BYTE,
+    Digest,
+    Exact,
+    Expected,
+    Mismatch,
+    is_integral,
+    repeated,
+    same_bytes,
+)
 from forewarp.gpu_runner.worker.operations import run_in_tf32
 from forewarp.gpu_runner.worker.pieces import exact_in_pieces
 from forewarp.gpu_runner.worker.problem import (
@@ -232,7 +241,7 @@ class Stage:
         self.written, self.perturb = tuple(written), perturb
         self.aliases = aliases or {}
         self.allow_tf32 = False
-        self._rows_whole = any(not (o.is_floating_point() or o.is_complex()) for o in outputs)
+        self._rows_whole = any(is_integral(o) for o in outputs)
         self.device = next(t.device.type for t in (*outputs, *tensors_of(slots[0])))
         self._close, self._guards = close, guards
         self._check = problem.checker()
@@ -645,7 +654,7 @@ def _wide_bytes(tensors: Sequence[torch.Tensor]) -> int:
     return sum(t.numel() * memory.wide_item_bytes(dtype_name(t)) for t in tensors)
 
 
-def _shift(tensor: torch.Tensor, distance: int, shrunk: float, *, pieces: bool, rows: bool = False) -> None:
+def _shift(tensor: torch.Tensor, distance: int, shrunk: float, *, pieces: bool, rows: bool) -> None:
     """Shift the elements (or whole rows), all of them or each piece in itself, and shrink them."""
     flat = tensor.view(-1)
     unit = tensor.shape[-1] if rows and tensor.dim() > 1 else 1

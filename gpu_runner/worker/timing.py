@@ -111,18 +111,17 @@ class Schedule:
         pair_s, longest_s = self._pilot()
         mode = self.bench.choose_mode(self.stage, longest_s)
         scale = GRAPH_BLOCKS if mode == "graph" and longest_s < SHORT_S else 1
-        time_s, patience, spaced = self.time_s, 1, scale
+        time_s, patience, apart = self.time_s, 1, scale
         if mode == "chain":
             time_s, (pair_s, _) = CHAIN_TIME * time_s, self._pilot()  # such samples cost something else
         if mode == "native":
-            spaced, patience = NATIVE_BLOCKS, NATIVE_TIME
-        usual, looks = (
-            self._affordable(longest_s, pair_s, [look * spaced for look in self.looks])
-            for longest_s in (time_s, patience * time_s)
-        )
-        deadline = time.perf_counter() + time_s
+            apart, patience = NATIVE_BLOCKS, NATIVE_TIME
+        wanted = [look * apart for look in self.looks]
+        usual = self._affordable(time_s, pair_s, wanted)[-1]
+        looks = self._affordable(patience * time_s, pair_s, wanted)
+        deadline = time.perf_counter() + patience * time_s
         if not self.sighting or self._goes_on(min(SIGHTING * scale, looks[0]), mode, len(looks)):
-            self._take(looks, mode, deadline, usual=usual[-1])
+            self._take(looks, mode, deadline, usual=usual)
         self.stage.check_inputs()
         self.stage.check_guards()
         self.stage.check_reference()
@@ -148,8 +147,10 @@ class Schedule:
                 if controls < CONTROL_BLOCKS and controls <= taken:
                     self._control()
                     controls += 1
-            look_back = self._look(mode, len(looks)) | {"late": look >= usual}
-            self.ended = "enough" if number + 1 == len(looks) else self.ask(look_back)
+            if number + 1 == len(looks):
+                self.ended = "enough"
+            else:
+                self.ended = self.ask(self._look(mode, len(looks)) | {"late": look >= usual})
             if self.ended in ("leave", "beaten"):
                 return
             if self.ended == "enough":

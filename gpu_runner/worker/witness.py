@@ -23,9 +23,9 @@ DISPUTED_RATIO = 1.3
 _CALLS, _TIME_S = 8, 0.2
 _GAP_S = 0.02
 _ASKED, _REPEATS = 5, 3
-"""How often a question is asked, and how often that looks at either arm.
+"""Times that a question is asked, and looks at each arm that it takes.
 
-The candidate's median stands against the worst of the anchor: of equal ones on a busy machine it is seldom beyond.
+The candidate's median is compared with the anchor's worst: on a busy machine, equal ones seldom exceed that.
 """
 _LEAST_S = 5e-5
 """Seconds below which nothing is made of a difference."""
@@ -113,7 +113,7 @@ class Witness:
         if each < allowed:
             return ""
         # What a stretch of calls costs beyond single ones on a machine as busy as this, the anchor shows.
-        beyond = max(each - single for single, each in (self._stretch("anchor") for _ in range(_REPEATS)))
+        beyond = max(burst - alone for alone, burst in (self._stretch("anchor") for _ in range(_REPEATS)))
         if each < allowed + DISPUTED_RATIO * max(0.0, beyond):
             return ""
         return (

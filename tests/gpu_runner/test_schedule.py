@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from forewarp.gpu_runner.worker import timing
 from forewarp.gpu_runner.worker.channel import Answer
 from forewarp.gpu_runner.worker.stage import Stage
 from forewarp.gpu_runner.worker.timing import (
@@ -162,6 +164,30 @@ def test_native_code_is_timed_on_while_its_verdict_is_open(mode: str, planned: l
     result = schedule.run()
     assert len(result["candidate_s"]) == 2 * planned[-1]
     assert said == list(zip(planned[:-1], late, strict=True))
+
+
+def test_native_code_that_took_longer_is_timed_warm_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, pair_s = [0.0], 0.25 / 2 / 26
+
+    class Slow(Recorded):
+        conditions = ("warm",)
+
+        def choose_mode(self, stage: Stage, longest_s: float) -> str:
+            return "native"
+
+        def sample(self, stage: Stage, arm: Arm, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
+            now[0] += pair_s / 2
+            return super().sample(stage, arm, slot, condition)
+
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    bench = Slow()
+    schedule = Schedule(
+        bench, cast("Stage", bench), looks=(12, 25, 50), time_s=0.25, verify=lambda _: 0.0, ask=lambda _: "on"
+    )
+    schedule._pilot = lambda: (pair_s, 1e-3)
+    result = schedule.run()
+    assert now[0] > 0.25
+    assert result["warm_candidate_s"]
 
 
 def test_what_was_left_is_timed_once_more_unless_the_candidate_is_beaten() -> None:
