@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from forewarp.agent.board import Board
+from forewarp.agent.base import BaseConversation
 from forewarp.agent.events import (
     Answered,
     ApprovalAsked,
@@ -17,7 +17,6 @@ from forewarp.agent.events import (
     Interrupted,
     Noted,
     Progressed,
-    Reply,
     SettingChanged,
     Spent,
     TextDelta,
@@ -37,76 +36,46 @@ LONGEST_S = 3.0
 _WORD = re.compile(r"\S*\s*")
 
 
-class Replay:
-    """Plays recorded turns in order, whatever the user types; has the interface of a `Conversation`.
-
-    `speed` divides all waits; infinity plays without any.
-    """
+class Replay(BaseConversation):
+    """Plays recorded turns in order, whatever the user types. `speed` divides all waits; infinity plays without any."""
 
     def __init__(
         self, events: Sequence[Event], *, speed: float = 1.0, folder: Path | None = None, id: str = ""
     ) -> None:
-        self.settings = Settings(place=Place(device="replay"), folder=folder or Path.cwd())
-        self.board = Board()
-        self.spent = Spent()
-        self.busy = False
-        self.id = id
+        super().__init__(Settings(place=Place(device="replay"), folder=folder or Path.cwd()))
+        self._id, self._speed = id, speed
         self._turns = turns(events)
-        self._next = 0
-        self._speed = speed
-        self._interrupted = asyncio.Event()
+
+    @property
+    def id(self) -> str:
+        """The recorded conversation's id."""
+        return self._id
 
     @property
     def prompts(self) -> list[str]:
         """User's messages of the turns that are still to be played."""
-        return [t[0].text for t in self._turns[self._next :] if isinstance(t[0], UserSaid)]
+        return [t[0].text for t in self._turns if isinstance(t[0], UserSaid)]
 
-    async def say(self, text: str) -> AsyncGenerator[Event]:
+    async def _run(self, text: str) -> None:
         """Play the next turn; `text` is shown only once the recording has ended."""
-        if self._next >= len(self._turns):
-            for event in (UserSaid(text), Noted("This is a replay, and it has ended."), Answered("")):
-                yield event
-            return
-        turn = self._turns[self._next]
-        self._next += 1
-        self.busy = True
-        self._interrupted.clear()
+        ended: list[Event] = [UserSaid(text), Noted("This is a replay, and it has ended."), Answered("")]
+        turn = self._turns.pop(0) if self._turns else ended
         try:
-            for event in _worded(turn):
-                if self._speed < float("inf"):
-                    await self._wait(_pause(event) / self._speed)
-                if self._interrupted.is_set():
-                    yield Interrupted("the replay")
-                    return
-                self.board.apply(event)
-                if isinstance(event, Spent):
-                    self.spent = event
-                yield event
+            for event in turn:
+                pieces = _WORD.findall(event.text) if isinstance(event, TextDelta) else ()
+                for each in [TextDelta(p) for p in pieces if p] or [event]:  # a record holds a second's text in one
+                    if self._speed < float("inf"):
+                        await asyncio.sleep(_pause(each) / self._speed)
+                    self.emit(each)
             if not isinstance(turn[-1], Answered | Interrupted | Failed):
-                yield Interrupted("the recording, which ends here")
-        finally:
-            self.busy = False
+                self.emit(Interrupted("the recording, which ends here"))
+        except asyncio.CancelledError:
+            self.emit(Interrupted("the replay"))
 
-    async def _wait(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._interrupted.wait(), seconds)
-        except TimeoutError:
-            return
-
-    def steer(self, text: str) -> bool:
-        """Return False: a recorded model cannot be steered."""
-        return False
-
-    def interrupt(self) -> None:
-        """End the turn that is played; the next one can still be."""
-        self._interrupted.set()
-
-    def answer(self, call: str, reply: Reply, why: str = "") -> None:
-        """Do nothing: the recorded answer is played."""
-
-    def close(self) -> None:
-        """End the replay."""
-        self._interrupted.set()
+    def _note(self, event: Event) -> None:
+        super()._note(event)
+        if isinstance(event, Spent):
+            self._spent = event
 
 
 def turns(events: Sequence[Event]) -> list[list[Event]]:
@@ -118,17 +87,6 @@ def turns(events: Sequence[Event]) -> list[list[Event]]:
         elif found and not isinstance(event, SettingChanged):
             found[-1].append(event)
     return found
-
-
-def _worded(turn: Sequence[Event]) -> list[Event]:
-    """Break text into words: a record holds a second's worth in one piece."""
-    told: list[Event] = []
-    for event in turn:
-        if isinstance(event, TextDelta):
-            told += [TextDelta(piece) for piece in _WORD.findall(event.text) if piece]
-        else:
-            told.append(event)
-    return told
 
 
 def _pause(event: Event) -> float:

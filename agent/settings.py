@@ -1,4 +1,4 @@
-"""Settings of a conversation."""
+"""Settings of a conversation, and its budget."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from forewarp.agent.events import Spent
 from forewarp.tools.parts import Amounts, Place
 
 if TYPE_CHECKING:
@@ -43,3 +44,21 @@ class Settings:
     approval: Approval = "each"
     shell: bool = False
     compact_at: int = COMPACT_AT
+
+
+def over_budget(cap: Amounts, spent: Spent, measurements: int = 0) -> str:
+    """Return in words the cap that so many more measurements would exceed; "" if none.
+
+    With 0 measurements only the model's part is checked: dollars and tokens.
+    """
+    if measurements:
+        if cap.measurements is not None and spent.measurements + measurements > cap.measurements:
+            what = "spent" if measurements == 1 else "too small for it"
+            return f"the budget of {cap.measurements} measurements is {what}"
+        if cap.device_s is not None and spent.device_s >= cap.device_s:
+            return f"the budget of {cap.device_s:g} device seconds is spent"
+    if cap.dollars is not None and (spent.dollars or 0.0) >= cap.dollars:
+        return f"the budget of ${cap.dollars:g} is spent"
+    if cap.tokens is not None and spent.input_tokens + spent.output_tokens >= cap.tokens:
+        return f"the budget of {cap.tokens} tokens is spent"
+    return ""

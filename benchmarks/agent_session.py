@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from forewarp.agent.board import Board, BoardRow
+from forewarp.agent.candidates import CandidateRow, Candidates
 from forewarp.agent.events import Answered, Failed, Interrupted, Spent, ToolCalled, UserSaid
 from forewarp.agent.transcript import read
 
@@ -42,7 +42,7 @@ def kept(source: Path, target: Path, hidden: list[str]) -> None:
 def summed_up(path: Path) -> dict[str, Any]:
     """Return the figures of one transcript."""
     past = read(path)
-    board, spent = Board(), Spent()
+    board, spent = Candidates(), Spent()
     for event in past.events:
         board.apply(event)
         spent = event if isinstance(event, Spent) else spent
@@ -66,7 +66,7 @@ def summed_up(path: Path) -> dict[str, Any]:
     }
 
 
-def line(row: BoardRow) -> dict[str, Any]:
+def line(row: CandidateRow) -> dict[str, Any]:
     """Return one measured candidate."""
     f, m = row.expected, row.measured
     assert m is not None

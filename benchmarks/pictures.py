@@ -22,12 +22,12 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, Use
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from textual.pilot import Pilot
 
-from forewarp.agent.board import Board
+from forewarp.agent.candidates import Candidates
 from forewarp.agent.conversation import Conversation
 from forewarp.agent.settings import Settings
 from forewarp.agent.tui.app import ForewarpApp
 from forewarp.agent.tui.approval import Approvals
-from forewarp.agent.tui.candidates import Candidates
+from forewarp.agent.tui.candidates import CandidatesPane
 from forewarp.agent.tui.history import History
 from forewarp.agent.tui.plots import Plots
 from forewarp.tools.parts import Amounts, Place
@@ -51,7 +51,7 @@ DOWN = 45
 """Lines from the top of a candidate, which says what can be tuned, to its first kernel."""
 
 
-def script(board: Board) -> FunctionModel:
+def script(board: Candidates) -> FunctionModel:
     """A model that searches, says what the search said, and later would measure the best one again."""
 
     def call(tool: str, **arguments: object) -> DeltaToolCalls:
@@ -99,20 +99,22 @@ async def take(out: Path, theme: str, size: tuple[int, int]) -> None:
         place = Place(device="replay", pool=str(POOL), archive=f"{folder}/archive.db")
         budget = Amounts(measurements=BUDGET + 4)
         talk = Conversation(Settings(place=place, folder=work, task=TASK, budget=budget))
-        talk.settings = replace(talk.settings, model=script(talk.board))
+        talk.settings = replace(talk.settings, model=script(talk.candidates))
         app = ForewarpApp(talk, theme=theme, history=History(lambda: Path(folder) / "prompts.jsonl"))
         async with app.run_test(size=size) as pilot:
             await asked(PROMPT)
             await pilot.press("y")
             await until(pilot, lambda: not talk.busy)
-            table, best = app.query_one(Candidates), talk.board.best()
+            table, best = app.query_one(CandidatesPane), talk.candidates.best()
             assert best is not None
             await pilot.press("f3", "m")
             table.select(best)
             await save("chat")
             await pilot.press("enter", *("down" for _ in range(DOWN)))
             await save("source")
-            same = [r for r in talk.board.measured() if r is not best and r.forecast.source == best.forecast.source]
+            same = [
+                r for r in talk.candidates.measured() if r is not best and r.forecast.source == best.forecast.source
+            ]
             await pilot.press("f3")
             table.select(same[0])
             await pilot.press("enter", "b")

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from forewarp.agent import events
-from forewarp.agent.board import Board
+from forewarp.agent.candidates import Candidates
 from forewarp.agent.events import (
     Answered,
     ApprovalAsked,
@@ -37,7 +37,7 @@ from forewarp.tools.steps import CandidateMeasured
 from forewarp.tools.wording import spread
 
 if TYPE_CHECKING:
-    from forewarp.agent.talk import Talk
+    from forewarp.agent.base import BaseConversation
     from forewarp.cli.options import Output
     from forewarp.report.documents import ChatDocument
 
@@ -50,7 +50,7 @@ NOBODY = "nobody can be asked in a single turn"
 REPLAY = "This is a replay of a recorded conversation: no model was asked, nothing was measured."
 
 
-def run(talk: Talk, texts: Sequence[str], shape: Format, output: Output, *, replay: bool = False) -> int:
+def run(talk: BaseConversation, texts: Sequence[str], shape: Format, output: Output, *, replay: bool = False) -> int:
     """Send each text as a turn, print output, and return the exit code; stop when a turn fails or is interrupted."""
     lines, plain = Lines(replay=replay), Text(quiet=output.quiet)
     views: dict[Format, View] = {"text": plain, "json": Silent(), "stream-json": lines}
@@ -74,7 +74,7 @@ def run(talk: Talk, texts: Sequence[str], shape: Format, output: Output, *, repl
     return exits.OK
 
 
-async def _said(talk: Talk, texts: Sequence[str], view: View) -> list[Event]:
+async def _said(talk: BaseConversation, texts: Sequence[str], view: View) -> list[Event]:
     seen: list[Event] = []
     loop = asyncio.get_running_loop()
 
@@ -107,7 +107,7 @@ async def _said(talk: Talk, texts: Sequence[str], view: View) -> list[Event]:
 class View(Protocol):
     """Output of the events of a turn while it runs."""
 
-    def show(self, event: Event, talk: Talk) -> None:
+    def show(self, event: Event, talk: BaseConversation) -> None:
         """Show an event as it comes."""
         ...
 
@@ -115,7 +115,7 @@ class View(Protocol):
 class Silent:
     """View that prints nothing."""
 
-    def show(self, event: Event, talk: Talk) -> None:
+    def show(self, event: Event, talk: BaseConversation) -> None:
         """Show nothing."""
 
 
@@ -125,7 +125,7 @@ class Lines:
     def __init__(self, *, replay: bool) -> None:
         self._more: dict[str, Any] = {"replay": True} if replay else {}
 
-    def show(self, event: Event, talk: Talk) -> None:
+    def show(self, event: Event, talk: BaseConversation) -> None:
         """Print the event."""
         printing.json_line(events.to_data(event) | self._more)
 
@@ -138,7 +138,7 @@ class Text:
         self._open = False
         self._by_hand = False
 
-    def show(self, event: Event, talk: Talk) -> None:
+    def show(self, event: Event, talk: BaseConversation) -> None:
         """Print the event where it belongs."""
         match event:
             case UserSaid(text=text, steering=False):
@@ -171,7 +171,9 @@ class Text:
             self._open = False
 
 
-def document(talk: Talk, seen: Sequence[Event], seconds: float, *, replay: bool, full: bool) -> ChatDocument:
+def document(
+    talk: BaseConversation, seen: Sequence[Event], seconds: float, *, replay: bool, full: bool
+) -> ChatDocument:
     """Return the JSON document of the turns; with `full`, it holds all their events."""
     from forewarp.report.documents import ChatDocument, Failure
     from forewarp.tools.parts import Amounts
@@ -209,7 +211,7 @@ def document(talk: Talk, seen: Sequence[Event], seconds: float, *, replay: bool,
             ),
             limit=talk.settings.budget,
         ),
-        best=_best(talk.board),
+        best=_best(talk.candidates),
         events=[events.to_data(e) for e in seen] if full else [],
     )
 
@@ -239,7 +241,7 @@ def _is_piped() -> bool:
     return bool(ready)
 
 
-def _in_words(event: Event, talk: Talk) -> str:
+def _in_words(event: Event, talk: BaseConversation) -> str:
     """Return an event as a line for stderr; "" where nobody needs to see it."""
     match event:
         case UserSaid(text=text, steering=True):
@@ -249,7 +251,7 @@ def _in_words(event: Event, talk: Talk) -> str:
         case ToolReturned(summary=summary, seconds=seconds):
             return f"← {summary} ({seconds:.1f} s)"
         case CandidateMeasured():
-            return _candidate(event, talk.board)
+            return _candidate(event, talk.candidates)
         case SettingChanged(name=name, value=value):
             return f"{name}: {value}"
         case ApprovalAsked(command=command, reason=reason):
@@ -260,7 +262,7 @@ def _in_words(event: Event, talk: Talk) -> str:
             return ""
 
 
-def _candidate(event: CandidateMeasured, board: Board) -> str:
+def _candidate(event: CandidateMeasured, board: Candidates) -> str:
     row = board.of(event)
     number = row.number if row is not None else "?"
     said = event.status
@@ -301,8 +303,7 @@ def _summary(seen: Sequence[Event]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _best(board: Board) -> Any:
-    from forewarp.agent.slash_records import baked
+def _best(board: Candidates) -> Any:
     from forewarp.report.documents import ChatBest
     from forewarp.tools.parts import Interval
 
@@ -320,5 +321,5 @@ def _best(board: Board) -> Any:
         speedup=Interval(ratio=m.speedup, low=m.low, high=m.high),
         verdict=m.verdict,
         provenance=m.provenance,
-        text=baked(row),
+        text=row.text,
     )

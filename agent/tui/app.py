@@ -14,12 +14,12 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Static
 
+from forewarp.agent.base import BaseConversation
 from forewarp.agent.events import ApprovalAsked, ApprovalGiven, Event, SettingChanged, Spent, UserSaid
 from forewarp.agent.replay import Replay
-from forewarp.agent.talk import Talk
 from forewarp.agent.tui import look
 from forewarp.agent.tui.approval import Approvals
-from forewarp.agent.tui.candidates import Candidates
+from forewarp.agent.tui.candidates import CandidatesPane
 from forewarp.agent.tui.chat import Chat
 from forewarp.agent.tui.history import History
 from forewarp.agent.tui.printable import Printable
@@ -62,7 +62,7 @@ class ForewarpApp(App[int]):
 
     def __init__(
         self,
-        talk: Talk,
+        talk: BaseConversation,
         *,
         earlier: Sequence[Event] = (),
         first: str = "",
@@ -104,7 +104,7 @@ class ForewarpApp(App[int]):
         self.theme_changed_signal.subscribe(self, lambda _: self._chat.recolour())
         self.query_one("#waiting").display = False
         self._prompt.typing.focus()
-        self._panes.load(self.talk.board)
+        self._panes.load(self.talk.candidates)
         if isinstance(self.talk, Replay):
             self._status.state.label = "REPLAY"
             self._chat.note(REPLAYED)
@@ -155,7 +155,7 @@ class ForewarpApp(App[int]):
         self._chat.take(event)
         match event:
             case CandidateForecast() | CandidateMeasured():
-                self._panes.take(self.talk.board, event)
+                self._panes.take(self.talk.candidates, event)
                 if isinstance(event, CandidateForecast):
                     self._status.state.device = event.device
             case ApprovalAsked():
@@ -277,7 +277,7 @@ class ForewarpApp(App[int]):
     def _named(self, message: Names.Clicked) -> None:
         self.action_view(message.view)
 
-    @on(Candidates.Selected)
+    @on(CandidatesPane.Selected)
     def _chosen(self) -> None:
         self.action_view("source")
 
@@ -375,7 +375,7 @@ def _call(app: ForewarpApp, view: View) -> Callable[[], None]:
 
 
 def run(
-    conversation: Talk,
+    conversation: BaseConversation,
     *,
     mouse: bool = True,
     theme: str | None = None,

@@ -18,7 +18,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
-from forewarp.agent.board import Board, BoardRow
+from forewarp.agent.candidates import CandidateRow, Candidates
 from forewarp.agent.tui.columns import BY_NAME, COLUMNS, GAP, Column, Tone, arranged, fit, times
 from forewarp.core.untrusted_text import one_line
 
@@ -29,7 +29,7 @@ EMPTY = ("No candidates yet:", "ask for a faster kernel, or type", "/forecast TA
 
 
 class Table(ScrollView, can_focus=True):
-    """Rows below a header that stays, with a cursor. `Candidates` says which rows and in what order."""
+    """Rows below a header that stays, with a cursor. `CandidatesPane` says which rows and in what order."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "table--header",
@@ -77,7 +77,7 @@ class Table(ScrollView, can_focus=True):
     class Moved(Message):
         """The cursor went to a row; `chosen` where the user asked for it by Enter or a click."""
 
-        def __init__(self, row: BoardRow, *, chosen: bool) -> None:
+        def __init__(self, row: CandidateRow, *, chosen: bool) -> None:
             super().__init__()
             self.row = row
             self.chosen = chosen
@@ -91,18 +91,18 @@ class Table(ScrollView, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows: Sequence[BoardRow] = ()
+        self.rows: Sequence[CandidateRow] = ()
         self.best: frozenset[int] = frozenset()
         self.left_out: Sequence[str] = ()
         self.sorted_by: tuple[str, bool] = ("number", False)
         self.cursor = 0
 
     @property
-    def row(self) -> BoardRow | None:
+    def row(self) -> CandidateRow | None:
         """The row under the cursor."""
         return self.rows[self.cursor] if self.cursor < len(self.rows) else None
 
-    def fill(self, rows: Sequence[BoardRow]) -> None:
+    def fill(self, rows: Sequence[CandidateRow]) -> None:
         """Show these rows; the cursor stays on its row, unless it follows what comes at the end."""
         before, last = self.row, self.cursor >= len(self.rows) - 1
         follows = last and not self.has_focus and self.sorted_by == ("number", False)
@@ -204,18 +204,18 @@ class Table(ScrollView, can_focus=True):
             start += wide + GAP
 
 
-class Candidates(Widget):
+class CandidatesPane(Widget):
     """The table of candidates with a line above it that sums up the visible rows.
 
     `load` shows a board, `refresh_row` what changed of it since.
     """
 
     DEFAULT_CSS = """
-    Candidates { layout: vertical; height: 1fr; }
-    Candidates > #candidates-summary {
+    CandidatesPane { layout: vertical; height: 1fr; }
+    CandidatesPane > #candidates-summary {
         height: 1; padding: 0 1 0 2; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis;
     }
-    Candidates > Table { height: 1fr; }
+    CandidatesPane > Table { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "sort", "sort"),
@@ -227,20 +227,20 @@ class Candidates(Widget):
     class Selected(Message):
         """The user chose a candidate, by Enter or a click."""
 
-        def __init__(self, row: BoardRow) -> None:
+        def __init__(self, row: CandidateRow) -> None:
             super().__init__()
             self.row = row
 
     class Highlighted(Message):
         """The cursor moved to a candidate."""
 
-        def __init__(self, row: BoardRow) -> None:
+        def __init__(self, row: CandidateRow) -> None:
             super().__init__()
             self.row = row
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self._all: list[BoardRow] = []
+        self._all: list[CandidateRow] = []
         self._column = COLUMNS[0]
         self._falling = False
         self._only_measured = False
@@ -253,21 +253,21 @@ class Candidates(Widget):
         yield Table()
 
     @property
-    def rows(self) -> Sequence[BoardRow]:
+    def rows(self) -> Sequence[CandidateRow]:
         """The rows in sight, in order."""
         return self.query_one(Table).rows
 
     @property
-    def selected(self) -> BoardRow | None:
+    def selected(self) -> CandidateRow | None:
         """The row under the cursor."""
         return self.query_one(Table).row
 
-    def load(self, board: Board) -> None:
+    def load(self, board: Candidates) -> None:
         """Show all candidates of a board instead of those shown so far."""
         self._all = list(board)
         self._settle()
 
-    def refresh_row(self, row: BoardRow) -> None:
+    def refresh_row(self, row: CandidateRow) -> None:
         """Show a row that is new or has changed; several changes are drawn together."""
         if row.number > len(self._all):
             self._all.append(row)
@@ -277,7 +277,7 @@ class Candidates(Widget):
             self._stale = True
             self.call_later(self._settle)
 
-    def select(self, row: BoardRow) -> None:
+    def select(self, row: CandidateRow) -> None:
         """Put the cursor on a row, if it is in sight."""
         table = self.query_one(Table)
         for place, other in enumerate(table.rows):
@@ -341,7 +341,7 @@ class Candidates(Widget):
         table.fill(arranged(seen, self._column, falling=self._falling))
         self.query_one("#candidates-summary", Static).update(self._summary(seen, best))
 
-    def _summary(self, seen: Sequence[BoardRow], best: Mapping[str, BoardRow]) -> str:
+    def _summary(self, seen: Sequence[CandidateRow], best: Mapping[str, CandidateRow]) -> str:
         if not self._all:
             return ""
         tasks = dict.fromkeys(r.forecast.task for r in seen)
@@ -358,16 +358,16 @@ class Candidates(Widget):
         return " · ".join(parts)
 
 
-def _best(rows: Sequence[BoardRow]) -> dict[str, BoardRow]:
+def _best(rows: Sequence[CandidateRow]) -> dict[str, CandidateRow]:
     """Return the fastest correct candidate of each task."""
-    best: dict[str, BoardRow] = {}
+    best: dict[str, CandidateRow] = {}
     for row in rows:
-        if row.won and _speedup(row) > (_speedup(best[row.forecast.task]) if row.forecast.task in best else 0.0):
+        if row.is_valid and _speedup(row) > (_speedup(best[row.forecast.task]) if row.forecast.task in best else 0.0):
             best[row.forecast.task] = row
     return best
 
 
-def _speedup(row: BoardRow) -> float:
+def _speedup(row: CandidateRow) -> float:
     return (row.measured.speedup if row.measured else None) or 0.0
 
 

@@ -12,7 +12,7 @@ from forewarp.agent.tui.printable import styled
 from forewarp.core.untrusted_text import printable
 
 if TYPE_CHECKING:
-    from forewarp.agent.board import BoardRow
+    from forewarp.agent.candidates import CandidateRow
 
 LONGEST = 60_000
 """Characters from which on a text is shown without colours: highlighting it would cause a delay."""
@@ -47,7 +47,7 @@ def highlighted(text: str, language: str) -> Content:
     return highlight(text, language=lexer, theme=Calm, tab_size=4)
 
 
-def changes(new: BoardRow, old: BoardRow) -> str:
+def changes(new: CandidateRow, old: CandidateRow) -> str:
     """Return a candidate's changes against another one as a unified diff; "" if nothing differs.
 
     Tunables stand in front, one a line, as their values are no part of the text.
@@ -56,7 +56,7 @@ def changes(new: BoardRow, old: BoardRow) -> str:
     return "\n".join(lines)
 
 
-def _lines(row: BoardRow) -> list[str]:
+def _lines(row: CandidateRow) -> list[str]:
     return [*(f"{name} = {value}" for name, value in row.forecast.tunables.items()), *row.forecast.source.splitlines()]
 
 

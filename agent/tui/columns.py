@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from forewarp.agent.board import BoardRow
+from forewarp.agent.candidates import CandidateRow
 
 Tone = Literal["", "won", "lost", "doubt", "odd", "faint"]
 """Colour class of a cell; nothing is told by colour alone."""
@@ -28,7 +28,7 @@ _TONES: Mapping[str, Tone] = {
 }
 
 Key = str | float | None
-Cell = Callable[[BoardRow, int], tuple[str, Tone]]
+Cell = Callable[[CandidateRow, int], tuple[str, Tone]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class Column:
     title: str
     widths: tuple[int, ...]
     cell: Cell
-    key: Callable[[BoardRow], Key]
+    key: Callable[[CandidateRow], Key]
     falling: bool = False
     right: bool = False
 
 
-def verdict(row: BoardRow) -> str:
+def verdict(row: CandidateRow) -> str:
     """Return the verdict of a measurement, the status where it failed; "" before it."""
     m = row.measured
     if m is None:
@@ -80,59 +80,59 @@ def sigmas(surprise: float | None) -> str:
     return NONE if surprise is None else f"{surprise:+.1f}σ"
 
 
-def tone(row: BoardRow) -> Tone:
+def tone(row: CandidateRow) -> Tone:
     """Return the tone of a row's verdict."""
     return _TONES.get(row.measured.verdict, "") if row.measured else "faint"
 
 
-def _forecast(row: BoardRow, width: int) -> tuple[str, Tone]:
+def _forecast(row: CandidateRow, width: int) -> tuple[str, Tone]:
     f = row.expected
     text = within(f.median, f.low, f.high) if width > _SHORT else times(f.median)
     return text, "" if f.median is not None else "faint"
 
 
-def _measured(row: BoardRow, width: int) -> tuple[str, Tone]:
+def _measured(row: CandidateRow, width: int) -> tuple[str, Tone]:
     m = row.measured
     if m is None or m.speedup is None:
         return NONE, "faint"
     return (within(m.speedup, m.low, m.high) if width > _SHORT else times(m.speedup)), tone(row)
 
 
-def _surprise(row: BoardRow, _: int) -> tuple[str, Tone]:
+def _surprise(row: CandidateRow, _: int) -> tuple[str, Tone]:
     found = row.measured.surprise if row.measured else None
     if found is None:
         return "", ""
     return sigmas(found), "odd" if abs(found) > SURPRISING else ""
 
 
-def _device(row: BoardRow, _: int) -> tuple[str, Tone]:
+def _device(row: CandidateRow, _: int) -> tuple[str, Tone]:
     m = row.measured
     return f"{m.device_s:.1f}" if m else "", "faint"
 
 
-def _advice(row: BoardRow, _: int) -> tuple[str, Tone]:
+def _advice(row: CandidateRow, _: int) -> tuple[str, Tone]:
     advice = row.forecast.advice
     return advice or NONE, "faint" if advice in ("skip", "reject", "") else ""
 
 
-def _off(row: BoardRow) -> Key:
+def _off(row: CandidateRow) -> Key:
     found = row.measured.surprise if row.measured else None
     return None if found is None else abs(found)
 
 
-def _words(name: str, title: str, widths: tuple[int, ...], of: Callable[[BoardRow], str]) -> Column:
+def _words(name: str, title: str, widths: tuple[int, ...], of: Callable[[CandidateRow], str]) -> Column:
     return Column(name, title, widths, lambda row, _: (of(row) or NONE, "faint"), lambda row: of(row) or None)
 
 
-def _probability(name: str, title: str, of: Callable[[BoardRow], float | None]) -> Column:
-    def cell(row: BoardRow, _: int) -> tuple[str, Tone]:
+def _probability(name: str, title: str, of: Callable[[CandidateRow], float | None]) -> Column:
+    def cell(row: CandidateRow, _: int) -> tuple[str, Tone]:
         p = of(row)
         return share(p), "faint" if p is None else ""
 
     return _number(name, title, (5,), cell, of)
 
 
-def _number(name: str, title: str, widths: tuple[int, ...], cell: Cell, key: Callable[[BoardRow], Key]) -> Column:
+def _number(name: str, title: str, widths: tuple[int, ...], cell: Cell, key: Callable[[CandidateRow], Key]) -> Column:
     return Column(name, title, widths, cell, key, falling=True, right=True)
 
 
@@ -195,12 +195,12 @@ def fit(width: int, left_out: Sequence[str] = ()) -> list[tuple[Column, int]]:
     return [(c, taken[c.name]) for c in COLUMNS if c.name in taken]
 
 
-def arranged(rows: Sequence[BoardRow], column: Column, *, falling: bool) -> list[BoardRow]:
+def arranged(rows: Sequence[CandidateRow], column: Column, *, falling: bool) -> list[CandidateRow]:
     """Return rows sorted by a column; those without a value stand last, equal ones in the order of appearance."""
     known = [r for r in rows if column.key(r) is not None]
     unknown = [r for r in rows if column.key(r) is None]
 
-    def key(row: BoardRow) -> tuple[float, str]:
+    def key(row: CandidateRow) -> tuple[float, str]:
         found = column.key(row)
         return (0.0, found) if isinstance(found, str) else (found or 0.0, "")
 

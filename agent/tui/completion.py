@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from forewarp.agent.arguments import GENERATED
+from forewarp.agent.files import GENERATED
 
 MOST_FILES = 20_000
 """Files that are looked at; a folder with more is known in part."""

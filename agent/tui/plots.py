@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from forewarp.agent.board import Board, BoardRow
+from forewarp.agent.candidates import CandidateRow, Candidates
 from forewarp.agent.tui.printable import styled
 from forewarp.tools.parts import Place
 
@@ -42,7 +42,7 @@ class Drawn:
     said: Sequence[tuple[float, bool]]
 
     @staticmethod
-    def of(board: Board) -> Drawn:
+    def of(board: Candidates) -> Drawn:
         """Return the data of the task that was measured last, and the forecasts of all."""
         rows = board.measured()
         task = rows[-1].forecast.task if rows else ""
@@ -83,7 +83,7 @@ class Plots(Widget):
         super().__init__(id=id, classes=classes)
         self.place = place or Place()
         self.text = ""
-        self._board = Board()
+        self._board = Candidates()
         self._shown = 0
         self._stale = True
 
@@ -93,12 +93,12 @@ class Plots(Widget):
         with VerticalScroll():
             yield Static("", id="plots-drawing", markup=False)
 
-    def load(self, board: Board) -> None:
+    def load(self, board: Candidates) -> None:
         """Draw this board from now on."""
         self._board = board
         self.refresh_row()
 
-    def refresh_row(self, row: BoardRow | None = None) -> None:
+    def refresh_row(self, row: CandidateRow | None = None) -> None:
         """Draw anew after the board changed; nothing is done while the pane is out of sight."""
         if row is not None and row.measured is None:
             return
@@ -203,27 +203,27 @@ def _reliability(data: Drawn, place: Place, width: int, height: int) -> str:
 _DRAWINGS: Sequence[Callable[[Drawn, Place, int, int], str]] = (_progress, _against, _reliability)
 
 
-def _best(rows: Sequence[BoardRow]) -> list[Span | None]:
+def _best(rows: Sequence[CandidateRow]) -> list[Span | None]:
     curve: list[Span | None] = []
     best: Span | None = None
     for row in rows:
-        found = _measured(row) if row.won else None
+        found = _measured(row) if row.is_valid else None
         if found is not None and (best is None or found[0] > best[0]):
             best = found
         curve.append(best)
     return curve
 
 
-def _forecast(row: BoardRow) -> Span | None:
+def _forecast(row: CandidateRow) -> Span | None:
     f = row.expected
     return (f.median, f.low, f.high) if f.median and f.low and f.high else None
 
 
-def _measured(row: BoardRow) -> Span | None:
+def _measured(row: CandidateRow) -> Span | None:
     m = row.measured
     return (m.speedup, m.low, m.high) if m and m.trusted and m.speedup and m.low and m.high else None
 
 
-def _faster(row: BoardRow) -> bool:
+def _faster(row: CandidateRow) -> bool:
     m = row.measured
     return m is not None and m.trusted and (m.speedup or 0.0) > 1

@@ -288,7 +288,7 @@ class Prompt(Vertical):
             self._complete()
 
     def _commands(self) -> Mapping[str, Named]:
-        from forewarp.agent.slash import COMMANDS
+        from forewarp.agent.commands import COMMANDS
 
         return COMMANDS
 

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from forewarp.agent.board import BoardRow
+from forewarp.agent.candidates import CandidateRow
 from forewarp.agent.tui import code
 from forewarp.agent.tui.columns import SURPRISING, share, sigmas, tone, verdict, within
 from forewarp.agent.tui.printable import assemble, styled
@@ -59,8 +59,8 @@ class Source(Widget):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self._row: BoardRow | None = None
-        self._others: dict[Shown, BoardRow | None] = {}
+        self._row: CandidateRow | None = None
+        self._others: dict[Shown, CandidateRow | None] = {}
         self._shown: Shown = "text"
         self.text = ""
 
@@ -71,7 +71,9 @@ class Source(Widget):
             yield _Numbers("", id="source-numbers", markup=False)
             yield Static("", id="source-text", markup=False)
 
-    def show(self, row: BoardRow | None, parent: BoardRow | None = None, best: BoardRow | None = None) -> None:
+    def show(
+        self, row: CandidateRow | None, parent: CandidateRow | None = None, best: CandidateRow | None = None
+    ) -> None:
         """Show a candidate; `parent` is what it was made from and `best` the fastest of its task, if known."""
         if row is None or self._row is None or row.number != self._row.number:
             self.query_one(_Lines).scroll_home(animate=False)
@@ -109,7 +111,7 @@ class Source(Widget):
             numbers.update("")
             body.update(code.coloured(self.text))
 
-    def _difference(self, row: BoardRow) -> str:
+    def _difference(self, row: CandidateRow) -> str:
         other = self._others[self._shown]
         if other is None:
             missing = "nobody knows what this was made from" if self._shown == "parent" else "nothing is the best yet"
@@ -118,7 +120,7 @@ class Source(Widget):
             return "This is the best so far."
         return code.changes(row, other) or f"The same text and tunables as #{other.number}."
 
-    def _head(self, row: BoardRow) -> Content:
+    def _head(self, row: CandidateRow) -> Content:
         f, m = row.forecast, row.measured
         parent, best = self._others["parent"], self._others["best"]
         names = [f.kernel[:10], f.task, f.language, *(f"{k}={v}" for k, v in f.tunables.items())]
@@ -153,7 +155,7 @@ class Source(Widget):
         said = [*(f"{name} {share(p)}" for name, p in chances.items() if p is not None), f.advice]
         return [within(f.median, f.low, f.high), (" 80 %", "dim"), " · " + " · ".join(s for s in said if s)]
 
-    def _measured(self, row: BoardRow) -> list[str | tuple[str, str]]:
+    def _measured(self, row: CandidateRow) -> list[str | tuple[str, str]]:
         m = row.measured
         if m is None:
             return []

@@ -6,14 +6,16 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from forewarp.agent.base import BaseConversation
 from forewarp.agent.events import Event, Failed, Interrupted, UserSaid
-from forewarp.agent.talk import Talk
 
 
 class Turns:
     """Sends the user's messages to a conversation, in order. `took` is how long the turn takes so far, in seconds."""
 
-    def __init__(self, talk: Talk, take: Callable[[Event], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, talk: BaseConversation, take: Callable[[Event], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.queue: list[str] = []
         self.steering: list[str] = []
         """Messages handed to the model that have not reached it yet."""

@@ -10,8 +10,8 @@ from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.widgets import ContentSwitcher, Static
 
-from forewarp.agent.board import Board, BoardRow
-from forewarp.agent.tui.candidates import Candidates
+from forewarp.agent.candidates import CandidateRow, Candidates
+from forewarp.agent.tui.candidates import CandidatesPane
 from forewarp.agent.tui.chat import Chat
 from forewarp.agent.tui.plots import Plots
 from forewarp.agent.tui.printable import assemble
@@ -81,12 +81,12 @@ class Panes(ContentSwitcher):
     def __init__(self, place: Place, *, id: str | None = None) -> None:
         super().__init__(id=id, initial="candidates")
         self._place = place
-        self._board = Board()
-        self._changed: dict[int, BoardRow] = {}
+        self._board = Candidates()
+        self._changed: dict[int, CandidateRow] = {}
 
     def compose(self) -> ComposeResult:
         """Yield the panes."""
-        yield Candidates(id="candidates")
+        yield CandidatesPane(id="candidates")
         yield Source(id="source")
         yield Plots(self._place, id="plots")
 
@@ -100,17 +100,17 @@ class Panes(ContentSwitcher):
         """The text of the candidate that is chosen, in full."""
         if self.current == "source" and self.query_one(Source).text:
             return self.query_one(Source).text
-        row = self.query_one(Candidates).selected
+        row = self.query_one(CandidatesPane).selected
         return row.forecast.source if row else ""
 
-    def load(self, board: Board) -> None:
+    def load(self, board: Candidates) -> None:
         """Show this board."""
         self._board = board
         self._changed.clear()
-        self.query_one(Candidates).load(board)
+        self.query_one(CandidatesPane).load(board)
         self.query_one(Plots).load(board)
 
-    def take(self, board: Board, event: CandidateForecast | CandidateMeasured) -> None:
+    def take(self, board: Candidates, event: CandidateForecast | CandidateMeasured) -> None:
         """Show what an event changed on a board, with the next frame."""
         if board is not self._board:
             self.load(board)
@@ -122,12 +122,12 @@ class Panes(ContentSwitcher):
     def _refresh_rows(self) -> None:
         rows, self._changed = self._changed, {}
         for row in rows.values():
-            self.query_one(Candidates).refresh_row(row)
+            self.query_one(CandidatesPane).refresh_row(row)
             self.query_one(Plots).refresh_row(row)
 
-    @on(Candidates.Selected)
-    @on(Candidates.Highlighted)
-    def _choose(self, message: Candidates.Selected | Candidates.Highlighted) -> None:
+    @on(CandidatesPane.Selected)
+    @on(CandidatesPane.Highlighted)
+    def _choose(self, message: CandidatesPane.Selected | CandidatesPane.Highlighted) -> None:
         """Show the text of a candidate; who holds the panes brings it into sight."""
         row = message.row
         best = self._board.best(row.forecast.task)
@@ -138,7 +138,7 @@ class Panes(ContentSwitcher):
         self.current = view
         match view:
             case "candidates":
-                self.query_one("Candidates > Table").focus()
+                self.query_one("CandidatesPane > Table").focus()
             case "source":
                 self.query_one(Source).focus()
             case _:

@@ -17,6 +17,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from support.recorded_pool import Recorded, record
 from support.scripted_model import Call, endless, returns, scripted
 
+from forewarp.agent.commands import run_shell
 from forewarp.agent.conversation import Conversation
 from forewarp.agent.events import (
     Answered,
@@ -36,7 +37,6 @@ from forewarp.agent.events import (
     UserSaid,
 )
 from forewarp.agent.settings import Settings
-from forewarp.agent.shell import run_line
 from forewarp.agent.transcript import Transcript, conversations, latest, read
 from forewarp.tools import considered
 from forewarp.tools.parts import Amounts, Place
@@ -105,8 +105,8 @@ async def test_a_turn_streams_text_calls_results_and_candidates(
     assert events[-1].text.strip() == "It is fast."
     assert talk.spent.measurements == 1
     assert talk.spent.output_tokens == events[-1].output_tokens > 0
-    [row] = talk.board
-    assert row.won
+    [row] = talk.candidates
+    assert row.is_valid
     assert row.measured is not None
     assert row.measured.surprise is not None
     assert not talk.busy
@@ -175,9 +175,9 @@ async def test_a_search_fills_the_board_and_is_booked(recorded: Recorded, settin
     assert found["status"] == "finished"
     assert talk.spent.measurements == 5
     assert found["budget"] == "5 of 24 measurements spent"
-    assert len(of(CandidateMeasured, events)) == len(talk.board.measured()) >= 4
-    assert all(r.forecast.origin == found["run_id"] for r in talk.board)
-    best = talk.board.best()
+    assert len(of(CandidateMeasured, events)) == len(talk.candidates.measured()) >= 4
+    assert all(r.forecast.origin == found["run_id"] for r in talk.candidates)
+    best = talk.candidates.best()
     assert best is not None
     assert best.forecast.kernel[:10] == found["best"]["kernel"]
 
@@ -193,7 +193,7 @@ async def test_what_a_search_measured_is_booked_as_it_comes(
     talk.close()
     again = Conversation(one, past=read(Path(conversations(one.place)[0].path)))
     assert again.spent.measurements >= 1
-    assert again.board.measured()
+    assert again.candidates.measured()
 
 
 async def test_a_stream_is_interrupted_at_once_and_its_text_is_remembered(settings: Callable[..., Settings]) -> None:
@@ -387,7 +387,7 @@ async def test_a_line_for_the_shell_is_ended_that_is_just_being_started(
 ) -> None:
     pid = tmp_path / "pid"
     line = asyncio.create_task(
-        run_line("sleep 600 & echo $! > new; mv new pid; wait", settings(folder=tmp_path, shell=True))
+        run_shell("sleep 600 & echo $! > new; mv new pid; wait", settings(folder=tmp_path, shell=True))
     )
     while not pid.exists():
         await asyncio.sleep(0)
@@ -483,7 +483,7 @@ async def test_a_conversation_is_recorded_and_taken_up(
     assert "".join(e.text for e in of(TextDelta, list(past.events))) == "".join(e.text for e in of(TextDelta, seen))
     second = Conversation(settings(scripted(answer=lambda m: f"{len(m)} messages")), past=past)
     assert second.spent == talk.spent
-    assert [r.measured for r in second.board] == [r.measured for r in talk.board]
+    assert [r.measured for r in second.candidates] == [r.measured for r in talk.candidates]
     last = (await turn(second, "And now?"))[-1]
     assert isinstance(last, Answered)
     assert last.text.strip() == "5 messages"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarp.agent.mentions import MOST_OF_ONE, expand
+from forewarp.agent.files import MOST_OF_ONE, with_mentioned_files
 from forewarp.core.errors import UsageError
 
 
@@ -19,7 +19,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_files_named_follow_the_text_once(folder: Path) -> None:
-    said = expand('Merge @a.cpp, @"sub/b c.txt" and (@a.cpp).', folder)
+    said = with_mentioned_files('Merge @a.cpp, @"sub/b c.txt" and (@a.cpp).', folder)
     assert said.startswith('Merge @a.cpp, @"sub/b c.txt" and (@a.cpp).\n\n<file path="a.cpp">\nint a;\n</file>')
     assert said.count("int a;") == 1
     assert '<file path="sub/b c.txt">\nbee\n</file>' in said
@@ -27,7 +27,7 @@ def test_the_files_named_follow_the_text_once(folder: Path) -> None:
 
 @pytest.mark.parametrize("text", ["decorate it with @triton.jit", "write to me@a.cpp", "@ home", "@torch.compile!"])
 def test_what_names_no_file_is_left_alone(folder: Path, text: str) -> None:
-    assert expand(text, folder) == text
+    assert with_mentioned_files(text, folder) == text
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_what_cannot_be_read_is_an_error(folder: Path, mention: str, says: str) 
     (folder / "large.txt").write_text("x" * (MOST_OF_ONE + 1))
     (folder / "blob.py").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=says) as caught:
-        expand(f"look at {mention} please", folder)
+        with_mentioned_files(f"look at {mention} please", folder)
     assert caught.value.hint
 
 
@@ -55,4 +55,4 @@ def test_many_files_are_too_much(folder: Path) -> None:
     for n in range(4):
         (folder / f"{n}.txt").write_text("x" * (MOST_OF_ONE - 1))
     with pytest.raises(UsageError, match="the files named"):
-        expand("@0.txt @1.txt @2.txt @3.txt", folder)
+        with_mentioned_files("@0.txt @1.txt @2.txt @3.txt", folder)

@@ -28,10 +28,10 @@ async def test_turns_come_in_order_whatever_is_said() -> None:
     assert first[0].text == "Question 0: make softmax faster still."
     assert isinstance(first[-1], Answered)
     assert "".join(e.text for e in first if isinstance(e, TextDelta)).startswith("Answer 0")
-    assert len(replay.board) == 2
+    assert len(replay.candidates) == 2
     assert len(replay.prompts) == 1
     second = [e async for e in replay.say("")]
-    assert len(replay.board) == 4
+    assert len(replay.candidates) == 4
     assert [e for e in second if isinstance(e, Spent)] == [replay.spent]
     ended = [e async for e in replay.say("more")]
     assert [type(e) for e in ended] == [UserSaid, Noted, Answered]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from textual.binding import Binding
 
-from forewarp.agent import slash
-from forewarp.agent.mentions import MOST_OF_ONE
+from forewarp.agent import commands
+from forewarp.agent.files import MOST_OF_ONE
 from forewarp.agent.settings import COMPACT_AT, MEASUREMENTS
 from forewarp.agent.tui.app import WIDE, ForewarpApp
 from forewarp.agent.tui.views import KEYS, VIEWS
@@ -22,7 +22,7 @@ def text() -> str:
 
 
 def test_every_command_is_listed_as_it_is(text: str) -> None:
-    for command in slash.COMMANDS.values():
+    for command in commands.COMMANDS.values():
         usage = command.usage.replace("|", "\\|")
         assert f"| `{usage}` | {command.help} |" in text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from forewarp.agent.board import Board, BoardRow
+from forewarp.agent.candidates import CandidateRow, Candidates
 from forewarp.tools.parts import Interval
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured, surprise
 
@@ -70,9 +70,9 @@ def measured(expected: CandidateForecast, number: int, ratio: float | None = Non
     )
 
 
-def board(rows: int, tasks: tuple[str, ...] = ("softmax",), every: int = 2) -> Board:
+def board(rows: int, tasks: tuple[str, ...] = ("softmax",), every: int = 2) -> Candidates:
     """Return a board of so many candidates; every so many-th is measured."""
-    made = Board()
+    made = Candidates()
     for number in range(1, rows + 1):
         said = forecast(number, tasks[number % len(tasks)], parent=number - 1 if number % 3 == 0 else 0)
         made.apply(said)
@@ -81,7 +81,7 @@ def board(rows: int, tasks: tuple[str, ...] = ("softmax",), every: int = 2) -> B
     return made
 
 
-def row(made: Board, number: int) -> BoardRow:
+def row(made: Candidates, number: int) -> CandidateRow:
     """Return a row that is there."""
     found = made.row(number)
     assert found is not None

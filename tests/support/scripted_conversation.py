@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from pathlib import Path
 
-from forewarp.agent.board import Board
+from forewarp.agent.candidates import Candidates
 from forewarp.agent.events import (
     Answered,
     ApprovalAsked,
@@ -36,7 +36,7 @@ class Scripted:
 
     def __init__(self, *scripts: Iterable[Step], settings: Settings | None = None, steerable: bool = False) -> None:
         self.settings = settings or Settings(folder=Path.cwd(), model="openai:scripted")
-        self.board = Board()
+        self.candidates = Candidates()
         self.spent = Spent()
         self.busy = False
         self.id = "scripted"
@@ -100,7 +100,7 @@ class Scripted:
                 each.cancel()
 
     def _noted(self, event: Event) -> Event:
-        self.board.apply(event)
+        self.candidates.apply(event)
         if isinstance(event, Spent):
             self.spent = event
         return event

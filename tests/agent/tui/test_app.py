@@ -32,7 +32,7 @@ from forewarp.agent.tui import chat
 from forewarp.agent.tui.app import ForewarpApp
 from forewarp.agent.tui.approval import Approvals
 from forewarp.agent.tui.blocks import CallBlock, SaidBlock
-from forewarp.agent.tui.candidates import Candidates
+from forewarp.agent.tui.candidates import CandidatesPane
 from forewarp.agent.tui.chat import Chat
 from forewarp.agent.tui.history import History
 from forewarp.agent.tui.prompt import Prompt
@@ -122,7 +122,7 @@ async def test_a_turn_is_shown_from_the_first_word_to_what_it_took() -> None:
         await seen(app, pilot, "7.5 s · 12.0k in, 800 out · $0.25", "ready")
         for part in ("NVIDIA H200", "scripted", "1/24 measured", "2.5 s device", "12.8k tokens", "$0.25"):
             await until(pilot, lambda part=part: part in shown(app).splitlines()[-1], part)
-        await until(pilot, lambda: len(app.query_one(Candidates).rows) == 1)
+        await until(pilot, lambda: len(app.query_one(CandidatesPane).rows) == 1)
 
 
 async def test_what_goes_wrong_is_said_in_the_conversation() -> None:
@@ -463,12 +463,12 @@ async def test_only_the_end_of_a_long_conversation_is_mounted_and_more_on_demand
     past = long_past(100, 200)
     talk = Scripted()
     for event in past:
-        talk.board.apply(event)
+        talk.candidates.apply(event)
     async with opened(talk, WIDE, earlier=past) as (app, pilot):
         view = app.query_one(Chat)
         await until(pilot, lambda: len(view.mounted_items) == chat.WINDOW)
         await seen(app, pilot, "Answer 99", "resumed")
-        await until(pilot, lambda: len(app.query_one(Candidates).rows) == 200)
+        await until(pilot, lambda: len(app.query_one(CandidatesPane).rows) == 200)
         await pilot.press("home")
         await seen(app, pilot, "earlier · PageUp loads them")
         top = view.mounted_items[0]
@@ -609,7 +609,7 @@ async def test_a_recording_is_played_by_itself_and_named_as_one() -> None:
     async with opened(talk, (120, 60)) as (app, pilot):
         await seen(app, pilot, "Answer 0", "Answer 1", "REPLAY")
         await idle(app, pilot)
-        await until(pilot, lambda: len(app.query_one(Candidates).rows) == 4)
+        await until(pilot, lambda: len(app.query_one(CandidatesPane).rows) == 4)
         await seen(app, pilot, "Question 0", "Answer 0", "Question 1", "Answer 1")
         text = shown(app)
         assert text.index("Question 0") < text.index("Answer 0") < text.index("Question 1") < text.index("Answer 1")
@@ -617,19 +617,19 @@ async def test_a_recording_is_played_by_itself_and_named_as_one() -> None:
 
 
 async def test_another_conversation_taken_up_shows_its_candidates() -> None:
-    from forewarp.agent.board import Board
+    from forewarp.agent.candidates import Candidates
 
     class Resuming(Scripted):
         async def say(self, text: str) -> AsyncGenerator[Any]:
             yield UserSaid(text)
-            self.board = Board()
+            self.candidates = Candidates()
             for event in [UserSaid("before"), forecast("cccccccc"), forecast("dddddddd"), Answered("")]:
-                self.board.apply(event)
+                self.candidates.apply(event)
                 yield event
 
     async with opened(Resuming(), WIDE) as (app, pilot):
         await say(pilot, "/resume x")
-        await until(pilot, lambda: len(app.query_one(Candidates).rows) == 2)
+        await until(pilot, lambda: len(app.query_one(CandidatesPane).rows) == 2)
         await seen(app, pilot, "before")
 
 

@@ -12,34 +12,34 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.widgets import ContentSwitcher, Static
 
-from forewarp.agent.board import Board
+from forewarp.agent.candidates import Candidates
 from forewarp.agent.tui import columns
-from forewarp.agent.tui.candidates import Candidates, Table
+from forewarp.agent.tui.candidates import CandidatesPane, Table
 
 Snapshot = Callable[[Pilot[Any], str], Awaitable[None]]
 
 
 class Pane(App[None]):
-    def __init__(self, shown: Board) -> None:
+    def __init__(self, shown: Candidates) -> None:
         super().__init__()
         self.shown = shown
-        self.messages: list[Candidates.Selected | Candidates.Highlighted] = []
+        self.messages: list[CandidatesPane.Selected | CandidatesPane.Highlighted] = []
 
     def compose(self) -> ComposeResult:
-        yield Candidates()
+        yield CandidatesPane()
 
     def on_mount(self) -> None:
         self.pane.load(self.shown)
         self.query_one(Table).focus()
 
     @property
-    def pane(self) -> Candidates:
-        return self.query_one(Candidates)
+    def pane(self) -> CandidatesPane:
+        return self.query_one(CandidatesPane)
 
-    def on_candidates_selected(self, message: Candidates.Selected) -> None:
+    def on_candidates_pane_selected(self, message: CandidatesPane.Selected) -> None:
         self.messages.append(message)
 
-    def on_candidates_highlighted(self, message: Candidates.Highlighted) -> None:
+    def on_candidates_pane_highlighted(self, message: CandidatesPane.Highlighted) -> None:
         self.messages.append(message)
 
     @property
@@ -138,20 +138,20 @@ class Switched(App[None]):
     def compose(self) -> ComposeResult:
         with ContentSwitcher(initial="other"):
             yield Static("", id="other")
-            yield Candidates(id="candidates")
+            yield CandidatesPane(id="candidates")
 
 
 async def test_rows_that_came_out_of_sight_are_in_sight_once_shown() -> None:
     app = Switched()
     async with app.run_test(size=(100, 12)) as pilot:
-        app.query_one(Candidates).load(board(40))
+        app.query_one(CandidatesPane).load(board(40))
         await pilot.pause()
         app.query_one(ContentSwitcher).current = "candidates"
         await until(pilot, lambda: "40" in app.screen._compositor.render_strips()[-1].text.split()[:2])
 
 
 async def test_control_characters_do_not_reach_the_terminal() -> None:
-    made = Board()
+    made = Candidates()
     made.apply(forecast(1, "evil\x1b]0;title\x07"))
     made.apply(forecast(2, "fine"))
     app = Pane(made)

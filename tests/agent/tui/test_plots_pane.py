@@ -11,7 +11,7 @@ from support.terminal import until
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from forewarp.agent.board import Board
+from forewarp.agent.candidates import Candidates
 from forewarp.agent.tui.plots import Drawn, Plots
 
 Snapshot = Callable[[Pilot[Any], str], Awaitable[None]]
@@ -80,7 +80,7 @@ def test_the_task_measured_last_is_drawn_and_every_forecast_is_judged() -> None:
 
 
 def test_what_failed_keeps_the_best_and_is_no_pair() -> None:
-    made = Board()
+    made = Candidates()
     for number, ratio in ((1, 1.5), (2, 2.0)):
         said = forecast(number)
         made.apply(said)
@@ -96,7 +96,7 @@ def test_what_failed_keeps_the_best_and_is_no_pair() -> None:
 
 
 def test_a_forecast_that_knows_the_outcome_is_not_judged() -> None:
-    made = Board()
+    made = Candidates()
     said = forecast(1, median=1.5)
     made.apply(said)
     made.apply(measured(said, 1, ratio=2.0))

@@ -247,7 +247,7 @@ def test_a_history_that_cannot_be_used_is_done_without(tmp_path: Path) -> None:
     ],
 )
 def test_the_word_being_typed(before: str, found: Word | None) -> None:
-    from forewarp.agent.slash import COMMANDS
+    from forewarp.agent.commands import COMMANDS
 
     assert word(before, COMMANDS) == found
 

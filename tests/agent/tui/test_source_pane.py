@@ -12,7 +12,7 @@ from support.terminal import until
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from forewarp.agent.board import Board
+from forewarp.agent.candidates import Candidates
 from forewarp.agent.tui import code
 from forewarp.agent.tui.source import Source
 
@@ -27,14 +27,14 @@ class Pane(App[None]):
     def pane(self) -> Source:
         return self.query_one(Source)
 
-    def show(self, made: Board, number: int) -> None:
+    def show(self, made: Candidates, number: int) -> None:
         shown = row(made, number)
         self.pane.show(shown, made.parent(shown), made.best(shown.forecast.task))
         self.pane.focus()
 
 
-def two() -> Board:
-    made = Board()
+def two() -> Candidates:
+    made = Candidates()
     first = forecast(1, median=1.2)
     second = replace(forecast(2, median=1.4), parent=sha(1), language="cuda", source=SOURCE.replace("expf", "__expf"))
     for number, said in enumerate((first, second), 1):
@@ -73,7 +73,7 @@ async def test_keys_go_between_text_and_differences() -> None:
 
 
 async def test_a_latest_forecast_that_is_not_the_one_shown_is_told_apart() -> None:
-    app, made = Pane(), Board()
+    app, made = Pane(), Candidates()
     made.apply(replace(forecast(1, median=2.0), origin="user", trials=6))
     made.apply(replace(forecast(1, median=1.0), origin="r-7f3a2c", trials=0))
     async with app.run_test(size=(130, 24)) as pilot:
@@ -101,7 +101,7 @@ async def test_nothing_chosen_is_said() -> None:
 
 
 def test_other_tunables_are_a_difference() -> None:
-    made = Board()
+    made = Candidates()
     made.apply(forecast(1))
     made.apply(replace(forecast(2), source=row(made, 1).forecast.source))
     assert [line for line in code.changes(row(made, 2), row(made, 1)).splitlines() if line[0] in "+-"] == [

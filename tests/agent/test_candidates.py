@@ -10,7 +10,7 @@ from support import synthetic_executor as synthetic
 from support.boards import forecast, measured, row
 from support.recorded_pool import record
 
-from forewarp.agent.board import Board
+from forewarp.agent.candidates import Candidates
 from forewarp.agent.conversation import Conversation
 from forewarp.agent.settings import Settings
 from forewarp.gpu_runner.formats import plan
@@ -21,8 +21,8 @@ KNOWING = replace(forecast(1, median=2.0), origin="user", trials=6)
 OF_A_RUN = replace(forecast(1, median=1.0), origin="r-7f3a2c", trials=0, advice="skip", reason="others promise more")
 
 
-def told(*forecasts: CandidateForecast) -> Board:
-    made = Board()
+def told(*forecasts: CandidateForecast) -> Candidates:
+    made = Candidates()
     for one in forecasts:
         made.apply(one)
     return made
@@ -90,7 +90,7 @@ async def test_a_search_leaves_the_better_forecast_of_a_candidate_in_the_table(t
         async for _ in talk.say(line):
             pass
     talk.close()
-    seed = next(r for r in talk.board if r.forecast.kernel == synthetic.seed().sha256)
+    seed = next(r for r in talk.candidates if r.forecast.kernel == synthetic.seed().sha256)
     assert (seed.expected.origin, seed.expected.trials) == ("user", 1)
     assert (seed.forecast.origin[:2], seed.forecast.trials) == ("r-", 0)
     assert seed.forecast.median != seed.expected.median

@@ -13,8 +13,7 @@ from support.scripted_model import Call, scripted
 
 from forewarp.agent.conversation import Conversation
 from forewarp.agent.events import ApprovalAsked, Event, Failed, Reply, SettingChanged, ToolReturned
-from forewarp.agent.file_rules import SECRET_FILES, SECRET_FOLDERS, secret
-from forewarp.agent.mentions import expand
+from forewarp.agent.files import SECRET_FILES, SECRET_FOLDERS, secret, with_mentioned_files
 from forewarp.agent.settings import Settings
 from forewarp.cli import headless
 from forewarp.cli.options import Output
@@ -76,7 +75,7 @@ def put(path: Path, text: str = SECRET) -> Path:
 
 def told(made: Conversation, events: list[Event]) -> str:
     """All that the model, the board and the user were told."""
-    return repr(events) + repr([r.forecast.source for r in made.board])
+    return repr(events) + repr([r.forecast.source for r in made.candidates])
 
 
 @pytest.mark.parametrize("name", SECRETS)
@@ -154,7 +153,7 @@ async def test_a_mention_does_not_send_a_secret_to_the_model(talk: Make, folder:
     put(folder / "server.pem")
     (folder / "link.txt").symlink_to(".env")
     with pytest.raises(UsageError, match="keys, tokens or passwords"):
-        expand(f"look at @{name}", folder)
+        with_mentioned_files(f"look at @{name}", folder)
     last = (await turn(talk(), text=f"look at @{name}"))[-1]
     assert isinstance(last, Failed)
     assert "paste the lines" in last.hint

@@ -8,7 +8,7 @@ import pytest
 from support.recorded_pool import Recorded, record
 from support.scripted_model import scripted
 
-from forewarp.agent import slash
+from forewarp.agent import commands
 from forewarp.agent.conversation import Conversation
 from forewarp.agent.events import (
     Answered,
@@ -75,7 +75,7 @@ def failed(events: list[Event]) -> Failed:
 
 async def test_help_lists_every_command_and_explains_one(say: Say) -> None:
     text = noted(await say("/help"))
-    assert all(f"/{name}" in text for name in slash.COMMANDS)
+    assert all(f"/{name}" in text for name in commands.COMMANDS)
     assert "--insist" in noted(await say("/help measure"))
     assert "--insist" in noted(await say("/help /measure"))
 
@@ -87,7 +87,7 @@ async def test_a_command_that_does_not_exist_gets_the_nearest_one(say: Say, type
     assert meant in end.hint
 
 
-@pytest.mark.parametrize("name", [c.name for c in slash.COMMANDS.values() if c.ui])
+@pytest.mark.parametrize("name", [c.name for c in commands.COMMANDS.values() if c.run is None])
 async def test_commands_of_the_terminal_say_so(say: Say, name: str) -> None:
     assert "for the terminal" in failed(await say(f"/{name}")).message
 
@@ -108,25 +108,25 @@ async def test_a_task_is_listed_set_and_shown(say: Say, talk: Conversation) -> N
 async def test_forecasts_one_kernel_then_ranks_several(say: Say, talk: Conversation) -> None:
     events = await say("/forecast toy.py toy.cpp")
     assert [type(e) for e in events if isinstance(e, ToolCalled | ToolReturned)] == [ToolCalled, ToolReturned]
-    assert [r.forecast.origin for r in talk.board] == ["user"]
+    assert [r.forecast.origin for r in talk.candidates] == ["user"]
     await say("/task toy.py")
     events = await say("/forecast toy.cpp broken.cpp")
     returned = next(e for e in events if isinstance(e, ToolReturned))
     assert [line["position"] for line in returned.result["ranking"]] == [1, 2]
-    assert len(talk.board) == 2
-    assert talk.board.row(2) is not None
+    assert len(talk.candidates) == 2
+    assert talk.candidates.row(2) is not None
 
 
 async def test_tunables_and_numbers_of_candidates_name_kernels(say: Say, talk: Conversation) -> None:
     await say("/forecast toy.py toy.cpp UNROLL=8 WIDTH=2")
-    row = talk.board.row(1)
+    row = talk.candidates.row(1)
     assert row is not None
     assert row.forecast.tunables["UNROLL"] == 8
     await say("/task toy.py")
     again = await say("/forecast 1")
     assert [e.kernel for e in again if isinstance(e, CandidateForecast)] == [row.forecast.kernel]
     await say("/forecast 1 UNROLL=2 WIDTH=8")
-    assert [r.forecast.tunables["UNROLL"] for r in talk.board] == [8, 2]
+    assert [r.forecast.tunables["UNROLL"] for r in talk.candidates] == [8, 2]
 
 
 async def test_measures_and_holds_back_unless_one_insists(say: Say, talk: Conversation) -> None:
@@ -145,7 +145,7 @@ async def test_a_search_fills_the_board_and_leaves_a_run(say: Say, talk: Convers
     run = next(e for e in events if isinstance(e, ToolReturned)).result["run_id"]
     assert run in noted(await say("/runs"))
     assert "toy.py" not in noted(await say("/candidates"))
-    best = talk.board.best()
+    best = talk.candidates.best()
     assert best is not None
     assert f"**{best.number}**" in noted(await say("/best"))
     assert "```cpp" in noted(await say("/best toy"))
@@ -280,7 +280,7 @@ async def test_conversations_are_listed_and_taken_up(say: Say, talk: Conversatio
     assert "/forecast toy.py toy.cpp" in listed
     events = [e async for e in other.say(f"/resume {talk.id}")]
     assert [e.task for e in events if isinstance(e, CandidateForecast)] == ["toy"]
-    assert (len(other.board), other.id) == (1, talk.id)
+    assert (len(other.candidates), other.id) == (1, talk.id)
     said = [e.text for e in read(home(talk.settings.place) / f"{talk.id}.jsonl").events if isinstance(e, UserSaid)]
     assert said == ["/forecast toy.py toy.cpp"]
     assert failed([e async for e in other.say("/resume nobody")]).code == "usage"

@@ -1,0 +1,150 @@
+"""Turns as one stream of events, with settings, candidates, spending and approval."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any
+
+from forewarp.agent.candidates import Candidates
+from forewarp.agent.events import ApprovalAsked, ApprovalGiven, Event, Reply, SettingChanged, Spent
+from forewarp.agent.settings import Settings
+from forewarp.core.errors import UsageError
+
+
+class BaseConversation:
+    """Part that a conversation and the replay of one share; they say what a turn does (`_run`).
+
+    Methods are for the event loop's thread but for `emit` and `spend`.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.candidates = Candidates()
+        self.busy = False
+        """True while a turn is running."""
+        self._spent, self._booking = Spent(), threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._work: asyncio.Task[None] | None = None
+        self._questions: dict[str, asyncio.Future[ApprovalGiven]] = {}
+        self._interrupted = False
+
+    @property
+    def id(self) -> str:
+        """The conversation's id; "" where it is not recorded."""
+        return ""
+
+    @property
+    def spent(self) -> Spent:
+        """Amounts spent so far."""
+        return self._spent
+
+    async def say(self, text: str) -> AsyncGenerator[Event]:
+        """Do one turn: a prompt for the model, a slash command, or with `!` a line for the shell where that is allowed.
+
+        The first event is `UserSaid`, the last one `Answered`, `Interrupted` or `Failed`. Closing the generator before
+        its end interrupts the turn.
+        """
+        if self.busy:
+            raise UsageError("a turn is on", hint="wait for its end, steer it, or interrupt it")
+        self.busy, self._interrupted = True, False
+        self._loop, self._queue = asyncio.get_running_loop(), asyncio.Queue()
+        self._work = asyncio.create_task(self._run(text))
+        self._work.add_done_callback(lambda _: self._queue.put_nowait(None))
+        try:
+            while (event := await self._queue.get()) is not None:
+                self._note(event)
+                yield event
+        finally:
+            if not self._work.done():
+                self.interrupt()
+                await asyncio.wait([self._work])
+            self._work, self.busy = None, False
+
+    def steer(self, text: str) -> bool:
+        """Give the model a message before its next step; return False if no turn of the model is running."""
+        return False
+
+    def interrupt(self) -> None:
+        """End the turn at once and keep what was done."""
+        if self._work is None or self._work.done():
+            return
+        self._interrupted = True
+        for question in self._questions.values():
+            if not question.done():
+                question.cancel()
+        self._stop(self._work)
+
+    def answer(self, call: str, reply: Reply, why: str = "") -> None:
+        """Answer an `ApprovalAsked`; `always` asks no more as long as the budget lasts."""
+        question = self._questions.get(call)
+        if question is not None and not question.done():
+            question.set_result(ApprovalGiven(call, reply, why))
+
+    def close(self) -> None:
+        """End all that still runs, and the record."""
+
+    def emit(self, event: Event) -> None:
+        """Put an event on the stream of the turn; may be called from any thread."""
+        if self._loop is not None and self.busy:
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, event)
+
+    def spend(
+        self, *, measurements: int = 0, device_s: float = 0.0, tokens: int = 0, dollars: float | None = 0.0
+    ) -> None:
+        """Add what a tool spent to the totals and emit them; may be called from any thread."""
+        with self._booking:
+            s = self._spent
+            now = self._spent = replace(
+                s,
+                measurements=s.measurements + measurements,
+                device_s=s.device_s + device_s,
+                input_tokens=s.input_tokens + tokens,
+                dollars=None if s.dollars is None or dollars is None else s.dollars + dollars,
+            )
+        self.emit(now)
+
+    async def ask(self, question: ApprovalAsked) -> ApprovalGiven:
+        """Ask the user for approval and wait; an interrupted turn counts as a refusal."""
+        if self._interrupted:  # nobody would answer: the questions of the turn were cancelled before this one came
+            return ApprovalGiven(question.call, "no", "interrupted")
+        future = self._questions[question.call] = asyncio.get_running_loop().create_future()
+        self.emit(question)
+        try:
+            given = await future
+        except asyncio.CancelledError:
+            given = ApprovalGiven(question.call, "no", "interrupted")
+        finally:
+            self._questions.pop(question.call, None)
+        self.emit(given)
+        if given.reply == "always" and not question.once and self.settings.approval == "each":
+            self.change("budget", approval="budget")
+        return given
+
+    def change(self, shown: str, **values: Any) -> None:
+        """Replace settings, and emit `SettingChanged` with the first one's name and `shown` as its value."""
+        self.settings = replace(self.settings, **values)
+        self.emit(SettingChanged(next(iter(values)), shown))
+
+    async def compact(self) -> None:
+        """Replace the model's memory by its own summary of the conversation; raises `UsageError` without one."""
+        raise NotImplementedError
+
+    async def resume(self, conversation: str) -> None:
+        """Continue another conversation in place of this one, by its id or a unique beginning of it."""
+        raise NotImplementedError
+
+    async def _run(self, text: str) -> None:
+        """Do a whole turn; errors and interruptions are emitted as events."""
+        raise NotImplementedError
+
+    def _stop(self, work: asyncio.Task[None]) -> None:
+        """End a turn's work at once."""
+        work.cancel()
+
+    def _note(self, event: Event) -> None:
+        """Take an event into account just before it is handed out."""
+        self.candidates.apply(event)

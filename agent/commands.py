@@ -1,0 +1,685 @@
+"""Commands that the user types: the slash commands, one table for all their uses, and lines for the shell."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import difflib
+import os
+import re
+import secrets
+import shlex
+import signal
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+from forewarp.agent.base import BaseConversation
+from forewarp.agent.candidates import CandidateRow
+from forewarp.agent.events import ToolCalled, ToolReturned
+from forewarp.agent.files import inside, readable_file, write_new
+from forewarp.agent.kernel_tools import MAX_SEARCH, KernelTools
+from forewarp.agent.settings import Approval, Settings
+from forewarp.core.errors import ForewarpError, UsageError
+from forewarp.prompts.render import fenced
+from forewarp.tools.parts import Amounts, Kernel, Place, shown, trim
+from forewarp.tools.wording import spread
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+    from forewarp.core.values import Language
+
+SEARCH_BUDGET = 12
+REFERENCE_LINES = 40
+SHELL_CHARACTERS = 8000
+MOST_CANDIDATES, MOST_RUNS, MOST_CONVERSATIONS = 60, 20, 20
+_CURRENCIES = {"gpu": "device_s", "usd": "dollars", "tokens": "tokens", "measurements": "measurements"}
+_RUN = re.compile(r"r-[0-9a-f]+")
+_TUNABLE = re.compile(r"([A-Za-z_]\w*)=(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Parsed arguments: words in order, `NAME=VALUE` pairs, and options with their values."""
+
+    words: list[str] = field(default_factory=list[str])
+    tunables: dict[str, int] = field(default_factory=dict[str, int])
+    options: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    @property
+    def first(self) -> str:
+        """The first word; "" without one."""
+        return self.words[0] if self.words else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One slash command.
+
+    Attributes:
+        name: Without the slash.
+        arguments: Arguments that may follow, in words.
+        help: Description in one sentence.
+        run: Carries it out and returns what to say, as Markdown; raises `ForewarpError`. None where only the terminal
+            can.
+        words: Most words that may follow; None for any number.
+        option: Option that takes one word; it may be given several times.
+        rest: Option that takes all words after it.
+        tunables: Whether `NAME=VALUE` is a tunable.
+    """
+
+    name: str
+    arguments: str
+    help: str
+    run: Method | None
+    words: int | None = 0
+    option: str = ""
+    rest: str = ""
+    tunables: bool = False
+
+    @property
+    def usage(self) -> str:
+        """Name and arguments as they are typed."""
+        return f"/{self.name} {self.arguments}".rstrip()
+
+    def parse(self, text: str) -> Arguments:
+        """Sort the words after the name; raises `UsageError` where one is of no use, or a tunable is no integer."""
+        try:
+            left = shlex.split(text)
+        except ValueError:  # an apostrophe without its partner is one of the text
+            left = text.split()
+        parsed = Arguments()
+        while left:
+            word = left.pop(0)
+            name, equals, value = word.partition("=")
+            if word.startswith("--"):
+                if name not in (self.option, self.rest):
+                    known = self.option or self.rest
+                    raise UsageError(
+                        f"there is no option {name}", hint=f"there is {known}" if known else "leave it out"
+                    )
+                values = [value] if equals else []
+                while left and (name == self.rest or not values):
+                    values.append(left.pop(0))
+                if not "".join(values).strip():
+                    raise UsageError(f"{name} needs a value after it", hint=f"it is {self.usage}")
+                parsed.options.setdefault(name, []).append(" ".join(values).strip())
+            elif self.tunables and (pair := _TUNABLE.fullmatch(word)):
+                parsed.tunables[pair[1]] = _integer(pair[2], f"the value of {pair[1]}")
+            else:
+                parsed.words.append(word)
+        if self.words is not None and len(parsed.words) > self.words:
+            raise self.too_many(parsed.words[self.words])
+        return parsed
+
+    def too_many(self, word: str) -> UsageError:
+        """Return the error for a word that has no meaning."""
+        return UsageError(f"{word!r} is one word too many", hint=f"it is {self.usage}")
+
+
+COMMANDS: dict[str, Command] = {}
+"""All commands by name, in the order in which they are listed."""
+
+Method = Callable[["SlashCommands", Arguments], Awaitable[str]]
+
+
+def command(
+    arguments: str = "", *, words: int | None = 0, option: str = "", rest: str = "", tunables: bool = False
+) -> Callable[[Method], Method]:
+    """Make a slash command of a method: its name is the command's, its docstring the help."""
+
+    def register(method: Method) -> Method:
+        name, text = method.__name__, method.__doc__ or ""
+        COMMANDS[name] = Command(name, arguments, text, method, words, option, rest, tunables)
+        return method
+
+    return register
+
+
+async def run_command(line: str, conversation: BaseConversation, tools: KernelTools) -> str:
+    """Carry out a line that begins with a slash, and return what to say; raises `ForewarpError`."""
+    name, _, rest = " ".join(line.strip().split(maxsplit=1)).removeprefix("/").partition(" ")
+    command = find_command(name)
+    if command.run is None:
+        raise UsageError(f"/{name} is for the terminal", hint="open it with `forewarp`")
+    return await command.run(SlashCommands(conversation, tools), command.parse(rest))
+
+
+def find_command(name: str) -> Command:
+    """Return the command of this name; raises `UsageError` with the nearest one for a typo."""
+    if name in COMMANDS:
+        return COMMANDS[name]
+    near = difflib.get_close_matches(name, COMMANDS, 1) or [c for c in COMMANDS if name and c.startswith(name)]
+    meant = f"did you mean /{near[0]}? " if near else ""
+    raise UsageError(f"there is no command /{name}", hint=f"{meant}/help lists all")
+
+
+async def run_shell(line: str, settings: Settings) -> str:
+    """Run a line in the working folder and return what it printed as Markdown; cancelling kills all that it started.
+
+    Raises `UsageError` where lines for the shell are not allowed.
+    """
+    if not settings.shell:
+        raise UsageError("lines for the shell are not allowed here", hint="start forewarp with --shell to allow them")
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_shell(
+            line,
+            cwd=settings.folder,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+    )
+    try:
+        process = await asyncio.shield(starting)
+        output, _ = await process.communicate()
+    except asyncio.CancelledError:
+        # The process may have started before this task knows of it.
+        process = await starting
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        raise
+    return f"{fenced(trim(output.decode(errors='replace'), SHELL_CHARACTERS))}\n\nexit status {process.returncode}"
+
+
+class SlashCommands:
+    """What the slash commands do in one conversation. Each returns what to say as Markdown."""
+
+    def __init__(self, conversation: BaseConversation, tools: KernelTools) -> None:
+        self._conversation, self._tools = conversation, tools
+
+    @property
+    def _settings(self) -> Settings:
+        return self._conversation.settings
+
+    @command("[COMMAND]", words=1)
+    async def help(self, given: Arguments) -> str:
+        """List the commands, or say what one does."""
+        if given.first:
+            command = find_command(given.first.removeprefix("/"))
+            return f"`{command.usage}`\n\n{command.help}"
+        return _table("command | what it does", [(f"`{c.usage}`", c.help) for c in COMMANDS.values()])
+
+    # Kernels
+
+    @command("[NAME|FILE]", words=1)
+    async def task(self, given: Arguments) -> str:
+        """List the known tasks, or set the task of the conversation and show it."""
+        if not given.first:
+            return await asyncio.to_thread(_listed_tasks, self._settings)
+        text = await asyncio.to_thread(_described_task, self._settings, given.first)
+        self._conversation.change(given.first, task=given.first)
+        return text
+
+    @command("[TASK] FILE… [NAME=VALUE…]", words=None, tunables=True)
+    async def forecast(self, given: Arguments) -> str:
+        """Forecast kernels without running them, and rank them; FILE may be a candidate's number."""
+        task, kernels = await asyncio.to_thread(self._kernels, given, COMMANDS["forecast"].usage)
+        named = [" ".join(filter(None, (k.path or "text", shown(k.tunables)))) for k in kernels]
+        return await self._as_tool("forecast_kernel", self._tools.forecast, {"kernels": named}, task, kernels=kernels)
+
+    @command("[TASK] FILE [NAME=VALUE…] [--insist WHY]", words=None, rest="--insist", tunables=True)
+    async def measure(self, given: Arguments) -> str:
+        """Forecast a kernel, then measure it if that pays; --insist measures it anyway."""
+        task, kernels = await asyncio.to_thread(self._kernels, given, COMMANDS["measure"].usage)
+        if len(kernels) > 1:
+            raise UsageError(
+                "one kernel is measured at a time", hint="/forecast ranks several; measure the best of them"
+            )
+        [kernel], insist = kernels, given.options.get("--insist", [""])[-1]
+        arguments = {"kernel": kernel.path or "text", "tunables": kernel.tunables, "insist": insist}
+        return await self._as_tool("measure_kernel", self._tools.measure, arguments, task, kernel=kernel, insist=insist)
+
+    @command("[TASK] [N] [--seed-kernel FILE]", words=2, option="--seed-kernel")
+    async def search(self, given: Arguments) -> str:
+        """Try variants of the seed kernels, on at most N measurements (12)."""
+        names, counts = [w for w in given.words if not w.isdigit()], [w for w in given.words if w.isdigit()]
+        for extra in (*names[1:], *counts[1:]):
+            raise COMMANDS["search"].too_many(extra)
+        budget = int(counts[0]) if counts else SEARCH_BUDGET
+        if not 1 <= budget <= MAX_SEARCH:
+            raise UsageError(
+                f"a search takes 1 to {MAX_SEARCH} measurements, not {budget}", hint="such as /search softmax 12"
+            )
+        seeds = [_existing(self._settings.folder, seed) for seed in given.options.get("--seed-kernel", [])]
+        arguments = {"budget": budget, "seed_kernels": seeds}
+        return await self._as_tool("search", self._tools.search, arguments, self._task(names), **arguments)
+
+    async def _as_tool(
+        self, name: str, tool: Callable[..., Any], arguments: Mapping[str, Any], task: str, **values: Any
+    ) -> str:
+        """Call a tool for the user, with the events of a tool call; its result is told by these."""
+        call = f"user-{secrets.token_hex(4)}"
+        self._conversation.emit(ToolCalled(call, name, {"task": task} | {k: v for k, v in arguments.items() if v}))
+        start, result = time.perf_counter(), {"error": "interrupted"}
+        try:
+            result = await tool(call, task=task, **values)
+        except ForewarpError as e:
+            result = {"error": e.message, "hint": e.hint}
+            raise
+        finally:
+            self._conversation.emit(ToolReturned.of(call, name, result, time.perf_counter() - start))
+        return ""
+
+    def _kernels(self, given: Arguments, usage: str) -> tuple[str, list[Kernel]]:
+        """Return the task and the kernels that are named, by files or by numbers of candidates."""
+        names = list(given.words)
+        if not names:
+            raise UsageError("which kernel?", hint=f"it is {usage}; FILE may also be a candidate's number")
+        first = [names.pop(0)] if _names_task(self._settings, names[0], alone=len(names) == 1) else []
+        if first and not names:
+            raise UsageError(f"which kernel for {first[0]}?", hint=f"it is {usage}")
+        rows = {name: self._row(name) for name in names if name.isdigit()}
+        kernels = [
+            _same_kernel(rows[name], given.tunables)
+            if name in rows
+            else Kernel(path=_existing(self._settings.folder, name), tunables=given.tunables)
+            for name in names
+        ]
+        tasks = {_task_of(self._settings, row) for row in rows.values()}
+        if not first and len(rows) == len(names) and len(tasks) == 1:
+            return tasks.pop(), kernels
+        return self._task(first), kernels
+
+    def _task(self, named: Sequence[str]) -> str:
+        if not named and not self._settings.task:
+            raise UsageError(
+                "which task?", hint="name it first, or set it with /task NAME; /task lists those that have names"
+            )
+        return named[0] if named else self._settings.task
+
+    def _row(self, number: str) -> CandidateRow:
+        candidates = self._conversation.candidates
+        row = candidates.row(_integer(number, "a candidate's number"))
+        if row is None:
+            count = len(candidates)
+            there = f"there are 1 to {count}" if count else "there is none yet; /forecast a kernel first"
+            raise UsageError(f"there is no candidate {number}", hint=f"{there}; /candidates lists them")
+        return row
+
+    # Records
+
+    @command()
+    async def candidates(self, given: Arguments) -> str:
+        """List the candidates so far, forecast and measured."""
+        rows = list(self._conversation.candidates)
+        if not rows:
+            return "No candidates yet. `/forecast TASK FILE` forecasts a kernel."
+        head = "# | kernel | task | forecast [80 %] | correct | advice | measured [95 %] | surprise"
+        return _table(head, [_cells(r) for r in rows], MOST_CANDIDATES, from_end=True)
+
+    @command("[TASK]", words=1)
+    async def best(self, given: Arguments) -> str:
+        """Show the fastest correct candidate with its text."""
+        row = self._best(given.first)
+        f, e = row.forecast, row.expected
+        text = await asyncio.to_thread(lambda: row.text)
+        language = "cpp" if f.language in ("cpp", "cuda") else "python"
+        numbers = f"{_measured(row)}; forecast {spread(e.median, e.low, e.high)}"
+        return f"**{row.number}** {_named(row)}, {f.task} on {f.device}: {numbers}.\n\n{fenced(text, language)}"
+
+    @command("N [M]", words=2)
+    async def diff(self, given: Arguments) -> str:
+        """Show what candidate N changes against its parent, or against M."""
+        if not given.words:
+            raise UsageError("which candidate?", hint="it is /diff N [M]; /candidates lists them")
+        row, *others = [self._row(number) for number in given.words]
+        other = others[0] if others else self._conversation.candidates.parent(row)
+        if other is None:
+            raise UsageError(f"nobody knows what candidate {row.number} was made from", hint=f"/diff {row.number} M")
+        old, new = await asyncio.to_thread(lambda: (other.text, row.text))
+        names = (f"candidate {other.number}", f"candidate {row.number}")
+        text = "\n".join(difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm=""))
+        return fenced(text, "diff") if text else f"{names[0]} and {names[1]} have the same text."
+
+    @command("[NUMBER|RUN] [PATH]", words=2)
+    async def export(self, given: Arguments) -> str:
+        """Write a candidate's text, the best one's if left out, or the drop-in module of a run's winner."""
+        left = list(given.words)
+        which = left.pop(0) if left and (left[0].isdigit() or _RUN.fullmatch(left[0])) else ""
+        path = left.pop(0) if left else ""
+        if left:
+            raise UsageError(f"{path!r} is no candidate and no run", hint="/candidates and /runs list them")
+        if _RUN.fullmatch(which):
+            return await asyncio.to_thread(_export_run, self._settings, which, path)
+        row = self._row(which) if which else self._best("")
+        return await asyncio.to_thread(_export_row, self._settings, row, path)
+
+    @command()
+    async def runs(self, given: Arguments) -> str:
+        """List the latest runs of the archive."""
+        from forewarp.tools.describe import latest_runs
+
+        found = await asyncio.to_thread(latest_runs, self._settings.place, MOST_RUNS)
+        if not found:
+            return "There are no runs in the archive yet. `/search TASK` starts one."
+        rows = [(f"`{r.run_id}`", r.task, r.device, r.status, r.best or "–") for r in found]
+        return _table("run | task | device | status | best [95 %]", rows)
+
+    @command("[RUN]", words=1)
+    async def report(self, given: Arguments) -> str:
+        """Write a run, the latest if left out, as an HTML page with its charts."""
+        from forewarp.report.run_page import write_page
+
+        settings, run = self._settings, given.first or None
+        written = await asyncio.to_thread(write_page, settings.place, run, folder=settings.folder)
+        return f"{written.result.summary}\n\nIts page is `{written.path}`."
+
+    def _best(self, task: str) -> CandidateRow:
+        row = self._conversation.candidates.best(task)
+        if row is None:
+            where = f" of {task}" if task else ""
+            raise UsageError(f"no candidate{where} was measured as correct yet", hint="/measure one, or /search a task")
+        return row
+
+    # Settings
+
+    @command("[N | gpu SECONDS | usd X | tokens N]", words=2)
+    async def budget(self, given: Arguments) -> str:
+        """Show or set a cap; none takes it away."""
+        if given.words:
+            currency, text = given.words if len(given.words) == 2 else ("measurements", given.first)
+            cap = _cap(_one_of(currency, tuple(_CURRENCIES), "what a budget caps"), text)
+            caps = self._settings.budget.model_copy(update={_CURRENCIES[currency]: cap})
+            if caps.dollars is not None and self._settings.model is not None:
+                await asyncio.to_thread(_checked_model, self._settings.model, self._settings.base_url, caps)
+            self._conversation.change(caps_in_words(caps), budget=caps)
+        return self._spending()
+
+    @command()
+    async def cost(self, given: Arguments) -> str:
+        """Say what the conversation has spent, and of which cap."""
+        return self._spending()
+
+    def _spending(self) -> str:
+        def shown_cap(cap: float | None, form: str) -> str:
+            return "none" if cap is None else form.format(cap)
+
+        s, caps = self._conversation.spent, self._settings.budget
+        tokens = f"{s.input_tokens + s.output_tokens:,} ({s.input_tokens:,} + {s.output_tokens:,})"
+        dollars = "unknown" if s.dollars is None else f"${s.dollars:.4f}"
+        rows = [
+            ("measurements", s.measurements, shown_cap(caps.measurements, "{:d}")),
+            ("device", f"{s.device_s:.1f} s", shown_cap(caps.device_s, "{:g} s")),
+            ("tokens", tokens, shown_cap(caps.tokens, "{:,}")),
+            ("dollars", dollars, shown_cap(caps.dollars, "${:g}")),
+            ("context", f"{s.context_tokens:,} tokens", f"summarised at {self._settings.compact_at:,}"),
+        ]
+        return _table(" | spent | cap", rows)
+
+    @command("[each|budget|never]", words=1)
+    async def approve(self, given: Arguments) -> str:
+        """Say when measuring needs your word."""
+        if given.first:
+            self._conversation.change(given.first, approval=_one_of(given.first, get_args(Approval), "approval"))
+        meanings = {
+            "each": "each measurement needs your word",
+            "budget": "only what goes beyond the budget needs your word",
+            "never": "nothing needs your word, and the budget ends it",
+        }
+        return f"Approval `{self._settings.approval}`: {meanings[self._settings.approval]}."
+
+    @command("[NAME [--base-url URL]]", words=1, option="--base-url")
+    async def model(self, given: Arguments) -> str:
+        """Show or change the language model."""
+        base_url = given.options.get("--base-url", [""])[-1] or None
+        if not given.first and base_url:
+            raise UsageError("a base URL needs a model", hint="such as /model openai:NAME --base-url URL")
+        name, base_url = (given.first, base_url) if given.first else (self._settings.model, self._settings.base_url)
+        label = await asyncio.to_thread(_checked_model, name, base_url, self._settings.budget if given.first else None)
+        if not label:
+            return "There is no model; `/model anthropic:NAME` or `/model openai:NAME --base-url URL` sets one."
+        if given.first:
+            self._conversation.change(given.first, model=name, base_url=base_url)
+        return f"The model is `{given.first or label}`{f' at {base_url}' if base_url else ''}."
+
+    @command("[NAME [POOL]]", words=2)
+    async def device(self, given: Arguments) -> str:
+        """Show or change the device: auto, cpu, cuda, cuda:N, or replay with a pool."""
+        if not given.words:
+            return await asyncio.to_thread(_described_device, self._settings.place)
+        name, *pools = given.words
+        pool = str((self._settings.folder / Path(pools[0]).expanduser()).resolve()) if pools else None
+        place = Place(**self._settings.place.model_dump(exclude={"device", "pool"}), device=name, pool=pool)
+        description = await asyncio.to_thread(_described_device, place)
+        self._conversation.change(name, place=place)
+        return description
+
+    # Memory
+
+    @command()
+    async def compact(self, given: Arguments) -> str:
+        """Have the model summarise the conversation and go on from that."""
+        await self._conversation.compact()
+        return ""
+
+    @command("[ID]", words=1)
+    async def resume(self, given: Arguments) -> str:
+        """List the conversations, or take one up."""
+        if given.first:
+            await self._conversation.resume(given.first)
+            return ""
+        return await asyncio.to_thread(_listed_conversations, self._settings.place)
+
+
+for _name, _arguments, _help in (
+    ("theme", "[NAME]", "Change the colours."),
+    ("copy", "", "Copy the latest answer, or the chosen candidate's text."),
+    ("clear", "", "Clear the screen; the conversation goes on."),
+    ("quit", "", "Leave; the conversation can be resumed."),
+):
+    COMMANDS[_name] = Command(_name, _arguments, _help, None, words=1)
+
+
+def caps_in_words(caps: Amounts) -> str:
+    """Return caps in a few words."""
+    parts = [f"{caps.measurements} measurements"] if caps.measurements is not None else []
+    parts += [f"{caps.device_s:g} s of device"] if caps.device_s is not None else []
+    parts += [f"${caps.dollars:g}"] if caps.dollars is not None else []
+    parts += [f"{caps.tokens:,} tokens"] if caps.tokens is not None else []
+    return ", ".join(parts) or "no caps"
+
+
+def _integer(text: str, what: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"{what} is an integer, not {text!r}", hint="write it as NAME=INTEGER or INTEGER") from None
+
+
+def _cap(currency: str, text: str) -> float | int | None:
+    """Return a cap that was typed; raises `UsageError` where it is no number, or below 0."""
+    if text == "none":
+        return None
+    try:
+        digits = text.removeprefix("$").replace("_", "").replace(",", "")
+        value = float(digits) if currency in ("gpu", "usd") else int(digits)
+    except ValueError:
+        value = -1
+    if not 0 <= value < float("inf"):
+        what = "a number" if currency in ("gpu", "usd") else "an integer"
+        raise UsageError(
+            f"a cap on {currency} is {what} from 0 on, not {text!r}",
+            hint=f"it is {COMMANDS['budget'].usage}; none takes the cap away",
+        )
+    return value
+
+
+def _one_of(word: str, choices: Sequence[str], what: str) -> str:
+    if word not in choices:
+        raise UsageError(
+            f"{what} is {', '.join(choices[:-1])} or {choices[-1]}, not {word!r}", hint="choose one of them"
+        )
+    return word
+
+
+def _table(head: str, rows: Sequence[Sequence[object]], most: int = 1000, *, from_end: bool = False) -> str:
+    """Return rows as a Markdown table, at most so many of them; the head is `one | two`."""
+    kept = rows[-most:] if from_end else rows[:most]
+    lines = [f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in row)} |" for row in kept]
+    more = [f"\nThe latest {most} of {len(rows)}."] if len(rows) > most else []
+    return "\n".join([f"| {head} |", "|" + "---|" * (head.count("|") + 1), *lines, *more])
+
+
+# Kernels and tasks that are named
+
+
+def _task_of(settings: Settings, row: CandidateRow) -> str:
+    """Return how to name the task of a candidate so that it is found again."""
+    named = settings.task
+    return named if named and Path(named).stem == row.forecast.task else row.forecast.task
+
+
+def _same_kernel(row: CandidateRow, tunables: Mapping[str, int]) -> Kernel:
+    f = row.forecast
+    return Kernel(source=f.source, language=cast("Language", f.language), tunables={**f.tunables, **tunables})
+
+
+def _names_task(settings: Settings, word: str, *, alone: bool) -> bool:
+    """Return whether the first word is a task: a bundled name, a folder, a KernelBench problem, or no file at all."""
+    from forewarp.tools import session
+
+    if word.isdigit():
+        return False
+    if word in session.bundled_tasks():
+        return True
+    path = inside(settings.folder, word)
+    if not path.is_file():
+        return path.is_dir() or (not alone and not Path(word).suffix)
+    if path.suffix != ".py":
+        return path.name == "task.yml"
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return "def get_inputs" in text and "class Model" in text and "ModelNew" not in text
+
+
+def _existing(folder: Path, name: str) -> str:
+    """Return the name of a file that is there, below the folder; raises `UsageError`."""
+    if not inside(folder, name).is_file():
+        raise UsageError(f"there is no file {name} in {folder}", hint="name a kernel file below the working folder")
+    return name
+
+
+# What is said
+
+
+def _listed_tasks(settings: Settings) -> str:
+    from forewarp.tools.describe import tasks_at
+
+    lines = [f"- `{name}`: {title}" for name, title in tasks_at(settings.place).items()]
+    current = f"The task is `{settings.task}`." if settings.task else "No task is set; `/task NAME` sets one."
+    whose = "Tasks of the pool:" if settings.place.device == "replay" else "Bundled tasks:"
+    return "\n".join([current, "", whose, "", *lines])
+
+
+def _described_task(settings: Settings, name: str) -> str:
+    from forewarp.tools.describe import task_of
+
+    there = (settings.folder / name).exists()
+    facts = task_of(str(readable_file(settings.folder, name)) if there else name, settings.place)
+    lines = facts.reference.strip().splitlines()
+    more = [f"# … {len(lines) - REFERENCE_LINES} more lines"] if len(lines) > REFERENCE_LINES else []
+    seeds = [f"{language} ({len(text.splitlines())} lines)" for language, text in facts.seeds.items()]
+    return "\n".join(
+        [
+            f"**{facts.name}**: {facts.title}",
+            "",
+            *(f"- {shape}: {constants or 'as in the file'}" for shape, constants in facts.shapes.items()),
+            f"- tolerance: {facts.tolerance}",
+            f"- seed kernels: {', '.join(seeds) or 'none for this device'}",
+            "",
+            fenced("\n".join([*lines[:REFERENCE_LINES], *more]), "python"),
+        ]
+    )
+
+
+def _cells(row: CandidateRow) -> Sequence[object]:
+    f, e, m = row.forecast, row.expected, row.measured
+    correct = "–" if e.p_valid is None else f"{e.p_valid:.0%}"
+    surprise = "–" if m is None or m.surprise is None else f"{m.surprise:+.1f} σ"
+    forecast = spread(e.median, e.low, e.high)
+    return row.number, _named(row), f.task, forecast, correct, f.advice or "–", _measured(row), surprise
+
+
+def _named(row: CandidateRow) -> str:
+    f = row.forecast
+    return f"`{f.kernel[:10]}` {f.language}{f' {shown(f.tunables)}' if f.tunables else ''}"
+
+
+def _measured(row: CandidateRow) -> str:
+    m = row.measured
+    if m is None:
+        return "–"
+    text = f"{spread(m.speedup, m.low, m.high)} {m.verdict}" if m.speedup is not None else m.status
+    return f"{text} (replay)" if m.provenance == "replay" else text
+
+
+def _listed_conversations(place: Place) -> str:
+    from forewarp.agent.transcript import conversations
+
+    rows = [
+        (f"`{h.id}`", time.strftime("%Y-%m-%d %H:%M", time.localtime(h.began)), h.title or "–", h.folder)
+        for h in conversations(place)
+    ]
+    head = "id | began | first words | folder"
+    return _table(head, rows, MOST_CONVERSATIONS) if rows else "No conversation was recorded yet."
+
+
+def _export_row(settings: Settings, row: CandidateRow, path: str) -> str:
+    from forewarp.export.bake import SUFFIXES
+
+    f = row.forecast
+    default = f"{f.task}_{row.number}{SUFFIXES[cast('Language', f.language)]}"
+    return f"Candidate {row.number} is in `{write_new(settings.folder, path or default, row.text)}`."
+
+
+def _export_run(settings: Settings, run: str, path: str) -> str:
+    from forewarp.tools import session
+    from forewarp.tools.export import MODULE, drop_in
+
+    with session.existing_archive(settings.place, run) as archive:
+        run = archive.run(run).id
+        made = drop_in(archive, run)
+    if made is None:
+        raise UsageError(f"nothing worked in run {run}, so there is no winner", hint=f"/report {run} says what failed")
+    if made.text is None:
+        raise UsageError(f"no module can be made: {made.evidence.why_no_module}", hint="/export NUMBER writes the text")
+    written = write_new(settings.folder, path or Path("forewarp-runs", run, MODULE), made.text)
+    return f"The winner of run `{run}` is a module, `{written}`: {made.evidence.said}."
+
+
+def _checked_model(name: str | Model | None, base_url: str | None, caps: Amounts | None) -> str:
+    """Return a model's label, "" without one.
+
+    Raises `ModelError` for one that cannot be asked, `UsageError` where its dollars are capped and cannot be counted.
+    """
+    from forewarp.tools import session
+
+    made = session.make_model(name, base_url)
+    if made is not None and caps is not None and caps.dollars is not None:
+        session.check_price(made)
+    return made.label if made is not None else ""
+
+
+def _described_device(place: Place) -> str:
+    """Say what a place measures on; raises `ForewarpError` where it cannot."""
+    if place.device == "replay":
+        if place.pool is not None and not Path(place.pool).exists():
+            raise UsageError(f"there is no pool at {place.pool}", hint="name a Parquet file or a folder of them")
+        return f"Measurements are looked up in the pool `{place.pool}`; every such number says replay."
+    if place.pool is not None:
+        raise UsageError(f"a pool is only for replay, not for device {place.device}", hint="/device replay POOL")
+    from forewarp.tools.describe import device_of
+
+    d = device_of(place)
+    rates = [
+        f"{d.processors} processors",
+        *([f"{d.memory_bandwidth / 1e9:,.0f} GB/s"] if d.memory_bandwidth else []),
+        *([f"{d.fp32_flops / 1e12:,.1f} TFLOP/s in float32"] if d.fp32_flops else []),
+    ]
+    named = f"**{d.device.name}** ({d.device.kind}, {d.device.arch})"
+    return f"The device is {named}: {', '.join(rates)}. It runs {', '.join(d.languages)}."

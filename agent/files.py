@@ -1,0 +1,248 @@
+"""Files of the working folder: which may be opened, which writes need approval, and mentions such as `@file`.
+
+Files outside of the working folder are refused, and so are those that hold secrets: by the name that was given, by each
+link on the way, and by the file that is meant in the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, cast
+
+from forewarp.core.errors import UsageError
+
+GENERATED = frozenset(["__pycache__", "build", "dist", "node_modules", "site-packages", "target", "venv", "wandb"])
+"""Names of folders with generated or installed files, which listings leave out."""
+
+SECRET_FILES = (
+    *(".env*", "*.env", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.tfstate"),
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", ".netrc", "_netrc", ".npmrc", ".yarnrc*", ".pypirc", ".pgpass"),
+    *(".my.cnf", ".htpasswd", ".dockercfg", ".git-credentials", "*credentials", "*credentials.*", "secrets.*"),
+    *("service-account*.json", "service_account*.json", "token", "*.token", "kubeconfig", "shadow", "gshadow"),
+    *(".bash_history", ".zsh_history", ".python_history"),
+)
+SECRET_FOLDERS = (
+    *(".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker", ".oci", ".password-store", "gcloud"),
+    *("secrets", ".secrets"),
+)
+
+MOST_OF_ONE, MOST_OF_ALL = 64_000, 200_000
+"""Characters of one mentioned file, and of all mentioned files of a prompt."""
+
+_MOST_LINKS = 40
+_MENTION = re.compile(r'(?<![\w@.])@(?:"([^"\n]+)"|([^\s"@]+))')
+_TEXT_SUFFIXES = (
+    *(".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".ptx", ".py"),
+    *(".csv", ".json", ".log", ".md", ".toml", ".txt", ".yaml", ".yml"),
+)
+_PUNCTUATION = ".,:;!?)]}'"
+
+
+def inside(folder: Path, path: str | Path) -> Path:
+    """Return a path below the working folder as an absolute one; raises `UsageError` for one outside of it."""
+    root = folder.resolve()
+    found = (root / Path(path).expanduser()).resolve()
+    if not found.is_relative_to(root):
+        raise UsageError(
+            f"{path} is outside of the working folder {root}", hint="copy it there, or start forewarp in its folder"
+        )
+    return found
+
+
+def readable_file(folder: Path, path: str | Path) -> Path:
+    """Return a path below the working folder as an absolute one.
+
+    Raises `UsageError` for one outside of it, and for one that holds secrets by its name.
+    """
+    found = inside(folder, path)
+    refuse_secrets(folder.resolve() / Path(path).expanduser(), str(path))
+    return found
+
+
+def shown(folder: Path, path: Path) -> str:
+    """Return a path as seen from the working folder."""
+    root = folder.resolve()
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+
+def write_new(folder: Path, path: str | Path, text: str) -> str:
+    """Write a file that is not there yet and return its path as seen from the folder; raises `UsageError`."""
+    found = inside(folder, path)
+    try:
+        found.parent.mkdir(parents=True, exist_ok=True)
+        with found.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{path} is there already", hint="name another file, or move that one away") from None
+    except OSError as e:
+        raise UsageError(f"{path} cannot be written: {e.strerror}", hint="name a file elsewhere") from None
+    return shown(folder, found)
+
+
+def refuse_secrets(path: Path, name: str) -> None:
+    """Raise `UsageError` if an absolute path, or a file that it is a link to, is named as one that holds secrets."""
+    for each in _link_targets(path):
+        pattern = secret(each)
+        if pattern:
+            raise UsageError(
+                f"{name} was not opened: {pattern} is the name of files with keys, tokens or passwords",
+                hint="paste the lines that are needed into the prompt, or copy them to a file with another name",
+            )
+
+
+def secret(path: Path) -> str:
+    """Return the pattern that marks a path as holding secrets, "" if none fits; case is ignored."""
+    *folders, name = (part.lower() for part in path.parts)
+    if path.parts[:2] == ("/", "proc"):
+        return "/proc/"
+    held = next((f"{part}/" for part in folders if part in SECRET_FOLDERS), "")
+    return held or next((pattern for pattern in SECRET_FILES if fnmatchcase(name, pattern)), "")
+
+
+def refuse_task_secrets(folder: Path, path: Path) -> None:
+    """Raise `UsageError` if a task, a file or folder below the working folder, is made of files that hold secrets."""
+    root = path if path.is_dir() else path.parent
+    if not path.is_dir() and path.name != "task.yml":
+        return
+    for name in ("task.toml", "task.yml", "reference.py"):
+        readable_file(folder, root / name)
+    for seed in sorted((root / "seeds").glob("*")):
+        readable_file(folder, seed)
+    for source in _kernelbot_sources(root / "task.yml"):
+        refuse_secrets(root / source, f"{source} of {root / 'task.yml'}")
+
+
+def approval_reasons(folder: Path, path: str | Path, text: str) -> list[str]:
+    """Return the reasons why writing this text to a file below the working folder needs approval; empty if none.
+
+    Hidden files configure other programs, and executable ones are run by them: hooks, settings of editors, workflows.
+    """
+    target = inside(folder, path)
+    reasons: list[str] = []
+    hidden = _hidden_part(folder, path, target)
+    if hidden:
+        reasons.append(f"{hidden} is hidden: what is in it may be read or run by other programs")
+    if target.exists() and target.stat().st_mode & 0o111:
+        reasons.append("it is executable")
+    elif text.lstrip("\ufeff").startswith("#!") or _first_bytes(target) == b"#!":
+        reasons.append("it is a script: its first line names the program that runs it")
+    return reasons
+
+
+def list_files(folder: Path, pattern: str, most: int) -> list[str]:
+    """Return at most `most` files that fit a glob pattern, as seen from the folder.
+
+    Hidden and generated folders, files with secrets, and links to any of these or out of the folder are left out.
+    """
+    if ".." in Path(pattern).parts or Path(pattern).is_absolute():
+        raise UsageError(f"{pattern} leaves the working folder")
+    root, found = folder.resolve(), list[str]()
+    for path in root.glob(pattern):
+        parts = path.relative_to(root).parts
+        if any(p.startswith(".") or p in GENERATED for p in parts) or not path.is_file():
+            continue
+        try:
+            target = readable_file(root, path).relative_to(root)
+        except UsageError:
+            continue
+        if not any(part.startswith(".") for part in target.parts):
+            found.append(str(Path(*parts)))
+        if len(found) >= most:
+            break
+    return sorted(found)
+
+
+def with_mentioned_files(text: str, folder: Path) -> str:
+    """Append the content of each file that the text names as `@path`; a path with blanks goes into quotes.
+
+    What cannot be a path, such as `@triton.jit`, is left alone. Raises `UsageError` for a file that is missing, too
+    large, no text, outside of the folder, or named as one that holds secrets.
+    """
+    contents: dict[Path, str] = {}
+    for quoted, bare in _MENTION.findall(text):
+        path = _existing(quoted, folder) if quoted else _mentioned(bare, folder)
+        if path is not None and path not in contents:
+            contents[path] = _content(path, shown(folder, path))
+            if sum(map(len, contents.values())) > MOST_OF_ALL:
+                raise UsageError(
+                    f"the files named hold more than {MOST_OF_ALL:,} characters", hint="name fewer, or parts of them"
+                )
+    files = [f'<file path="{shown(folder, p)}">\n{content.rstrip()}\n</file>' for p, content in contents.items()]
+    return "\n\n".join([text, *files])
+
+
+def _mentioned(bare: str, folder: Path) -> Path | None:
+    """Return the file that a mention without quotes names; None where it names none."""
+    name = bare.rstrip(_PUNCTUATION)
+    for each in (bare, name):
+        if each and (folder / Path(each).expanduser()).is_file():
+            return readable_file(folder, each)
+    is_path = Path(name).suffix.lower() in _TEXT_SUFFIXES or "/" in name.strip("/")
+    return _existing(name, folder) if is_path else None
+
+
+def _existing(name: str, folder: Path) -> Path:
+    path = readable_file(folder, name)
+    if not path.is_file():
+        problem = "is a folder" if path.is_dir() else "is not there"
+        raise UsageError(f"@{name}: {path} {problem}", hint="name a file below the working folder, or leave the @ out")
+    return path
+
+
+def _content(path: Path, name: str) -> str:
+    try:
+        content = path.read_text(encoding="utf-8") if path.stat().st_size <= 4 * MOST_OF_ONE else None
+    except UnicodeDecodeError:
+        raise UsageError(f"@{name} is no text", hint="name a text file") from None
+    except OSError as e:
+        raise UsageError(f"@{name} cannot be read: {e.strerror}", hint="name another file") from None
+    if content is None or len(content) > MOST_OF_ONE:
+        raise UsageError(
+            f"@{name} has more than {MOST_OF_ONE:,} characters",
+            hint="leave the @ out: the model reads such a file in parts with read_file",
+        )
+    return content
+
+
+def _kernelbot_sources(path: Path) -> Iterator[str]:
+    """Yield the files that KernelBot's `task.yml` names; a malformed one is reported where it is loaded."""
+    import yaml
+
+    try:
+        table: Any = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except (OSError, ValueError, yaml.YAMLError):
+        return
+    entries = cast("dict[str, Any]", table).get("files") if isinstance(table, dict) else None
+    for entry in cast("list[Any]", entries) if isinstance(entries, list) else []:
+        if isinstance(entry, dict):
+            yield str(cast("dict[str, Any]", entry).get("source", ""))
+
+
+def _link_targets(path: Path) -> Iterator[Path]:
+    """Yield a path, each file that it is a link to, and the real path in the end."""
+    step = path
+    for _ in range(_MOST_LINKS):
+        yield step
+        if not step.is_symlink():
+            break
+        step = step.parent / step.readlink()
+    yield path.resolve()
+
+
+def _hidden_part(folder: Path, path: str | Path, target: Path) -> str:
+    """Return the first part of a path, as given or with its links followed, that begins with a dot; "" if none does."""
+    given = Path(path).expanduser()
+    roots = (folder.absolute(), folder.resolve())
+    seen = next((given.relative_to(r) for r in roots if given.is_relative_to(r)), given)
+    parts = (*(() if seen.is_absolute() else seen.parts), *target.relative_to(folder.resolve()).parts)
+    return next((part for part in parts if part.startswith(".") and part not in (".", "..")), "")
+
+
+def _first_bytes(path: Path) -> bytes:
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read(2)

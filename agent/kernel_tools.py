@@ -1,0 +1,251 @@
+"""Forecast, measure and search for a conversation: forecast first, then approval and budget, all of it as events."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from forewarp.agent.base import BaseConversation
+from forewarp.agent.events import ApprovalAsked, Progressed
+from forewarp.agent.files import readable_file, refuse_task_secrets
+from forewarp.agent.settings import over_budget
+from forewarp.core.errors import CandidateError, UsageError
+from forewarp.tools.parts import Amounts, Kernel
+
+if TYPE_CHECKING:
+    from forewarp.tools.forecasted import ForecastResult
+    from forewarp.tools.search import SearchRequest
+    from forewarp.tools.session import Executors
+
+T = TypeVar("T")
+
+MAX_SEARCH = 200
+
+
+class KernelTools:
+    """Forecast, measure and search on one device, for model and user.
+
+    `call` is the id of the tool call that events belong to, `origin` who asks for the candidates: agent or user.
+    """
+
+    def __init__(self, conversation: BaseConversation) -> None:
+        self._conversation = conversation
+        self._executors: Executors | None = None
+        self._opening = threading.Lock()
+        self._device = asyncio.Lock()
+        self._stop: Callable[[], None] | None = None
+
+    def interrupt(self) -> None:
+        """End what is being measured; the next call opens the device anew. Returns at once."""
+        with self._opening:
+            executors, self._executors = self._executors, None
+            stop, self._stop = self._stop, None
+        if stop is not None:
+            stop()
+        if executors is not None:
+            threading.Thread(target=executors.close, name="forewarp-close", daemon=True).start()
+
+    def close(self) -> None:
+        """End the measuring processes, and wait for their end."""
+        with self._opening:
+            executors, self._executors = self._executors, None
+        if executors is not None:
+            executors.close()
+
+    async def forecast(
+        self, call: str, *, task: str, kernels: Sequence[Kernel], origin: str = "user"
+    ) -> dict[str, Any]:
+        """Forecast one kernel, or rank several; returns the `ForecastResult` as data."""
+        from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
+        from forewarp.tools.steps import forecast_steps
+
+        kernels = [self._inside(k) for k in kernels]
+        request = ForecastRequest(
+            task=self._task(task),
+            place=self._conversation.settings.place,
+            kernel=kernels[0] if len(kernels) == 1 else None,
+            kernels=kernels if len(kernels) > 1 else [],
+        )
+        self._conversation.emit(Progressed(call, "forecasting"))
+        result = await self._in_thread(lambda executors: forecast_kernel(request, executors=executors))
+        parent = self._parent(result) if len(kernels) == 1 else ""
+        for step in forecast_steps(result, [_text(k) for k in kernels], origin, parent=parent):
+            self._conversation.emit(step)
+        return result.model_dump(mode="json")
+
+    async def measure(
+        self, call: str, *, task: str, kernel: Kernel, insist: str = "", origin: str = "user"
+    ) -> dict[str, Any]:
+        """Forecast a kernel and, unless that speaks against it, measure it; returns a `Considered` as data.
+
+        `insist` says why to measure what the forecast advises to skip.
+        """
+        from forewarp.tools.considered import consider
+        from forewarp.tools.measure_kernel import MeasureRequest
+        from forewarp.tools.steps import CandidateForecast, forecast_steps, measure_step
+
+        host = self._conversation
+        kernel = self._inside(kernel)
+        request = MeasureRequest(task=self._task(task), kernel=kernel, place=host.settings.place)
+        steps, stages = list[CandidateForecast](), list[str]()
+        loop, left = asyncio.get_running_loop(), asyncio.Event()
+
+        def forecast(result: ForecastResult) -> None:
+            steps.extend(forecast_steps(result, [_text(kernel)], origin, parent=self._parent(result)))
+            host.emit(steps[0])
+
+        def allow(result: ForecastResult) -> str:
+            command = f"measure {kernel.path or f'kernel {result.kernel.short}'} for {task}"
+            return asyncio.run_coroutine_threadsafe(ask(command, result.reason), loop).result()
+
+        async def ask(command: str, reason: str) -> str:
+            # The thread may outlive the wait for it; a question that it asks then would never be answered.
+            if left.is_set():
+                return "it was interrupted"
+            return await self._refusal(call, "measure_kernel", command, reason, 1)
+
+        def stage(name: str) -> None:
+            stages.append(name)
+            host.emit(Progressed(call, name))
+
+        if self._device.locked():
+            stage("waiting for the device")
+        async with self._device:
+            try:
+                done = await self._in_thread(
+                    lambda executors: consider(
+                        request, insist=insist, forecast=forecast, allow=allow, stage=stage, executors=executors
+                    )
+                )
+            except BaseException:
+                left.set()
+                if "measuring" in stages:
+                    host.spend(measurements=1)  # announced in the archive, and the device was held
+                raise
+        if done.measured is not None and done.measured.measurement_id is not None:
+            host.spend(measurements=1, device_s=done.measured.cost.device_s)
+            host.emit(measure_step(done.measured, steps[0] if steps else None))
+        return done.model_dump(mode="json")
+
+    async def search(
+        self, call: str, *, task: str, budget: int, seed_kernels: Sequence[str] = (), write: bool = False
+    ) -> dict[str, Any]:
+        """Search under a budget of measurements; with `write`, the conversation's model writes kernels in it, too.
+
+        Returns the `SearchResult` as data.
+        """
+        from forewarp.tools.search import SearchRequest
+
+        settings, spent = self._conversation.settings, self._conversation.spent
+        budget = min(max(1, budget), MAX_SEARCH)
+        device_s = settings.budget.device_s
+        left = None if device_s is None else max(0.1, device_s - spent.device_s)
+        request = SearchRequest(
+            task=self._task(task),
+            place=settings.place,
+            budget=Amounts(measurements=budget, device_s=left),
+            seed_kernels=[str(self.inside(p)) for p in seed_kernels],
+            model=settings.model if write and isinstance(settings.model, str) else None,
+            base_url=settings.base_url if write else None,
+        )
+        refusal = await self._refusal(call, "search", f"search {task} with up to {budget} measurements", "", budget)
+        if refusal:
+            raise UsageError(f"the search was not started: {refusal}")
+        async with self._device:
+            return await self._in_thread(lambda executors: self._search(call, request, budget, executors))
+
+    def _search(self, call: str, request: SearchRequest, budget: int, executors: Executors) -> dict[str, Any]:
+        """Run a search in this thread; each measurement is counted as it comes, so that an interrupt loses none."""
+        from forewarp.tools.search import Own, open_search
+        from forewarp.tools.steps import CandidateMeasured, RunSteps
+
+        with open_search(request, Own(executors=executors)) as job:
+            self._stop = job.stop
+            steps, booked = RunSteps(job.archive), job.spend()
+
+            def book() -> int:
+                nonlocal booked
+                before, booked = booked, job.spend()
+                self._conversation.spend(
+                    measurements=booked.measurements - before.measurements,
+                    device_s=booked.device_s - before.device_s,
+                    tokens=booked.tokens - before.tokens,
+                    dollars=booked.dollars - before.dollars,
+                )
+                return booked.measurements
+
+            try:
+                for event in job.events():
+                    step = steps.of(event)
+                    if step is not None:
+                        self._conversation.emit(step)
+                    if isinstance(step, CandidateMeasured):
+                        progress = f"run {job.run_id}: {book()} of {budget} measured"
+                        self._conversation.emit(Progressed(call, progress))
+            finally:
+                self._stop = None
+                book()
+            return job.result().model_dump(mode="json")
+
+    async def describe(self, task: str) -> dict[str, Any]:
+        """Return a task's `TaskFacts` as data: reference, shapes, tolerance, and seed kernels by language."""
+        from forewarp.tools.describe import task_of
+
+        facts = await asyncio.to_thread(task_of, self._task(task), self._conversation.settings.place)
+        return {"summary": f"{facts.name}: {facts.title}", **facts.model_dump(mode="json")}
+
+    def inside(self, path: str) -> Path:
+        """Return a path of the working folder; raises `UsageError` for one outside of it and for one with secrets."""
+        return readable_file(self._conversation.settings.folder, path)
+
+    async def _in_thread(self, work: Callable[[Executors], T]) -> T:
+        """Run `work` in a thread with the open devices; cancelling ends the wait, `interrupt` ends the work."""
+
+        def run() -> T:
+            from forewarp.tools.session import Executors
+
+            with self._opening:
+                executors = self._executors = self._executors or Executors()
+            return work(executors)
+
+        return await asyncio.to_thread(run)
+
+    async def _refusal(self, call: str, tool: str, command: str, reason: str, measurements: int) -> str:
+        """Return why something may not be measured, "" if it may; asks the user where the settings say so."""
+        settings = self._conversation.settings
+        over = over_budget(settings.budget, self._conversation.spent, measurements)
+        if settings.approval == "never":
+            return f"{over}; `/budget` raises it" if over else ""
+        if settings.approval == "budget" and not over:
+            return ""
+        reasons = " ".join(part for part in (reason, f"({over})" if over else "") if part)
+        given = await self._conversation.ask(ApprovalAsked(call, tool, command, reasons))
+        return "" if given.reply != "no" else f"the user said no{f': {given.why}' if given.why else ''}"
+
+    def _parent(self, result: ForecastResult) -> str:
+        """Return the kernel that a new one was probably made from: the best of its task so far."""
+        best = self._conversation.candidates.best(result.task)
+        return best.forecast.kernel if best and best.forecast.kernel != result.kernel.sha256 else ""
+
+    def _task(self, name_or_path: str) -> str:
+        folder = self._conversation.settings.folder
+        if not (folder / name_or_path).exists():
+            return name_or_path
+        path = self.inside(name_or_path)
+        refuse_task_secrets(folder, path)
+        return str(path)
+
+    def _inside(self, kernel: Kernel) -> Kernel:
+        return kernel.model_copy(update={"path": str(self.inside(kernel.path))}) if kernel.path else kernel
+
+
+def _text(kernel: Kernel) -> str:
+    if kernel.source is not None:
+        return kernel.source
+    try:
+        return Path(kernel.path or "").read_text(errors="replace")
+    except OSError as e:
+        raise CandidateError(f"{kernel.path} cannot be read: {e.strerror}") from None

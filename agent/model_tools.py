@@ -1,0 +1,308 @@
+"""Tools that the model may call, and what it reads of their results."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from pydantic_ai import RunContext
+
+from forewarp.agent.base import BaseConversation
+from forewarp.agent.candidates import CandidateRow
+from forewarp.agent.events import ApprovalAsked
+from forewarp.agent.files import approval_reasons, list_files, shown
+from forewarp.agent.kernel_tools import KernelTools
+from forewarp.agent.model_turn import refuse_left_out
+from forewarp.core.errors import UsageError
+from forewarp.tools.measured import Micros
+from forewarp.tools.parts import Kernel, trim
+from forewarp.tools.wording import counted, microseconds, spread
+
+MAX_CANDIDATES = 40
+MAX_FILES = 200
+MAX_LOG = 1200
+MAX_READ = 32_000
+MAX_SHAPES = 8
+
+Result = dict[str, Any]
+Context = RunContext[None]
+
+
+class ModelTools:
+    """The model's tools of one conversation. Each returns a dictionary, or raises an error with a hint."""
+
+    def __init__(self, conversation: BaseConversation, tools: KernelTools, written: set[Path]) -> None:
+        """Make the tools; `written` holds the files that the model wrote, in earlier turns too, and is added to."""
+        self._conversation, self._tools, self._written = conversation, tools, written
+
+    def all(self) -> list[Callable[..., Coroutine[Any, Any, Result]]]:
+        """Return the functions."""
+        return [
+            self.forecast_kernel,
+            self.measure_kernel,
+            self.search,
+            self.describe_task,
+            self.list_candidates,
+            self.read_candidate,
+            self.list_files,
+            self.read_file,
+            self.write_file,
+        ]
+
+    async def forecast_kernel(
+        self,
+        context: Context,
+        task: str,
+        source: str | None = None,
+        path: str | None = None,
+        tunables: dict[str, int] | None = None,
+    ) -> Result:
+        """Compile a kernel and forecast its speed-up over the reference without running it: free, takes seconds.
+
+        Args:
+            context: This call.
+            task: Bundled task, or the path of a KernelBench file.
+            source: The kernel's text; or pass path.
+            path: The kernel's file; or pass source.
+            tunables: Values of declared tunables.
+        """
+        kernel = _kernel(source, path, tunables)
+        found = await self._tools.forecast(_call(context), task=task, kernels=[kernel], origin="agent")
+        return _short_forecast(found)
+
+    async def measure_kernel(
+        self,
+        context: Context,
+        task: str,
+        source: str | None = None,
+        path: str | None = None,
+        tunables: dict[str, int] | None = None,
+        insist: str = "",
+    ) -> Result:
+        """Check a kernel against the reference and time both on the device; spends one measurement of the budget.
+
+        It is forecast first. One that will hardly pay is held back, unless you say in `insist` why it is needed.
+
+        Args:
+            context: This call.
+            task: Bundled task, or the path of a KernelBench file.
+            source: The kernel's text; or pass path.
+            path: The kernel's file; or pass source.
+            tunables: Values of declared tunables.
+            insist: Why to measure it although the forecast speaks against it.
+        """
+        kernel = _kernel(source, path, tunables)
+        found = await self._tools.measure(_call(context), task=task, kernel=kernel, insist=insist, origin="agent")
+        return _short_measurement(found) | {"budget": self._budget()}
+
+    async def search(
+        self,
+        context: Context,
+        task: str,
+        budget: int = 12,
+        seed_kernels: list[str] | None = None,
+        write_kernels: bool = False,
+    ) -> Result:
+        """Try many variants of the seed kernels' tunables; each measurement counts in the user's budget.
+
+        Args:
+            context: This call.
+            task: Bundled task, or the path of a KernelBench file.
+            budget: Most measurements; the last one confirms the winner.
+            seed_kernels: Files to start from, instead of the task's own.
+            write_kernels: Have a language model write new kernels in it, which costs tokens.
+        """
+        found = await self._tools.search(
+            _call(context), task=task, budget=budget, seed_kernels=seed_kernels or (), write=write_kernels
+        )
+        return _short_search(found) | {"budget": self._budget()}
+
+    async def describe_task(self, task: str) -> Result:
+        """Read a task: its reference program, shapes and tolerance, and a kernel that works, to start from.
+
+        Args:
+            task: Bundled task, or the path of a KernelBench file.
+        """
+        return await self._tools.describe(task)
+
+    async def list_candidates(self, task: str = "") -> Result:
+        """List the candidates so far with forecast, measurement and verdict: those measured first, the fastest on top.
+
+        Args:
+            task: Only those of this task.
+        """
+
+        def standing(row: CandidateRow) -> tuple[bool, float]:
+            return row.measured is not None, (row.speedup if row.measured else row.expected.median) or 0.0
+
+        rows = [r for r in self._conversation.candidates if not task or r.forecast.task == task]
+        rows.sort(key=standing, reverse=True)
+        listed = [_listed(r) for r in rows[:MAX_CANDIDATES]]
+        return {"summary": f"{len(rows)} candidates; {self._budget()}", "candidates": listed}
+
+    async def read_candidate(self, number: int) -> Result:
+        """Read the text of a candidate of this conversation.
+
+        Args:
+            number: Its number in list_candidates.
+        """
+        row = self._conversation.candidates.row(number)
+        if row is None:
+            raise UsageError(f"there is no candidate {number}", hint="list_candidates has the numbers")
+        return _listed(row) | {"summary": f"candidate {number}", "source": row.forecast.source}
+
+    async def list_files(self, pattern: str = "**/*") -> Result:
+        """List files of the working folder.
+
+        Args:
+            pattern: As in glob, seen from the working folder.
+        """
+        files = await asyncio.to_thread(list_files, self._conversation.settings.folder, pattern, MAX_FILES + 1)
+        more = "more than " if len(files) > MAX_FILES else ""
+        return {"summary": f"{more}{counted(len(files[:MAX_FILES]), 'file')}", "files": files[:MAX_FILES]}
+
+    async def read_file(self, path: str, offset: int = 0) -> Result:
+        """Read a text file of the working folder; files with keys, tokens or passwords are refused.
+
+        Args:
+            path: The file, seen from the working folder.
+            offset: Character to start at.
+        """
+        file = self._tools.inside(path)
+        if file.exists() and not file.is_file():
+            raise UsageError(f"{path} is no file", hint="list_files lists the files of a folder")
+        text = await asyncio.to_thread(file.read_text, errors="replace")
+        start = max(0, offset)
+        part = text[start : start + MAX_READ]
+        return {"summary": f"{len(part)} of {len(text)} characters of {path}", "text": part}
+
+    async def write_file(self, context: Context, path: str, text: str) -> Result:
+        """Write a text file of the working folder.
+
+        Files that are not your own, hidden ones and programs need the user's word.
+
+        Args:
+            context: This call.
+            path: The file, seen from the working folder.
+            text: Its whole new text.
+        """
+        target = self._tools.inside(path)
+        refuse_left_out(text)
+        if target.exists() and not target.is_file():
+            raise UsageError(f"{path} is no file", hint="name a text file")
+        reasons = approval_reasons(self._conversation.settings.folder, path, text)
+        if reasons or (target.exists() and target not in self._written):
+            await self._ask_to_write(_call(context), path, target, text, "; ".join(reasons))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+        self._written.add(target)
+        return {"summary": f"wrote {len(text)} characters to {path}"}
+
+    async def _ask_to_write(self, call: str, path: str, target: Path, text: str, reason: str) -> None:
+        """Ask the user to approve a write; raises `UsageError` if refused, or if the path now means another file."""
+        name = shown(self._conversation.settings.folder, target)
+        there = target.exists()
+        before = target.read_text(errors="replace") if there else ""
+        diff = difflib.unified_diff(before.splitlines(), text.splitlines(), name, name, lineterm="")
+        question = ApprovalAsked(
+            call, "write_file", f"{'overwrite' if there else 'write'} {name}", reason, "\n".join(diff)
+        )
+        given = await self._conversation.ask(question)
+        if given.reply == "no":
+            raise UsageError(
+                f"{path} was not written: the user said no{given.why and f': {given.why}'}",
+                hint="go on without it, or say in the answer what the user is to write there",
+            )
+        if self._tools.inside(path) != target:
+            raise UsageError(f"{path} was not written: it became another file meanwhile", hint="look at it again")
+
+    def _budget(self) -> str:
+        """Say how much of the user's budget is spent."""
+        cap, spent = self._conversation.settings.budget.measurements, self._conversation.spent.measurements
+        return f"{spent}{'' if cap is None else f' of {cap}'} measurements spent"
+
+
+def _call(context: Context) -> str:
+    return context.tool_call_id or ""
+
+
+def _kernel(source: str | None, path: str | None, tunables: dict[str, int] | None) -> Kernel:
+    return Kernel(source=source and refuse_left_out(source), path=path, tunables=tunables or {})
+
+
+# What the model reads of a result: rounded numbers, and nothing that another tool call can return.
+
+
+def _short_forecast(found: Result) -> Result:
+    """Return the part of a `ForecastResult` that the model reads: no distribution; the log only without a forecast."""
+    f = found["forecast"]
+    short = _picked(found, "summary", "recommendation", "reason", "p_better", "best_so_far", "trials")
+    if f is not None:
+        short["forecast"] = _picked(f, "p_valid", "p_faster", "median", "confidence", "rationale")
+    short |= {"kernel": found["kernel"]["short"], "already_measured": found["already_measured"]}
+    return _brief(short | {"problems": found["evidence"]["problems"], "log": "" if f else trim(found["log"], MAX_LOG)})
+
+
+def _short_measurement(found: Result) -> Result:
+    """Return the part of a `Considered` that the model reads: the decision, the forecast, the measurement if any."""
+    m = found["measured"]
+    short = _picked(found, "summary", "decision") | {"forecast": _short_forecast(found["forecast"])}
+    if m is not None:
+        short |= _picked(m, "status", "verdict", "speedup", "flags", "source", "measurement_id")
+        short |= {"shapes": _shapes(m), "log": "" if m["status"] == "ok" else trim(m["log"], MAX_LOG)}
+        short["forecast"].pop("summary", None)
+    return _brief(short)
+
+
+def _short_search(found: Result) -> Result:
+    """Return the part of a `SearchResult` that the model reads; `read_candidate` has the winner's text."""
+    short, best = _picked(found, "summary", "status", "run_id", "counts"), found["best"]
+    if best is not None:
+        kernel = {"kernel": best["kernel"]["short"], "tunables": best["kernel"]["tunables"]}
+        numbers = _picked(best, "speedup", "verdict", "confirmed", "flags")
+        short["best"] = _brief(kernel | numbers | {"shapes": _shapes(best)})
+    return short
+
+
+def _listed(row: CandidateRow) -> Result:
+    """Return one candidate as a short entry of a list."""
+    f, e, m = row.forecast, row.expected, row.measured
+    entry: Result = {"number": row.number, "kernel": f.kernel[:10], "task": f.task, "language": f.language}
+    entry |= {"tunables": f.tunables, "note": f.note, "advice": f.advice}
+    if e.median is not None:
+        entry["forecast"] = spread(e.median, e.low, e.high)
+    if m is not None:
+        entry |= {"measured": m.status if m.speedup is None else spread(m.speedup, m.low, m.high), "verdict": m.verdict}
+    return _brief(entry)
+
+
+def _shapes(measured: Result) -> list[Result]:
+    return [
+        _picked(w, "name", "verdict", "speedup", "candidate_us", "reference_us")
+        | {"noise": None if w["noise_percent"] is None else f"{w['noise_percent']:.1f} %"}
+        for w in measured["workloads"][:MAX_SHAPES]
+    ]
+
+
+def _picked(values: Result, *names: str) -> Result:
+    return {name: values[name] for name in names}
+
+
+def _brief(value: Any) -> Any:
+    """Round intervals and fractions to significant digits, and drop empty values."""
+    match value:
+        case {"ratio": ratio, "low": low, "high": high}:
+            return spread(ratio, low, high)
+        case {"median": float(), "low": _, "high": _}:
+            return microseconds(Micros.model_validate(value))
+        case dict():
+            return {k: _brief(v) for k, v in value.items() if v not in (None, "", [], {})}
+        case list():
+            return [_brief(v) for v in value]
+        case float():
+            return float(f"{value:.3g}")
+        case _:
+            return value
