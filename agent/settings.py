@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from forewarp.agent.events import Spent
+from forewarp.core.budget import DEFAULT_MEASUREMENTS, Spend
 from forewarp.tools.parts import Amounts, Place
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 Approval = Literal["each", "budget", "never"]
 """Rule for when measuring needs approval: each time, only beyond the budget, or never (the budget is the end)."""
 
-MEASUREMENTS = 24
 COMPACT_AT = 120_000
 
 
@@ -40,7 +40,7 @@ class Settings:
     model: str | Model | None = None
     base_url: str | None = None
     task: str = ""
-    budget: Amounts = field(default_factory=lambda: Amounts(measurements=MEASUREMENTS))
+    budget: Amounts = field(default_factory=lambda: Amounts(measurements=DEFAULT_MEASUREMENTS))
     approval: Approval = "each"
     shell: bool = False
     compact_at: int = COMPACT_AT
@@ -51,14 +51,12 @@ def over_budget(cap: Amounts, spent: Spent, measurements: int = 0) -> str:
 
     With 0 measurements only the model's part is checked: dollars and tokens.
     """
-    if measurements:
-        if cap.measurements is not None and spent.measurements + measurements > cap.measurements:
-            what = "spent" if measurements == 1 else "too small for it"
-            return f"the budget of {cap.measurements} measurements is {what}"
-        if cap.device_s is not None and spent.device_s >= cap.device_s:
-            return f"the budget of {cap.device_s:g} device seconds is spent"
-    if cap.dollars is not None and (spent.dollars or 0.0) >= cap.dollars:
-        return f"the budget of ${cap.dollars:g} is spent"
-    if cap.tokens is not None and spent.input_tokens + spent.output_tokens >= cap.tokens:
-        return f"the budget of {cap.tokens} tokens is spent"
-    return ""
+    budget, tokens = cap.budget(), spent.input_tokens + spent.output_tokens
+    amounts = Spend(0, spent.device_s, spent.dollars or 0.0, tokens)
+    if not measurements:
+        budget = replace(budget, device_s=None)
+    elif budget.measurements is not None and spent.measurements + measurements > budget.measurements:
+        what = "spent" if measurements == 1 else "too small for it"
+        return f"the budget of {budget.measurements} measurements is {what}"
+    over = replace(budget, measurements=None).exhausted(amounts)
+    return budget.spent_words(over) if over else ""

@@ -12,6 +12,7 @@ from forewarp.api.given import AnyKernel, AnyTask, search_request
 from forewarp.api.options import Options, Where, checked, known, place_of
 from forewarp.api.run import JointRun, Run
 from forewarp.api.watching import Watcher, follow
+from forewarp.core.budget import DEFAULT_MEASUREMENTS
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.core.protocols import Forecaster, Proposer
 from forewarp.tools import session as sessions
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from forewarp.tools.resume import ResumeRequest
     from forewarp.tools.search import Own, SearchJob
 
-DEFAULT_BUDGET = 24
 
 Named = Literal["learned", "llm", "cascade", "none"]
 
@@ -30,7 +30,7 @@ Named = Literal["learned", "llm", "cascade", "none"]
 def optimize(
     task: AnyTask,
     *,
-    budget: int | None = DEFAULT_BUDGET,
+    budget: int | None = DEFAULT_MEASUREMENTS,
     device: str = "auto",
     model: str | Sequence[str] | None = None,
     forecaster: Named | Forecaster = "learned",
@@ -78,7 +78,7 @@ def optimize(
 def estimate(
     task: AnyTask,
     *,
-    budget: int | None = DEFAULT_BUDGET,
+    budget: int | None = DEFAULT_MEASUREMENTS,
     device: str = "auto",
     model: str | Sequence[str] | None = None,
     forecaster: Named | Forecaster = "learned",
@@ -101,7 +101,7 @@ def optimize_together(
     task: AnyTask,
     targets: Sequence[str],
     *,
-    budget: int | None = DEFAULT_BUDGET,
+    budget: int | None = DEFAULT_MEASUREMENTS,
     device: str = "auto",
     model: str | Sequence[str] | None = None,
     forecaster: Named = "learned",

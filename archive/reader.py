@@ -22,20 +22,10 @@ from forewarp.archive.rows import (
     RunStatus,
 )
 from forewarp.core import serde
+from forewarp.core.budget import Spend
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Subject, Trial
-from forewarp.core.values import (
-    Build,
-    Candidate,
-    Cost,
-    Decision,
-    Forecast,
-    Measurement,
-    Signature,
-    Spend,
-    Target,
-    Task,
-)
+from forewarp.core.values import Build, Candidate, Cost, Decision, Forecast, Measurement, Signature, Target, Task
 
 T = TypeVar("T")
 

@@ -25,8 +25,9 @@ from provenance import write
 from scipy import stats
 
 from forewarp.archive.store import Archive
+from forewarp.core.budget import Budget
 from forewarp.core.protocols import Executor
-from forewarp.core.values import Budget, Task
+from forewarp.core.values import Task
 from forewarp.gpu_runner.devices import choose
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 from forewarp.gpu_runner.formats import task as tasks

@@ -24,9 +24,10 @@ from forewarp.archive.pools.parquet import read_pool
 from forewarp.archive.rows import RunRow
 from forewarp.archive.store import Archive
 from forewarp.core import serde
+from forewarp.core.budget import Budget
 from forewarp.core.errors import ForewarpError
 from forewarp.core.protocols import Executor, Forecaster, Subject
-from forewarp.core.values import Budget, Build, Candidate, Measurement, Signature, Target, Task
+from forewarp.core.values import Build, Candidate, Measurement, Signature, Target, Task
 from forewarp.gpu_runner.devices import choose
 from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.search import events

@@ -22,7 +22,7 @@ from provenance import write
 from forewarp.archive.pools.parquet import read_pool
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive
-from forewarp.core.values import Budget
+from forewarp.core.budget import Budget
 from forewarp.gpu_runner.executors.replay import ReplayExecutor
 from forewarp.search.loop import Search
 from forewarp.search.proposers.pool import PoolProposer

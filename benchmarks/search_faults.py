@@ -437,7 +437,7 @@ def simulated(path: Path, seed: int) -> None:
     sys.path.insert(0, str(TESTS))
     from support.synthetic_executor import SyntheticExecutor, task
 
-    from forewarp.core.values import Budget
+    from forewarp.core.budget import Budget
     from forewarp.search.loop import Search
     from forewarp.search.proposers.tunables import TunablesProposer
     from forewarp.search.settings import SearchSettings

@@ -34,8 +34,9 @@ from forewarp.archive.forecasts import read_forecasts
 from forewarp.archive.pools.parquet import read_pool
 from forewarp.archive.rows import RecordedForecast, RecordedRow
 from forewarp.archive.store import Archive
+from forewarp.core.budget import Budget
 from forewarp.core.protocols import Forecaster, Subject, Trial
-from forewarp.core.values import Budget, Cost, Forecast, Target, Task
+from forewarp.core.values import Cost, Forecast, Target, Task
 from forewarp.gpu_runner.executors.replay import ReplayExecutor
 from forewarp.search.loop import Search
 from forewarp.search.proposers.pool import PoolProposer

@@ -45,9 +45,9 @@ from support.synthetic_executor import REFERENCE, KnowingForecaster, SyntheticEx
 
 from forewarp.archive.store import Archive
 from forewarp.core import bins
+from forewarp.core.budget import Budget
 from forewarp.core.protocols import Forecaster, Subject
 from forewarp.core.values import (
-    Budget,
     Build,
     Candidate,
     DeviceKind,

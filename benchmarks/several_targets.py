@@ -30,7 +30,8 @@ from forewarp.archive.pools.imports.made import ImportOptions
 from forewarp.archive.pools.parquet import write_rows
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive
-from forewarp.core.values import Budget, Candidate, Task, Workload
+from forewarp.core.budget import Budget
+from forewarp.core.values import Candidate, Task, Workload
 from forewarp.gpu_runner.executors.replay import ReplayExecutor
 from forewarp.search.compromise import compare
 from forewarp.search.islands import Islands

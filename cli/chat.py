@@ -145,9 +145,9 @@ def _approval(asked: Approval | None, *, alone: bool) -> Approval:
 
 
 def _caps(budget: int | None, device_s: float | None, dollars: float | None, tokens: int | None) -> dict[str, object]:
-    from forewarp.agent.settings import MEASUREMENTS
+    from forewarp.core.budget import DEFAULT_MEASUREMENTS
 
-    count = MEASUREMENTS if budget is None else budget
+    count = DEFAULT_MEASUREMENTS if budget is None else budget
     return {"measurements": count, "device_s": device_s, "dollars": dollars, "tokens": tokens}
 
 

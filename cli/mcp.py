@@ -97,17 +97,18 @@ def mcp(
         from forewarp.cli import mcp_bundle
 
         return mcp_bundle.write(Path(to or "forewarp.mcpb"), given, model, only_print=print_)
+    from forewarp.core.budget import Budget
     from forewarp.core.errors import UsageError
 
     if to is not None or print_:
         raise UsageError("serve takes neither a client nor --print", hint="pass `forewarp mcp install CLIENT`")
-    from forewarp.mcp_server.options import Caps, ServerOptions
+    from forewarp.mcp_server.options import ServerOptions
 
     options = ServerOptions(
         place=where.place(),
         workspace=(workspace or Path.cwd()).expanduser().absolute(),
-        server=Caps(limits.max_measurements, limits.max_gpu_seconds, limits.max_usd, limits.max_tokens),
-        session=Caps(
+        server=Budget(limits.max_measurements, limits.max_gpu_seconds, limits.max_usd, limits.max_tokens),
+        session=Budget(
             limits.session_measurements, limits.session_gpu_seconds, limits.session_usd, limits.session_tokens
         ),
         window_s=3600 * limits.window,

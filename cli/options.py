@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from forewarp.core.budget import DEFAULT_MEASUREMENTS
+
 if TYPE_CHECKING:
     from forewarp.tools.parts import Place
 
@@ -130,7 +132,7 @@ class Caps:
         deadline: Most seconds of wall time.
     """
 
-    budget: Annotated[int, Parameter(validator=_something)] = 24
+    budget: Annotated[int, Parameter(validator=_something)] = DEFAULT_MEASUREMENTS
     max_gpu_seconds: Annotated[float | None, Parameter(validator=positive)] = None
     max_usd: Annotated[float | None, Parameter(validator=positive)] = None
     max_tokens: Annotated[int | None, Parameter(validator=positive)] = None

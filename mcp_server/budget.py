@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator
-from dataclasses import dataclass, fields
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
 
+from forewarp.core.budget import Currency, Spend
 from forewarp.core.errors import UsageError
-from forewarp.mcp_server.options import Caps, ServerOptions
+from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.spool import LIVE, Spool, SpooledJob
 from forewarp.tools import runs
 from forewarp.tools.parts import Place
 
-
-@dataclass(frozen=True, slots=True)
-class ClientSpending:
-    """Amounts spent or reserved, by the names of `Caps`."""
-
-    measurements: float = 0.0
-    gpu_seconds: float = 0.0
-    usd: float = 0.0
-    tokens: float = 0.0
-
-    def __add__(self, other: ClientSpending) -> ClientSpending:
-        return ClientSpending(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(ClientSpending)))
-
-    def largest(self, other: ClientSpending) -> ClientSpending:
-        """Return the larger amount of each currency."""
-        return ClientSpending(*(max(getattr(self, f.name), getattr(other, f.name)) for f in fields(ClientSpending)))
+PUBLIC: Mapping[Currency, str] = {
+    "measurements": "measurements",
+    "device_s": "gpu_seconds",
+    "dollars": "usd",
+    "tokens": "tokens",
+}
+"""Names of the capped currencies in flags and answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +28,7 @@ class CurrencyLine:
     """One currency of one cap."""
 
     scope: str
-    currency: str
+    currency: Currency
     spent: float
     cap: float
 
@@ -55,7 +47,7 @@ class ClientBudget:
     def lines(self, session: str) -> list[CurrencyLine]:
         """Return every cap that holds for a session, with what was spent of it."""
         options = self._options
-        if options.server == Caps() and options.session == Caps():
+        if not options.server.caps and not options.session.caps:
             return []
         spent = [(j.session, self._of(j)) for j in self._spool.jobs(time.time() - options.window_s)]
         found: list[CurrencyLine] = []
@@ -63,14 +55,11 @@ class ClientBudget:
             ("server", options.server, [s for _, s in spent]),
             ("session", options.session, [s for owner, s in spent if owner == session]),
         ):
-            total = sum(amounts, ClientSpending())
-            for f in fields(Caps):
-                cap = getattr(caps, f.name)
-                if cap is not None:
-                    found.append(CurrencyLine(scope, f.name, getattr(total, f.name), float(cap)))
+            total = sum(amounts, Spend())
+            found += [CurrencyLine(scope, c, total.of(c), float(cap)) for c, cap in caps.caps.items()]
         return found
 
-    def left(self, session: str, currency: str) -> float | None:
+    def left(self, session: str, currency: Currency) -> float | None:
         """Return what a session may still spend of a currency; None where nothing caps it."""
         found = [line.left for line in self.lines(session) if line.currency == currency]
         return min(found, default=None)
@@ -81,7 +70,9 @@ class ClientBudget:
         with self._spool.alone("budget"):
             yield
 
-    def grant(self, session: str, currency: str, wanted: float | None, default: float | None = None) -> float | None:
+    def grant(
+        self, session: str, currency: Currency, wanted: float | None, default: float | None = None
+    ) -> float | None:
         """Return how much of a currency a job may spend: what it wants, else `default`, else all that is left.
 
         Raises `UsageError` where nothing is left, or less than what it wants.
@@ -90,12 +81,12 @@ class ClientBudget:
         if not capped:
             return wanted if wanted is not None else default
         tight = min(capped, key=lambda line: line.left)
-        name = currency.replace("_", " ")
+        name = PUBLIC[currency].replace("_", " ")
         if tight.left <= 0 or (currency in ("measurements", "tokens") and tight.left < 1):
             raise UsageError(
                 f"the {tight.scope}'s budget of {tight.cap:g} {name} is spent ({tight.spent:g} used or set aside)",
                 hint="forecast_kernel costs nothing without model; search_status shows what is known. Only the operator"
-                f" can raise --{'session' if tight.scope == 'session' else 'max'}-{currency.replace('_', '-')}",
+                f" can raise --{'session' if tight.scope == 'session' else 'max'}-{name.replace(' ', '-')}",
             )
         if wanted is not None and wanted > tight.left:
             raise UsageError(
@@ -104,34 +95,24 @@ class ClientBudget:
             )
         return min(tight.left, wanted if wanted is not None else default if default is not None else tight.left)
 
-    def _of(self, job: SpooledJob) -> ClientSpending:
+    def _of(self, job: SpooledJob) -> Spend:
         """Return what a job has spent; while it may go on, at least what was set aside for it."""
-        aside = ClientSpending(
-            job.reserved.get("measurements", 0.0),
-            job.reserved.get("device_s", 0.0),
-            job.reserved.get("usd", 0.0),
-            job.reserved.get("tokens", 0.0),
-        )
         if job.kind == "search":
-            return self._of_search(job, aside)
-        state = self._spool.state(job.id)
-        if state in LIVE:
-            return aside
+            return self._of_search(job)
+        if self._spool.state(job.id) in LIVE:
+            return job.reserved.whole()
         told = self._spool.document(job.id, "result.json") or {}
         if job.kind == "forecast":
-            return ClientSpending(usd=float(told.get("usd") or 0.0), tokens=float(told.get("tokens") or 0.0))
+            return Spend(dollars=float(told.get("usd") or 0.0), tokens=int(told.get("tokens") or 0))
         if (result := told.get("result")) is not None:
             measured = result["measurement_id"] is not None
-            return ClientSpending(measurements=float(measured), gpu_seconds=float(result["cost"]["device_s"]))
+            return Spend(int(measured), float(result["cost"]["device_s"]))
         held_s = self._spool.held_s(job.id)
-        return ClientSpending(
-            measurements=float(held_s is not None), gpu_seconds=float(told.get("device_s", held_s or 0.0))
-        )
+        return Spend(int(held_s is not None), float(told.get("device_s", held_s or 0.0)))
 
-    def _of_search(self, job: SpooledJob, aside: ClientSpending) -> ClientSpending:
+    def _of_search(self, job: SpooledJob) -> Spend:
         run_id = self._spool.read(job.id, "run")
         if not run_id:
-            return aside if self._spool.worker(job.id) is not None else ClientSpending()
-        spent, ended = runs.spent(Place(archive=job.request["place"]["archive"]), run_id.strip())
-        total = ClientSpending(spent.measurements or 0, spent.device_s or 0.0, spent.dollars or 0.0, spent.tokens or 0)
-        return total if ended else total.largest(aside)
+            return job.reserved.whole() if self._spool.worker(job.id) is not None else Spend()
+        total, ended = runs.spent(Place(archive=job.request["place"]["archive"]), run_id.strip())
+        return total if ended else total | job.reserved.whole()

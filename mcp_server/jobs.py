@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import forewarp
+from forewarp.core.budget import Budget
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.spool import LATEST, LIVE, Spool, SpooledJob, slot_name
@@ -46,7 +47,7 @@ class Jobs:
             if child.poll() is None:
                 child.returncode = 0  # it is meant to go on, which would otherwise be warned of
 
-    def submit(self, session: str, task: str, request: dict[str, Any], reserved: dict[str, float]) -> SpooledJob:
+    def submit(self, session: str, task: str, request: dict[str, Any], reserved: Budget) -> SpooledJob:
         """Put a measurement into the queue, and make sure that a process works on it."""
         job = self.spool.add("measure", session, task, request, reserved)
         self._keep_measuring()
@@ -108,7 +109,7 @@ class Jobs:
                 self._workers[number] = _detached(command, self.home, log, log)
 
     def start_search(
-        self, session: str, task: str, request: SearchRequest, inputs: str | None, reserved: dict[str, float]
+        self, session: str, task: str, request: SearchRequest, inputs: str | None, reserved: Budget
     ) -> SpooledJob:
         """Start a search in a process of its own; `inputs` is a file of captured calls, which that process reads."""
         asked = request.model_dump(mode="json") | {"inputs": inputs}

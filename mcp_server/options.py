@@ -5,17 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from forewarp.core.budget import OPEN, Budget
 from forewarp.tools.parts import Place
-
-
-@dataclass(frozen=True, slots=True)
-class Caps:
-    """Cap on each currency; None leaves it open."""
-
-    measurements: int | None = None
-    gpu_seconds: float | None = None
-    usd: float | None = None
-    tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +21,8 @@ class ServerOptions:
 
     place: Place = field(default_factory=Place)
     workspace: Path = field(default_factory=Path.cwd)
-    server: Caps = Caps()
-    session: Caps = Caps()
+    server: Budget = OPEN
+    session: Budget = OPEN
     window_s: float = 86_400.0
     max_searches: int = 2
     models: tuple[str, ...] | None = None

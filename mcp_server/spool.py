@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from forewarp.core import serde
+from forewarp.core.budget import OPEN, Budget
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.tools import processes
 
@@ -54,7 +56,7 @@ class SpooledJob:
     task: str
     created: float
     request: dict[str, Any] = field(default_factory=dict[str, Any])
-    reserved: dict[str, float] = field(default_factory=dict[str, float])
+    reserved: Budget = OPEN
 
 
 class Spool:
@@ -68,13 +70,9 @@ class Spool:
         """Return the folder of a job."""
         return self.folder / job_id
 
-    def add(
-        self, kind: Kind, session: str, task: str, request: dict[str, Any], reserved: dict[str, float] | None = None
-    ) -> SpooledJob:
+    def add(self, kind: Kind, session: str, task: str, request: dict[str, Any], reserved: Budget = OPEN) -> SpooledJob:
         """Write a job's folder, which puts it into the queue."""
-        job = SpooledJob(
-            f"{_PREFIX[kind]}-{secrets.token_hex(4)}", kind, session, task, time.time(), request, reserved or {}
-        )
+        job = SpooledJob(f"{_PREFIX[kind]}-{secrets.token_hex(4)}", kind, session, task, time.time(), request, reserved)
         self.at(job.id).mkdir(parents=True)
         self.write(job.id, "job.json", json.dumps(asdict(job)))
         return job
@@ -111,7 +109,7 @@ class Spool:
                 f"there is no job {job_id!r}; the latest are {latest}",
                 hint="pass the run_id that search or measure_kernel returned; describe with recent lists runs",
             )
-        return SpooledJob(**found)
+        return serde.from_data(SpooledJob, found)
 
     def jobs(self, since: float = 0.0) -> list[SpooledJob]:
         """Return the jobs that were made after a time, the oldest first."""
@@ -119,7 +117,7 @@ class Spool:
         if self.folder.is_dir():
             for path in self.folder.glob("*-*/job.json"):
                 with contextlib.suppress(OSError, ValueError, TypeError):
-                    job = SpooledJob(**json.loads(path.read_text()))
+                    job = serde.from_data(SpooledJob, json.loads(path.read_text()))
                     if job.created >= since:
                         found.append(job)
         return sorted(found, key=lambda j: (j.created, j.id))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from forewarp.core.budget import DEFAULT_MEASUREMENTS, Budget
 from forewarp.core.errors import DeviceError, UsageError
 from forewarp.mcp_server.answers import (
     LIMIT_BYTES,
@@ -17,7 +19,7 @@ from forewarp.mcp_server.answers import (
     SearchAnswer,
     size,
 )
-from forewarp.mcp_server.budget import ClientBudget
+from forewarp.mcp_server.budget import PUBLIC, ClientBudget
 from forewarp.mcp_server.converted import LOG, POLL_S, forecast_answer, measure_answer, search_answer
 from forewarp.mcp_server.jobs import Jobs, Say
 from forewarp.mcp_server.options import ServerOptions
@@ -36,7 +38,6 @@ MEASURE_LIMIT_S = 120.0
 START_S = 30.0
 ROOM = 600
 """Bytes of an answer about a task that are neither reference nor kernel."""
-SEARCH_MEASUREMENTS = 24
 FORECAST_COMPILE_S = 20.0
 """Most seconds that compiling a kernel may take for a forecast; a measurement waits longer."""
 
@@ -100,10 +101,10 @@ class Work:
         return answer.model_copy(update={"ranking": ranking, "summary": summary})
 
     def _may_ask(self, session: str, model: str) -> None:
-        for currency in ("usd", "tokens"):
+        for currency in ("dollars", "tokens"):
             if self.budget.left(session, currency) is not None:
                 self.budget.grant(session, currency, None)
-        if self.budget.left(session, "usd") is not None and (made := make_model(model, self.options.base_url)):
+        if self.budget.left(session, "dollars") is not None and (made := make_model(model, self.options.base_url)):
             check_price(made)
 
     def _book(self, session: str, task: str, usd: float | None, tokens: int) -> None:
@@ -123,9 +124,8 @@ class Work:
         )
         with self.budget.deciding():
             self.budget.grant(session, "measurements", 1.0)
-            reserved = {"measurements": 1.0}
-            if (left := self.budget.grant(session, "gpu_seconds", None)) is not None:
-                reserved["device_s"] = min(left, MEASURE_LIMIT_S)
+            left = self.budget.grant(session, "device_s", None)
+            reserved = Budget(1, None if left is None else min(left, MEASURE_LIMIT_S))
             return self.jobs.submit(session, given["task"], request.model_dump(mode="json"), reserved)
 
     def measurement(self, job: SpooledJob, detail: Detail, wait_s: float, say: Say) -> MeasureAnswer:
@@ -187,13 +187,7 @@ class Work:
                         "pool": place.pool if place.device == "replay" else None,
                     }
                 ),
-                budget=Amounts(
-                    measurements=round(caps["measurements"] or SEARCH_MEASUREMENTS),
-                    device_s=caps["gpu_seconds"],
-                    dollars=caps["usd"],
-                    tokens=None if caps["tokens"] is None else int(caps["tokens"]),
-                    wall_s=given["deadline_s"],
-                ),
+                budget=Amounts.of(replace(caps, wall_s=given["deadline_s"])),
                 seed=given["seed"],
                 forecaster=given["forecaster"],
                 model=model,
@@ -202,23 +196,19 @@ class Work:
                 seed_kernels=seeds,
                 allow_tf32=given["allow_tf32"],
             )
-            names = {"measurements": "measurements", "gpu_seconds": "device_s", "usd": "usd", "tokens": "tokens"}
-            reserved = {names[k]: v for k, v in caps.items() if v is not None}
-            job = self.jobs.start_search(session, given["task"], request, inputs, reserved)
+            job = self.jobs.start_search(session, given["task"], request, inputs, caps)
         say("starting the run")
         return self.run_of(job, detail, START_S, 0.0, say)
 
-    def _caps(self, session: str, given: dict[str, Any], asks: bool) -> dict[str, float | None]:
-        grant = self.budget.grant
-        caps = {
-            "measurements": grant(session, "measurements", given["budget"], SEARCH_MEASUREMENTS),
-            "gpu_seconds": grant(session, "gpu_seconds", given["max_gpu_seconds"]),
-            "usd": given["max_usd"],
-            "tokens": given["max_tokens"],
-        }
+    def _caps(self, session: str, given: dict[str, Any], asks: bool) -> Budget:
+        measurements = self.budget.grant(session, "measurements", given["budget"], DEFAULT_MEASUREMENTS)
+        device_s = self.budget.grant(session, "device_s", given["max_gpu_seconds"])
+        dollars, tokens = given["max_usd"], given["max_tokens"]
         if asks:
-            caps |= {c: grant(session, c, caps[c]) for c in ("usd", "tokens")}
-        return caps
+            dollars = self.budget.grant(session, "dollars", dollars)
+            tokens = self.budget.grant(session, "tokens", tokens)
+        tokens = None if tokens is None else int(tokens)
+        return Budget(round(measurements or DEFAULT_MEASUREMENTS), device_s, dollars, tokens)
 
     def run_of(self, job: SpooledJob, detail: Detail, start_s: float, wait_s: float, say: Say) -> SearchAnswer:
         """Return the state of the run that a job became, or that it still starts."""
@@ -347,9 +337,10 @@ class Work:
         data: dict[str, Any] = {"window_hours": self.options.window_s / 3600}
         for line in lines:
             entry = {"cap": line.cap, "used_or_set_aside": round(line.spent, 3), "left": round(line.left, 3)}
-            data.setdefault(line.scope, {})[line.currency] = entry
+            data.setdefault(line.scope, {})[PUBLIC[line.currency]] = entry
         tight = min(lines, key=lambda line: line.left / line.cap if line.cap else 0.0)
-        return data, f"Left of the {tight.scope}'s {tight.cap:g} {tight.currency.replace('_', ' ')}: {tight.left:g}."
+        name = PUBLIC[tight.currency].replace("_", " ")
+        return data, f"Left of the {tight.scope}'s {tight.cap:g} {name}: {tight.left:g}."
 
     def _recent(self) -> tuple[dict[str, Any], str]:
         found = describe.latest_runs(self.options.place, limit=5)

@@ -56,8 +56,8 @@ def _measure(spool: Spool, job: SpooledJob, executors: Executors) -> None:
 
     def stage(name: Stage) -> None:
         spool.write(job.id, "stage", name)
-        if name == "measuring" and "device_s" in job.reserved:
-            stop.append(threading.Timer(job.reserved["device_s"], _out_of_budget, (spool, job)))
+        if name == "measuring" and (most := job.reserved.device_s) is not None:
+            stop.append(threading.Timer(most, _out_of_budget, (spool, job, most)))
             stop[0].daemon = True
             stop[0].start()
 
@@ -79,9 +79,8 @@ def _measure(spool: Spool, job: SpooledJob, executors: Executors) -> None:
         spool.write(job.id, "result.json", json.dumps(answer))
 
 
-def _out_of_budget(spool: Spool, job: SpooledJob) -> None:
+def _out_of_budget(spool: Spool, job: SpooledJob, seconds: float) -> None:
     """End this process with all that holds the device: the budget does not allow another second."""
-    seconds = job.reserved["device_s"]
     error = {
         "code": "budget",
         "message": f"the measurement was ended after {seconds:.1f} s of device time: no more was left of the budget",

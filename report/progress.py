@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from forewarp.archive.rows import REJECTED
-from forewarp.core.values import Cost, Spend
+from forewarp.core.budget import CURRENCIES, Spend
+from forewarp.core.values import Cost
 from forewarp.report.tally import Tally
 from forewarp.search import events
-from forewarp.search.budget import CURRENCIES
 from forewarp.tools import wording
 from forewarp.tools.estimate import clock
 from forewarp.tools.parts import Price

@@ -5,26 +5,17 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from forewarp.core.values import UNTRUSTED, Budget, Cost, Forecast, Spend
+from forewarp.core.budget import CURRENCIES, UNITS, Budget, Spend
+from forewarp.core.values import UNTRUSTED, Cost, Forecast
 from forewarp.search import events
-from forewarp.search.budget import CURRENCIES
 from forewarp.tools import wording
 from forewarp.tools.parts import Amounts, Interval, shown
 
 if TYPE_CHECKING:
     from forewarp.tools.search import SearchJob
-
-CURRENCY_WORDS: Mapping[str, str] = {
-    "measurements": "measurements",
-    "device_s": "s of device time",
-    "dollars": "dollars",
-    "tokens": "tokens",
-    "wall_s": "s of wall time",
-}
 
 
 @dataclass
@@ -174,7 +165,7 @@ class Tally:
         return f"{self.meter()}  {event.kernel[:10]}  {said}  best {wording.speedup(self.best)}"
 
     def _warned(self, event: events.BudgetWarning) -> str:
-        words = CURRENCY_WORDS[event.currency]
+        words = UNITS[event.currency]
         line = f"{event.spent / event.cap:.0%} of the budget: {event.spent:.4g} of {event.cap:g} {words} are spent"
         self.warnings.append(line)
         return line
@@ -237,8 +228,7 @@ class Tally:
         return min((s for c in CURRENCIES if (s := self.left(c)) is not None), default=None)
 
     def _share_of(self, spend: Spend) -> float:
-        pairs = [(float(getattr(spend, c)), getattr(self.budget, c)) for c in CURRENCIES]
-        return min(1.0, max((spent / cap for spent, cap in pairs if cap), default=0.0))
+        return min(1.0, max((spend.of(c) / cap for c, cap in self.budget.caps.items() if cap), default=0.0))
 
 
 def so_far(job: SearchJob) -> Tally:

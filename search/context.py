@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from forewarp.archive.rows import RunRow
 from forewarp.archive.store import Archive
+from forewarp.core.budget import Budget, Spend
 from forewarp.core.protocols import Executor, Forecaster, Proposer, Trial
-from forewarp.core.values import Build, Signature, Spend, Target, Task
-from forewarp.search import budget as budgets
+from forewarp.core.values import Build, Signature, Target, Task
 from forewarp.search import price
 from forewarp.search.ends import BudgetSpent, Stopped
 from forewarp.search.gate import Gate
@@ -89,7 +89,7 @@ class RunContext:
             return None
         return price.floor_speedup(best.measurement, self.signatures, self.target)
 
-    def search_budget(self, spend: Spend) -> budgets.Budget:
+    def search_budget(self, spend: Spend) -> Budget:
         """Return the budget that may be spent on searching.
 
         Where all of that is measured and nothing worked, there is nothing to confirm: what was kept back for it is
@@ -98,7 +98,7 @@ class RunContext:
         best, done = self.state.best, len(self.state.trials)
         # Other measurements may have ended early: only the best one is sure to have been measured in full.
         each_s = best.measurement.device_s if best and best.measurement else 0.0
-        without = partial(budgets.searching, self.settings.budget, spend, each_s=each_s, visitors=self.visits_kept)
+        without = partial(searching, self.settings.budget, spend, each_s=each_s, visitors=self.visits_kept)
         kept = without(confirm=self.confirms)
         if self.island is None and best is None and done >= (kept.measurements or 0):
             return without(confirm=False)
@@ -114,3 +114,21 @@ class RunContext:
         spent = self.search_budget(spend).exhausted(spend)
         if spent is not None:
             raise BudgetSpent(spent)
+
+
+def searching(budget: Budget, spend: Spend, *, each_s: float, confirm: bool, visitors: int = 0) -> Budget:
+    """Return the part of the budget that is not kept back for the confirmation and for other targets' winners.
+
+    `each_s` is what measuring one of them takes of the device. It takes no more wall time than a measurement has taken
+    so far, with all that belongs to it. A budget of one measurement has nothing to keep back: its only candidate is not
+    confirmed.
+    """
+    kept = confirm + visitors
+    each_wall_s = min(each_s, spend.wall_s / max(1, spend.measurements))
+    most = budget.measurements
+    return replace(
+        budget,
+        measurements=None if most is None else max(min(1, most), most - kept),
+        device_s=None if budget.device_s is None else budget.device_s - kept * each_s,
+        wall_s=None if budget.wall_s is None else budget.wall_s - kept * each_wall_s,
+    )

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from forewarp.core import serde
-from forewarp.core.values import Budget, Cost, Decision, Forecast, Spend, Status, Verdict
+from forewarp.core.budget import Budget, Spend
+from forewarp.core.values import Cost, Decision, Forecast, Status, Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from forewarp.core import serde
 from forewarp.core.errors import ArchiveError, UsageError
 from forewarp.core.protocols import Executor, Forecaster, Proposer
 from forewarp.core.values import Task
-from forewarp.search import budget as budgets
 from forewarp.search import finals, lease, rounds
 from forewarp.search.context import RunContext
 from forewarp.search.ends import BudgetSpent, Stopped
@@ -178,7 +177,7 @@ class Search:
     def _why(self, ended: Finish | BudgetSpent) -> str:
         if isinstance(ended, Finish):
             return ended.reason
-        return budgets.in_words(ended.currency, self.settings.budget, self._recorder.spend())
+        return ended.reason(self.settings.budget, self._recorder.spend())
 
     def _first_event(self) -> Event:
         if self._resumed:

@@ -6,8 +6,9 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from forewarp.core.budget import Budget, Spend
 from forewarp.core.protocols import Trial
-from forewarp.core.values import Budget, Candidate, Measurement, Signature, Spend, Target
+from forewarp.core.values import Candidate, Measurement, Signature, Target
 from forewarp.gpu_runner.roofline import floor_s
 
 

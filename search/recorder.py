@@ -6,8 +6,7 @@ import time
 from collections.abc import Iterator
 
 from forewarp.archive.store import Archive
-from forewarp.core.values import Budget, Spend
-from forewarp.search import budget as budgets
+from forewarp.core.budget import Budget, Spend, warnings
 from forewarp.search import events as kinds
 from forewarp.search.events import BudgetWarning, Event
 
@@ -54,7 +53,7 @@ class Recorder:
 
     def warn(self) -> list[Event]:
         """Append a warning for each currency that passed another share of its cap since the last call."""
-        short = budgets.warnings(self._budget, self.spend())
+        short = warnings(self._budget, self.spend())
         new = [w for w in short if w.share > self._warned.get(w.currency, 0.0)]
         self._warned |= {w.currency: w.share for w in new}
         return [self.say(BudgetWarning(self._run, w.currency, w.spent, w.cap, w.share)) for w in new]

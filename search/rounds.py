@@ -16,7 +16,6 @@ from forewarp.core.errors import ForewarpError
 from forewarp.core.protocols import Borrowing, Proposal, Recalling, Subject
 from forewarp.core.values import Decision
 from forewarp.gpu_runner.pipeline import compile_threads
-from forewarp.search import budget as budgets
 from forewarp.search import policy, price
 from forewarp.search.context import RunContext
 from forewarp.search.ends import BudgetSpent, Stopped
@@ -172,7 +171,7 @@ def _decide(run: RunContext, proposals: Sequence[int]) -> Generator[Event]:
     situation = policy.Situation(
         run.state.incumbent,
         [t.subject.candidate for t in run.trials()],
-        budgets.measurements_left(budget, spend),
+        None if (left := budget.left("measurements", spend)) is None else round(left),
         fallback=run.state.watch.waiting,
     )
     rng = random.Random(f"{run.settings.seed}:{number}:decide")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
+from forewarp.core.budget import DEFAULT_MEASUREMENTS, Budget
 from forewarp.core.errors import UsageError
-from forewarp.core.values import Budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class SearchSettings:
     """
 
     seed: int = 0
-    budget: Budget = field(default_factory=lambda: Budget(measurements=30))
+    budget: Budget = field(default_factory=lambda: Budget(DEFAULT_MEASUREMENTS))
     proposals_per_round: int = 8
     measure_per_round: int = 1
     audit: float = 0.05
@@ -67,8 +67,7 @@ class SearchSettings:
 
     def check(self) -> None:
         """Raise `UsageError` that names the first setting which makes no sense."""
-        caps = (self.budget.measurements, self.budget.device_s, self.budget.dollars, self.budget.tokens)
-        if all(cap is None for cap in (*caps, self.budget.wall_s)):
+        if not self.budget.caps:
             raise UsageError("the budget has no cap", hint="cap at least one of measurements, seconds, dollars, tokens")
         for name in ("proposals_per_round", "measure_per_round", "compile_threads"):
             if getattr(self, name) < 1:

@@ -10,7 +10,8 @@ from forewarp.archive.reader import Reader
 from forewarp.archive.rows import REJECTED, CandidateRow, DecisionRow, MeasurementRow, RunStatus
 from forewarp.archive.store import Archive
 from forewarp.core import serde
-from forewarp.core.values import Budget, Candidate, Cost, Forecast, Measurement, Spend, Verdict
+from forewarp.core.budget import Budget, Spend
+from forewarp.core.values import Candidate, Cost, Forecast, Measurement, Verdict
 from forewarp.search import policy
 from forewarp.search.events import Alarmed
 from forewarp.search.holdout import Holdout

@@ -11,9 +11,9 @@ from typing import Literal
 from pydantic import Field
 
 from forewarp.archive.history import History, history
+from forewarp.core.budget import CURRENCIES
 from forewarp.core.protocols import Executor
 from forewarp.core.values import Target, Task
-from forewarp.search.budget import CURRENCIES
 from forewarp.search.settings import SearchSettings
 from forewarp.tools.parts import SCHEMA_VERSION, Amounts, Device, Part
 

@@ -8,7 +8,8 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, model_validator
 
 from forewarp.core import bins
-from forewarp.core.values import Budget, Candidate, Cost, Evidence, Forecast, Measurement, Spend, Target, Task
+from forewarp.core.budget import Budget, Spend
+from forewarp.core.values import Candidate, Cost, Evidence, Forecast, Measurement, Target, Task
 
 SCHEMA_VERSION = 1
 """Rises whenever a field of a result changes its meaning or goes away; new fields do not raise it."""

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forewarp.archive.rows import RunRow, RunStatus
+from forewarp.core.budget import Spend
 from forewarp.core.errors import UsageError
 from forewarp.tools import processes
 from forewarp.tools import session as sessions
-from forewarp.tools.parts import Amounts, Place
+from forewarp.tools.parts import Place
 from forewarp.tools.run_report import SearchResult, lost, report
 
 GRACE_S = 0.8
@@ -65,11 +66,11 @@ def glance(place: Place, run_id: str) -> Glance:
         return Glance(row.id, row.status, lost(row), archive.spend(row.id).measurements, speedup)
 
 
-def spent(place: Place, run_id: str) -> tuple[Amounts, bool]:
+def spent(place: Place, run_id: str) -> tuple[Spend, bool]:
     """Return what a run has spent, and whether no process works on it any more; raises `UsageError` if unknown."""
     with sessions.existing_archive(place, run_id) as archive:
         row = archive.run(run_id)
-        return Amounts.of(archive.spend(row.id)), row.status != "running" or lost(row)
+        return archive.spend(row.id), row.status != "running" or lost(row)
 
 
 def cancel(place: Place, run_id: str) -> None:

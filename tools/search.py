@@ -11,9 +11,10 @@ from pydantic import Field
 
 from forewarp.archive.rows import EventRow
 from forewarp.archive.store import Archive
+from forewarp.core.budget import DEFAULT_MEASUREMENTS, Spend
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Forecaster, Proposer
-from forewarp.core.values import DeviceKind, Spend, Task
+from forewarp.core.values import DeviceKind, Task
 from forewarp.search.events import Event
 from forewarp.search.islands import Able, Island, Islands
 from forewarp.search.loop import Search
@@ -30,15 +31,13 @@ if TYPE_CHECKING:
     from forewarp.surrogate.models import LanguageModel
     from forewarp.tools.run_figures import RunFigures
 
-DEFAULT_BUDGET = 24
-
 
 class SearchRequest(Part):
     """Request for a search: the task, the device, the budget and the policy."""
 
     task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
     place: Place = Place()
-    budget: Amounts = Amounts(measurements=DEFAULT_BUDGET)
+    budget: Amounts = Amounts(measurements=DEFAULT_MEASUREMENTS)
     seed: int = 0
     forecaster: Literal["learned", "llm", "cascade", "none"] = "learned"
     model: str | list[str] | None = Field(

@@ -9,9 +9,10 @@ from textual.binding import Binding
 
 from forewarp.agent import commands
 from forewarp.agent.files import MOST_OF_ONE
-from forewarp.agent.settings import COMPACT_AT, MEASUREMENTS
+from forewarp.agent.settings import COMPACT_AT
 from forewarp.agent.tui.app import WIDE, ForewarpApp
 from forewarp.agent.tui.views import KEYS, VIEWS
+from forewarp.core.budget import DEFAULT_MEASUREMENTS
 
 SHOWN = {"escape": "Esc"}
 
@@ -38,5 +39,5 @@ def test_every_key_of_the_screen_is_listed(text: str) -> None:
 def test_limits_are_those_of_the_code(text: str) -> None:
     assert f"up to {MOST_OF_ONE:,} characters" in text
     assert f"grows beyond {COMPACT_AT:,} tokens" in text
-    assert f"{MEASUREMENTS} measurements unless" in text
+    assert f"{DEFAULT_MEASUREMENTS} measurements unless" in text
     assert f"From {WIDE} columns on" in text

@@ -11,9 +11,10 @@ from support.full_measurement import full_measurement
 
 from forewarp.archive.store import MAX_LOG_CHARS, Archive
 from forewarp.core import bins
+from forewarp.core.budget import Spend
 from forewarp.core.errors import ArchiveError, UsageError
 from forewarp.core.protocols import Proposal
-from forewarp.core.values import UNTRUSTED, Build, Cost, Decision, Forecast, Measurement, Spend
+from forewarp.core.values import UNTRUSTED, Build, Cost, Decision, Forecast, Measurement
 
 TASK = synthetic.task()
 TARGET = synthetic.TARGET

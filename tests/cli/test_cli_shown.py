@@ -21,8 +21,8 @@ from forewarp.archive.store import Archive, default_path
 from forewarp.cli import exits, running
 from forewarp.cli.main import VERBS, main
 from forewarp.cli.options import Output
+from forewarp.core.budget import Spend
 from forewarp.core.errors import WorkerError
-from forewarp.core.values import Spend
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.report import artifacts, progress, terminal_plots
 from forewarp.report import tally as tallies

@@ -6,15 +6,14 @@ from dataclasses import replace
 import pytest
 
 from forewarp.core import serde
+from forewarp.core.budget import Spend
 from forewarp.core.values import (
-    Budget,
     Build,
     Candidate,
     Cost,
     Evidence,
     Forecast,
     Measurement,
-    Spend,
     Task,
     Tolerance,
     Workload,
@@ -76,16 +75,3 @@ def test_a_forecast_sums_to_one() -> None:
 def test_costs_add_and_an_unknown_price_stays_unknown() -> None:
     assert Cost(1, 2, 3, 0.5) + Cost(1, 1, 1, 0.25) == Cost(2, 3, 4, 0.75)
     assert (Cost(dollars=None) + Cost()).dollars is None
-
-
-@pytest.mark.parametrize(
-    ("budget", "spend", "expected"),
-    [
-        (Budget(measurements=3), Spend(measurements=2), None),
-        (Budget(measurements=3), Spend(measurements=3), "measurements"),
-        (Budget(dollars=1.0), Spend(measurements=99, dollars=1.5), "dollars"),
-        (Budget(), Spend(99, 99, 99, 99, 99), None),
-    ],
-)
-def test_budget(budget: Budget, spend: Spend, expected: str | None) -> None:
-    assert budget.exhausted(spend) == expected

@@ -18,8 +18,9 @@ from mcp import Client
 from support.served_mcp import WAIT_S, Served, begun, call, ended, happens, refused, until
 
 from forewarp.archive.store import default_path
+from forewarp.core.budget import Budget
 from forewarp.mcp_server.jobs import Jobs
-from forewarp.mcp_server.options import Caps, ServerOptions
+from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.server import build_server
 from forewarp.mcp_server.spool import Spool
 from forewarp.tools import processes
@@ -90,7 +91,7 @@ async def test_a_lost_measuring_process_is_told(served: Served) -> None:
 
 
 async def test_nobody_exceeds_the_budget_that_the_operator_set(served: Served) -> None:
-    caps = {"server": Caps(measurements=3), "session": Caps(measurements=2)}
+    caps = {"server": Budget(measurements=3), "session": Budget(measurements=2)}
     async with served.in_memory(**caps) as one:
         first = await ended(one, await call(one, "measure_kernel", task="toy.py", path="toy.cpp"))
         assert first["measurements_left"] == 1
@@ -115,7 +116,7 @@ async def test_nobody_exceeds_the_budget_that_the_operator_set(served: Served) -
 
 
 async def test_device_time_and_models_are_the_operators(served: Served) -> None:
-    async with served.in_memory(server=Caps(gpu_seconds=0.4), models=("openai:small",)) as client:
+    async with served.in_memory(server=Budget(device_s=0.4), models=("openai:small",)) as client:
         await ended(client, await call(client, "measure_kernel", task="toy.py", path="toy.cpp"))
         text = await refused(client, "measure_kernel", task="toy.py", path="toy.cpp")
         assert "gpu seconds is spent" in text

@@ -15,8 +15,9 @@ from forewarp.archive.store import Archive, default_path
 from forewarp.cli.doctor import doctor
 from forewarp.cli.main import main
 from forewarp.cli.options import Output, Where
+from forewarp.core.budget import Budget
 from forewarp.core.protocols import Subject
-from forewarp.core.values import UNTRUSTED, Budget, Build, Candidate, Measurement, Task
+from forewarp.core.values import UNTRUSTED, Build, Candidate, Measurement, Task
 from forewarp.report import display
 from forewarp.report.documents import SearchDocument
 from forewarp.report.html.page import page

@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 from support.clock import Clock
 
-from forewarp.core.values import Budget, Cost, Decision, Forecast, Spend
+from forewarp.core.budget import Budget, Spend
+from forewarp.core.values import Cost, Decision, Forecast
 from forewarp.report import progress
 from forewarp.report import tally as tallies
 from forewarp.report.tally import Tally

@@ -12,33 +12,23 @@ from support.clock import timed
 from support.synthetic_executor import KnowingForecaster, SyntheticExecutor, task
 
 from forewarp.archive.store import Archive
-from forewarp.core.values import Budget, Spend
-from forewarp.search import budget as budgets
-from forewarp.search.budget import Shortage
+from forewarp.core.budget import Budget, Spend
+from forewarp.search.context import searching
+from forewarp.search.ends import BudgetSpent
 from forewarp.search.events import BudgetWarning, Measured, RunFinished, from_data
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings
 
 
-def test_the_highest_share_of_each_cap_is_named() -> None:
-    budget = Budget(measurements=10, tokens=1000, wall_s=100.0)
-    assert list(budgets.warnings(budget, Spend(4, tokens=499))) == []
-    assert list(budgets.warnings(budget, Spend(5, tokens=900, wall_s=79.9, device_s=1e9))) == [
-        Shortage("measurements", 5, 10, 0.5),
-        Shortage("tokens", 900, 1000, 0.8),
-        Shortage("wall_s", 79.9, 100.0, 0.5),
-    ]
-
-
 def test_what_is_kept_back_is_what_the_end_will_take() -> None:
     budget, spend = Budget(10, device_s=20.0, dollars=1.0, wall_s=60.0), Spend(4, device_s=8.0, wall_s=2.0)
-    kept = budgets.searching(budget, spend, each_s=1.5, confirm=True, visitors=2)
+    kept = searching(budget, spend, each_s=1.5, confirm=True, visitors=2)
     # Four measurements took half a second of wall time each: there are several devices.
     assert kept == Budget(7, device_s=15.5, dollars=1.0, wall_s=58.5)
-    assert budgets.searching(Budget(), spend, each_s=1.5, confirm=True, visitors=2) == Budget()
-    assert budgets.searching(budget, Spend(), each_s=0.0, confirm=False) == budget
-    assert budgets.searching(Budget(1), spend, each_s=1.5, confirm=True) == Budget(1)
+    assert searching(Budget(), spend, each_s=1.5, confirm=True, visitors=2) == Budget()
+    assert searching(budget, Spend(), each_s=0.0, confirm=False) == budget
+    assert searching(Budget(1), spend, each_s=1.5, confirm=True) == Budget(1)
 
 
 def test_a_warning_recorded_before_there_were_shares_reads_as_the_last_one() -> None:
@@ -108,17 +98,9 @@ def test_a_hard_stop_keeps_everything(tmp_path: Path, monkeypatch: pytest.Monkey
     assert summary.best is not None
 
 
-def test_what_is_left_of_a_cap_is_never_below_nothing() -> None:
-    budget = Budget(measurements=10)
-    assert [budgets.measurements_left(budget, Spend(n)) for n in (0, 4, 10, 12)] == [10, 6, 0, 0]
-    assert budgets.measurements_left(Budget(), Spend(4)) is None
-
-
 def test_the_reason_names_the_cap_and_what_was_kept_back() -> None:
-    budget = Budget(measurements=10, dollars=2.5, wall_s=60.0)
-    said = [budgets.in_words(name, budget, Spend(9)) for name in ("measurements", "dollars", "wall_s")]
-    assert said == [
+    budget = Budget(measurements=10, dollars=2.5)
+    assert [BudgetSpent(name).reason(budget, Spend(9)) for name in ("measurements", "dollars")] == [
         "the budget of 10 measurements is spent, except 1 kept back for the end and not used",
         "the budget of 2.5 dollars is spent",
-        "the budget of 60 s of wall time is spent",
     ]

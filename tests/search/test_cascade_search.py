@@ -10,9 +10,10 @@ import pytest
 from support.synthetic_executor import KnowingForecaster, SyntheticExecutor, task
 
 from forewarp.archive.store import Archive
+from forewarp.core.budget import Budget
 from forewarp.core.errors import ModelError
 from forewarp.core.protocols import Subject, Trial
-from forewarp.core.values import Budget, Cost, Forecast, Target, Task
+from forewarp.core.values import Cost, Forecast, Target, Task
 from forewarp.report.documents import SearchDocument
 from forewarp.report.progress import Tally
 from forewarp.search import events as kinds

@@ -15,9 +15,10 @@ from support.cards import NARROW, WIDE, Card
 
 from forewarp.archive.rows import CandidateRow
 from forewarp.archive.store import Archive
+from forewarp.core.budget import Budget
 from forewarp.core.errors import UsageError, WorkerError
 from forewarp.core.protocols import Elsewhere, Known, Proposal, Subject
-from forewarp.core.values import Budget, Build, Candidate, Measurement, Target, Task
+from forewarp.core.values import Build, Candidate, Measurement, Target, Task
 from forewarp.search import compromise
 from forewarp.search.ends import Stopped
 from forewarp.search.events import Decided, Measured

@@ -14,8 +14,9 @@ from support.cards import NARROW, WIDE
 from support.synthetic_executor import KnowingForecaster, SyntheticExecutor, seed, task
 
 from forewarp.archive.store import Archive
+from forewarp.core.budget import Budget
 from forewarp.core.protocols import Executor, Forecaster, Known, Proposal
-from forewarp.core.values import Budget, Build, Candidate, Measurement, Target, Task
+from forewarp.core.values import Build, Candidate, Measurement, Target, Task
 from forewarp.gpu_runner.executors.several import SeveralExecutor
 from forewarp.search.islands import Islands
 from forewarp.search.loop import Search

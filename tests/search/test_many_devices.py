@@ -11,9 +11,10 @@ import pytest
 from support import synthetic_executor as synthetic
 
 from forewarp.archive.store import Archive
+from forewarp.core.budget import Budget
 from forewarp.core.errors import WorkerError
 from forewarp.core.protocols import Subject
-from forewarp.core.values import Budget, Build, Candidate, Measurement, Task
+from forewarp.core.values import Build, Candidate, Measurement, Task
 from forewarp.gpu_runner.executors.several import SeveralExecutor
 from forewarp.search.events import Event, Measured
 from forewarp.search.loop import Search, SearchSettings

@@ -9,7 +9,8 @@ from support.synthetic_executor import MisleadingForecaster, SyntheticExecutor, 
 
 from forewarp.archive.store import Archive
 from forewarp.core import bins
-from forewarp.core.values import Budget, Decision, Forecast
+from forewarp.core.budget import Budget
+from forewarp.core.values import Decision, Forecast
 from forewarp.search import policy
 from forewarp.search.loop import Search
 from forewarp.search.policy import Option, Situation

@@ -8,18 +8,9 @@ from dataclasses import replace
 import pytest
 from support.synthetic_executor import TARGET, seed
 
+from forewarp.core.budget import Budget, Spend
 from forewarp.core.protocols import Subject, Trial
-from forewarp.core.values import (
-    Budget,
-    Build,
-    Candidate,
-    Language,
-    Measurement,
-    Signature,
-    Spend,
-    TensorSpec,
-    WorkloadTiming,
-)
+from forewarp.core.values import Build, Candidate, Language, Measurement, Signature, TensorSpec, WorkloadTiming
 from forewarp.search import price
 
 FAST = replace(TARGET, memory_bandwidth=1e9)

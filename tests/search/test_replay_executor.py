@@ -10,9 +10,10 @@ from support import synthetic_executor as synthetic
 from forewarp.archive.pools import parquet
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive
+from forewarp.core.budget import Budget
 from forewarp.core.errors import TaskError, UsageError
 from forewarp.core.protocols import Executor
-from forewarp.core.values import Budget, Candidate, Status, Target, Task
+from forewarp.core.values import Candidate, Status, Target, Task
 from forewarp.gpu_runner.executors.replay import ReplayExecutor
 from forewarp.search.gate import Gate
 from forewarp.search.loop import Search

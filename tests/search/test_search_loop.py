@@ -21,9 +21,10 @@ from support.synthetic_executor import (
 )
 
 from forewarp.archive.store import Archive
+from forewarp.core.budget import Budget
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.core.protocols import Forecaster, Known, Proposal, Proposer, Subject, Trial
-from forewarp.core.values import Budget, Build, Candidate, Cost, Forecast, Measurement, Target, Task, Verdict
+from forewarp.core.values import Build, Candidate, Cost, Forecast, Measurement, Target, Task, Verdict
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.search import events as kinds
 from forewarp.search.loop import Search

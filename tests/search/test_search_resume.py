@@ -16,9 +16,10 @@ import pytest
 from support.synthetic_executor import TARGET, KnowingForecaster, SyntheticExecutor, task
 
 from forewarp.archive.store import Archive
+from forewarp.core.budget import Budget
 from forewarp.core.errors import DeviceError, UsageError, WorkerError
 from forewarp.core.protocols import Known, Proposal, Subject
-from forewarp.core.values import Budget, Build, Candidate, Cost, Measurement, Target, Task
+from forewarp.core.values import Build, Candidate, Cost, Measurement, Target, Task
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings

@@ -13,8 +13,9 @@ from support.synthetic_executor import SyntheticExecutor, seed, task
 from forewarp.archive.rows import CandidateRow, MeasurementRow
 from forewarp.archive.store import Archive
 from forewarp.core import bins
+from forewarp.core.budget import Budget
 from forewarp.core.protocols import Proposal
-from forewarp.core.values import Budget, Build, Candidate, Cost, Decision, Forecast, Measurement
+from forewarp.core.values import Build, Candidate, Cost, Decision, Forecast, Measurement
 from forewarp.search.events import Measuring
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer

@@ -20,8 +20,9 @@ from support.synthetic_executor import (
 
 from forewarp.archive.store import Archive
 from forewarp.core import bins
+from forewarp.core.budget import Budget
 from forewarp.core.protocols import Forecaster, Known, Proposal, Proposer, Subject
-from forewarp.core.values import Budget, Build, Candidate, Forecast, Measurement, Target, Task
+from forewarp.core.values import Build, Candidate, Forecast, Measurement, Target, Task
 from forewarp.search import events as kinds
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer

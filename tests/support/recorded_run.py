@@ -11,9 +11,9 @@ from support import synthetic_executor as synthetic
 
 from forewarp.archive.store import Archive
 from forewarp.core import bins, serde
+from forewarp.core.budget import Budget
 from forewarp.core.protocols import Proposal
 from forewarp.core.values import (
-    Budget,
     Build,
     Candidate,
     Cost,

@@ -15,8 +15,8 @@ from support.recorded_pool import Recorded, record
 from support.synthetic_executor import TARGET, KnowingForecaster, SyntheticExecutor, task
 
 from forewarp.archive.store import Archive
+from forewarp.core.budget import Budget
 from forewarp.core.errors import ArchiveError, ModelError, UsageError
-from forewarp.core.values import Budget
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings

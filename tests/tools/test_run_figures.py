@@ -12,7 +12,7 @@ from support.recorded_run import Writer
 from support.synthetic_executor import KnowingForecaster, SyntheticExecutor, task
 
 from forewarp.archive.store import Archive
-from forewarp.core.values import Budget
+from forewarp.core.budget import Budget
 from forewarp.search.events import Measured
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer

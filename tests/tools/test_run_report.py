@@ -7,7 +7,7 @@ from support.synthetic_executor import KnowingForecaster, SyntheticExecutor, tas
 
 from forewarp.archive.store import Archive
 from forewarp.core import serde
-from forewarp.core.values import Budget
+from forewarp.core.budget import Budget
 from forewarp.search.holdout import Generalises, Holdout, HoldoutShape
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer

@@ -6,7 +6,7 @@ from support.synthetic_executor import SyntheticExecutor, task
 
 from forewarp.archive.store import Archive
 from forewarp.core import bins
-from forewarp.core.values import Budget
+from forewarp.core.budget import Budget
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings

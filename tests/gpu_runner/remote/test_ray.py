@@ -22,9 +22,10 @@ from support.faults import module as behaving
 from support.small_tasks import cpp, small_task
 
 from forewarp.archive.store import Archive
+from forewarp.core.budget import Budget
 from forewarp.core.errors import DeviceError, WorkerError
 from forewarp.core.protocols import Executor, Known, Proposal
-from forewarp.core.values import Budget, Candidate, Status, Target, Task
+from forewarp.core.values import Candidate, Status, Target, Task
 from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.executors.local import Limits
 from forewarp.gpu_runner.remote import over_ray

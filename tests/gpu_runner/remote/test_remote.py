@@ -20,9 +20,10 @@ from support import synthetic_agent
 from support import synthetic_executor as synthetic
 
 from forewarp.archive.store import Archive
+from forewarp.core.budget import Budget
 from forewarp.core.errors import DeviceError, UsageError, WorkerError
 from forewarp.core.protocols import Executor, Spread, Subject
-from forewarp.core.values import Budget, Candidate, Status, Task
+from forewarp.core.values import Candidate, Status, Task
 from forewarp.gpu_runner.remote import executor as remote
 from forewarp.gpu_runner.remote.executor import RemoteExecutor
 from forewarp.gpu_runner.remote.far_end.link import Link, LinkLost
