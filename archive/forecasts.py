@@ -3,28 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from forewarp.archive.pools import columns, parquet
-from forewarp.archive.rows import RecordedForecast
 from forewarp.core import bins
 from forewarp.core.errors import ArchiveError, UsageError
 
 FORMAT = "2"
 MARK = b"forewarp.forecasts"
-_STRINGS = (
-    "source_dataset",
-    "comparison",
-    "task",
-    "kernel",
-    "anchor",
-    "forecaster",
-    "parse_error",
-    "rationale",
-    "prompt_sha256",
-)
 _PROBABILITIES = tuple(f"p{k}" for k in range(bins.COUNT))
+_DERIVED = (*_PROBABILITIES, "bin")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedForecast:
+    """One recorded forecast next to its outcome.
+
+    `comparison` names the pair in its source; `kernel` and `anchor` are identities, or the digits by which the source
+    names them. `probabilities` are eight that sum to one, or None where the answer could not be read; `raw_sum` is
+    their sum before that. `speedup` is the measured outcome, None where the pool beside it does not hold it. Where
+    they were told, `p_valid` is the probability of being valid, `mean_log2` and `sd_log2` are centre and spread of
+    log2 S as in `core.values.Forecast`; `prompt_sha256` is the hash of what a language model was asked, "" where it is
+    not known.
+    """
+
+    source_dataset: str
+    comparison: str
+    task: str
+    kernel: str
+    anchor: str
+    forecaster: str
+    repeat: int
+    probabilities: tuple[float, ...] | None
+    raw_sum: float | None
+    parse_failed: bool
+    parse_error: str
+    input_tokens: int | None
+    output_tokens: int | None
+    seconds: float | None
+    speedup: float | None
+    p_valid: float | None = None
+    mean_log2: float | None = None
+    rationale: str = ""
+    prompt_sha256: str = ""
+    sd_log2: float | None = None
+
+
+_FIELDS = tuple(f for f in fields(RecordedForecast) if f.name != "probabilities")
 
 
 def beside(pool: Path) -> Path:
@@ -36,21 +63,12 @@ def write_forecasts(rows: Iterable[RecordedForecast], path: Path) -> int:
     """Write forecasts as one Parquet file; returns how many. Raises `ArchiveError`."""
     import pyarrow as pa
 
+    kinds = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
     schema = pa.schema(
         [
-            *((name, pa.string()) for name in _STRINGS),
-            ("repeat", pa.int64()),
+            *((f.name, kinds[str(f.type).partition(" ")[0]]) for f in _FIELDS),
             *((name, pa.float64()) for name in _PROBABILITIES),
-            ("raw_sum", pa.float64()),
-            ("parse_failed", pa.bool_()),
-            ("input_tokens", pa.int64()),
-            ("output_tokens", pa.int64()),
-            ("seconds", pa.float64()),
-            ("speedup", pa.float64()),
             ("bin", pa.int64()),
-            ("p_valid", pa.float64()),
-            ("mean_log2", pa.float64()),
-            ("sd_log2", pa.float64()),
         ],
         metadata={MARK: FORMAT},
     )
@@ -64,66 +82,24 @@ def read_forecasts(path: Path) -> list[RecordedForecast]:
 
     if not path.is_file():
         raise UsageError(
-            f"there are no recorded forecasts at {path}",
-            hint="pass a .parquet file that `data import` or `evaluate --out` wrote",
+            f"there are no recorded forecasts at {path}", hint="pass a .parquet file that `evaluate --out` wrote"
         )
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as e:
         raise ArchiveError(f"the forecasts {path} cannot be read: {e}", hint="pass an intact Parquet file") from None
     if (table.schema.metadata or {}).get(MARK, b"").decode() != FORMAT:
-        raise ArchiveError(f"{path} holds no recorded forecasts of this version", hint="import them again")
+        raise ArchiveError(f"{path} holds no recorded forecasts of this version", hint="make them again")
     return [_unflat(row) for row in table.to_pylist()]
 
 
 def _flat(row: RecordedForecast) -> dict[str, Any]:
-    p = row.probabilities
-    return {
-        "source_dataset": row.dataset,
-        "comparison": row.comparison,
-        "task": row.task,
-        "kernel": row.kernel,
-        "anchor": row.anchor,
-        "forecaster": row.forecaster,
-        "parse_error": row.parse_error,
-        "repeat": row.repeat,
-        **{name: None if p is None else p[k] for k, name in enumerate(_PROBABILITIES)},
-        "raw_sum": row.raw_sum,
-        "parse_failed": row.parse_failed,
-        "input_tokens": row.input_tokens,
-        "output_tokens": row.output_tokens,
-        "seconds": row.seconds,
-        "speedup": row.speedup,
-        "bin": columns.bin_of(row.speedup),
-        "p_valid": row.p_valid,
-        "mean_log2": row.mean_log2,
-        "sd_log2": row.sd_log2,
-        "rationale": row.rationale,
-        "prompt_sha256": row.prompt_sha256,
-    }
+    p = row.probabilities or (None,) * bins.COUNT
+    told = {f.name: getattr(row, f.name) for f in _FIELDS}
+    return told | dict(zip(_PROBABILITIES, p, strict=True)) | {"bin": columns.bin_of(row.speedup)}
 
 
 def _unflat(row: dict[str, Any]) -> RecordedForecast:
     p = [row[name] for name in _PROBABILITIES]
-    return RecordedForecast(
-        dataset=row["source_dataset"],
-        comparison=row["comparison"],
-        task=row["task"],
-        kernel=row["kernel"],
-        anchor=row["anchor"],
-        forecaster=row["forecaster"],
-        repeat=row["repeat"],
-        probabilities=None if p[0] is None else tuple(p),
-        raw_sum=row["raw_sum"],
-        parse_failed=row["parse_failed"],
-        parse_error=row["parse_error"],
-        input_tokens=row["input_tokens"],
-        output_tokens=row["output_tokens"],
-        seconds=row["seconds"],
-        speedup=row["speedup"],
-        p_valid=row["p_valid"],
-        mean_log2=row["mean_log2"],
-        sd_log2=row.get("sd_log2"),
-        rationale=row["rationale"],
-        prompt_sha256=row["prompt_sha256"],
-    )
+    told = {f.name: row[f.name] for f in _FIELDS if f.name in row}
+    return RecordedForecast(probabilities=None if p[0] is None else tuple(p), **told)

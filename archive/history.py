@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from forewarp.archive.store import spend_of
+from forewarp.core.budget import Spend
 from forewarp.core.errors import ArchiveError
 
 LATEST = 200
@@ -21,15 +23,11 @@ LATEST_RUNS = 20
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """One earlier run: its settings, and how much of each currency it spent."""
+    """One earlier run: its settings, and what it spent."""
 
     id: str
     settings: Mapping[str, Any]
-    measurements: int
-    device_s: float
-    wall_s: float
-    tokens: float
-    dollars: float
+    spend: Spend
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +51,7 @@ SELECT r.id, r.settings FROM run r
 WHERE r.task = ? AND r.target = ? AND json_extract(r.settings, '$.proposer') IS NOT 'pool'
 ORDER BY r.created DESC, r.rowid DESC LIMIT ?
 """
+_SPENT = "SELECT kind, sum(amount) FROM spend WHERE run = ? GROUP BY kind"
 
 
 def history(path: Path, task_sha256: str, target_name: str) -> History:
@@ -65,27 +64,13 @@ def history(path: Path, task_sha256: str, target_name: str) -> History:
     where = f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if alone else ''}"
     try:
         with closing(sqlite3.connect(where, uri=True)) as db:
-            db.row_factory = sqlite3.Row
             if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'run'").fetchone() is None:
                 return History()
             these = (task_sha256, target_name)
+            runs = db.execute(_RUNS, (*these, LATEST_RUNS)).fetchall()
             return History(
-                tuple(float(r["device_s"]) for r in db.execute(_MEASURED, (*these, LATEST))),
-                tuple(_run(db, row) for row in db.execute(_RUNS, (*these, LATEST_RUNS)).fetchall()),
+                tuple(float(s) for (s,) in db.execute(_MEASURED, (*these, LATEST))),
+                tuple(PastRun(i, json.loads(s), spend_of(dict(db.execute(_SPENT, (i,))))) for i, s in runs),
             )
     except sqlite3.Error as e:
         raise ArchiveError(f"the archive {path} cannot be read: {e}", hint="pass --archive PATH of another one") from e
-
-
-def _run(db: sqlite3.Connection, row: sqlite3.Row) -> PastRun:
-    ledger = db.execute("SELECT kind, sum(amount) AS total FROM spend WHERE run = ? GROUP BY kind", (row["id"],))
-    spent = {str(r["kind"]): float(r["total"]) for r in ledger}
-    return PastRun(
-        id=row["id"],
-        settings=json.loads(row["settings"]),
-        measurements=round(spent.get("measurement", 0.0)),
-        device_s=spent.get("device_s", 0.0),
-        wall_s=spent.get("wall_s", 0.0),
-        tokens=spent.get("tokens", 0.0),
-        dollars=spent.get("dollars", 0.0),
-    )

@@ -133,7 +133,7 @@ class EventRow:
 class Origin:
     """Provenance of a pool's row: family, split, parent, proposer, and the published set that it was imported from.
 
-    `parent` is the identity of the kernel, or the key of the program, that this one was made from. `dataset` and
+    `parent` is the identity of the kernel, or the key of the program, that this one was made from. `source_dataset` and
     `source_id` name the published set that a row was imported from and the row in it, `raw_sha256` the text as it stood
     there (without space around it), before comments were taken out. `features` is JSON.
     """
@@ -142,7 +142,7 @@ class Origin:
     split: str = ""
     parent: str = ""
     proposer: str = ""
-    dataset: str = ""
+    source_dataset: str = ""
     source_id: str = ""
     raw_sha256: str = ""
     tags: tuple[str, ...] = ()
@@ -167,37 +167,3 @@ class RecordedRow:
     version: str
     against: Candidate | None = None
     origin: Origin = Origin()
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedForecast:
-    """One recorded forecast next to its outcome.
-
-    `comparison` names the pair in its source; `kernel` and `anchor` are identities, or the digits by which the source
-    names them. `probabilities` are eight that sum to one, or None where the answer could not be read; `raw_sum` is
-    their sum before that. `speedup` is the measured outcome, None where the pool beside it does not hold it. Where
-    they were told, `p_valid` is the probability of being valid, `mean_log2` and `sd_log2` are centre and spread of
-    log2 S as in `core.values.Forecast`; `prompt_sha256` is the hash of what a language model was asked, "" where it is
-    not known.
-    """
-
-    dataset: str
-    comparison: str
-    task: str
-    kernel: str
-    anchor: str
-    forecaster: str
-    repeat: int
-    probabilities: tuple[float, ...] | None
-    raw_sum: float | None
-    parse_failed: bool
-    parse_error: str
-    input_tokens: int | None
-    output_tokens: int | None
-    seconds: float | None
-    speedup: float | None
-    p_valid: float | None = None
-    mean_log2: float | None = None
-    rationale: str = ""
-    prompt_sha256: str = ""
-    sd_log2: float | None = None

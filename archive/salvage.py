@@ -1,4 +1,9 @@
-"""Repair of a damaged archive: readable rows go into a new file, the damaged one stays beside it."""
+"""Repair of a damaged archive: readable rows go into a new file, the damaged one stays beside it.
+
+SQLite gives up on a table at its first damaged page, and on the whole file where the schema is damaged. So each page
+that holds rows (a leaf of a table's B-tree, https://sqlite.org/fileformat2.html) is read by SQLite as a table of its
+own, in a copy of the file with a schema that says so: what one page lost costs no other page its rows.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +11,18 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from forewarp.archive import reader, samples
+from forewarp.archive import samples, store
 from forewarp.archive.connection import DAMAGED_ROW
-from forewarp.archive.pages import Pages, Record, Value
 from forewarp.archive.store import Archive
 from forewarp.core import serde
 from forewarp.core.errors import ArchiveError, UsageError
@@ -31,27 +36,48 @@ _TABLES = (
     *("kernel", "task", "target", "signature", "run", "proposal", "forecast", "decision"),
     *("measurement", "spend", "event", "holdout"),
 )
-_BY_LENGTH = {13: "run", 11: "proposal", 14: "proposal", 8: "forecast", 7: "decision", 21: "measurement", 6: "spend"}
+_BY_LENGTH = {
+    **{4: "kernel", 5: "event", 6: "spend", 7: "decision", 8: "forecast", 11: "proposal", 13: "run", 14: "proposal"},
+    **{19: "measurement", 21: "measurement"},
+}
+"""Tables by the number of their columns, those of older schemas too; the others are told by their values."""
 _OLD_MEASUREMENT = 19
 """Columns of a measurement before there were `anchor` and `samples`."""
-_COUNTED = {"proposal": "id", "measurement": "id", "spend": "id"}
-"""Tables whose numbers have no gaps: a missing one was lost."""
+_JSON: Mapping[str, Mapping[str, Any]] = {
+    "signature": {"data": tuple[Signature, ...]},
+    "run": {"settings": dict[str, Any], "environment": dict[str, str]},
+    "proposal": {"cost": Cost, "build": Build},
+    "forecast": {"data": Forecast},
+    "decision": {"numbers": dict[str, float]},
+    "measurement": {"build": Build},
+    "event": {"data": dict[str, Any]},
+    "holdout": {"data": dict[str, Any]},
+}
+"""Columns that hold JSON, with the type of what it describes."""
+_NUMBERED = ("proposal", "measurement", "spend")
+"""Tables whose ids have no gaps: a missing one was lost."""
 _MOST_NAMED = 20
 # SQLite's lock bytes: every open connection holds a shared lock on them.
 _SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510
+
+_MAGIC = b"SQLite format 3\0"
+_TABLE_LEAF = 0x0D
+_KINDS = (0x00, 0x02, 0x05, 0x0A, _TABLE_LEAF)
+"""First bytes of whole pages; one that goes on with a long value begins with 0."""
+_ABSENT = b"\0no column"
+_MOST_COLUMNS = 22
 
 
 @dataclass(frozen=True, slots=True)
 class Salvage:
     """Readable part of an archive. `lost` has one sentence per loss; `damaged` is where the old file went, if moved.
 
-    `pages` are the numbers of the file's damaged pages, `rows` the readable rows per table.
+    `rows` are the numbers of readable rows per table.
     """
 
     path: Path
     rows: Mapping[str, int]
     lost: tuple[str, ...]
-    pages: tuple[int, ...]
     damaged: Path | None = None
 
     @property
@@ -62,8 +88,11 @@ class Salvage:
 
 def examine(path: Path, check: Check = lambda table, row: None) -> Salvage:
     """Read every page and row of the archive and say what is lost; the file is not changed."""
-    with tempfile.TemporaryDirectory() as folder:
-        return _salvaged(path, Path(folder) / "a.db", check)
+    try:
+        with path.open("rb") as file, tempfile.TemporaryDirectory() as folder:
+            return _salvaged(path, file, Path(folder) / "made.db", check)
+    except OSError as e:
+        raise ArchiveError(f"the archive {path} cannot be read: {e.strerror}") from None
 
 
 def repair(path: Path, check: Check = lambda table, row: None) -> Salvage:
@@ -71,19 +100,21 @@ def repair(path: Path, check: Check = lambda table, row: None) -> Salvage:
 
     A sound archive is left alone. Raises `ArchiveError` while another process has the archive open.
     """
-    with _alone(path):
+    with _alone(path) as file:
         handle, name = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".part", dir=path.parent)
         os.close(handle)
         made = Path(name)
         try:
-            found = _salvaged(path, made, check)
+            found = _salvaged(path, file, made, check)
             if found.sound:
                 return found
-            damaged = _free_name(path)
+            number = 1
+            while (damaged := path.with_name(f"{path.name}.damaged-{number}")).exists():
+                number += 1
             os.link(path, damaged)
-            log = path.with_name(f"{path.name}-wal")
+            log = _log(path)
             if log.exists():
-                log.rename(damaged.with_name(f"{damaged.name}-wal"))
+                log.rename(_log(damaged))
             path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
             made.chmod(path.stat().st_mode & 0o777)
             made.replace(path)
@@ -94,16 +125,19 @@ def repair(path: Path, check: Check = lambda table, row: None) -> Salvage:
             ) from None
         finally:
             made.unlink(missing_ok=True)
-    return Salvage(found.path, found.rows, found.lost, found.pages, damaged)
+    return replace(found, damaged=damaged)
 
 
 @contextmanager
-def _alone(path: Path) -> Generator[None]:
-    """Hold SQLite's own lock on the file, so that nobody opens it meanwhile."""
+def _alone(path: Path) -> Generator[BinaryIO]:
+    """Yield the open file with SQLite's own lock held on it, so that nobody opens it meanwhile.
+
+    POSIX drops the lock as soon as this process closes any handle of the file: nothing else may open it.
+    """
     try:
         with path.open("r+b") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED_FIRST)
-            yield
+            yield file
     except OSError as e:
         if e.errno in (errno.EAGAIN, errno.EACCES) and path.exists() and os.access(path, os.W_OK):
             raise ArchiveError(
@@ -112,100 +146,205 @@ def _alone(path: Path) -> Generator[None]:
         raise ArchiveError(f"the archive {path} cannot be repaired: {e.strerror}") from None
 
 
-def _free_name(path: Path) -> Path:
-    number = 1
-    while (taken := path.with_name(f"{path.name}.damaged-{number}")).exists():
-        number += 1
-    return taken
+def _log(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
 
 
-def _salvaged(path: Path, made: Path, check: Check) -> Salvage:
-    """Write all readable rows of `path` to the new file `made`."""
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One row of some table, and the page that it lies in; text that is no UTF-8 stays `bytes`."""
+
+    page: int
+    rowid: int
+    values: tuple[Any, ...]
+
+
+@dataclass
+class Records:
+    """Rows of all tables of a file, page by page, and the pages that could not be read in whole."""
+
+    rows: list[Record] = field(default_factory=list[Record])
+    damaged: set[int] = field(default_factory=set[int])
+    unread: int = 0
+    """Rows of damaged pages that cannot be told."""
+
+
+def read_pages(copy: Path) -> Records:
+    """Read every row of a copy of an archive and of its write-ahead log; the copy is good for nothing afterwards."""
+    size, head = _prepare(copy)
+    content = copy.read_bytes()
+    count, told = len(content) // size, int.from_bytes(head[28:32], "big")
+    found = Records()
+    if head[24:28] == head[92:96] and count < told < 2 * count + 1000:
+        found.damaged |= set(range(count + 1, told + 1))  # the file was cut off
+    free = _free(head, content, size)
+    pages = {n: content[(n - 1) * size : n * size] for n in range(2, count + 1) if n not in free}
+    found.damaged |= {n for n, page in pages.items() if page[0] not in _KINDS or not any(page)}
+    leaves = [n for n, page in pages.items() if page[0] == _TABLE_LEAF]
+    with closing(_as_tables(copy, leaves)) as db:
+        for n in leaves:
+            rows = {r.rowid: r for r in _rows(db, n)}
+            found.rows += rows.values()
+            cells = int.from_bytes(pages[n][3:5], "big")
+            if cells != len(rows):
+                found.damaged.add(n)
+                found.unread += max(0, cells - len(rows)) if cells < size // 4 else 0
+    return found
+
+
+def _prepare(copy: Path) -> tuple[int, bytes]:
+    """Fold the log into the copy and give it an intact first page; returns the page size and the header as it was."""
+    content = bytearray(copy.read_bytes())
+    size = int.from_bytes(content[16:18].ljust(2, b"\0"), "big")
+    size = 65536 if size == 1 else size
+    if size < 512 or size & (size - 1):
+        size = 4096  # what forewarp writes
+    empty = copy.with_name("empty.db")
+    with closing(sqlite3.connect(empty)) as db:
+        db.executescript(f"PRAGMA page_size = {size}; CREATE TABLE t (c); DROP TABLE t; VACUUM;")
+    first = empty.read_bytes()[:size]
+    head = bytes(content[:100]).ljust(100, b"\0")
+    content += bytes(-len(content) % size)
+    content[:size] = first
+    copy.write_bytes(content)
+    if _log(copy).is_file():
+        with closing(sqlite3.connect(copy)) as db:
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        _log(copy).unlink(missing_ok=True)
+        content = bytearray(copy.read_bytes())
+        if bytes(content[:size]) != first:
+            head = bytes(content[:100])  # the log holds a later one
+            content[:size] = first
+    content[28:32], content[92:96] = (len(content) // size).to_bytes(4, "big"), content[24:28]
+    copy.write_bytes(content)
+    return size, head
+
+
+def _as_tables(copy: Path, pages: list[int]) -> sqlite3.Connection:
+    """Open the copy with a schema in which each of these pages is a table."""
+    columns = ", ".join(f"c{i} DEFAULT x'{_ABSENT.hex()}'" for i in range(_MOST_COLUMNS))
+    with closing(sqlite3.connect(copy)) as db, db:
+        db.execute("PRAGMA writable_schema = ON")
+        db.executemany(
+            "INSERT INTO sqlite_master VALUES ('table', ?, ?, ?, ?)",
+            ((f"p{n}", f"p{n}", n, f"CREATE TABLE p{n} ({columns})") for n in pages),
+        )
+    db = sqlite3.connect(copy)
+    db.text_factory = _text
+    return db
+
+
+def _rows(db: sqlite3.Connection, page: int) -> Iterator[Record]:
+    """Yield the rows of a page; where SQLite stops at a damaged one, go on from the other end."""
+    for order in ("", " ORDER BY rowid DESC"):
+        try:
+            for rowid, *values in db.execute(f"SELECT rowid, * FROM p{page}{order}"):
+                yield Record(page, rowid, tuple(v for v in values if v != _ABSENT))
+            return
+        except (sqlite3.Error, OverflowError, MemoryError):
+            continue
+
+
+def _text(raw: bytes) -> str | bytes:
     try:
-        pages = Pages.read(path)
-    except OSError as e:
-        raise ArchiveError(f"the archive {path} cannot be read: {e.strerror}") from None
-    records = list(pages.records())
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
+
+
+def _free(head: bytes, content: bytes, size: int) -> set[int]:
+    """Return the pages that the file's list of free pages names, as far as it can be followed: they hold old rows."""
+    found: set[int] = set()
+    count, trunk = len(content) // size, int.from_bytes(head[32:36], "big")
+    while 1 < trunk <= count and trunk not in found:
+        found.add(trunk)
+        numbers = [int.from_bytes(content[i : i + 4], "big") for i in range((trunk - 1) * size, trunk * size, 4)]
+        named = numbers[2 : 2 + min(numbers[1], size // 4 - 2)]
+        if any(not 1 < n <= count for n in named):
+            return set()  # a list that is damaged itself must not hide rows
+        found.update(named)
+        trunk = numbers[0]
+    return found
+
+
+def _salvaged(path: Path, file: BinaryIO, made: Path, check: Check) -> Salvage:
+    """Write all readable rows of the open `file` at `path` to the new archive `made`."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy.db"
+        with copy.open("wb") as out:
+            shutil.copyfileobj(file, out)
+        if _log(path).is_file():
+            shutil.copy(_log(path), _log(copy))
+        with copy.open("rb") as out:
+            is_ours = b"CREATE TABLE migration" in out.read(1 << 16)
+        whole = Path(folder) / "whole.db"
+        shutil.copy(copy, whole)
+        if _log(copy).is_file():
+            shutil.copy(_log(copy), _log(whole))
+        refusal = _refusal(whole).replace(str(whole), str(path))
+        found = read_pages(copy)
+    Archive(made).close()
     lost: list[str] = []
-    with Archive(made) as archive:
-        columns = {
-            t: [str(r["name"]) for r in archive._rows(f"PRAGMA table_info({t})")]  # pyright: ignore[reportPrivateUsage]
-            for t in _TABLES
-        }
-        if not any(_table(r.values) for r in records) and _is_other(path):
-            raise UsageError(f"{path} is not an archive of forewarp", hint="pass --archive PATH")
-        rows: dict[str, list[Row]] = {t: [] for t in _TABLES}
-        for record in records:
-            table = _table(record.values)
-            if table is not None:
-                rows[table].append(_row(columns[table], record, table))
-        db = archive._db  # pyright: ignore[reportPrivateUsage]
-        db.execute("PRAGMA foreign_keys = OFF")
-        with archive.transaction():
-            for table in _TABLES:
-                lost += _write(db, table, rows[table], check)
-            # Gaps that an earlier repair left are not reported again.
-            is_new = bool(lost or pages.damaged)
-            lost += _mended(db, is_new=is_new)
-            if is_new:
-                for table, key in _COUNTED.items():
-                    lost += _gaps(db, table, key, rows[table])
-        kept = {t: int(db.execute(f"SELECT count(*) FROM {t}").fetchone()[0]) for t in _TABLES}
+    with closing(sqlite3.connect(made, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = DELETE")
-    if pages.damaged:
-        where = _numbers(sorted(pages.damaged))
-        records_lost = f", with {pages.cells} rows that cannot be told" if pages.cells else ""
-        lost.append(f"damaged pages of the file: {where}{records_lost}")
-    elif not lost and (problem := _refused(path)):
-        # No row is lost, yet SQLite cannot use the file: an index or the schema is damaged.
-        lost.append(f"no row, but SQLite cannot use the file as it is: {problem}")
-    return Salvage(path, kept, tuple(lost), tuple(sorted(pages.damaged)))
+        columns = {t: [str(r[1]) for r in db.execute(f"PRAGMA table_info({t})")] for t in _TABLES}
+        rows: dict[str, list[Row]] = {t: [] for t in _TABLES}
+        for record in found.rows:
+            if (table := _table(record.values)) is not None:
+                rows[table].append(_row(columns[table], record, table))
+        if not any(rows.values()) and not is_ours:
+            raise UsageError(f"{path} is not an archive of forewarp", hint="pass --archive PATH")
+        db.execute("BEGIN")
+        for table in _TABLES:
+            lost += _write(db, table, rows[table], check)
+        # Gaps that an earlier repair left are not reported again.
+        is_new = bool(lost or found.damaged or refusal)
+        lost += _mended(db, is_new=is_new)
+        if is_new:
+            for table in _NUMBERED:
+                lost += _gaps(db, table, rows[table])
+        db.execute("COMMIT")
+        kept = {t: int(db.execute(f"SELECT count(*) FROM {t}").fetchone()[0]) for t in _TABLES}
+    if found.damaged:
+        unread = f", with {found.unread} rows that cannot be told" if found.unread else ""
+        lost.append(f"damaged pages of the file: {_ranges(sorted(found.damaged))}{unread}")
+    elif refusal and not lost:
+        # An index or the schema is damaged.
+        lost.append(f"no row, but SQLite cannot use the file as it is: {refusal}")
+    return Salvage(path, kept, tuple(lost))
 
 
-def _is_other(path: Path) -> bool:
-    with path.open("rb") as file:
-        return b"CREATE TABLE migration" not in file.read(1 << 16)
-
-
-def _table(values: tuple[Value, ...]) -> str | None:
+def _table(values: tuple[Any, ...]) -> str | None:
     """Return the table that a row belongs to, by its number of columns and by its first values."""
-    count = len(values)
     first, last = values[:1], values[-1:]
-    if count == _OLD_MEASUREMENT:
-        return "measurement"
-    if count in (3, 2) and isinstance(last[0], str):
-        if count == 2:
+    if len(values) in (2, 3) and isinstance(last[0], str):
+        if len(values) == 2:
             return "target" if last[0].startswith("{") else None
         if isinstance(first[0], str) and first[0].startswith("r-"):
             return "holdout"
         return "signature" if last[0].startswith("[") else "task"
-    if count == 4:
-        return "kernel"
-    return "event" if count == 5 and isinstance(values[1], int) else _BY_LENGTH.get(count)
+    return None if len(values) == 5 and not isinstance(values[1], int) else _BY_LENGTH.get(len(values))
 
 
 def _row(columns: list[str], record: Record, table: str) -> Row:
-    names = columns
-    if len(record.values) == _OLD_MEASUREMENT:
-        names = [c for c in columns if c not in ("anchor", "samples")]
+    old = len(record.values) == _OLD_MEASUREMENT
+    names = [c for c in columns if c not in ("anchor", "samples")] if old else columns
     row = dict(zip(names, record.values, strict=False))
-    if "id" in row and row["id"] is None and table != "run":
+    if table in _NUMBERED and row["id"] is None:
         row["id"] = record.rowid
     return row
 
 
 def _write(db: sqlite3.Connection, table: str, rows: list[Row], check: Check) -> list[str]:
     """Insert the rows that are whole; returns a sentence for each loss among the others."""
-    lost: Counter[str] = Counter()
     named: dict[str, list[str]] = {}
 
     def note(what: str, row: Row) -> None:
-        lost[what] += 1
-        named.setdefault(what, []).append(_name(table, row))
+        named.setdefault(what, []).append(_name(row))
 
     for row in rows:
         try:
-            _checked(table, row)
+            _check_values(table, row)
             check(table, row)
         except DAMAGED_ROW:
             note(f"{table} rows that are damaged", row)
@@ -216,65 +355,45 @@ def _write(db: sqlite3.Connection, table: str, rows: list[Row], check: Check) ->
             except DAMAGED_ROW:
                 row["samples"] = None
                 note("raw samples of measurements, whose results are kept", row)
-        names = ", ".join(row)
+        values = tuple(row.values())
         try:
-            db.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})", tuple(row.values()))
+            db.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", values)
         except sqlite3.IntegrityError as e:
-            if "UNIQUE" not in str(e) or not _is_there(db, table, row):
+            # A page that is no longer in use may hold a copy of a row.
+            same = f"SELECT 1 FROM {table} WHERE {' AND '.join(f'{c} IS ?' for c in row)}"
+            if "UNIQUE" not in str(e) or db.execute(same, values).fetchone() is None:
                 note(f"{table} rows that contradict themselves or each other", row)
         except (sqlite3.Error, OverflowError):
             note(f"{table} rows that are damaged", row)
-    return [f"{number} {what}: {_some(named[what])}" for what, number in lost.items()]
+    return [f"{len(names)} {what}: {_some(names)}" for what, names in named.items()]
 
 
-def _is_there(db: sqlite3.Connection, table: str, row: Row) -> bool:
-    """Return whether the same row was inserted before: a page that is no longer in use may hold a copy of it."""
-    where = " AND ".join(f"{c} IS ?" for c in row)
-    return db.execute(f"SELECT 1 FROM {table} WHERE {where}", tuple(row.values())).fetchone() is not None
-
-
-def _checked(table: str, row: Row) -> None:
+def _check_values(table: str, row: Row) -> None:
     """Raise one of `DAMAGED_ROW` if a row's values cannot be what was once written."""
-    for name, value in row.items():
-        if isinstance(value, bytes) and name != "samples":
-            raise ValueError(f"{name} is no text")
-    match table:
-        case "kernel":
-            reader.whole_candidate(row, row["sha256"])
-        case "task":
-            reader.whole_task(row["data"], row["sha256"])
-        case "target":
-            if serde.from_data(Target, json.loads(row["data"])).name != row["name"]:
-                raise ValueError("another target")
-        case "run":
-            reader.whole_task(row["task_data"], row["task"])
-            _target_of(row)
-            _ = dict(json.loads(row["settings"])), dict(json.loads(row["environment"]))
-        case "measurement":
-            reader.whole_measurement(row)
-            if row["build"] is not None:
-                serde.from_data(Build, json.loads(row["build"]))
-        case "proposal":
-            serde.from_data(Cost, json.loads(row.get("cost", "{}")))
-            if row["build"] is not None:
-                serde.from_data(Build, json.loads(row["build"]))
-        case "forecast":
-            serde.from_data(Forecast, json.loads(row["data"]))
-        case "decision":
-            _ = dict(json.loads(row["numbers"]))
-        case "signature":
-            _ = [serde.from_data(Signature, s) for s in json.loads(row["data"])]
-        case "event" | "holdout":
-            _ = dict(json.loads(row["data"]))
-        case _:
-            pass
+    if any(isinstance(value, bytes) and name != "samples" for name, value in row.items()):
+        raise ValueError("text that is no UTF-8")
+    for name, kind in _JSON.get(table, {}).items():
+        if row.get(name) is not None:
+            data = json.loads(row[name])
+            if not isinstance(data, dict | list):
+                raise ValueError(f"{name} is no object and no list")
+            serde.from_data(kind, data)
+    if table == "kernel":
+        store.whole_candidate(row, row["sha256"])
+    elif table == "task":
+        store.whole_task(row["data"], row["sha256"])
+    elif table == "target":
+        _check_target(row["data"], row["name"])
+    elif table == "run":
+        store.whole_task(row["task_data"], row["task"])
+        _check_target(row["target_data"], row["target"])
+    elif table == "measurement":
+        store.whole_measurement(row)
 
 
-def _target_of(row: Row) -> Target:
-    target = serde.from_data(Target, json.loads(row["target_data"]))
-    if target.name != row["target"]:
+def _check_target(data: str, name: str) -> None:
+    if serde.from_data(Target, json.loads(data)).name != name:
         raise ValueError("another target")
-    return target
 
 
 def _mended(db: sqlite3.Connection, *, is_new: bool) -> list[str]:
@@ -284,66 +403,60 @@ def _mended(db: sqlite3.Connection, *, is_new: bool) -> list[str]:
     back when the same task is measured on the same target again.
     """
     for sha256, data in db.execute("SELECT DISTINCT task, task_data FROM run").fetchall():
-        task = serde.from_data(Task, json.loads(data))
-        db.execute("INSERT OR IGNORE INTO task VALUES (?, ?, ?)", (sha256, task.name, data))
+        name = serde.from_data(Task, json.loads(data)).name
+        db.execute("INSERT OR IGNORE INTO task VALUES (?, ?, ?)", (sha256, name, data))
     db.execute("INSERT OR IGNORE INTO target SELECT DISTINCT target, target_data FROM run")
     lost: list[str] = []
     # Triggers guard append-only tables; they are dropped for this one change, before anybody else can see the file.
     guards = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
     for name, _ in guards:
         db.execute(f"DROP TRIGGER {name}")
-    for table, columns in (("measurement", ("run", "proposal")), ("spend", ("run",))):
-        for column in columns:
-            gone = f"{column} IS NOT NULL AND {column} NOT IN (SELECT id FROM {column})"
-            if table == "measurement":
-                gone += " AND anchor = 'reference'"
-            found = [str(r[0]) for r in db.execute(f"SELECT id FROM {table} WHERE {gone}")]
-            if found:
-                db.execute(f"UPDATE {table} SET {column} = NULL WHERE {gone}")
-                lost.append(f"the {column} of {len(found)} {table} rows, which are kept: {_some(found)}")
+
+    def ids(table: str, where: str) -> list[str]:
+        return [str(r[0]) for r in db.execute(f"SELECT id FROM {table} WHERE {where}")]
+
+    for table, column in (("measurement", "run"), ("measurement", "proposal"), ("spend", "run")):
+        gone = f"{column} IS NOT NULL AND {column} NOT IN (SELECT id FROM {column})"
+        gone += " AND anchor = 'reference'" if table == "measurement" else ""
+        if found := ids(table, gone):
+            db.execute(f"UPDATE {table} SET {column} = NULL WHERE {gone}")
+            lost.append(f"the {column} of {len(found)} {table} rows, which are kept: {_some(found)}")
     for column, key in (("task", "sha256"), ("target", "name")):
-        sql = f"SELECT id FROM measurement WHERE {column} NOT IN (SELECT {key} FROM {column})"
-        if (found := [str(r[0]) for r in db.execute(sql)]) and is_new:
+        found = ids("measurement", f"{column} NOT IN (SELECT {key} FROM {column})")
+        if found and is_new:
             lost.append(
                 f"the {column} of {len(found)} measurements, which are kept and count again once that {column} is"
                 f" measured again: {_some(found)}"
             )
-    while True:
-        orphans = [
-            (str(table), row)
-            for table, row, parent, _ in db.execute("PRAGMA foreign_key_check").fetchall()
-            if table != "measurement" or parent not in ("task", "target")
-        ]
-        if not orphans:
-            break
-        for table in sorted({t for t, _ in orphans}):
-            ids = sorted({r for t, r in orphans if t == table})
-            db.executemany(f"DELETE FROM {table} WHERE rowid = ?", [(r,) for r in ids])
-            lost.append(f"{len(ids)} {table} rows whose run, proposal, kernel, task or target is lost")
+    while orphans := {
+        (str(table), row)
+        for table, row, parent, _ in db.execute("PRAGMA foreign_key_check").fetchall()
+        if table != "measurement" or parent not in ("task", "target")
+    }:
+        for table, number in sorted(Counter(t for t, _ in orphans).items()):
+            db.executemany(f"DELETE FROM {table} WHERE rowid = ?", [(r,) for t, r in orphans if t == table])
+            lost.append(f"{number} {table} rows whose run, proposal, kernel, task or target is lost")
     for _, sql in guards:
         db.execute(sql)
     return lost
 
 
-def _gaps(db: sqlite3.Connection, table: str, key: str, seen: list[Row]) -> list[str]:
+def _gaps(db: sqlite3.Connection, table: str, seen: list[Row]) -> list[str]:
     """Return, in words, the ids below the highest one that are missing and that no row in `seen` has."""
-    known = {r[key] for r in seen if isinstance(r.get(key), int)}
-    highest = int(db.execute(f"SELECT coalesce(max({key}), 0) FROM {table}").fetchone()[0])
-    count = int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+    highest, count = db.execute(f"SELECT coalesce(max(id), 0), count(*) FROM {table}").fetchone()
     if highest > 10 * (count + 100):  # a number that is damaged itself
         return []
-    missing = sorted(set(range(1, highest)) - known)
-    return [f"{len(missing)} {table} rows: {_numbers(missing)}"] if missing else []
+    missing = sorted(set(range(1, highest)) - {r.get("id") for r in seen})
+    return [f"{len(missing)} {table} rows: {_ranges(missing)}"] if missing else []
 
 
-def _name(table: str, row: Row) -> str:
-    if table in ("kernel", "task"):
-        return str(row.get("sha256"))[:10]
-    if table in ("forecast", "decision"):
-        return f"{row.get('proposal')} in round {row.get('round')}"
-    if table in ("event", "holdout"):
-        return f"{row.get('run')}/{str(row.get('seq', row.get('kernel')))[:10]}"
-    return str(row.get("id") or row.get("name") or row.get("task"))
+def _name(row: Row) -> str:
+    """Return the columns that tell a row from the others of its table."""
+    if (number := row.get("id")) is not None:
+        return str(number)
+    key = ("proposal", "round") if "proposal" in row else ("run", "seq") if "seq" in row else ("run", "kernel")
+    names = key if key[0] in row else ("sha256", "name", "task")
+    return "/".join(str(row[n])[:10] for n in names if n in row)
 
 
 def _some(names: list[str]) -> str:
@@ -351,7 +464,7 @@ def _some(names: list[str]) -> str:
     return shown + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
 
 
-def _numbers(numbers: list[int]) -> str:
+def _ranges(numbers: list[int]) -> str:
     """Return numbers as ranges: 3, 7–12."""
     ranges: list[list[int]] = []
     for n in numbers:
@@ -362,14 +475,11 @@ def _numbers(numbers: list[int]) -> str:
     return _some([str(a) if a == b else f"{a}–{b}" for a, b in ranges])
 
 
-def _refused(path: Path) -> str:
+def _refusal(path: Path) -> str:
     """Return what SQLite finds wrong with the file, "" for nothing."""
     try:
-        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-        try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
             problem = str(db.execute("PRAGMA integrity_check(1)").fetchone()[0])
-        finally:
-            db.close()
         if problem == "ok":
             with Archive(path):
                 return ""

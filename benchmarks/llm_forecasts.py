@@ -24,9 +24,9 @@ from typing import Any
 
 from provenance import provenance
 
-from forewarp.archive.forecasts import read_forecasts, write_forecasts
+from forewarp.archive.forecasts import RecordedForecast, read_forecasts, write_forecasts
 from forewarp.archive.pools.parquet import read_pool
-from forewarp.archive.rows import RecordedForecast, RecordedRow
+from forewarp.archive.rows import RecordedRow
 from forewarp.core import serde
 from forewarp.core.protocols import Subject, Trial
 from forewarp.surrogate import models
@@ -100,7 +100,7 @@ def recorded(entry: dict[str, Any]) -> RecordedForecast:
     said = entry["forecast"]
     malformed = said["raw_sum"] == 0.0
     return RecordedForecast(
-        dataset="forewarp-h200",
+        source_dataset="forewarp-h200",
         comparison=entry["condition"],
         task=entry["task"],
         kernel=entry["kernel"],

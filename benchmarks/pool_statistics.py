@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from forewarp.archive.pools import counts, parquet
-from forewarp.archive.pools.counts import Counts, PoolGroup
+from forewarp.archive.pools.counts import DataGroup, PoolCounts
 from forewarp.core.errors import ForewarpError
 
 MARKED = re.compile(r"(<!-- statistics -->\n).*?(<!-- /statistics -->)", re.DOTALL)
@@ -33,7 +33,7 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def numbers(group: PoolGroup) -> list[str]:
+def numbers(group: DataGroup) -> list[str]:
     quantiles = (group.low, group.median, group.high)
     return [
         str(group.rows),
@@ -43,7 +43,7 @@ def numbers(group: PoolGroup) -> list[str]:
     ]
 
 
-def markdown(counts: Counts) -> str:
+def markdown(counts: PoolCounts) -> str:
     """Return every table. A program counts once, whatever its tunables; `worked` is correct and timed."""
     total = counts.total
     share = f"{100 * total.worked / total.rows:.0f} %" if total.rows else "none"

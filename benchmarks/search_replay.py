@@ -30,9 +30,9 @@ from typing import Any
 import numpy as np
 from provenance import write
 
-from forewarp.archive.forecasts import read_forecasts
+from forewarp.archive.forecasts import RecordedForecast, read_forecasts
 from forewarp.archive.pools.parquet import read_pool
-from forewarp.archive.rows import RecordedForecast, RecordedRow
+from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive
 from forewarp.core.budget import Budget
 from forewarp.core.protocols import Forecaster, Subject, Trial

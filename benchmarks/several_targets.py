@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 from provenance import write
+from published_sets import kernel_tuner
+from published_sets.made import ImportOptions
 
-from forewarp.archive.pools.imports import kernel_tuner
-from forewarp.archive.pools.imports.made import ImportOptions
 from forewarp.archive.pools.parquet import write_rows
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive

@@ -17,8 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import learned_prior
 import numpy as np
 from features_alone import forecasts as plain
+from learned_prior import Data
 from provenance import write
 
 import forewarp
@@ -31,8 +33,6 @@ from forewarp.inspection.features.vector import VECTOR_VERSION
 from forewarp.surrogate import pretrained
 from forewarp.surrogate.evaluation import metrics
 from forewarp.surrogate.learned import LearnedForecaster
-from forewarp.training import learned
-from forewarp.training.learned import Data
 
 HISTORIES = (0, 4, 8, 16)
 LATER = ("work.", "count.", "access.", "tunables.")
@@ -101,7 +101,7 @@ def plainly(train: Data, d: Data) -> dict[str, float]:
 
     def table(of: Data) -> Any:
         floors = [r.build.evidence.facts["floor_s"] for r in of.rows]
-        times = [learned.seconds(r, anchor=True) for r in of.rows]
+        times = [learned_prior.seconds(r, anchor=True) for r in of.rows]
         anchors = [math.log2(t / f) if t > 0 else math.nan for t, f in zip(times, floors, strict=True)]
         return np.column_stack([of.x[:, kept], anchors])
 
@@ -135,7 +135,7 @@ def anchors(rows: Sequence[RecordedRow]) -> dict[str, float]:
     """Return each task's anchor time in seconds, median over its measurements."""
     times: dict[str, list[float]] = {}
     for row in rows:
-        if (t := learned.seconds(row, anchor=True)) > 0:
+        if (t := learned_prior.seconds(row, anchor=True)) > 0:
             times.setdefault(row.task.sha256, []).append(t)
     return {name: float(np.median(found)) for name, found in times.items()}
 
@@ -176,8 +176,8 @@ def main() -> None:
     parser.add_argument("--validation", action="store_true", help="also judge the model on the validation split")
     parser.add_argument("--repeats", type=int, default=2, help="draws of a history for each task")
     args = parser.parse_args()
-    train = learned.data(read_pool(args.pool / "train.parquet"))
-    out = learned.left_out(train, print)
+    train = learned_prior.data(read_pool(args.pool / "train.parquet"))
+    out = learned_prior.left_out(train, print)
     info = {
         "kernels": int(train.valid.sum()),
         "tasks": len(np.unique(train.task)),
@@ -186,7 +186,7 @@ def main() -> None:
         "dated": train.latest,
         "version": forewarp.__version__,
     }
-    models = {str(f): learned.without(train, out, str(f), info) for f in np.unique(train.family)}
+    models = {str(f): learned_prior.without(train, out, str(f), info) for f in np.unique(train.family)}
     results: dict[str, Any] = {}
     print(f"\n{'train, each family left out':34s}" + "".join(f"{n[:9]:>9s}" for n in SHOWN))
     folds = [(train.where(train.family != f), train.where(train.family == f)) for f in models]
@@ -195,11 +195,11 @@ def main() -> None:
     whole = {n: float(np.average([p[n] for p in parts], weights=tasks)) for n in parts[0] if n != "recovery_median"}
     results["train"] = {"plain": shown("plain", whole)} | compared(train, models.__getitem__, args.repeats)
     # The Gaussian process is left out of what the file says of itself: its last digits may differ between machines.
-    model = learned.fit(train, out, info | {"left_out": results["train"]["learned, anchor told"]})
+    model = learned_prior.fit(train, out, info | {"left_out": results["train"]["learned, anchor told"]})
     pretrained.save(model, args.out)
     print(f"\n{args.out}: {args.out.stat().st_size} bytes")
     if args.validation:
-        validation = learned.data(read_pool(args.pool / "validation.parquet"))
+        validation = learned_prior.data(read_pool(args.pool / "validation.parquet"))
         print(f"\n{'validation':34s}" + "".join(f"{n[:9]:>9s}" for n in SHOWN))
         results["validation"] = {"plain": shown("plain", plainly(train, validation))}
         results["validation"] |= compared(validation, lambda _: model, 5 * args.repeats)

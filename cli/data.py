@@ -1,4 +1,4 @@
-"""`forewarp data`: pools as datasets, and what others have published as pools."""
+"""`forewarp data`: pools as datasets."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from forewarp.cli import printing
-from forewarp.cli.options import PLAIN, Output, positive
+from forewarp.cli.options import PLAIN, Output
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forewarp.tools.data import DataGroup, DataResult, Destination, Placing, PoolCounts, TaskGroup
+    from forewarp.archive.pools.counts import DataGroup, PoolCounts, TaskGroup
+    from forewarp.tools.data import DataResult, Destination, Placing
 
-# The same names as in tools.data, which is not imported for --help.
-Kind = Literal["gpu-forecasters", "makora", "sakana", "kernel-tuner", "kernelbench"]
 _SHOWN = 20
 
 
@@ -53,58 +52,6 @@ class SplitOptions:
 Out = Annotated[Path, Parameter(name="--out")]
 Overwrite = Annotated[bool, Parameter(negative="", show_default=False)]
 BY_TASK = SplitOptions()
-
-
-def import_(
-    kind: Kind,
-    path: Path,
-    /,
-    *more: Path,
-    out: Out,
-    overwrite: Overwrite = False,
-    device: str = "",
-    noise: Annotated[float | None, Parameter(validator=positive)] = None,
-    limit: Annotated[int | None, Parameter(validator=positive)] = None,
-    baseline: Path | None = None,
-    references: Path | None = None,
-    kernel: Path | None = None,
-    place: SplitOptions = BY_TASK,
-    output: Output = PLAIN,
-) -> int:
-    """Import published measurements from local files as a pool; recorded forecasts go to a file beside it.
-
-    Args:
-        kind: Whose schema the files have; docs/data.md lists the columns of each.
-        path: File or folder, as it was published. For kernelbench, the folder of one run.
-        more: More files or folders.
-        out: Parquet file to write.
-        overwrite: Replace the file if it is there already.
-        device: Device that was measured on, where the source does not name it.
-        noise: Half-width in percent of the interval to assume where the source has none; such rows are tagged.
-        limit: Most rows to take.
-        baseline: Of kernelbench: file of reference times, such as results/timing/H100_PCIe/baseline_time_torch.json.
-        references: Of kernelbench: folder of the problems' files, for the reference programs.
-        kernel: Of kernel-tuner: file of the kernel that was tuned.
-        place: Families and splits.
-        output: How results are shown.
-    """
-    from forewarp.tools.data import ImportRequest, import_data
-
-    request = ImportRequest(
-        kind=kind,
-        paths=_texts([path, *more]),
-        out=_destination(out, overwrite),
-        placing=place.placing(),
-        device=device,
-        noise_percent=noise,
-        limit=limit,
-        baseline=_text(baseline),
-        references=_text(references),
-        kernel=_text(kernel),
-    )
-    result = import_data(request)
-    forecasts = f" and {result.forecasts} forecasts" if result.forecasts else ""
-    return _show(result, f"Imported {result.rows} rows{forecasts} to {' and '.join(result.files)}.", output)
 
 
 def export(

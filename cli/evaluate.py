@@ -42,7 +42,7 @@ def evaluate(
         pool: Parquet files of measured candidates, or folders of them.
         forecasters: Comma-separated: learned, llm, cascade, and what looks at no candidate: climatology, uniform. Left
             out, it is learned where there is a pool and nothing recorded.
-        recorded: File of recorded forecasts, as `data import` or --out writes it; may be given several times.
+        recorded: File of recorded forecasts, as --out writes it; may be given several times.
         split: Only this split of the pools; all takes every row.
         task: Only this task, by name; may be given several times.
         train: Pool whose frequencies climatology forecasts; the train split of the pools if left out.

@@ -41,7 +41,6 @@ VERBS = {
 }
 
 DATA = {
-    "import": "Import published measurements from local files as a pool.",
     "export": "Write the archive's measurements, or those of other pools, as one pool.",
     "merge": "Write several pools as one.",
     "deduplicate": "Leave out what was measured twice.",
@@ -75,7 +74,7 @@ def build_app(*, about: bool = False) -> App:
         app.command(f"forewarp.cli.{verb}:{verb}", name=verb, help=text, sort_key=place)
     data = App(name="data", help="Pools of measurements as datasets: import, merge, check, count.", sort_key=len(VERBS))
     for place, (verb, text) in enumerate(DATA.items()):
-        data.command(f"forewarp.cli.data:{verb.replace('import', 'import_')}", name=verb, help=text, sort_key=place)
+        data.command(f"forewarp.cli.data:{verb}", name=verb, help=text, sort_key=place)
     app.command(data)
     archive = App(name="archive", help="Look for damage in the archive, and repair it.", sort_key=len(VERBS) + 1)
     for place, (verb, text) in enumerate(ARCHIVE.items()):

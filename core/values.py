@@ -58,6 +58,9 @@ class Tolerance:
     atol: float
 
 
+REFERENCE: Final = "reference"
+"""The anchor of every measurement that is not against another kernel."""
+
 CAPTURED: Final = "inputs.json"
 """Name under which a task's `files` hold captured inputs."""
 

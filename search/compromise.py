@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from forewarp.archive.reader import Reader
+from forewarp.archive.store import Archive
 from forewarp.core.values import Candidate, Measurement
 from forewarp.search.gate import twin_of
 from forewarp.search.summary import best_of
@@ -41,7 +41,7 @@ class Everywhere:
     mean: Mean | None
 
 
-def compare(archive: Reader, runs: Mapping[str, str]) -> list[Everywhere]:
+def compare(archive: Archive, runs: Mapping[str, str]) -> list[Everywhere]:
     """Return the kernels that won on a target or were measured on all, the best compromise first.
 
     `runs` are those of one search, by target. A confirmation counts instead of the number that it confirms, which is
@@ -63,7 +63,7 @@ class _Island:
     measured: Mapping[str, Measurement]
 
     @classmethod
-    def of(cls, archive: Reader, run: str) -> _Island:
+    def of(cls, archive: Archive, run: str) -> _Island:
         best, _ = best_of(archive, run)
         rows = archive.candidates(run)
         # The confirmation is the later one of its kernel.

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 
-from forewarp.archive.reader import Reader
 from forewarp.archive.rows import CandidateRow
+from forewarp.archive.store import Archive
 from forewarp.core.protocols import Elsewhere, Proposal, Subject, Trial
 from forewarp.core.values import Candidate
 from forewarp.search.ends import Stopped
@@ -44,7 +44,7 @@ class _Place:
 class Islands:
     """The islands of one search by the names of their targets, shared by the threads that work on them."""
 
-    archive: Reader
+    archive: Archive
     _places: dict[str, _Place] = field(default_factory=dict[str, _Place])
     _moved: threading.Condition = field(default_factory=threading.Condition)
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from forewarp.archive.reader import Reader
 from forewarp.archive.rows import REJECTED, CandidateRow, DecisionRow, MeasurementRow, RunStatus
 from forewarp.archive.store import Archive
 from forewarp.core import serde
@@ -156,7 +155,7 @@ def summarise(archive: Archive, run_id: str) -> RunSummary:
     )
 
 
-def best_of(archive: Reader, run_id: str) -> tuple[Best | None, str]:
+def best_of(archive: Archive, run_id: str) -> tuple[Best | None, str]:
     """Return the run's winner and a remark, "" where there is nothing to remark.
 
     The candidate that was confirmed stays the winner even if its second number is below the first one of another, which

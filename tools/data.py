@@ -1,32 +1,28 @@
-"""Pools as datasets: import, export, merge, deduplicate, count and check."""
+"""Pools as datasets: export, merge, deduplicate, count and check."""
 
 from __future__ import annotations
 
-import importlib
 import math
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
-from forewarp.archive import dedupe, forecasts, lineage, text
+from forewarp.archive import dedupe, lineage, text
 from forewarp.archive.pools import check, columns, counts, parquet, splits
 from forewarp.archive.pools.check import keyed
-from forewarp.archive.pools.imports.made import Imported, ImportOptions
+from forewarp.archive.pools.counts import PoolCounts
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive, default_path
-from forewarp.core import serde
 from forewarp.core.errors import TaskError, UsageError
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.tools.parts import Part
 
-ImportKind = Literal["gpu-forecasters", "makora", "sakana", "kernel-tuner", "kernelbench"]
 MOST_PROBLEMS = 200
 
 
@@ -52,23 +48,6 @@ class Destination(Part):
     overwrite: bool = Field(default=False, description="Replace a file that is there already.")
 
 
-class ImportRequest(Part):
-    """Files to import, and facts that the files do not state."""
-
-    kind: ImportKind
-    paths: list[str]
-    out: Destination
-    placing: Placing = Placing()
-    device: str = Field(default="", description="Device that was measured on, where the source does not name it.")
-    noise_percent: float | None = Field(
-        default=None, gt=0, description="Half-width of the interval to assume where the source has none."
-    )
-    limit: int | None = Field(default=None, gt=0, description="Most rows to take.")
-    baseline: str | None = Field(default=None, description="KernelBench: file of reference times.")
-    references: str | None = Field(default=None, description="KernelBench: folder of the problems' files.")
-    kernel: str | None = Field(default=None, description="Kernel Tuner: file of the kernel that was tuned.")
-
-
 class ExportRequest(Part):
     """Measurements to write: from the named pools, else from the archive."""
 
@@ -85,43 +64,6 @@ class ExportRequest(Part):
     features: bool = Field(default=False, description="Fill in the vector of features.")
 
 
-class DataGroup(Part):
-    """Rows that share something; `low`, `median`, `high` are the 5th, 50th and 95th percentile of the speed-ups."""
-
-    name: str
-    rows: int
-    programs: int
-    worked: int
-    low: float | None
-    median: float | None
-    high: float | None
-
-
-class TaskGroup(Part):
-    """The rows of one task or family."""
-
-    family: str
-    split: str
-    counts: DataGroup
-
-
-class PoolCounts(Part):
-    """Counts of a pool's rows, by task, family, split, language and more."""
-
-    total: DataGroup
-    tasks: list[TaskGroup]
-    families: list[TaskGroup]
-    splits: list[DataGroup]
-    languages: list[DataGroup]
-    bins: list[tuple[str, int]]
-    failures: dict[str, int]
-    verdicts: dict[str, int]
-    targets: dict[str, int]
-    datasets: dict[str, int]
-    kernels: int
-    pairs: int
-
-
 class PoolProblem(Part):
     """One problem of a pool, and its location."""
 
@@ -134,45 +76,11 @@ class DataResult(Part):
     """Result of a command on pools: rows and files written, counts, or problems."""
 
     rows: int = Field(description="Rows that were written, or looked at.")
-    forecasts: int = 0
     files: list[str] = Field(default_factory=list[str], description="Files that were written.")
     left_out: dict[str, int] = Field(default_factory=dict[str, int], description="What was not taken, by reason.")
     counts: PoolCounts | None = None
     problems: list[PoolProblem] = Field(default_factory=list[PoolProblem], description=f"The first {MOST_PROBLEMS}.")
     problem_counts: dict[str, int] = Field(default_factory=dict[str, int], description="All problems, by kind.")
-
-
-def import_data(request: ImportRequest) -> DataResult:
-    """Import published measurements as a pool, and recorded forecasts as a file beside it."""
-    out = _destination(request.out)
-    module = importlib.import_module(f"forewarp.archive.pools.imports.{request.kind.replace('-', '_')}")
-    beside = _free(forecasts.beside(out), overwrite=request.out.overwrite)
-    options = ImportOptions(
-        device=request.device,
-        noise=None if request.noise_percent is None else request.noise_percent / 100,
-        limit=request.limit,
-        baseline=_path(request.baseline),
-        references=_path(request.references),
-        kernel=_path(request.kernel),
-    )
-    found: Imported = module.read([_existing(p) for p in request.paths], options)
-    table, families = _placing(request.placing)
-    rows = iter(found.rows)
-    first = next(rows, None)
-    if first is None and not found.forecasts:
-        reasons = "; ".join(f"{n} {what}" for what, n in found.left_out.items())
-        raise UsageError("nothing in these files can be imported", hint=reasons or "they hold no rows")
-    files: list[Path] = []
-    written = 0
-    if first is not None:
-        placed = (splits.assign(row, table, families) for row in chain([first], rows))
-        written = parquet.write_table(_flat_unleaked(placed), columns.schema(), out)
-        files.append(out)
-    if found.forecasts:
-        forecasts.write_forecasts(found.forecasts, beside)
-        files.append(beside)
-    left_out = {what: n for what, n in found.left_out.items() if n}
-    return DataResult(rows=written, forecasts=len(found.forecasts), files=list(map(str, files)), left_out=left_out)
 
 
 def export_data(request: ExportRequest) -> DataResult:
@@ -212,7 +120,7 @@ def count_pools(paths: Sequence[str]) -> DataResult:
     """Count the rows of pools by task, family, split, language and more."""
     files = [file for p in paths for file in parquet.files_of(_existing(p))]
     found = counts.count(row for file in files for row in parquet.columns_of(file, counts.COLUMNS))
-    return DataResult(rows=found.total.rows, counts=PoolCounts.model_validate(serde.to_data(found)))
+    return DataResult(rows=found.total.rows, counts=found)
 
 
 def check_pools(paths: Sequence[str], splits_file: str | None = None) -> DataResult:

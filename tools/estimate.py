@@ -162,11 +162,11 @@ def _of_runs(past: History, settings: SearchSettings) -> tuple[dict[str, Span], 
     """Return what earlier runs with the same setup took per measurement; None if there are none."""
     setup = ("proposer", "forecaster", "proposals_per_round", "measure_per_round")
     alike = [r for r in past.runs if all(r.settings.get(name) == getattr(settings, name) for name in setup)]
-    alike = [r for r in alike if r.measurements >= ENOUGH]
+    alike = [r for r in alike if r.spend.measurements >= ENOUGH]
     if not alike:
         return None
     names = ("device_s", "wall_s", "tokens", "dollars")
-    values = {name: [float(getattr(r, name)) / r.measurements for r in alike] for name in names}
+    values = {name: [r.spend.of(name) / r.spend.measurements for r in alike] for name in names}
     per = {name: (min(v), statistics.median(v), max(v)) for name, v in values.items()}
     return per, f"{len(alike)} earlier run{'s' * (len(alike) > 1)} of this task here"
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from forewarp.archive.reader import Reader
 from forewarp.archive.rows import RunRow
+from forewarp.archive.store import Archive
 from forewarp.core.protocols import Executor, Proposer
 from forewarp.core.values import Candidate, Measurement, Target, Task
 from forewarp.search.proposers.archived import Archived, ArchivedProposer
@@ -33,7 +33,7 @@ def make_proposer(
     task: Task,
     model: LanguageModel | Sequence[LanguageModel] | None,
     *,
-    archive: Reader | None = None,
+    archive: Archive | None = None,
     resumed: RunRow | None = None,
 ) -> Proposer:
     """Return a proposer: the pool's own candidates on replay, else the models' and the tunables of what works.
@@ -55,7 +55,7 @@ def make_proposer(
     return Portfolio(writers, TunablesProposer(), archived=archived)
 
 
-def earlier_kernels(archive: Reader, task: Task, target: Target, resumed: RunRow | None = None) -> list[Archived]:
+def earlier_kernels(archive: Archive, task: Task, target: Target, resumed: RunRow | None = None) -> list[Archived]:
     """Return what was measured for this task on this target, and the winners of similar tasks' latest runs there.
 
     Similar is a task of the same family, or one whose reference shares half of its words. For a run that is `resumed`,

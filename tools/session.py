@@ -14,11 +14,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from forewarp.archive.pools.parquet import read_pool, tasks_of
-from forewarp.archive.reader import REFERENCE
 from forewarp.archive.store import Archive, default_path
 from forewarp.core.errors import CandidateError, DeviceError, TaskError, UsageError, WorkerError
 from forewarp.core.protocols import Executor, Forecaster
-from forewarp.core.values import Candidate, DeviceKind, Language, Target, Task
+from forewarp.core.values import REFERENCE, Candidate, DeviceKind, Language, Target, Task
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks

@@ -10,13 +10,12 @@ from pathlib import Path
 
 from forewarp.archive.pools import columns, parquet, splits
 from forewarp.archive.pools.check import keyed
-from forewarp.archive.reader import REFERENCE
 from forewarp.archive.rows import RecordedRow
 from forewarp.core import bins
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Subject, Trial
+from forewarp.core.values import REFERENCE
 from forewarp.surrogate.questions import Shown, question, system_prompt
-from forewarp.training.learned import is_valid
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,11 @@ class PromptRow:
         """Family, and the bin of the first candidate (-1 where it is invalid)."""
         first = self.outcomes[0].speedup
         return self.family, -1 if first is None else bins.bin_of(first)
+
+
+def is_valid(row: RecordedRow) -> bool:
+    """Return whether a row holds a speed-up that is believed."""
+    return row.measurement.trusted and (row.measurement.speedup or 0.0) > 0
 
 
 def read(paths: Iterable[str], wanted: Sequence[str]) -> dict[str, list[RecordedRow]]:

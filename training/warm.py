@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from forewarp.archive.rows import RecordedForecast
+from forewarp.archive.forecasts import RecordedForecast
 from forewarp.core import bins
 from forewarp.surrogate.replies import SpeedupForecasts
 from forewarp.training import chat

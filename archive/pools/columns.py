@@ -6,7 +6,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from forewarp.archive import samples, text
@@ -60,47 +60,35 @@ def required(form: str) -> frozenset[str]:
 
 def flat(row: RecordedRow, *, with_samples: bool = False) -> dict[str, Any]:
     """Return a row as columns; without `with_samples`, times of single runs are left out of the exact columns."""
-    m, origin, found = row.measurement, row.origin, text.keys(row.candidate)
-    anchor = row.against
-    return {
+    m, keys, kernel, anchor = row.measurement, text.keys(row.candidate), row.candidate, row.against
+    told = {f.name: getattr(row.origin, f.name) for f in fields(Origin)}
+    return told | {
         "task": row.task.name,
         "task_sha256": row.task.sha256,
-        "family": origin.family or row.task.family,
-        "split": origin.split,
+        "family": row.origin.family or row.task.family,
         "target": row.target.name,
-        "device": m.device,
         "driver": m.environment.get("driver", ""),
         "date": row.finished,
-        "kernel_sha256": row.candidate.sha256,
-        "raw_sha256": origin.raw_sha256 or raw_sha256(row.candidate.source),
-        "stripped_sha256": found.stripped,
+        "kernel_sha256": kernel.sha256,
+        "raw_sha256": row.origin.raw_sha256 or raw_sha256(kernel.source),
+        "stripped_sha256": keys.stripped,
         "binary_sha256": row.build.binary_sha256,
-        "program": found.program,
-        "parent": origin.parent,
-        "proposer": origin.proposer,
-        "language": row.candidate.language,
-        "source": row.candidate.source,
-        "tunables": to_json(row.candidate.tunables),
-        "status": m.status,
-        "verdict": m.verdict,
+        "program": keys.program,
+        "language": kernel.language,
+        "source": kernel.source,
+        "tunables": to_json(kernel.tunables),
         "against": m.anchor,
         "against_language": anchor.language if anchor else "",
         "against_source": anchor.source if anchor else "",
         "against_tunables": to_json(anchor.tunables) if anchor else "",
         "facts": to_json(row.build.evidence.facts),
-        "features": origin.features,
-        "source_dataset": origin.dataset,
-        "source_id": origin.source_id,
+        "problems": list(row.build.evidence.problems),
+        "tags": list(row.origin.tags),
         "run": row.run or "",
         "version": row.version,
-        "speedup": m.speedup,
-        "low": m.low,
-        "high": m.high,
-        "device_s": m.device_s,
+        **{name: getattr(m, name) for name in ("device", "status", "verdict", *NUMBERS)},
         "bin": bin_of(m.speedup),
         **_shapes(m),
-        "problems": list(row.build.evidence.problems),
-        "tags": list(origin.tags),
         "task_json": to_json(replace(row.task, seeds=())),
         "target_json": to_json(row.target),
         "signatures_json": to_json(row.signatures),
@@ -112,33 +100,28 @@ def flat(row: RecordedRow, *, with_samples: bool = False) -> dict[str, Any]:
 
 def unflat(row: Mapping[str, Any]) -> RecordedRow:
     """Return the row that columns of either format hold."""
-    task = serde.from_data(Task, json.loads(row["task_json"]))
-    shapes: list[Any] = json.loads(row["signatures_json"])
+
+    def read(kind: Any, column: str) -> Any:
+        return serde.from_data(kind, json.loads(row[column]))
+
+    task: Task = read(Task, "task_json")
     against = None
     if row.get("against_language"):
         against = Candidate(row["against_source"], row["against_language"], json.loads(row["against_tunables"]))
+    told: dict[str, Any] = {f.name: row[f.name] for f in fields(Origin) if row.get(f.name)}
+    told |= {"family": row.get("family") or task.family, "tags": tuple(row.get("tags") or ())}
     return RecordedRow(
         task=task,
-        target=serde.from_data(Target, json.loads(row["target_json"])),
-        signatures=tuple(serde.from_data(Signature, s) for s in shapes),
+        target=read(Target, "target_json"),
+        signatures=read(tuple[Signature, ...], "signatures_json"),
         candidate=Candidate(row["source"], row["language"], json.loads(row["tunables"])),
-        build=serde.from_data(Build, json.loads(row["build_json"])),
-        measurement=serde.from_data(Measurement, json.loads(row["measurement_json"])),
+        build=read(Build, "build_json"),
+        measurement=read(Measurement, "measurement_json"),
         run=row["run"] or None,
         finished=row["date"] if "date" in row else row["finished"],
         version=row["version"],
         against=against,
-        origin=Origin(
-            family=row.get("family") or task.family,
-            split=row.get("split") or "",
-            parent=row.get("parent") or "",
-            proposer=row.get("proposer") or "",
-            dataset=row.get("source_dataset") or "",
-            source_id=row.get("source_id") or "",
-            raw_sha256=row.get("raw_sha256") or "",
-            tags=tuple(row.get("tags") or ()),
-            features=row.get("features") or "",
-        ),
+        origin=Origin(**told),
     )
 
 
@@ -159,12 +142,12 @@ def to_json(value: Any) -> str:
 
 def _shapes(measurement: Measurement) -> dict[str, list[Any]]:
     timings = measurement.workloads
-    known = [(t.low, t.high) != UNKNOWN_INTERVAL for t in timings]
+    intervals = [(None, None) if (t.low, t.high) == UNKNOWN_INTERVAL else (t.low, t.high) for t in timings]
     return {
         "shape_workload": [t.workload for t in timings],
         "shape_speedup": [t.speedup for t in timings],
-        "shape_low": [t.low if k else None for t, k in zip(timings, known, strict=True)],
-        "shape_high": [t.high if k else None for t, k in zip(timings, known, strict=True)],
+        "shape_low": [low for low, _ in intervals],
+        "shape_high": [high for _, high in intervals],
         "shape_candidate_s": [t.candidate_median_s for t in timings],
         "shape_anchor_s": [t.anchor_median_s for t in timings],
     }

@@ -18,7 +18,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class PoolGroup:
+class DataGroup:
     """Group of rows. `programs` counts texts with their launch plans, whatever their tunables.
 
     `low`, `median`, `high` are the 5th, 50th and 95th percentile of the speed-ups, None where there are none.
@@ -39,18 +39,18 @@ class TaskGroup:
 
     family: str
     split: str
-    counts: PoolGroup
+    counts: DataGroup
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class PoolCounts:
     """Counts of a pool. `failures` counts by status, `pairs` the rows that are against another kernel."""
 
-    total: PoolGroup
+    total: DataGroup
     tasks: tuple[TaskGroup, ...]
     families: tuple[TaskGroup, ...]
-    splits: tuple[PoolGroup, ...]
-    languages: tuple[PoolGroup, ...]
+    splits: tuple[DataGroup, ...]
+    languages: tuple[DataGroup, ...]
     bins: tuple[tuple[str, int], ...]
     failures: Mapping[str, int]
     verdicts: Mapping[str, int]
@@ -60,11 +60,11 @@ class Counts:
     pairs: int
 
 
-def count(rows: Iterable[Mapping[str, Any]]) -> Counts:
+def count(rows: Iterable[Mapping[str, Any]]) -> PoolCounts:
     """Count rows of a pool, given as columns."""
     held = [{name: row[name] for name in COLUMNS} for row in rows]
     by_bin = Counter(row["bin"] for row in held if row["bin"] is not None)
-    return Counts(
+    return PoolCounts(
         total=_group("all", held),
         tasks=_places(held, "task"),
         families=_places(held, "family"),
@@ -84,7 +84,7 @@ def _counter(values: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(values).items(), key=lambda item: (-item[1], item[0])))
 
 
-def _groups(rows: Iterable[Mapping[str, Any]], column: str) -> list[PoolGroup]:
+def _groups(rows: Iterable[Mapping[str, Any]], column: str) -> list[DataGroup]:
     found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         found[row[column] or "none"].append(row)
@@ -97,9 +97,9 @@ def _places(rows: list[dict[str, Any]], column: str) -> tuple[TaskGroup, ...]:
     return tuple(sorted(groups, key=lambda t: ((*NAMES, t.split).index(t.split), t.family, t.counts.name)))
 
 
-def _group(name: str, rows: list[Any]) -> PoolGroup:
+def _group(name: str, rows: list[Any]) -> DataGroup:
     speedups = sorted(row["speedup"] for row in rows if row["speedup"] is not None)
-    return PoolGroup(
+    return DataGroup(
         name=name,
         rows=len(rows),
         programs=len({row["program"] for row in rows}),

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from forewarp.archive.reader import REFERENCE
-from forewarp.archive.rows import RecordedForecast, RecordedRow
+from forewarp.archive.forecasts import RecordedForecast
+from forewarp.archive.rows import RecordedRow
 from forewarp.core import bins
 from forewarp.core.protocols import Forecaster, Subject, Trial
-from forewarp.core.values import Cost, Forecast, Target, Task
+from forewarp.core.values import REFERENCE, Cost, Forecast, Target, Task
 from forewarp.inspection.features.features import program_of
 
 Progress = Callable[[str, int, int], None]
@@ -191,7 +191,7 @@ def as_recorded(answers: Answers) -> list[RecordedForecast]:
     """Return answers as records, from which `recorded` makes the same answers again."""
     return [
         RecordedForecast(
-            dataset="forewarp",
+            source_dataset="forewarp",
             comparison="",
             task=r.case.task,
             kernel=r.case.kernel,

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -140,9 +141,8 @@ def older(path: Path, steps: int) -> None:
     db.execute("PRAGMA foreign_keys = ON")
     db.execute("BEGIN")
     db.execute("CREATE TABLE migration (name TEXT PRIMARY KEY, time TEXT NOT NULL) STRICT")
-    for step in migrations.STEPS[:steps]:
-        step(db)
-        db.execute("INSERT INTO migration VALUES (?, '2026-01-01')", (step.__name__,))
+    for step in migrations.steps()[:steps]:
+        migrations.run(db, step)
     for table, [row] in rows.items():
         db.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
     run = ("r-1", task, target, rows["task"][0][2], rows["target"][0][1], "{}", "running", "2026-01-01", "1", "{}")
@@ -224,14 +224,18 @@ def test_an_updated_file_has_the_schema_of_a_new_one(tmp_path: Path) -> None:
     assert schema(tmp_path / "old.db") == schema(tmp_path / "new.db")
 
 
-def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def m0099_broken(db: sqlite3.Connection) -> None:
-        db.execute("CREATE TABLE extra (x INTEGER) STRICT")
-        raise sqlite3.OperationalError("no such column: y")
+def with_step(folder: Path, name: str, statements: str) -> Path:
+    """Return a folder with all steps and one more."""
+    made = Path(shutil.copytree(migrations.SCHEMA, folder / "schema"))
+    (made / f"{name}.sql").write_text(statements)
+    return made
 
+
+def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Archive(tmp_path / "a.db").close()
     with monkeypatch.context() as newer:
-        newer.setattr(migrations, "STEPS", (*migrations.STEPS, m0099_broken))
+        broken = "CREATE TABLE extra (x INTEGER) STRICT;\nSELECT y FROM extra;\n"
+        newer.setattr(migrations, "SCHEMA", with_step(tmp_path, "m0099_broken", broken))
         with pytest.raises(ArchiveError, match="no such column"):
             Archive(tmp_path / "a.db")
     with Archive(tmp_path / "a.db") as archive:
@@ -239,11 +243,9 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch
 
 
 def test_a_newer_file_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def m0099_later(db: sqlite3.Connection) -> None:
-        db.execute("ALTER TABLE kernel ADD COLUMN mood TEXT")
-
     with monkeypatch.context() as newer:
-        newer.setattr(migrations, "STEPS", (*migrations.STEPS, m0099_later))
+        later = "ALTER TABLE kernel ADD COLUMN mood TEXT;\n"
+        newer.setattr(migrations, "SCHEMA", with_step(tmp_path, "m0099_later", later))
         Archive(tmp_path / "a.db").close()
     with pytest.raises(ArchiveError, match="newer forewarp") as e:
         Archive(tmp_path / "a.db")

@@ -15,7 +15,6 @@ from support import synthetic_executor as synthetic
 from support.recorded_run import Writer
 
 from forewarp.archive import salvage
-from forewarp.archive.pages import Pages
 from forewarp.archive.store import Archive
 from forewarp.cli.main import main
 from forewarp.core.errors import ArchiveError, UsageError
@@ -66,7 +65,7 @@ def intact(whole: Path, damaged: Path) -> set[int]:
     changed = {i // 4096 + 1 for i in range(0, len(before), 4096) if before[i : i + 4096] != after[i : i + 4096]}
     kernels: dict[object, bool] = {}
     rows: list[tuple[int, object]] = []
-    for record in Pages.read(whole).records():
+    for record in salvage.read_pages(Path(shutil.copy(whole, damaged.with_name("whole.db")))).rows:
         # Long values go on in other pages: only what lies in one is asked about here.
         here = record.page not in changed and sum(len(v) for v in record.values if isinstance(v, str | bytes)) < 1500
         if len(record.values) == 4:

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from support.recorded_pool import Recorded, record
 
-from forewarp.archive.forecasts import beside, write_forecasts
+from forewarp.archive.forecasts import RecordedForecast, beside, write_forecasts
 from forewarp.archive.pools.parquet import read_pool
-from forewarp.archive.rows import RecordedForecast
 from forewarp.archive.store import Archive
 from forewarp.cli import exits
 from forewarp.cli.main import main

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import published
 from support import synthetic_executor as synthetic
 from support.recorded_pool import Recorded, record
 
-from forewarp.archive import forecasts
 from forewarp.archive.pools.parquet import read_pool, write_rows
 from forewarp.archive.store import Archive, default_path
 from forewarp.cli.main import DATA, main
@@ -50,62 +48,7 @@ def test_help_of_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(verb in out for verb in DATA)
     for verb in DATA:
         assert main(["data", verb, "--help"]) == 0
-    assert "kernelbench" in capsys.readouterr().out
-
-
-def test_import_writes_a_pool_and_forecasts_beside_it(run: Run) -> None:
-    rows = [published.eval_row(1, 0.5), published.eval_row(2, 3.0)]
-    published.parquet(rows, Path("sets/eval.parquet"))
-    published.parquet([published.prediction_row(1, 0)], Path("sets/predictions.parquet"))
-    exit_code, found = run("data", "import", "gpu-forecasters", "sets", "--out", "paper.parquet")
-    assert (exit_code, found["rows"], found["forecasts"]) == (0, 2, 1)
-    assert found["files"] == ["paper.parquet", "paper.forecasts.parquet"]
-    assert {r.origin.split for r in read_pool("paper.parquet")} == {"test"}
-    assert forecasts.read_forecasts(Path("paper.forecasts.parquet"))[0].speedup == 0.5
-    assert run("data", "check", "paper.parquet")[0] == 0
-    assert len(read_pool(".")) == 2
-    exit_code, found = run("data", "import", "gpu-forecasters", "sets/predictions.parquet", "--out", "paper.parquet")
-    assert (exit_code, found["error"]["code"]) == (2, "usage")
-    again = ("--out", "paper.parquet", "--overwrite")
-    assert run("data", "import", "gpu-forecasters", "sets/predictions.parquet", *again)[1]["rows"] == 0
-    assert len(read_pool("paper.parquet")) == 2
-
-
-@pytest.mark.parametrize(
-    ("kind", "rows"),
-    [
-        ("makora", [{"x": published.makora_program(n), "y": float(n + 1)} for n in range(3)]),
-        ("sakana", [published.sakana_row(n) for n in range(3)]),
-    ],
-)
-def test_other_kinds_by_their_names(run: Run, kind: str, rows: list[dict[str, Any]]) -> None:
-    published.parquet(rows, Path("rows.parquet"))
-    arguments = ("--limit", "2", "--family", "37_FrobeniusNorm_=normalisation")
-    exit_code, found = run("data", "import", kind, "rows.parquet", "--out", "p.parquet", *arguments)
-    assert (exit_code, found["rows"]) == (0, 2)
-    assert {r.origin.split for r in read_pool("p.parquet")} == ({"train"} if kind == "sakana" else {""})
-
-
-def test_kernel_tuner_and_kernelbench_by_their_names(run: Run) -> None:
-    Path("t4.json").write_text(json.dumps({"results": [published.t4_result(16, "row", [1.0])]}))
-    assert run("data", "import", "kernel-tuner", "t4.json", "--out", "t.parquet")[1]["rows"] == 1
-    entry = published.kernelbench_entry(0, ref_runtime=1.0)
-    published.kernelbench_run(Path("runs/mine"), {"1": [entry]})
-    assert run("data", "import", "kernelbench", "runs/mine", "--out", "k.parquet")[1]["rows"] == 1
-    assert run("data", "merge", "t.parquet", "k.parquet", "--out", "m.parquet")[1]["rows"] == 2
-
-
-def test_a_leak_is_refused_and_leaves_no_file(run: Run) -> None:
-    rows = [published.eval_row(1, 0.5), published.eval_row(1, 0.5, pack="fp8_quant")]
-    published.parquet(rows, Path("eval.parquet"))
-    exit_code, found = run("data", "import", "gpu-forecasters", "eval.parquet", "--out", "p.parquet")
-    assert (exit_code, found["error"]["code"]) == (2, "usage")
-    assert "splits leak: task" in found["error"]["message"]
-    assert "test (trimul)" in found["error"]["message"]
-    assert "train (fp8_quant)" in found["error"]["message"]
-    assert [p.name for p in Path().iterdir() if "p.parquet" in p.name] == []
-    arguments = ("--family", "fp8_quant=triangle_multiplication")
-    assert run("data", "import", "gpu-forecasters", "eval.parquet", "--out", "p.parquet", *arguments)[0] == 0
+    assert "--overwrite" in capsys.readouterr().out
 
 
 def test_export_from_the_archive_and_from_pools(run: Run, recorded: Recorded) -> None:
@@ -167,6 +110,22 @@ def test_merge_deduplicate_and_count(run: Run, recorded: Recorded) -> None:
     assert counts["failures"]["compile_error"] > 0
 
 
+def test_a_leak_is_refused_and_leaves_no_file(run: Run, recorded: Recorded) -> None:
+    from dataclasses import replace
+
+    row = read_pool(recorded.pool)[0]
+    write_rows([row, replace(row, task=replace(row.task, name="other"))], "twice.parquet")
+    families = ("--family", "toy=scan", "--family", "other=reduction")
+    exit_code, found = run("data", "merge", "twice.parquet", "--out", "p.parquet", *families)
+    assert (exit_code, found["error"]["code"]) == (2, "usage")
+    assert "splits leak: task" in found["error"]["message"]
+    assert "validation (toy)" in found["error"]["message"]
+    assert "train (other)" in found["error"]["message"]
+    assert [p.name for p in Path().iterdir() if "p.parquet" in p.name] == []
+    families = ("--family", "toy=scan", "--family", "other=scan")
+    assert run("data", "merge", "twice.parquet", "--out", "p.parquet", *families)[0] == 0
+
+
 def test_check_says_what_is_wrong(run: Run, recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
     from dataclasses import replace
 
@@ -203,18 +162,12 @@ def test_tables_are_for_people(run: Run, recorded: Recorded, capsys: pytest.Capt
         (["export", "--out", "x.parquet", "--splits", "none.toml"], "nothing at none.toml"),
         (["export", "--out", "x.parquet", "--family", "softmax"], "'softmax' says no family"),
         (["export", "--out", "x.parquet", "--family", "softmax=odd"], "no split is known for family odd"),
-        (["import", "paper", "text.parquet", "--out", "x.parquet"], "paper"),
-        (["import", "makora", "none.parquet", "--out", "x.parquet"], "nothing at none.parquet"),
-        (["import", "makora", "empty.jsonl", "--out", "x.parquet"], "no column x, y"),
-        (["import", "sakana", "text.parquet", "--out", "x.parquet"], "cannot be read"),
-        (["import", "makora", "text.parquet", "--out", "x.parquet", "--noise", "-1"], "noise"),
         (["chekc", "text.parquet"], "chekc"),
     ],
 )
 def test_wrong_paths_and_flags_are_refused(run: Run, arguments: list[str], says: str) -> None:
     Path("empty").mkdir()
     Path("text.parquet").write_text("no parquet")
-    Path("empty.jsonl").write_text("")
     exit_code, found = run("data", *arguments)
     assert exit_code in (2, 73)
     assert found["status"] == "error"
@@ -240,32 +193,3 @@ def test_the_same_seed_searches_a_pool_the_same_way(run: Run, recorded: Recorded
     held = {r.candidate.sha256: r.measurement.status for r in half}
     assert {kernel for kernel, _, _ in first} <= set(held)
     assert {held[kernel] for kernel, _, measured in first if measured} >= {"ok"}
-
-
-def test_an_imported_pool_is_replayed_by_the_name_of_its_task(run: Run) -> None:
-    failed = {"Correct": False, "CUDA_Runtime": None}
-    rows = [published.sakana_row(n, CUDA_Runtime=0.1 * (n + 1)) for n in range(6)]
-    rows += [published.sakana_row(7, Error="Error building extension", **failed)]
-    rows += [published.sakana_row(8, Error="illegal memory access", **failed)]
-    published.parquet(rows, Path("level_1.parquet"))
-    assert run("data", "import", "sakana", "level_1.parquet", "--out", "p.parquet", "--noise", "5")[0] == 0
-    pool = ("37_FrobeniusNorm_", "--device", "replay", "--pool", "p.parquet")
-    exit_code, found = run("optimize", *pool, "--budget", "20", "--forecaster", "none")
-    assert exit_code == 0
-    assert found["best"]["speedup"]["ratio"] == pytest.approx(10)
-    outcomes = [c["outcome"] for c in found["candidates"]]
-    assert (outcomes.count("passed"), outcomes.count("compile_error")) == (7, 1)
-    Path("mine.py").write_text(published.REFERENCE)
-    assert run("optimize", "mine.py", *pool[1:], "--budget", "2", "--forecaster", "none")[0] == 0
-    exit_code, found = run("optimize", "other", *pool[1:])
-    assert (exit_code, found["error"]["code"]) == (2, "task")
-    assert "37_FrobeniusNorm_" in found["error"]["hint"]
-
-
-def test_a_pool_of_pairs_alone_cannot_be_searched(run: Run) -> None:
-    published.parquet([{"x": published.makora_program(n), "y": 1.0} for n in range(3)], Path("m.parquet"))
-    assert run("data", "import", "makora", "m.parquet", "--out", "p.parquet")[0] == 0
-    name = read_pool("p.parquet")[0].task.name
-    exit_code, found = run("optimize", name, "--device", "replay", "--pool", "p.parquet")
-    assert (exit_code, found["error"]["code"]) == (2, "task")
-    assert "against other kernels only" in found["error"]["message"]

@@ -72,7 +72,7 @@ def test_counts() -> None:
     rows = [
         row(synthetic.seed(), family="scan", split="validation"),
         row(synthetic.seed(UNROLL=16, WIDTH=8)),
-        row(synthetic.seed(TILE=512, WIDTH=8), dataset="others"),
+        row(synthetic.seed(TILE=512, WIDTH=8), source_dataset="others"),
     ]
     found = counts.count(map(columns.flat, rows))
     assert (found.total.rows, found.total.programs, found.total.worked) == (3, 1, 1)

@@ -5,8 +5,7 @@ import pytest
 from contracts.forecaster_contract import failed, measured
 from support.judged_pool import SPEEDUPS, Oracle, rows
 
-from forewarp.archive.forecasts import read_forecasts, write_forecasts
-from forewarp.archive.rows import RecordedForecast
+from forewarp.archive.forecasts import RecordedForecast, read_forecasts, write_forecasts
 from forewarp.core.values import Build
 from forewarp.surrogate import baselines
 from forewarp.surrogate.evaluation import backtest

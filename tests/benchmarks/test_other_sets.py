@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from published_sets import kernel_tuner, kernelbench, makora, sakana
+from published_sets.made import Imported, ImportOptions
 from support import published
 
 from forewarp.archive.pools import check, columns, parquet
-from forewarp.archive.pools.imports import kernel_tuner, kernelbench, makora, sakana
-from forewarp.archive.pools.imports.made import Imported, ImportOptions
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.errors import UsageError
 from forewarp.gpu_runner.formats import task as tasks

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from forewarp.archive.pools.imports import made, tables
-from forewarp.archive.pools.imports.made import Imported, ImportedOutcome, ImportOptions
-from forewarp.archive.pools.imports.tables import Record
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.values import Task
+from published_sets import made, tables
+from published_sets.made import Imported, ImportedOutcome, ImportOptions
+from published_sets.tables import Record
 
 DATASET = "SakanaAI/AI-CUDA-Engineer-Archive"
 DEVICE = "NVIDIA H100 (not recorded)"

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from forewarp.archive.pools.imports import made, tables
-from forewarp.archive.pools.imports.made import ImportedOutcome
-from forewarp.archive.pools.imports.tables import Record
 from forewarp.core.values import Status, WorkloadTiming
+from published_sets import made, tables
+from published_sets.made import ImportedOutcome
+from published_sets.tables import Record
 
 _STATUS: dict[str, Status] = {
     "compile_failed": "compile_error",

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from forewarp.archive.pools.imports import made, tables
-from forewarp.archive.pools.imports.made import Imported, ImportedOutcome, ImportOptions
-from forewarp.archive.pools.imports.tables import Record
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Status
+from published_sets import made, tables
+from published_sets.made import Imported, ImportedOutcome, ImportOptions
+from published_sets.tables import Record
 
 DATASET = "kernelbench"
 DEVICE = "unknown GPU (KernelBench)"

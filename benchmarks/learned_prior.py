@@ -22,6 +22,7 @@ from forewarp.inspection.features.vector import columns as vector_columns
 from forewarp.surrogate import pretrained
 from forewarp.surrogate.pretrained import Model, Spread
 from forewarp.surrogate.trees import MISSING, Trees
+from forewarp.training.rows import is_valid
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -81,11 +82,6 @@ def seconds(row: RecordedRow, *, anchor: bool = False) -> float:
     """Return the geometric mean over the shapes of a measured time, NaN where there is none."""
     times = [w.anchor_median_s if anchor else w.candidate_median_s for w in row.measurement.workloads]
     return math.exp(sum(map(math.log, times)) / len(times)) if times and min(times) > 0 else math.nan
-
-
-def is_valid(row: RecordedRow) -> bool:
-    """Return whether a row holds a speed-up that is believed."""
-    return row.measurement.trusted and (row.measurement.speedup or 0.0) > 0
 
 
 def data(rows: Sequence[RecordedRow]) -> Data:

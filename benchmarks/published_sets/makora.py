@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from forewarp.archive.pools.imports import made, tables
-from forewarp.archive.pools.imports.made import Imported, ImportedOutcome, ImportOptions
-from forewarp.archive.pools.imports.tables import Record
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.values import Candidate, Task
+from published_sets import made, tables
+from published_sets.made import Imported, ImportedOutcome, ImportOptions
+from published_sets.tables import Record
 
 DATASET = "makora-ai/triton-gpu-latency"
 DEVICE = "unknown GPU (makora-ai)"

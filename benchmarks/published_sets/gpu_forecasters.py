@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from forewarp.archive.pools.imports import made, puct_events, tables
-from forewarp.archive.pools.imports.made import Imported, ImportedOutcome, ImportOptions
-from forewarp.archive.pools.imports.tables import Record
-from forewarp.archive.rows import RecordedForecast, RecordedRow
+from forewarp.archive.forecasts import RecordedForecast
+from forewarp.archive.rows import RecordedRow
 from forewarp.core import bins
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Task
+from published_sets import made, puct_events, tables
+from published_sets.made import Imported, ImportedOutcome, ImportOptions
+from published_sets.tables import Record
 
 DATASET = "codezakh/gpu-forecasters"
 DEVICE = "NVIDIA A100-SXM4-80GB"
@@ -203,7 +204,7 @@ def _events(found: _Sets, options: ImportOptions) -> Iterator[RecordedRow]:
 
 
 def _forecasts(found: _Sets, rows: Sequence[RecordedRow]) -> list[RecordedForecast]:
-    outcomes = {r.origin.source_id: r for r in rows if r.origin.dataset == f"{DATASET}-eval-set"}
+    outcomes = {r.origin.source_id: r for r in rows if r.origin.source_dataset == f"{DATASET}-eval-set"}
     made_of: list[RecordedForecast] = []
     for r in found.sets["surrogate_label"]:
         outcome = outcomes.get(r["comparison_id"])
@@ -211,7 +212,7 @@ def _forecasts(found: _Sets, rows: Sequence[RecordedRow]) -> list[RecordedForeca
         probabilities = None if r["parse_failed"] else _probabilities(r["bin_probabilities"])
         made_of.append(
             RecordedForecast(
-                dataset=f"{DATASET}-eval-set-predictions",
+                source_dataset=f"{DATASET}-eval-set-predictions",
                 comparison=r["comparison_id"],
                 task=r["pack"],
                 kernel=outcome.candidate.sha256 if outcome else kernel,

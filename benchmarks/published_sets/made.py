@@ -10,8 +10,9 @@ from pathlib import Path
 
 import forewarp
 from forewarp.archive import text
+from forewarp.archive.forecasts import RecordedForecast
 from forewarp.archive.pools.columns import UNKNOWN_INTERVAL, raw_sha256
-from forewarp.archive.rows import Origin, RecordedForecast, RecordedRow
+from forewarp.archive.rows import Origin, RecordedRow
 from forewarp.core.values import (
     Build,
     Candidate,
@@ -142,7 +143,7 @@ def row(
         family=family,
         parent=parent,
         proposer=proposer,
-        dataset=dataset,
+        source_dataset=dataset,
         source_id=source_id,
         raw_sha256=raw_sha256(raw),
         tags=(*tags, *_uses(raw, language)),

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import learned_prior
 import numpy as np
 import pytest
+from learned_prior import Data, LeftOut
 
 from forewarp.surrogate import pretrained
 from forewarp.surrogate.evaluation import metrics
-from forewarp.training import learned
 
 pytest.importorskip("lightgbm")
 
 
 @pytest.fixture(scope="module")
-def kernels() -> learned.Data:
+def kernels() -> Data:
     """Six tasks of three families; time follows two columns, a task's level a third, errors are larger where x3 > 0."""
     rng = np.random.default_rng(0)
     tasks, each = 6, 40
@@ -25,7 +26,7 @@ def kernels() -> learned.Data:
     noise = rng.normal(size=len(x)) * np.where(x[:, 3] > 0, 0.6, 0.1)
     time = 2.0 + 1.5 * x[:, 0] - 0.8 * x[:, 1] + 0.5 * x[:, 2] + noise
     valid = rng.random(len(x)) < np.where(x[:, 4] > 0, 0.95, 0.5)
-    return learned.Data(
+    return Data(
         ("a", "b", "c", "d", "e"),
         x,
         np.where(valid, time, np.nan),
@@ -41,12 +42,12 @@ def kernels() -> learned.Data:
 
 
 @pytest.fixture(scope="module")
-def fitted(kernels: learned.Data) -> tuple[learned.LeftOut, pretrained.Model]:
-    out = learned.left_out(kernels)
-    return out, learned.fit(kernels, out, {"kernels": 1})
+def fitted(kernels: Data) -> tuple[LeftOut, pretrained.Model]:
+    out = learned_prior.left_out(kernels)
+    return out, learned_prior.fit(kernels, out, {"kernels": 1})
 
 
-def test_families_left_out_are_ranked(kernels: learned.Data, fitted: tuple[learned.LeftOut, pretrained.Model]) -> None:
+def test_families_left_out_are_ranked(kernels: Data, fitted: tuple[LeftOut, pretrained.Model]) -> None:
     out, _ = fitted
     for task in np.unique(kernels.task):
         mask = (kernels.task == task) & kernels.valid
@@ -54,7 +55,7 @@ def test_families_left_out_are_ranked(kernels: learned.Data, fitted: tuple[learn
         assert metrics.spearman(out.looks[mask, 2], kernels.time[mask]) < -0.7
 
 
-def test_a_model_of_all(kernels: learned.Data, fitted: tuple[learned.LeftOut, pretrained.Model]) -> None:
+def test_a_model_of_all(kernels: Data, fitted: tuple[LeftOut, pretrained.Model]) -> None:
     _, model = fitted
     said = model.expect_rows(kernels.x)
     kept = kernels.valid
@@ -67,18 +68,16 @@ def test_a_model_of_all(kernels: learned.Data, fitted: tuple[learned.LeftOut, pr
 
 
 def test_the_same_data_give_the_same_bytes(
-    kernels: learned.Data,
-    fitted: tuple[learned.LeftOut, pretrained.Model],
+    kernels: Data,
+    fitted: tuple[LeftOut, pretrained.Model],
     tmp_path: Path,
 ) -> None:
-    again = learned.fit(kernels, learned.left_out(kernels), {"kernels": 1})
+    again = learned_prior.fit(kernels, learned_prior.left_out(kernels), {"kernels": 1})
     pretrained.save(fitted[1], tmp_path / "a.npz")
     pretrained.save(again, tmp_path / "b.npz")
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
 
 
-def test_a_family_left_out_has_no_part_in_its_model(
-    kernels: learned.Data, fitted: tuple[learned.LeftOut, pretrained.Model]
-) -> None:
-    model = learned.without(kernels, fitted[0], "family0", {})
+def test_a_family_left_out_has_no_part_in_its_model(kernels: Data, fitted: tuple[LeftOut, pretrained.Model]) -> None:
+    model = learned_prior.without(kernels, fitted[0], "family0", {})
     assert model.times == fitted[0].trees["family0"][0]

@@ -12,12 +12,12 @@ from pathlib import Path
 from statistics import fmean, variance
 from typing import Any
 
-from forewarp.archive.pools.imports import made, tables
-from forewarp.archive.pools.imports.made import Imported, ImportedOutcome, ImportOptions
-from forewarp.archive.pools.imports.tables import Record
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Candidate, Status
+from published_sets import made, tables
+from published_sets.made import Imported, ImportedOutcome, ImportOptions
+from published_sets.tables import Record
 
 DATASET = "kernel-tuner"
 DEVICE = "unknown GPU (Kernel Tuner)"

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from published_sets import gpu_forecasters
+from published_sets.made import Imported, ImportOptions
 from support import published
 
 from forewarp.archive import forecasts
 from forewarp.archive.pools import columns
-from forewarp.archive.pools.imports import gpu_forecasters
-from forewarp.archive.pools.imports.made import Imported, ImportOptions
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.errors import UsageError
 
@@ -61,7 +61,7 @@ def test_what_a_reader_must_know_is_tagged(evaluation: Path) -> None:
     assert rows[0].origin.tags == ("binfiller", "other-denominator", "uses:triton")
     assert rows[2].origin.tags == ("uses:triton",)
     assert rows[0].origin.family == "triangle_multiplication"
-    assert rows[0].origin.dataset == "codezakh/gpu-forecasters-eval-set"
+    assert rows[0].origin.source_dataset == "codezakh/gpu-forecasters-eval-set"
     assert (rows[0].target.name, rows[0].target.arch, rows[0].target.processors) == (published.A100, "sm_80", 108)
     assert rows[0].task.reference == published.SEED
     assert rows[0].measurement.anchor == "reference"
