@@ -364,7 +364,7 @@ class SlashCommands:
     @command("[RUN]", words=1)
     async def report(self, given: Arguments) -> str:
         """Write a run, the latest if left out, as an HTML page with its charts."""
-        from forewarp.report.run_page import write_page
+        from forewarp.report.artifacts import write_page
 
         settings, run = self._settings, given.first or None
         written = await asyncio.to_thread(write_page, settings.place, run, folder=settings.folder)

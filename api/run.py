@@ -25,7 +25,7 @@ class _Recorded(Part, Generic[Result]):
     _archive: Path = PrivateAttr()
 
     @classmethod
-    def of(cls, result: Result, archive: Path) -> Self:
+    def recorded(cls, result: Result, archive: Path) -> Self:
         """Copy a result and remember the archive that holds its runs."""
         made = cls(**dict(result))
         made._archive = archive.absolute()
@@ -47,13 +47,10 @@ class Run(_Recorded[SearchResult], SearchResult):
         """
         from forewarp.report import artifacts
         from forewarp.report.documents import SearchDocument
-        from forewarp.tools.export import drop_in
-        from forewarp.tools.run_figures import figures
 
         document = SearchDocument(command="optimize", **dict(self))
         with Archive(self._archive) as archive:
-            drawn, made = figures(archive, self), drop_in(archive, self.run_id)
-        written = artifacts.write(document, Path(folder).expanduser(), drawn, made)
+            written = artifacts.write(document, Path(folder).expanduser(), archive)
         return {a.kind: Path(a.path) for a in written.artifacts}
 
     def __repr__(self) -> str:
@@ -73,10 +70,11 @@ class JointRun(_Recorded[JointResult], JointResult):
 
     def save(self, folder: str | Path) -> list[Path]:
         """Write the files that `forewarp optimize --target` leaves, and return their paths; raises `UsageError`."""
-        from forewarp.report import joint_files
+        from forewarp.report import artifacts
 
+        document = artifacts.joint_document(self, "optimize")
         with Archive(self._archive) as archive:
-            written = joint_files.write(joint_files.document_of(self, "optimize"), archive, Path(folder).expanduser())
+            written = artifacts.write_joint(document, archive, Path(folder).expanduser())
         return [Path(a.path) for a in written.artifacts]
 
     def __repr__(self) -> str:

@@ -193,7 +193,7 @@ def load(run: str | None = None, *, archive: str | Path | None = None) -> Run:
             if not latest:
                 raise UsageError(f"there are no runs in {opened.path} yet", hint="begin one with forewarp.optimize()")
             run = latest[0].id
-        return Run.of(report(opened, run), opened.path)
+        return Run.recorded(report(opened, run), opened.path)
 
 
 def load_together(group: str | None = None, *, archive: str | Path | None = None) -> JointRun:
@@ -213,7 +213,7 @@ def load_together(group: str | None = None, *, archive: str | Path | None = None
                     f"there are no searches for several targets in {opened.path} yet",
                     hint="begin one with forewarp.optimize_together()",
                 )
-        return JointRun.of(joint_report(opened, group), opened.path)
+        return JointRun.recorded(joint_report(opened, group), opened.path)
 
 
 def _check_named(forecaster: object) -> None:
@@ -288,7 +288,7 @@ def _all_done(job: JointJob, on_event: Watcher | None) -> JointRun:
     except ForewarpError as e:
         _note(e, job.group, load_together, resume_together)
         raise
-    return JointRun.of(job.result(), job.archive.path)
+    return JointRun.recorded(job.result(), job.archive.path)
 
 
 def _done(job: SearchJob, on_event: Watcher | None, progress: bool | None) -> Run:
@@ -298,7 +298,7 @@ def _done(job: SearchJob, on_event: Watcher | None, progress: bool | None) -> Ru
     except ForewarpError as e:
         _note(e, job.run_id, load, resume)
         raise
-    return Run.of(job.result(), job.archive.path)
+    return Run.recorded(job.result(), job.archive.path)
 
 
 def _note(error: ForewarpError, run: str, loads: Callable[..., object], resumes: Callable[..., object]) -> None:

@@ -110,8 +110,8 @@ def _write(document: EvaluateDocument, out: Path) -> EvaluateDocument:
     """Write the reports and return the document with their paths in it; raises `UsageError`."""
     from forewarp.core.errors import UsageError
     from forewarp.report.documents import Artifact
-    from forewarp.report.evaluate_html import page
     from forewarp.report.evaluate_tables import markdown
+    from forewarp.report.html.evaluation import page
 
     folder = _folder(out)
     html, text, result = (folder / f"evaluation.{end}" for end in ("html", "md", "json"))

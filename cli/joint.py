@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from forewarp.cli import exits, printing, running, stream
 from forewarp.cli.options import Output
-from forewarp.report import display
+from forewarp.report import artifacts, display
 from forewarp.report.documents import JointDocument, JointEstimateDocument
-from forewarp.report.joint_files import document_of, write
 from forewarp.report.progress import drawable, redrawn, sparkline
 from forewarp.report.tally import Tally, so_far
 from forewarp.tools import wording
@@ -39,8 +38,8 @@ def drive(job: JointJob, command: str, *, out: Path | None, output: Output, even
     if output.verbose and error is not None:
         printing.trace(error)
     failures = [error] if error is not None else list(job.errors.values())
-    document = document_of(job.result(), command, failures[0] if failures else None)
-    document = write(document, job.archive, out or Path("forewarp-runs") / job.group)
+    document = artifacts.joint_document(job.result(), command, failures[0] if failures else None)
+    document = artifacts.write_joint(document, job.archive, out or Path("forewarp-runs") / job.group)
     show(document, output)
     if failures and not isinstance(failures[0], KeyboardInterrupt):
         return exits.of_error(failures[0])

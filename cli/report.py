@@ -32,8 +32,8 @@ def report(
     """
     from forewarp.cli import exits
     from forewarp.report import display
+    from forewarp.report.artifacts import write_page
     from forewarp.report.documents import Artifact, ReportDocument
-    from forewarp.report.run_page import write_page
     from forewarp.tools.joint_report import JointResult
     from forewarp.tools.parts import Place
 

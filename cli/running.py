@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from forewarp.tools.estimate import Estimate
-    from forewarp.tools.run_figures import RunFigures
+    from forewarp.tools.run_report import RunRecord
     from forewarp.tools.search import SearchJob
 
 
@@ -34,8 +34,8 @@ def drive(job: SearchJob, command: str, *, out: Path | None, output: Output, eve
     error = _work(job, output, events)
     if output.verbose and error is not None:
         printing.trace(error)
-    document, figures = artifacts.leave(job, command, error, out)
-    show(document, output, figures)
+    document, record = artifacts.leave(job, command, error, out)
+    show(document, output, record)
     if error is not None and not isinstance(error, KeyboardInterrupt):
         return exits.of_error(error)
     if document.status == "interrupted":
@@ -107,14 +107,14 @@ def _amounts(found: Estimate) -> Table:
     return table
 
 
-def show(document: SearchDocument, output: Output, figures: RunFigures) -> None:
+def show(document: SearchDocument, output: Output, record: RunRecord) -> None:
     """Print a run: the document with --json, tables and plots without."""
     if output.json:
         printing.document(document)
         return
     from forewarp.report.run_tables import render
 
-    render(document, display.stdout(), figures.reliability, full=output.verbose)
+    render(document, display.stdout(), record if output.verbose else None)
     complain(document.error)
 
 

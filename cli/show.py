@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from forewarp.cli.options import PLAIN, Output
-from forewarp.report.joint_files import document_of, write
 
 
 def show(
@@ -28,10 +27,8 @@ def show(
     from forewarp.report import artifacts
     from forewarp.report.documents import SearchDocument
     from forewarp.tools import session
-    from forewarp.tools.export import drop_in
     from forewarp.tools.parts import Place
-    from forewarp.tools.run_figures import figures
-    from forewarp.tools.run_report import report, standing
+    from forewarp.tools.run_report import RunRecord, report, standing
     from forewarp.tools.targets import is_group
 
     place = Place(archive=str(archive) if archive else None)
@@ -40,17 +37,15 @@ def show(
         from forewarp.tools.joint_report import joint_report
 
         with session.existing_archive(place, run) as opened:
-            whole = document_of(joint_report(opened, run), "show")
-            whole = write(whole, opened, out) if out is not None else whole
+            whole = artifacts.joint_document(joint_report(opened, run), "show")
+            whole = artifacts.write_joint(whole, opened, out) if out is not None else whole
         joint.show(whole, output)
         return exits.OK
     with session.existing_archive(place, run) as opened:
         status, reason = standing(opened.run(run))
         told = report(opened, run).model_copy(update={"status": status, "reason": reason})
         document = SearchDocument(command="show", **dict(told))
-        found = figures(opened, document)
-        made = drop_in(opened, run) if out is not None else None
-    if out is not None:
-        document = artifacts.write(document, out, found, made)
-    running.show(document, output, found)
+        record = RunRecord.read(opened, run)
+        document = artifacts.write(document, out, opened, record) if out is not None else document
+    running.show(document, output, record)
     return exits.OK

@@ -75,7 +75,7 @@ def _best(options: ServerOptions, run: str) -> str:
 
 
 def _report(options: ServerOptions, run: str) -> str:
-    from forewarp.report.run_page import write_page
+    from forewarp.report.artifacts import write_page
 
     with tempfile.TemporaryDirectory() as folder:
         return write_page(options.place, run, Path(folder) / "report.html").path.read_text(encoding="utf-8")

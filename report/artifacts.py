@@ -1,24 +1,32 @@
-"""The files that a run leaves behind: best kernel, its module with the evidence, result, candidates, report."""
+"""The files that runs leave behind: best kernel, its module with the evidence, result, candidates, HTML page."""
 
 from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from forewarp.archive.store import Archive
 from forewarp.core.errors import UsageError
 from forewarp.core.untrusted_text import model_json, spreadsheet_cell
 from forewarp.export.bake import SUFFIXES
-from forewarp.report.documents import Artifact, SearchDocument, failure
+from forewarp.report.documents import Artifact, JointDocument, SearchDocument, failure
+from forewarp.tools import session
 from forewarp.tools.files import write_whole
-from forewarp.tools.parts import shown
+from forewarp.tools.joint_report import JointResult, joint_report
+from forewarp.tools.parts import Interval, Place, shown
+from forewarp.tools.run_report import RunRecord, SearchResult, report
+from forewarp.tools.targets import is_group
 
 if TYPE_CHECKING:
-    from forewarp.tools.export import DropIn
-    from forewarp.tools.run_figures import RunFigures
     from forewarp.tools.run_report import CandidateLine
     from forewarp.tools.search import SearchJob
+
+Document = TypeVar("Document", SearchDocument, JointDocument)
 
 COLUMNS = (
     *("kernel", "round", "language", "tunables", "proposer", "parent", "gate", "action", "reason"),
@@ -27,90 +35,178 @@ COLUMNS = (
 )
 
 
-def write(document: SearchDocument, folder: Path, figures: RunFigures, drop_in: DropIn | None = None) -> SearchDocument:
-    """Write all files into `folder` and return the document with their paths in it; raises `UsageError`.
+class _Folder:
+    """A folder that files are written to; `made` names them for the document."""
 
-    Each file appears whole or not at all, and replaces one of an earlier time only once it is there.
-    """
-    folder = folder.absolute()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return _write(document, folder, figures, drop_in)
-    except OSError as e:
-        raise unwritten(folder, e, document.run_id) from None
+    def __init__(self, path: Path) -> None:
+        self.path, self.made = path, list[Artifact]()
+
+    def add(self, kind: str, name: str, text: str) -> None:
+        """Write a file, which appears whole or not at all, and replaces an earlier one only once it is there."""
+        write_whole(self.path / name, text)
+        self.made.append(Artifact.model_validate({"kind": kind, "path": str(self.path / name)}))
+
+
+def write(document: SearchDocument, folder: Path, archive: Archive, record: RunRecord | None = None) -> SearchDocument:
+    """Write all files of a run into `folder`; returns the document with their paths in it, raises `UsageError`."""
+    from forewarp.report.html import run as html
+    from forewarp.tools.export import drop_in
+
+    best, module = document.best, drop_in(archive, document.run_id)
+    with _writing(folder, document.run_id) as files:
+        if best is not None:
+            files.add("kernel", f"best{SUFFIXES[best.kernel.language]}", best.source)
+        if module is not None:
+            files.add("evidence", "evidence.json", model_json(module.evidence, indent=2) + "\n")
+            if module.text is not None:
+                files.add("module", module.evidence.module or "", module.text)
+        files.add("candidates", "candidates.csv", _csv(document))
+        record = record or RunRecord.read(archive, document.run_id)
+        files.add("report", "report.html", html.page(document, record))
+        return _with_result(document, files)
+
+
+def write_joint(document: JointDocument, archive: Archive, folder: Path) -> JointDocument:
+    """Write the files of each run into a folder of its target, those of the whole beside them; raises `UsageError`."""
+    from forewarp.report.html import joint
+
+    with _writing(folder, document.group_id) as files:
+        pages: dict[str, str] = {}
+        for run in document.runs:
+            name = slug(run.device.name)
+            one = SearchDocument(command=document.command, **dict(run))
+            files.made += write(one, files.path / name, archive).artifacts
+            pages[run.device.name] = f"{name}/report.html"
+        if (best := document.compromise) is not None:
+            files.add("kernel", f"compromise{SUFFIXES[best.kernel.language]}", best.source)
+        files.add("report", "report.html", joint.page(document, pages))
+        return _with_result(document, files)
 
 
 def leave(
     job: SearchJob, command: str, error: BaseException | None, folder: Path | None
-) -> tuple[SearchDocument, RunFigures]:
-    """Write the files of a job that has ended; return its document, and the data of its charts.
+) -> tuple[SearchDocument, RunRecord]:
+    """Write the files of a job that has ended; return its document, and the record of its run.
 
     `error` is what ended it before its time; the folder is `forewarp-runs/RUN` where it is left out.
     """
     document = SearchDocument(command=command, error=failure(error), **dict(job.result()))
-    figures = job.figures(document)
-    return write(document, folder or Path("forewarp-runs") / job.run_id, figures, job.drop_in()), figures
+    record = RunRecord.read(job.archive, job.run_id)
+    return write(document, folder or Path("forewarp-runs") / job.run_id, job.archive, record), record
 
 
-def unwritten(folder: Path, error: OSError, run: str) -> UsageError:
-    """Return the error of a folder that takes no files, of a run or a search."""
-    return UsageError(
-        f"{folder} cannot be written: {error.strerror}",
-        hint=f"nothing is lost: `forewarp show {run} --out DIR` writes the files elsewhere",
-    )
+def joint_document(result: JointResult, command: str, error: BaseException | None = None) -> JointDocument:
+    """Return what `--json` prints of a search for several targets."""
+    return JointDocument(command=command, error=failure(error), **dict(result))
 
 
-def _write(document: SearchDocument, folder: Path, figures: RunFigures, drop_in: DropIn | None) -> SearchDocument:
-    from forewarp.report.html.page import page
+@dataclass(frozen=True, slots=True)
+class WrittenPage:
+    """The page of a run: where it is, and what it shows."""
 
-    made: list[Artifact] = []
+    path: Path
+    result: SearchResult | JointResult
 
-    def add(kind: str, name: str, text: str) -> None:
-        write_whole(folder / name, text)
-        made.append(Artifact.model_validate({"kind": kind, "path": str(folder / name)}))
 
-    best = document.best
-    if best is not None:
-        add("kernel", f"best{SUFFIXES[best.kernel.language]}", best.source)
-    if drop_in is not None:
-        add("evidence", "evidence.json", model_json(drop_in.evidence, indent=2) + "\n")
-        if drop_in.text is not None:
-            add("module", drop_in.evidence.module or "", drop_in.text)
-    lines = io.StringIO(newline="")
-    table = csv.DictWriter(lines, COLUMNS)
-    table.writeheader()
-    for line in document.candidates:
-        table.writerow({name: spreadsheet_cell(str(value)) for name, value in _row(line).items()})
-    add("candidates", "candidates.csv", lines.getvalue())
-    add("report", "report.html", page(document, figures))
-    # The result names itself, so that one file leads to all others.
-    made.append(Artifact(kind="result", path=str(folder / "result.json")))
-    document = document.model_copy(update={"artifacts": made})
-    write_whole(folder / "result.json", model_json(document, indent=2) + "\n")
+def write_page(place: Place, run: str | None, out: Path | None = None, *, folder: Path | None = None) -> WrittenPage:
+    """Write a run or a search for several targets as one HTML page, also while it runs; the latest run if not named.
+
+    `out` is a file that ends in .html, or a folder for report.html; left out, `forewarp-runs/RUN` below `folder`, which
+    is the working folder where that is left out, too. Raises `UsageError` for an unknown run, and for a file that
+    cannot be written.
+    """
+    from forewarp.report.html import joint
+    from forewarp.report.html import run as html
+
+    with session.existing_archive(place, run or "") as archive:
+        found: SearchResult | JointResult
+        if run is not None and is_group(run):
+            found = joint_report(archive, run)
+            name, text = found.group_id, joint.page(found, {})
+        else:
+            found = report(archive, run if run is not None else _latest(archive))
+            name, text = found.run_id, html.page(found, RunRecord.read(archive, found.run_id))
+    path = (out or (folder or Path.cwd()) / "forewarp-runs" / name).expanduser().absolute()
+    path = path if path.suffix in (".html", ".htm") else path / "report.html"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as e:
+        raise UsageError(
+            f"{path} cannot be written: {e.strerror}", hint="pass --out FILE.html in a folder that you may write to"
+        ) from None
+    return WrittenPage(path, found)
+
+
+def slug(device: str) -> str:
+    """Return a device's name as that of a folder."""
+    return "-".join("".join(c if c.isalnum() else " " for c in device.lower()).split())
+
+
+@contextmanager
+def _writing(folder: Path, run: str) -> Generator[_Folder]:
+    """Make a folder for the files of a run or search; an error while writing says how to write them elsewhere."""
+    folder = folder.absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield _Folder(folder)
+    except OSError as e:
+        raise UsageError(
+            f"{folder} cannot be written: {e.strerror}",
+            hint=f"nothing is lost: `forewarp show {run} --out DIR` writes the files elsewhere",
+        ) from None
+
+
+def _with_result(document: Document, files: _Folder) -> Document:
+    """Write the result, which names itself, so that one file leads to all others."""
+    path = files.path / "result.json"
+    document = document.model_copy(update={"artifacts": [*files.made, Artifact(kind="result", path=str(path))]})
+    write_whole(path, model_json(document, indent=2) + "\n")
     return document
 
 
+def _latest(archive: Archive) -> str:
+    runs = archive.runs(limit=1)
+    if not runs:
+        raise UsageError(
+            f"there are no runs in {archive.path} yet",
+            hint="start one with `forewarp optimize softmax`, or pass --archive",
+        )
+    return runs[0].id
+
+
+def _csv(document: SearchDocument) -> str:
+    text = io.StringIO(newline="")
+    table = csv.DictWriter(text, COLUMNS)
+    table.writeheader()
+    for line in document.candidates:
+        table.writerow({name: spreadsheet_cell(str(value)) for name, value in _row(line).items()})
+    return text.getvalue()
+
+
 def _row(line: CandidateLine) -> dict[str, object]:
+    f, m = line.forecast, line.measured
     row: dict[str, object] = {
+        **{name: getattr(line, name) for name in ("round", "proposer", "reason")},
         "kernel": line.kernel.short,
-        "round": line.round,
         "language": line.kernel.language,
         "tunables": shown(line.kernel.tunables),
-        "proposer": line.proposer,
         "parent": line.parent[:10],
         "gate": line.outcome,
         "action": line.action or "",
-        "reason": line.reason,
     }
-    if line.forecast is not None:
-        f = line.forecast
-        row |= {"p_valid": f"{f.p_valid:.4f}", "p_faster": f"{f.p_faster:.4f}"}
-        row |= {"forecast_median": f"{f.median.ratio:.4f}"}
-        row |= {"forecast_low80": f"{f.median.low:.4f}", "forecast_high80": f"{f.median.high:.4f}"}
-    if line.measured is not None:
-        m = line.measured
+
+    def interval(value: Interval | None, *names: str) -> dict[str, object]:
+        return {} if value is None else dict(zip(names, _digits(value.ratio, value.low, value.high), strict=True))
+
+    if f is not None:
+        row |= dict(zip(("p_valid", "p_faster"), _digits(f.p_valid, f.p_faster), strict=True))
+        row |= interval(f.median, "forecast_median", "forecast_low80", "forecast_high80")
+    if m is not None:
         row |= {"status": m.status, "verdict": m.verdict, "source": m.source}
-        if m.speedup is not None:
-            row |= {"speedup": f"{m.speedup.ratio:.4f}"}
-            row |= {"low95": f"{m.speedup.low:.4f}", "high95": f"{m.speedup.high:.4f}"}
+        row |= interval(m.speedup, "speedup", "low95", "high95")
     return row
+
+
+def _digits(*values: float) -> list[str]:
+    return [f"{value:.4f}" for value in values]

@@ -17,19 +17,17 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from forewarp.report.documents import SearchDocument
-    from forewarp.tools.run_figures import Reliability
-    from forewarp.tools.run_report import BestKernel, CandidateLine
+    from forewarp.tools.calibration import CalibrationScores
+    from forewarp.tools.run_report import BestKernel, CandidateLine, RunRecord
 
 ROWS = 12
 _HOLDS = {"yes": "green", "no": "red", "partly": "yellow"}
 
 
-def render(
-    document: SearchDocument, console: Console, reliability: Sequence[Reliability] = (), *, full: bool = False
-) -> None:
-    """Print a run; all its candidates and how forecasts came true if `full`, else the best candidates only."""
+def render(document: SearchDocument, console: Console, record: RunRecord | None = None) -> None:
+    """Print a run: its best candidates; with a `record` of it all of them, and how forecasts came true."""
     if document.candidates:
-        console.print(_candidates(document.candidates, None if full else ROWS))
+        console.print(_candidates(document.candidates, None if record else ROWS))
     for plot in (terminal_plots.progress(document.candidates), terminal_plots.forecasts(document.candidates)):
         if plot:
             console.print(plot)
@@ -43,8 +41,11 @@ def render(
     console.print(_counts(document))
     if document.tiers:
         console.print(wording.oracles(document))
-    for found in reliability if full else ():
-        console.print(came_true(found), style="dim")
+    if record is not None:
+        from forewarp.tools.calibration import scores_of_run
+
+        for name, scores in scores_of_run(record.run.id, record.run.task.name, record.candidates).items():
+            console.print(came_true(name, scores), style="dim")
     if document.audit is not None:
         a = document.audit
         console.print(
@@ -63,13 +64,13 @@ def render(
         console.print(f"{artifact.kind:>10}  {artifact.path}", soft_wrap=True)
 
 
-def came_true(found: Reliability) -> str:
+def came_true(forecaster: str, s: CalibrationScores) -> str:
     """Return in one line how a forecaster's forecasts in the run came true."""
-    s = found.scores
+    outcomes = sum(p.count for p in s.faster)
     named = (("ECE", s.ece), ("Brier", s.brier), ("CRPS", s.crps))
     scores = [f"{name} {value:.3f}" for name, value in named if value is not None]
     covered = [] if s.coverage is None else [f"{s.coverage:.0%} in 80 % intervals"]
-    return f"forecasts of {found.forecaster}, {found.outcomes} measured after: {', '.join([*scores, *covered])}"
+    return f"forecasts of {forecaster}, {outcomes} measured after: {', '.join([*scores, *covered])}"
 
 
 def ranked(lines: Sequence[CandidateLine]) -> list[CandidateLine]:

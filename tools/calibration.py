@@ -240,18 +240,22 @@ def faster_on_record(place: Place, device: str, forecaster: str = "") -> OnRecor
     return OnRecord(name, len(found), scores(found).faster)
 
 
-def scores_of_run(archive: Archive, run: RunRow) -> dict[str, CalibrationScores]:
+def scores_of_run(run: str, task: str, rows: Sequence[CandidateRow]) -> dict[str, CalibrationScores]:
     """Score each forecaster's forecasts in one run against the measurements; returns scores by forecaster, maybe none.
 
     A cascade comes first, then the tiers that it was combined from.
     """
-    seen = _of_run(archive, run)
+    seen = _of_rows(run, task, rows)
     return {name: scores([s.outcome for s in seen if s.tier == name]) for name in _names(seen)}
 
 
 def _of_run(archive: Archive, run: RunRow) -> list[ScoredOutcome]:
-    rows = sorted(archive.candidates(run.id), key=lambda r: r.measurement_id or 0)
-    return [s for r in rows for s in _seen(r, run.id, run.task.name)]
+    return _of_rows(run.id, run.task.name, archive.candidates(run.id))
+
+
+def _of_rows(run: str, task: str, rows: Sequence[CandidateRow]) -> list[ScoredOutcome]:
+    ordered = sorted(rows, key=lambda r: r.measurement_id or 0)
+    return [s for r in ordered for s in _seen(r, run, task)]
 
 
 def _seen(row: CandidateRow, run: str, task: str) -> list[ScoredOutcome]:

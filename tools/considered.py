@@ -48,7 +48,7 @@ def consider(
     """
     stage("forecasting")
     found = forecast_kernel(
-        ForecastRequest(task=request.task, kernel=request.kernel, against=request.against, place=request.place),
+        ForecastRequest.of(request),
         executors=executors,
     )
     forecast(found)

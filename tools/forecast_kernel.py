@@ -30,8 +30,9 @@ from forewarp.tools.parts import (
     KernelId,
     Part,
     Place,
-    Prediction,
     Price,
+    median_of,
+    prediction_of,
     speedup_of,
     trim,
 )
@@ -307,7 +308,7 @@ def _shown(answer: _Answer) -> dict[str, object]:
     return {
         "recommendation": answer.judged.advice,
         "reason": answer.judged.reason,
-        "forecast": Prediction.of(answer.forecast),
+        "forecast": prediction_of(answer.forecast),
         "p_better": answer.judged.p_better,
         "already_measured": speedup_of(answer.same.measurement) if answer.same else None,
         "cost": Price.of(answer.over_reference.cost),
@@ -351,7 +352,7 @@ def _result(
 
 
 def _summary(known: _Known, answer: _Answer) -> str:
-    median, judged = Prediction.of(answer.forecast).median, answer.judged
+    median, judged = median_of(answer.forecast), answer.judged
     over = f"kernel {known.other.short}" if known.other else "the reference"
     return (
         f"{judged.advice.capitalize()}: {judged.reason}. Forecast {median} (80 % interval) over {over} if correct:"

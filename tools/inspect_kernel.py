@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from forewarp.core import serde
-from forewarp.core.checking import FAULTS, Check
+from forewarp.core.checking import FAULTS
 from forewarp.core.errors import CandidateError, UsageError
-from forewarp.core.inspection import Inspection, Launch, WorkloadInspection
+from forewarp.core.inspection import Inspection, Launch
 from forewarp.core.values import Candidate, Signature, Status, Target, Task
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.compilers.facts import facts
@@ -22,7 +22,7 @@ from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.gpu_runner.roofline import floor_s
 from forewarp.inspection.traced import gradient, of_file, of_trace
 from forewarp.inspection.tracing.files import arguments
-from forewarp.inspection.tracing.values import SourceFile, Trace
+from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tools import session as sessions
 from forewarp.tools.parts import SCHEMA_VERSION, AnyTask, Device, Kernel, KernelId, Part, Place, trim
 
@@ -76,30 +76,6 @@ class LaunchFacts(Part):
     loop_instructions: dict[str, int] = Field(description="Those of them inside a loop.")
     widths: dict[str, int] = Field(description="Accesses by class and bits, such as global_load.128.")
 
-    @staticmethod
-    def of(launch: Launch) -> LaunchFacts:
-        """Convert a launch."""
-        code, held = launch.code, launch.occupancy
-        return LaunchFacts(
-            kernel=code.kernel,
-            grid=launch.grid,
-            block=launch.block,
-            times=launch.times,
-            registers=code.registers,
-            local_bytes=code.stack_bytes,
-            static_shared_bytes=code.static_shared_bytes,
-            dynamic_shared_bytes=launch.dynamic_shared_bytes,
-            code_bytes=code.code_bytes,
-            occupancy=held.share if held else None,
-            blocks_per_processor=held.blocks if held else None,
-            limiter=held.limiter if held else None,
-            waves=launch.waves,
-            tail=launch.tail,
-            instructions=dict(code.mix),
-            loop_instructions=dict(code.loops),
-            widths=dict(code.widths),
-        )
-
 
 class WorkloadFacts(Part):
     """One shape of the task."""
@@ -126,7 +102,7 @@ class DefinedKernel(Part):
 class CheckedShape(Part):
     """One shape as it was run on the CPU."""
 
-    workload: str
+    workload: str = Field(validation_alias=AliasChoices("workload", "name"))
     constants: dict[str, int | float | str | bool | list[int] | list[float] | list[str]]
     programs: int
     grid: int
@@ -153,29 +129,6 @@ class CpuCheck(Part):
     findings: list[FoundFault]
     faults: int = Field(description="Findings that make the kernel wrong on a GPU, whatever its outputs were here.")
     seconds: float
-
-    @staticmethod
-    def of(check: Check) -> CpuCheck:
-        """Convert a check."""
-        return CpuCheck(
-            how=check.how,
-            status=check.status,
-            message=trim(check.message),
-            workloads=[
-                CheckedShape(
-                    workload=w.name,
-                    constants=dict(w.constants),
-                    programs=w.programs,
-                    grid=w.grid,
-                    error=w.error,
-                    message=w.message,
-                )
-                for w in check.workloads
-            ],
-            findings=[FoundFault(kind=f.kind, where=f.where, message=f.message, count=f.count) for f in check.findings],
-            faults=len(check.faults),
-            seconds=check.seconds,
-        )
 
     @property
     def sound(self) -> bool:
@@ -287,26 +240,21 @@ def _inspect(bench: _Bench, kernel: Kernel) -> KernelInspection:
     except CandidateError as e:
         return KernelInspection(path=path, kernel=None, status=None, log=str(e), seconds=time.perf_counter() - start)
     status, log, seen, cached, gradients = _seen(bench, candidate)
-    signatures = bench.executor.describe(bench.task)
-    found = KernelInspection(
+    signatures = {s.workload: s for s in bench.executor.describe(bench.task)}
+    check = bench.executor.check(bench.task, candidate, CHECK_S) if bench.check and status == "ok" else None
+    return KernelInspection(
         path=path,
         kernel=KernelId.of(candidate),
         status=status,
         how=seen.how if seen else "",
-        workloads=[
-            _workload(w, s, gradients.get(w.workload, ())) for w, s in zip(seen.workloads, signatures, strict=True)
-        ]
-        if seen
-        else [],
+        workloads=_workloads(seen, gradients, signatures) if seen else [],
         problems=list(seen.problems) if seen else [],
         facts=facts(seen) if seen else {},
+        check=check and CpuCheck.of(check, faults=len(check.faults), message=trim(check.message)),
         log=trim(log),
         seconds=time.perf_counter() - start,
         cached=cached,
     )
-    if not bench.check or status != "ok":
-        return found
-    return found.model_copy(update={"check": CpuCheck.of(bench.executor.check(bench.task, candidate, CHECK_S))})
 
 
 def _inspect_file(executor: LocalExecutor, request: InspectRequest, kernel: Kernel) -> KernelInspection:
@@ -324,40 +272,22 @@ def _inspect_file(executor: LocalExecutor, request: InspectRequest, kernel: Kern
         )
     file = SourceFile(source, str(Path(path).absolute()) if path else "", request.args, request.call, request.backward)
     trace = executor.trace_file(file)
-    seen, gradients = of_file(trace, executor.target), gradient(trace, executor.target)
+    seen = of_file(trace, executor.target)
     compiled = any(k.origin for k in trace.kernels) or any(w.launches for w in seen.workloads)
+    reasons = [f"{k.name}: {k.reason}" for k in trace.kernels if k.reason]
+    reasons = reasons or ["error: the file launches no Triton kernel"]
     return KernelInspection(
         path=path,
         kernel=KernelId.of(Candidate(source, "python")),
         status="ok" if compiled else "compile_error",
         how=seen.how,
-        workloads=[_called(w, gradients.get(w.workload, ())) for w in seen.workloads],
-        kernels=[DefinedKernel(kernel=k.name, line=k.line, origin=k.origin, reason=k.reason) for k in trace.kernels],
+        workloads=_workloads(seen, gradient(trace, executor.target), {}),
+        kernels=[DefinedKernel.of(k, kernel=k.name) for k in trace.kernels],
         problems=list(seen.problems),
         facts=facts(seen),
-        log="" if compiled else trim(_nothing_compiled(trace, seen)),
+        log="" if compiled else trim("\n".join([*reasons, *seen.problems])),
         seconds=time.perf_counter() - start,
         cached=trace.cached,
-    )
-
-
-def _nothing_compiled(trace: Trace, seen: Inspection) -> str:
-    reasons = [f"{k.name}: {k.reason}" for k in trace.kernels if k.reason]
-    if not reasons:
-        reasons = ["error: the file launches no Triton kernel"]
-    return "\n".join([*reasons, *seen.problems])
-
-
-def _called(seen: WorkloadInspection, backward: Sequence[Launch]) -> WorkloadFacts:
-    return WorkloadFacts(
-        workload=seen.workload,
-        bytes_moved=0,
-        flops=None,
-        floors_us={},
-        bound=None,
-        launches=[LaunchFacts.of(e) for e in seen.launches],
-        calls=list(seen.calls),
-        backward=[LaunchFacts.of(e) for e in backward],
     )
 
 
@@ -377,17 +307,39 @@ def _seen(bench: _Bench, candidate: Candidate) -> tuple[Status, str, Inspection 
     return "ok", build.log, seen, build.cached, {}
 
 
-def _workload(seen: WorkloadInspection, signature: Signature, backward: Sequence[Launch]) -> WorkloadFacts:
-    floors = {name: floor_s(signature, target) * 1e6 for name, target in devices.known_targets().items()}
-    return WorkloadFacts(
-        workload=seen.workload,
-        bytes_moved=seen.bytes_moved,
-        flops=seen.flops,
-        floors_us=floors,
-        bound=seen.bound,
-        launches=[LaunchFacts.of(e) for e in seen.launches],
-        calls=list(seen.calls),
-        backward=[LaunchFacts.of(e) for e in backward],
+def _workloads(seen: Inspection, gradients: _Gradients, signatures: Mapping[str, Signature]) -> list[WorkloadFacts]:
+    """Return the shapes; one that no task describes has no floor."""
+    found: list[WorkloadFacts] = []
+    for w in seen.workloads:
+        signature = signatures.get(w.workload)
+        work = {} if signature else {"bytes_moved": 0, "flops": None, "bound": None}
+        known = devices.known_targets() if signature else {}
+        facts_of = WorkloadFacts.of(
+            w,
+            floors_us={name: floor_s(signature, target) * 1e6 for name, target in known.items() if signature},
+            launches=[_launch(e) for e in w.launches],
+            backward=[_launch(e) for e in gradients.get(w.workload, ())],
+            **work,
+        )
+        found.append(facts_of)
+    return found
+
+
+def _launch(launch: Launch) -> LaunchFacts:
+    code, held = launch.code, launch.occupancy
+    return LaunchFacts.of(
+        launch,
+        kernel=code.kernel,
+        registers=code.registers,
+        local_bytes=code.stack_bytes,
+        static_shared_bytes=code.static_shared_bytes,
+        code_bytes=code.code_bytes,
+        occupancy=held.share if held else None,
+        blocks_per_processor=held.blocks if held else None,
+        limiter=held.limiter if held else None,
+        instructions=code.mix,
+        loop_instructions=code.loops,
+        widths=code.widths,
     )
 
 

@@ -11,41 +11,31 @@ from pydantic import Field
 
 from forewarp.core.errors import CandidateError, UsageError, WorkerError
 from forewarp.core.protocols import Executor, Subject
-from forewarp.core.values import Build, Candidate, Measurement, Target, Task
+from forewarp.core.values import Build, Candidate, Measurement
 from forewarp.tools import session as sessions
 from forewarp.tools.measured import MeasureResult, result_of
-from forewarp.tools.parts import SCHEMA_VERSION, AnyTask, Kernel, Part, Place, trim
+from forewarp.tools.parts import SCHEMA_VERSION, Kernel, Part, Place, TaskRequest, trim
 from forewarp.tools.session import Executors, Session
 
 Stage = Literal["forecasting", "starting the device", "compiling", "measuring"]
 MAX_THREADS = 8
 
 
-class MeasureRequest(Part):
+class MeasureRequest(TaskRequest):
     """Request for a measurement: the task, the kernel, what to compare it with, and the device."""
 
-    task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
     kernel: Kernel
     inputs: str | None = Field(
         default=None, description="File of captured calls, which become the workloads in place of the task's own."
     )
     against: Kernel | None = Field(default=None, description="Kernel to time it against, instead of the reference.")
-    allow_tf32: bool = Field(
-        default=False, description="Accept products in TF32 where the reference computes them in fp32."
-    )
-    place: Place = Place()
 
 
-class MeasureManyRequest(Part):
+class MeasureManyRequest(TaskRequest):
     """Several kernels to measure, one after the other."""
 
-    task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
     kernels: list[Kernel] = Field(min_length=1)
     against: Kernel | None = Field(default=None, description="Kernel to time them against, instead of the reference.")
-    allow_tf32: bool = Field(
-        default=False, description="Accept products in TF32 where the reference computes them in fp32."
-    )
-    place: Place = Place()
 
 
 class KernelResult(Part):
@@ -84,13 +74,12 @@ def measure_kernel(
         task, executor, archive = opened.task, opened.executor, opened.archive
         sessions.check_language(candidate, executor)
         stage("compiling")
-        against = _anchor(executor, task, other)
+        against = _anchor(opened, other)
         build = executor.compile(task, candidate)
         if build.status != "ok":
             # Not a measurement: the device was not needed, and the gate would have stopped it.
-            failed = _not_compiled(executor.target, build, other)
             whole(build.log)
-            return result_of(task.name, executor.target, candidate, build, failed)
+            return _result(opened, candidate, build, None, other)
         stage("measuring")
         number = archive.begin_measurement(task, executor.target, candidate, against=other)
         try:
@@ -100,7 +89,7 @@ def measure_kernel(
             raise
         archive.finish_measurement(number, measurement, build)
         whole(measurement.log or build.log)
-        return result_of(task.name, executor.target, candidate, build, measurement, number)
+        return _result(opened, candidate, build, measurement, other, number)
 
 
 def measure_kernels(
@@ -119,10 +108,9 @@ def measure_kernels(
     with sessions.open_session(request.place, request.task, executors, allow_tf32=request.allow_tf32) as opened:
         chosen = [_choose(k, opened.executor) for k in request.kernels]
         wanted = {c.sha256: c for c in chosen if isinstance(c, Candidate)}
-        against = _anchor(opened.executor, opened.task, other) if wanted else None
         results: dict[str, MeasureResult] = {}
         try:
-            for sha256, result in _measured(opened, list(wanted.values()), against):
+            for sha256, result in _measured(opened, list(wanted.values()), other):
                 results[sha256] = result
                 stage(f"measured {len(results)} of {len(wanted)}")
         except WorkerError as e:
@@ -151,19 +139,19 @@ def _summary(attempts: list[KernelResult], task: str, other: Candidate | None) -
 
 
 def _measured(
-    opened: Session, candidates: list[Candidate], against: Subject | None
+    opened: Session, candidates: list[Candidate], other: Candidate | None
 ) -> Iterator[tuple[str, MeasureResult]]:
     """Measure and record each; yield identities with results in the order of measuring."""
     from forewarp.gpu_runner.pipeline import compile_threads, measure_all
 
     task, executor, archive = opened.task, opened.executor, opened.archive
-    other = against.candidate if against else None
     numbers: dict[str, int] = {}
 
     def announce(candidate: Candidate) -> None:
         numbers[candidate.sha256] = archive.begin_measurement(task, executor.target, candidate, against=other)
 
     threads = compile_threads(executor, max(1, min(MAX_THREADS, (os.cpu_count() or 1) - 1)))
+    against = _anchor(opened, other) if candidates else None
     done = measure_all(
         executor, task, candidates, threads=threads, devices=executor.devices, against=against, started=announce
     )
@@ -171,9 +159,7 @@ def _measured(
         number = numbers.get(candidate.sha256)
         if number is not None:
             archive.finish_measurement(number, measurement, build)
-        else:
-            measurement = _not_compiled(executor.target, build, other)
-        yield candidate.sha256, result_of(task.name, executor.target, candidate, build, measurement, number)
+        yield candidate.sha256, _result(opened, candidate, build, measurement if number else None, other, number)
 
 
 def _choose(kernel: Kernel, executor: Executor) -> Candidate | str:
@@ -198,12 +184,12 @@ def _other(kernel: Kernel | None, place: Place) -> Candidate | None:
     return sessions.choose_candidate(kernel)
 
 
-def _anchor(executor: Executor, task: Task, other: Candidate | None) -> Subject | None:
+def _anchor(opened: Session, other: Candidate | None) -> Subject | None:
     """Compile the kernel to measure against; raises `CandidateError` if that fails."""
     if other is None:
         return None
-    sessions.check_language(other, executor)
-    build = executor.compile(task, other)
+    sessions.check_language(other, opened.executor)
+    build = opened.executor.compile(opened.task, other)
     if build.status != "ok":
         raise CandidateError(
             f"the kernel to measure against does not compile: {trim(build.log, 600)}",
@@ -212,7 +198,20 @@ def _anchor(executor: Executor, task: Task, other: Candidate | None) -> Subject 
     return Subject(other, build)
 
 
-def _not_compiled(target: Target, build: Build, other: Candidate | None) -> Measurement:
-    phases = {"compile": build.seconds, "total": build.seconds}
-    anchor = other.sha256 if other else "reference"
-    return Measurement(build.status, "failed", target.name, "T0", anchor=anchor, phases=phases, log=build.log)
+def _result(
+    opened: Session,
+    candidate: Candidate,
+    build: Build,
+    measurement: Measurement | None,
+    other: Candidate | None,
+    number: int | None = None,
+) -> MeasureResult:
+    """Return the result of a measurement; of a kernel that was not measured, that of its build."""
+    target = opened.executor.target
+    if measurement is None:
+        phases = {"compile": build.seconds, "total": build.seconds}
+        anchor = other.sha256 if other else "reference"
+        measurement = Measurement(
+            build.status, "failed", target.name, "T0", anchor=anchor, phases=phases, log=build.log
+        )
+    return result_of(opened.task.name, target, candidate, build, measurement, number)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import median
-from typing import Literal
 
 from pydantic import Field
 
@@ -29,6 +28,7 @@ from forewarp.tools.parts import (
     KernelId,
     Part,
     Price,
+    Source,
     speedup_of,
     trim,
 )
@@ -92,7 +92,7 @@ class MeasureResult(Part):
     status: Status
     verdict: Verdict
     trusted: bool = Field(description="Correct, and its time is to be believed.")
-    source: Literal["measured", "replay"]
+    source: Source
     speedup: Interval | None
     task: str
     device: Device
@@ -118,25 +118,15 @@ def result_of(
     task: str, target: Target, candidate: Candidate, build: Build, m: Measurement, number: int | None = None
 ) -> MeasureResult:
     """Convert a measurement into a result."""
-    return MeasureResult(
+    return MeasureResult.of(
+        m,
         summary=_summary(task, target, m) + _insisted(m),
-        status=m.status,
-        verdict=m.verdict,
-        trusted=m.trusted,
-        source=m.source,
         speedup=speedup_of(m),
         task=task,
         device=Device.of(target),
         kernel=KernelId.of(candidate),
-        anchor=m.anchor,
         workloads=[workload_result(w) for w in m.workloads],
-        tier=m.tier,
-        lifting=m.lifting,
-        protections=list(m.protections),
-        checks=list(m.checks),
-        flags=list(m.flags),
         device_state=device_state(m),
-        phases=dict(m.phases),
         evidence=Facts.of(build.evidence),
         log=trim(m.log or build.log),
         measurement_id=number,
@@ -147,25 +137,19 @@ def result_of(
 def workload_result(timing: WorkloadTiming) -> WorkloadResult:
     """Convert the timing of one workload; its samples, if they were kept, become medians with intervals."""
     taken = len(timing.candidate_s) // 2
-    return WorkloadResult(
+    return WorkloadResult.of(
+        timing,
         name=timing.workload,
-        verdict=timing.verdict,
-        speedup=Interval(ratio=timing.speedup, low=timing.low, high=timing.high),
+        speedup=timing,
         candidate_us=_micros(timing.candidate_median_s, timing.candidate_s),
         reference_us=_micros(timing.anchor_median_s, timing.anchor_s),
         error=timing.error_ratio,
         blocks=len(timing.log_ratios),
         blocks_left_out=max(0, taken - len(timing.log_ratios)),
         stopped_early=timing.looks > 1 and taken < _planned(timing.looks),
-        mode=timing.mode,
-        control=_interval(timing.control),
         noise_percent=_noise_percent(timing.control),
-        warm=_interval(timing.warm),
-        launched=_interval(timing.launched),
-        cycles=_interval(timing.cycles),
         candidate_mhz=_mhz(timing.candidate_hz),
         reference_mhz=_mhz(timing.anchor_hz),
-        weight=timing.weight,
     )
 
 
@@ -176,18 +160,20 @@ def device_state(m: Measurement) -> DeviceState | None:
     c = m.conditions
     if not c:
         return None
-    bits, others = c.get("throttle_bits"), c.get("other_processes")
-    slowed_by = None if bits is None else throttling(bits)
+
+    def scaled(name: str, factor: float) -> float | None:
+        return None if c.get(name) is None else factor * c[name]
+
     return DeviceState(
         temperature_c=c.get("temperature_c"),
         temperature_before_c=c.get("temperature_c_before"),
         power_w=c.get("power_w"),
-        sm_mhz=_times(1e-6, c.get("sm_hz")),
-        memory_mhz=_times(1e-6, c.get("memory_hz")),
-        slowed_by=slowed_by,
-        other_processes=None if others is None else int(others),
+        sm_mhz=scaled("sm_hz", 1e-6),
+        memory_mhz=scaled("memory_hz", 1e-6),
+        slowed_by=throttling(c["throttle_bits"]) if c.get("throttle_bits") is not None else None,
+        other_processes=int(c["other_processes"]) if c.get("other_processes") is not None else None,
         other_processors=c.get("other_processors"),
-        round_trip_us=_times(1e6, c.get("round_trip_s")),
+        round_trip_us=scaled("round_trip_s", 1e6),
     )
 
 
@@ -213,10 +199,6 @@ def _micros(median_s: float, samples: Sequence[float]) -> Micros:
     return Micros(median=median_s * 1e6, low=low and low * 1e6, high=high and high * 1e6)
 
 
-def _interval(pair: Comparison | None) -> Interval | None:
-    return None if pair is None else Interval(ratio=pair.speedup, low=pair.low, high=pair.high)
-
-
 def _noise_percent(control: Comparison | None) -> float | None:
     if control is None:
         return None
@@ -235,10 +217,6 @@ def _mhz(hertz: Sequence[float]) -> float | None:
     return median(known) / 1e6 if known else None
 
 
-def _times(factor: float, value: float | None) -> float | None:
-    return None if value is None else factor * value
-
-
 def _insisted(m: Measurement) -> str:
     """Say of a measurement that it was made only because the user insisted; "" of others."""
     from forewarp.gpu_runner.worker.least import MISSING
@@ -247,30 +225,33 @@ def _insisted(m: Measurement) -> str:
     return f" Its code ran at your insistence, without these protections: {lacks}." if lacks else ""
 
 
+_VERDICTS = {
+    "faster": "Faster: keep it",
+    "slower": "Slower than the {other}: drop it",
+    "tie": "As fast as the {other}, within 1 %",
+    "inconclusive": "Inconclusive, faster and slower are both possible: measure again on a quieter device",
+    "ambiguous": "Ambiguous, equal kernels came out unequal or seconds and clock cycles disagree: measure again on a "
+    "quieter device",
+    "suspicious": "Suspicious: do not trust this number, read the log",
+    "impossible": "Impossible, faster than the device can do this work: do not trust this number, read the log",
+}
+_FAILURES = {
+    "compile_error": "It does not compile",
+    "incorrect": "Wrong result: not timed",
+    "runtime_error": "It failed while running",
+    "timeout": "It took too long and was stopped",
+    "crashed": "It crashed",
+    "out_of_memory": "It ran out of memory",
+}
+
+
 def _summary(task: str, target: Target, m: Measurement) -> str:
     found = speedup_of(m)
     where = f"on {target.name}{' (replay of a recorded measurement)' if m.source == 'replay' else ''}"
-    other = "reference" if m.anchor == "reference" else "other kernel"
     if m.status == "ok" and found is not None:
-        said = {
-            "faster": "Faster: keep it",
-            "slower": f"Slower than the {other}: drop it",
-            "tie": f"As fast as the {other}, within 1 %",
-            "inconclusive": "Inconclusive, faster and slower are both possible: measure again on a quieter device",
-            "ambiguous": "Ambiguous, equal kernels came out unequal or seconds and clock cycles disagree: measure again"
-            " on a quieter device",
-            "suspicious": "Suspicious: do not trust this number, read the log",
-            "impossible": "Impossible, faster than the device can do this work: do not trust this number, read the log",
-        }.get(m.verdict, m.verdict)
-        over = f"the reference of {task}" if m.anchor == "reference" else f"kernel {m.anchor[:10]} on {task}"
-        return f"{said}. {found} (95 % interval) over {over} {where}."
+        of_reference = m.anchor == "reference"
+        verdict = _VERDICTS.get(m.verdict, m.verdict).format(other="reference" if of_reference else "other kernel")
+        over = f"the reference of {task}" if of_reference else f"kernel {m.anchor[:10]} on {task}"
+        return f"{verdict}. {found} (95 % interval) over {over} {where}."
     first = next((line for line in m.log.splitlines() if line.strip()), "")
-    said = {
-        "compile_error": "It does not compile",
-        "incorrect": "Wrong result: not timed",
-        "runtime_error": "It failed while running",
-        "timeout": "It took too long and was stopped",
-        "crashed": "It crashed",
-        "out_of_memory": "It ran out of memory",
-    }.get(m.status, m.status)
-    return f"{said}, on {task} {where}. {first[:300]}".strip()
+    return f"{_FAILURES.get(m.status, m.status)}, on {task} {where}. {first[:300]}".strip()

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, Protocol, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, model_validator
 
 from forewarp.core import bins
-from forewarp.core.budget import Budget, Spend
-from forewarp.core.values import Candidate, Cost, Evidence, Forecast, Measurement, Target, Task
+from forewarp.core.budget import Budget
+from forewarp.core.values import Forecast, Language, Task
 
 SCHEMA_VERSION = 1
 """Rises whenever a field of a result changes its meaning or goes away; new fields do not raise it."""
 
 Source = Literal["measured", "replay"]
 
-AnyTask = str | InstanceOf[Task]
-"""A bundled task's name, a path, or a task itself."""
+AnyTask = Annotated[
+    str | InstanceOf[Task], Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
+]
 
 
 class Part(BaseModel):
     """Base of all requests and results: frozen, and unknown fields are an error. A result prints as its summary."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
+
+    @classmethod
+    def of(cls, source: object, /, **fields: Any) -> Self:
+        """Build from the attributes of `source` that have the names of fields, nested ones too; `fields` go before."""
+        names = [n for n in cls.model_fields if n not in fields and hasattr(source, n)]
+        return cls.model_validate({n: getattr(source, n) for n in names} | fields)
 
     def __str__(self) -> str:
         summary = getattr(self, "summary", None)
@@ -75,12 +82,31 @@ class Kernel(Part):
 
     path: str | None = Field(default=None, description="File that holds the candidate.")
     source: str | None = Field(default=None, description="The candidate's text, instead of a file.")
-    language: Literal["cpp", "triton", "cuda", "python"] | None = Field(
-        default=None, description="Language of the text; told from it if left out."
-    )
+    language: Language | None = Field(default=None, description="Language of the text; told from it if left out.")
     tunables: dict[str, int] = Field(
         default_factory=dict[str, int], description="Values of declared tunables; the plan's defaults for the rest."
     )
+
+
+class _Timed(Protocol):
+    """A speed-up with the ends of its 95 % interval: a measurement, a shape of one, a comparison, a winner."""
+
+    @property
+    def speedup(self) -> float | None: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+
+
+class TaskRequest(Part):
+    """Fields of every request about the kernels of one task."""
+
+    task: AnyTask
+    allow_tf32: bool = Field(
+        default=False, description="Accept products in TF32 where the reference computes them in fp32."
+    )
+    place: Place = Place()
 
 
 class Interval(Part):
@@ -90,6 +116,14 @@ class Interval(Part):
     low: float
     high: float
     level: float = 0.95
+
+    @model_validator(mode="before")
+    @classmethod
+    def _measured(cls, given: Any) -> Any:
+        """Take any object with a `speedup` and its ends `low` and `high`, too."""
+        if not hasattr(given, "speedup"):
+            return given
+        return {"ratio": given.speedup, "low": given.low, "high": given.high}
 
     def __str__(self) -> str:
         return f"{self.ratio:.3g}× [{self.low:.3g}, {self.high:.3g}]"
@@ -102,29 +136,14 @@ class Device(Part):
     kind: str
     arch: str
 
-    @staticmethod
-    def of(target: Target) -> Device:
-        """Convert a target, keeping only what identifies it."""
-        return Device(name=target.name, kind=target.kind, arch=target.arch)
-
 
 class KernelId(Part):
     """Which candidate a result is about."""
 
     sha256: str
     short: str
-    language: Literal["cpp", "triton", "cuda", "python"]
+    language: Language
     tunables: dict[str, int]
-
-    @staticmethod
-    def of(candidate: Candidate) -> KernelId:
-        """Convert a candidate, without its text."""
-        return KernelId(
-            sha256=candidate.sha256,
-            short=candidate.short,
-            language=candidate.language,
-            tunables=dict(candidate.tunables),
-        )
 
 
 class Bin(Part):
@@ -159,37 +178,12 @@ class Prediction(Part):
         description="Of a cascade: who was asked, each answer over the reference; else empty.",
     )
 
-    @staticmethod
-    def of(forecast: Forecast) -> Prediction:
-        """Convert a forecast, with its ranges in words."""
-        return Prediction(
-            forecaster=forecast.forecaster,
-            p_valid=forecast.p_valid,
-            p_faster=forecast.p_faster,
-            median=median_of(forecast),
-            confidence=forecast.confidence,
-            distribution=[
-                Bin(label=label, range=span, probability=p)
-                for (label, span), p in zip(bins.ranges(), forecast.probabilities, strict=True)
-            ],
-            rationale=forecast.rationale,
-            tiers=[
-                TierAnswer(forecaster=t.forecaster, p_valid=t.p_valid, p_faster=t.p_faster, median=median_of(t))
-                for t in forecast.tiers
-            ],
-        )
-
 
 class Facts(Part):
     """Evidence on a candidate before it runs: facts and problems."""
 
     facts: dict[str, float] = Field(default_factory=dict[str, float])
     problems: list[str] = Field(default_factory=list[str])
-
-    @staticmethod
-    def of(evidence: Evidence) -> Facts:
-        """Copy evidence."""
-        return Facts(facts=dict(evidence.facts), problems=list(evidence.problems))
 
 
 class Price(Part):
@@ -201,17 +195,6 @@ class Price(Part):
     output_tokens: int = 0
     dollars: float | None = 0.0
 
-    @staticmethod
-    def of(cost: Cost, device_s: float = 0.0) -> Price:
-        """Convert a cost."""
-        return Price(
-            seconds=cost.seconds,
-            device_s=device_s,
-            input_tokens=cost.input_tokens,
-            output_tokens=cost.output_tokens,
-            dollars=cost.dollars,
-        )
-
 
 class Amounts(Part):
     """An amount of each currency; null in a limit leaves that currency open."""
@@ -222,20 +205,22 @@ class Amounts(Part):
     tokens: int | None = None
     wall_s: float | None = None
 
-    @staticmethod
-    def of(amounts: Budget | Spend) -> Amounts:
-        """Convert a budget, or the amounts spent of one."""
-        return Amounts(
-            measurements=amounts.measurements,
-            device_s=amounts.device_s,
-            dollars=amounts.dollars,
-            tokens=amounts.tokens,
-            wall_s=amounts.wall_s,
-        )
-
     def budget(self) -> Budget:
         """Return the caps as the engine takes them."""
         return Budget(self.measurements, self.device_s, self.dollars, self.tokens, self.wall_s)
+
+
+def prediction_of(forecast: Forecast | None) -> Prediction | None:
+    """Return a forecast with its ranges in words; None where there is none."""
+    if forecast is None:
+        return None
+    spans = zip(bins.ranges(), forecast.probabilities, strict=True)
+    return Prediction.of(
+        forecast,
+        median=median_of(forecast),
+        distribution=[Bin(label=label, range=span, probability=p) for (label, span), p in spans],
+        tiers=[TierAnswer.of(t, median=median_of(t)) for t in forecast.tiers],
+    )
 
 
 def median_of(forecast: Forecast) -> Interval:
@@ -244,12 +229,10 @@ def median_of(forecast: Forecast) -> Interval:
     return Interval(ratio=forecast.median, low=low, high=high, level=0.8)
 
 
-def speedup_of(measurement: Measurement) -> Interval | None:
-    """Return the measured speed-up with its 95 % interval; None where there is none."""
-    m = measurement
-    if m.speedup is None or m.low is None or m.high is None:
-        return None
-    return Interval(ratio=m.speedup, low=m.low, high=m.high)
+def speedup_of(timed: _Timed | None) -> Interval | None:
+    """Return a measured speed-up with its 95 % interval; None where there is none."""
+    known = timed is not None and None not in (timed.speedup, timed.low, timed.high)
+    return Interval.model_validate(timed) if known else None
 
 
 def trim(text: str, limit: int = 2000) -> str:

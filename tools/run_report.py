@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal
 
 from pydantic import Field
 
-from forewarp.archive.rows import CandidateRow, RunRow, RunStatus
+from forewarp.archive.rows import CandidateRow, DecisionRow, EventRow, MeasurementRow, RunRow, RunStatus
 from forewarp.archive.store import Archive
 from forewarp.core.errors import UsageError
-from forewarp.core.values import UNTRUSTED, Measurement, Status, Verdict
+from forewarp.core.values import UNTRUSTED, Action, Status, Verdict
 from forewarp.export.bake import bake
+from forewarp.gpu_runner.roofline import bound, floor_s
 from forewarp.search import lease
 from forewarp.search.summary import RunSummary, best_of, summarise
 from forewarp.tools.measured import DeviceState, WorkloadResult, device_state, workload_result
-from forewarp.tools.near_shapes import NearShapes
 from forewarp.tools.parts import (
     SCHEMA_VERSION,
     Amounts,
@@ -26,6 +26,8 @@ from forewarp.tools.parts import (
     Part,
     Prediction,
     Price,
+    Source,
+    prediction_of,
     speedup_of,
     trim,
 )
@@ -92,7 +94,7 @@ class MeasuredFigures(Part):
     status: Status
     verdict: Verdict
     speedup: Interval | None
-    source: Literal["measured", "replay"]
+    source: Source
     id: int = Field(description="Its number in the archive; numbers rise in the order of measuring.")
     log: str = ""
 
@@ -106,7 +108,7 @@ class CandidateLine(Part):
     parent: str
     note: str
     outcome: str = Field(description="What the gate said: passed, malformed, duplicate, same_code, compile_error.")
-    action: Literal["measure", "skip", "reject"] | None
+    action: Action | None
     reason: str
     forecast: Prediction | None
     measured: MeasuredFigures | None
@@ -121,6 +123,25 @@ class Audit(Part):
     share: Interval
 
 
+class NearShape(Part):
+    """The winner on one shape that nobody tuned for; `status` may also be not_applicable or not_measured."""
+
+    name: str
+    origin: str = Field(description="The workload that it was made from.")
+    status: str
+    verdict: Verdict | None
+    speedup: Interval | None
+    log: str
+
+
+class NearShapes(Part):
+    """Results of the winner on shapes that nobody tuned for, and whether it holds there."""
+
+    generalises: str = Field(description="yes, no, partly or unknown.")
+    said: str
+    shapes: list[NearShape]
+
+
 class SearchResult(Part):
     """Result of a run."""
 
@@ -131,7 +152,7 @@ class SearchResult(Part):
     run_id: str
     task: str
     device: Device
-    source: Literal["measured", "replay"]
+    source: Source
     forecaster: str = Field(description="Empty where everything was measured.")
     proposer: str
     best: BestKernel | None
@@ -150,38 +171,71 @@ class SearchResult(Part):
     candidates: list[CandidateLine]
 
 
+@dataclass(frozen=True, slots=True)
+class ShapeWork:
+    """Bytes and operations that a shape of a task needs at least, and the least time by the roofline.
+
+    `bound` is what decides that: memory or arithmetic. What is not known is None.
+    """
+
+    workload: str
+    bytes_moved: int
+    flops: float | None
+    floor_us: float | None
+    bound: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """All that the archive holds of a run, for its charts and tables."""
+
+    run: RunRow
+    candidates: Sequence[CandidateRow]
+    decisions: Sequence[DecisionRow]
+    measurements: Sequence[MeasurementRow]
+    events: Sequence[EventRow]
+    shapes: Sequence[ShapeWork]
+
+    @staticmethod
+    def read(archive: Archive, run_id: str) -> RunRecord:
+        """Read a run, also while it is worked on; raises `UsageError` for an unknown one."""
+        run = archive.run(run_id)
+        return RunRecord(
+            run,
+            archive.candidates(run.id),
+            archive.decisions(run.id),
+            [m for m in archive.measurements(run=run.id) if m.purpose != "direct"],
+            archive.events(run.id),
+            [
+                ShapeWork(
+                    s.workload, s.bytes_moved, s.flops, floor_s(s, run.target) * 1e6 or None, bound(s, run.target)
+                )
+                for s in archive.signatures(run.task.sha256, run.target.name)
+            ],
+        )
+
+
 def report(archive: Archive, run_id: str) -> SearchResult:
     """Return the result of a run so far; raises `UsageError` for an unknown run."""
     row = archive.run(run_id)
     found = summarise(archive, row.id)
     lines = [_line(r) for r in archive.candidates(row.id)]
     source = "replay" if any(c.measured and c.measured.source == "replay" for c in lines) else "measured"
-    best = _best(archive, found)
-    return SearchResult(
+    best, audits, holdout = _best(archive, found), found.false_discards, found.holdout
+    shapes = [NearShape.of(s, speedup=speedup_of(s)) for s in holdout.shapes] if holdout else []
+    share = Interval(ratio=audits.share, low=audits.low, high=audits.high) if audits else None
+    return SearchResult.of(
+        found,
         summary=" ".join(part for part in (_summary(row, found, best, source), found.note) if part),
-        status=found.status,
-        reason=found.reason,
         run_id=row.id,
-        task=found.task,
         device=Device.of(row.target),
         source=source,
-        forecaster=found.forecaster,
-        proposer=found.proposer,
         best=best,
-        counts=Counts(
-            proposed=found.proposed,
-            considered=found.considered,
-            measured=found.measured,
-            rejected=dict(found.rejected),
-            failures=dict(found.failures),
-        ),
-        tiers=[
-            TierLine(tier=t.tier, candidates=t.candidates, unread=t.unread, cost=Price.of(t.cost)) for t in found.tiers
-        ],
+        counts=Counts.of(found),
+        tiers=[TierLine.of(t, cost=Price.of(t.cost)) for t in found.tiers],
         budget=BudgetUse(spent=Amounts.of(found.spend), limit=Amounts.of(found.budget)),
-        audit=_audit(found),
-        holdout=NearShapes.of(found.holdout) if found.holdout else None,
-        alarms=found.alarms,
+        audit=Audit.of(audits, share=share) if audits else None,
+        holdout=NearShapes.of(holdout, shapes=shapes) if holdout else None,
         candidates=lines,
     )
 
@@ -214,30 +268,41 @@ def winner(archive: Archive, run_id: str) -> Winner | None:
         return None
     m = archive.measurement(found.measurement_id).measurement
     shapes = [workload_result(w) for w in m.workloads] if m else []
-    return Winner(
+    return Winner.of(
+        found,
         kernel=KernelId.of(found.candidate),
-        speedup=Interval(ratio=found.speedup, low=found.low, high=found.high),
-        verdict=found.verdict,
-        confirmed=found.confirmed,
+        speedup=speedup_of(found),
         shapes={w.name: w.verdict for w in shapes},
         noise_percent=max((w.noise_percent for w in shapes if w.noise_percent is not None), default=None),
         device_state=device_state(m) if m else None,
     )
 
 
-def best_so_far(candidates: Sequence[CandidateLine]) -> list[Interval | None]:
-    """Return the best speed-up after each measurement, in order; None while nothing worked.
+class BestSoFar:
+    """The best speed-up of the measurements seen: an ambiguous one leads only until there is an unambiguous one."""
 
-    An ambiguous measurement leads only until there is an unambiguous one.
-    """
-    best: Interval | None = None
-    standing = (False, 0.0)
+    def __init__(self) -> None:
+        self.speedup: Interval | None = None
+        self._rank = (False, 0.0)
+
+    def see(self, speedup: Interval | None, verdict: str) -> bool:
+        """Take the next measurement, whose speed-up is None unless it worked; returns whether it leads now."""
+        if speedup is None or verdict in UNTRUSTED:
+            return False
+        rank = (verdict != "ambiguous", speedup.ratio)
+        leads = rank > self._rank
+        if leads:
+            self.speedup, self._rank = speedup, rank
+        return leads
+
+
+def best_so_far(candidates: Sequence[CandidateLine]) -> list[Interval | None]:
+    """Return the best speed-up after each measurement, in order; None while nothing worked."""
+    best = BestSoFar()
     curve: list[Interval | None] = []
     for _, measured in in_order(candidates):
-        found = usable(measured)
-        if found is not None and (reached := (measured.verdict != "ambiguous", found.ratio)) > standing:
-            best, standing = found, reached
-        curve.append(best)
+        best.see(usable(measured), measured.verdict)
+        curve.append(best.speedup)
     return curve
 
 
@@ -259,51 +324,27 @@ def _best(archive: Archive, found: RunSummary) -> BestKernel | None:
     if best is None:
         return None
     m = archive.measurement(best.measurement_id).measurement
-    return BestKernel(
+    return BestKernel.of(
+        best,
         kernel=KernelId.of(best.candidate),
-        speedup=Interval(ratio=best.speedup, low=best.low, high=best.high),
-        verdict=best.verdict,
-        confirmed=best.confirmed,
+        speedup=speedup_of(best),
         workloads=[workload_result(w) for w in m.workloads] if m else [],
-        checks=list(m.checks) if m else [],
-        flags=list(m.flags) if m else [],
+        checks=m.checks if m else (),
+        flags=m.flags if m else (),
         device_state=device_state(m) if m else None,
         source=bake(best.candidate),
     )
 
 
-def _measured(m: Measurement, number: int) -> MeasuredFigures:
-    found = speedup_of(m)
-    return MeasuredFigures(
-        status=m.status, verdict=m.verdict, speedup=found, source=m.source, id=number, log=trim(m.log, 400)
-    )
-
-
 def _line(row: CandidateRow) -> CandidateLine:
-    decision = row.decision
-    return CandidateLine(
+    decision, m = row.decision, row.measurement
+    return CandidateLine.of(
+        row,
         kernel=KernelId.of(row.candidate),
-        round=row.round,
-        proposer=row.proposer,
-        parent=row.parent,
-        note=row.note,
-        outcome=row.outcome,
         action=decision.action if decision else None,
         reason=trim(row.reason or (decision.reason if decision else ""), 400),
-        forecast=Prediction.of(row.forecast) if row.forecast else None,
-        measured=_measured(row.measurement, row.measurement_id or 0) if row.measurement else None,
-    )
-
-
-def _audit(found: RunSummary) -> Audit | None:
-    f = found.false_discards
-    if f is None:
-        return None
-    return Audit(
-        discarded=f.discarded,
-        audited=f.audited,
-        false=f.false,
-        share=Interval(ratio=f.share, low=f.low, high=f.high),
+        forecast=prediction_of(row.forecast),
+        measured=m and MeasuredFigures.of(m, speedup=speedup_of(m), id=row.measurement_id or 0, log=trim(m.log, 400)),
     )
 
 

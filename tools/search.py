@@ -21,7 +21,6 @@ from forewarp.search.loop import Search
 from forewarp.search.settings import SearchSettings
 from forewarp.tools import session as sessions
 from forewarp.tools.estimate import Dollars, Estimate, estimate
-from forewarp.tools.export import DropIn, drop_in
 from forewarp.tools.parts import Amounts, AnyTask, Part, Place
 from forewarp.tools.proposer import label, make_proposer, own_label
 from forewarp.tools.run_report import SearchResult, report
@@ -29,7 +28,6 @@ from forewarp.tools.session import Executors, Session
 
 if TYPE_CHECKING:
     from forewarp.surrogate.models import LanguageModel
-    from forewarp.tools.run_figures import RunFigures
 
 
 class SearchRequest(Part):
@@ -128,16 +126,6 @@ class SearchJob:
     def result(self) -> SearchResult:
         """Return the result of the run so far."""
         return report(self.archive, self.run_id)
-
-    def figures(self, result: SearchResult) -> RunFigures:
-        """Return the data of that result's charts and tables."""
-        from forewarp.tools.run_figures import figures  # not needed by a server that only lists its tools
-
-        return figures(self.archive, result)
-
-    def drop_in(self) -> DropIn | None:
-        """Return the winner as a module with its evidence; None while nothing worked."""
-        return drop_in(self.archive, self.run_id)
 
 
 def search(

@@ -122,18 +122,23 @@ class Executors:
 
 
 @contextmanager
+def closing_executors(executors: Executors | None) -> Generator[Executors]:
+    """Yield the given executors, which stay open, or else some of its own that are closed at the end."""
+    if executors is not None:
+        yield executors
+        return
+    with Executors() as own:
+        yield own
+
+
+@contextmanager
 def open_session(
     place: Place, task: str | Task, executors: Executors | None = None, *, allow_tf32: bool = False
 ) -> Generator[Session]:
     """Load the task, open the archive, then start the device; what was opened here is closed at the end."""
     loaded = load_task(task, place, allow_tf32=allow_tf32)
-    with open_archive(place) as archive:
-        kept = executors or Executors()
-        try:
-            yield Session(loaded, kept.get(place, loaded), archive)
-        finally:
-            if executors is None:
-                kept.close()
+    with open_archive(place) as archive, closing_executors(executors) as kept:
+        yield Session(loaded, kept.get(place, loaded), archive)
 
 
 def load_task(name: str | Task, place: Place, *, allow_tf32: bool = False) -> Task:

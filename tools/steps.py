@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from forewarp.search import events
-from forewarp.tools.parts import Interval, KernelId, Prediction, speedup_of
+from forewarp.tools.parts import Interval, KernelId, Prediction, prediction_of, speedup_of
 
 # The terminal imports this module before its first frame, which must not wait for numpy.
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class RunSteps:
         else:
             step = _forecast_step(
                 KernelId.of(candidate := self._archive.candidate(kernel)),
-                Prediction.of(forecast) if forecast else None,
+                prediction_of(forecast),
                 task=run.task,
                 device=run.target,
                 source=candidate.source,

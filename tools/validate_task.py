@@ -8,21 +8,16 @@ from typing import Literal
 from pydantic import Field
 
 from forewarp.core.errors import UsageError
-from forewarp.core.validation import NullResult, Validator, WorkloadReport
-from forewarp.tools.parts import SCHEMA_VERSION, AnyTask, Device, Part, Place
-from forewarp.tools.session import Executors, load_task
+from forewarp.core.validation import Validator, WorkloadReport
+from forewarp.tools import wording
+from forewarp.tools.parts import SCHEMA_VERSION, Device, Part, TaskRequest
+from forewarp.tools.session import Executors, closing_executors, load_task
 
 Soundness = Literal["sound", "random", "degenerate"]
 
 
-class ValidateRequest(Part):
-    """Request for a validation: the task, and the device whose shapes are used."""
-
-    task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
-    allow_tf32: bool = Field(
-        default=False, description="Accept products in TF32 where the reference computes them in fp32."
-    )
-    place: Place = Place()
+class ValidateRequest(TaskRequest):
+    """Request for a validation, on the shapes of the place's device."""
 
 
 class Null(Part):
@@ -38,18 +33,6 @@ class Null(Part):
     passes_kernelbench: bool = Field(
         description="Whether KernelBench's own check, allclose to the reference, lets it through on ordinary inputs."
     )
-
-    @staticmethod
-    def of(null: NullResult) -> Null:
-        """Convert the result of a null candidate."""
-        return Null(
-            name=null.name,
-            output=null.output,
-            passed=null.passed,
-            error=null.error,
-            turned_down_on=null.turned_down_on,
-            passes_kernelbench=null.passes_kernelbench,
-        )
 
     def __str__(self) -> str:
         return self.name if not self.output else f"{self.name} (output {self.output})"
@@ -67,19 +50,6 @@ class WorkloadSoundness(Part):
     random: list[str] = Field(
         default_factory=list[str], description="Operations with which the reference draws random numbers."
     )
-
-    @staticmethod
-    def of(report: WorkloadReport) -> WorkloadSoundness:
-        """Convert the report of a workload."""
-        return WorkloadSoundness(
-            name=report.workload,
-            sound=report.sound,
-            oracle=report.oracle,
-            nulls=[Null.of(n) for n in report.nulls],
-            problems=list(report.problems),
-            notes=list(report.notes),
-            random=list(report.random),
-        )
 
 
 class ValidateResult(Part):
@@ -104,10 +74,9 @@ def validate_task(
     `stage` is called when the next part begins; `executors` keeps the device warm between calls. Raises `TaskError`
     with the reference's own error.
     """
-    task = load_task(request.task, request.place, allow_tf32=request.allow_tf32)
-    stage("starting the device")
-    kept = executors or Executors()
-    try:
+    with closing_executors(executors) as kept:
+        task = load_task(request.task, request.place, allow_tf32=request.allow_tf32)
+        stage("starting the device")
         executor = kept.get(request.place, task)
         if not isinstance(executor, Validator):
             raise UsageError(
@@ -115,10 +84,7 @@ def validate_task(
                 hint="pass --device cpu or --device cuda",
             )
         reports = executor.validate(task, lambda name: stage(f"validating {name}"))
-    finally:
-        if executors is None:
-            kept.close()
-    workloads = [WorkloadSoundness.of(r) for r in reports]
+    workloads = [WorkloadSoundness.of(r, name=r.workload) for r in reports]
     return ValidateResult(
         summary=_summary(task.name, executor.target.name, workloads),
         verdict=_verdict(reports),
@@ -137,7 +103,7 @@ def _verdict(reports: Sequence[WorkloadReport]) -> Soundness:
 def _summary(task: str, device: str, workloads: list[WorkloadSoundness]) -> str:
     if all(w.sound for w in workloads):
         tried = sum(len(w.nulls) for w in workloads)
-        shapes = "1 shape" if len(workloads) == 1 else f"{len(workloads)} shapes"
+        shapes = wording.counted(len(workloads), "shape")
         return f"Sound: all {tried} null candidates of {task} are turned down, on {shapes} on {device}."
     found: list[str] = []
     for workload in workloads:

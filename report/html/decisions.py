@@ -1,24 +1,35 @@
-"""HTML of a run's decisions and their reasons, by round and by candidate, and of its proposers and forecasters."""
+"""A run's decisions by round and by candidate, what became of its proposers and forecasters, and its failures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from html import escape
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from forewarp.report.html.markup import Cell, became, number, speedup, table
+from forewarp.archive.rows import REJECTED
+from forewarp.core.values import Cost
+from forewarp.report.html.blocks import Block, Cell, Code, Fold, Heading, Note, Value, became, number, table, words
+from forewarp.report.html.lineage import fate
+from forewarp.search import policy
 from forewarp.tools import wording
+from forewarp.tools.parts import median_of, speedup_of
 from forewarp.tools.wording import counted
 
 if TYPE_CHECKING:
-    from forewarp.tools.run_decisions import DecisionLine, ProposerLine
-    from forewarp.tools.run_figures import RunFigures
-    from forewarp.tools.run_report import SearchResult
+    from forewarp.archive.rows import CandidateRow
+    from forewarp.core.values import Decision
+    from forewarp.tools.run_report import RunRecord, SearchResult
 
 ORDER = ("gain", "unsure", "incumbent", "room", "distance")
 """Numbers of a decision that come first; the policy may give more."""
-
 MOST_NUMBERS = 12
+MOST_GROUPS = 40
+LOG_LINES = 12
+_MARKS = {"audit", "explore", "discard", "order", "score", "p_valid"}
+"""Numbers of a decision that have a column of their own, or are said in words."""
+_ADDRESS = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8,}|\d+|/\S*/", re.IGNORECASE)
 
 
 def audits(document: SearchResult) -> str:
@@ -32,90 +43,223 @@ def audits(document: SearchResult) -> str:
     )
 
 
-def by_round(figures: RunFigures) -> str:
-    """Return a table with a line per round."""
-    head = ("round", "proposed", "passed the gate", "decided on", "measured", "audits", "best after it [95 %]")
-    rows = [
-        (
-            *(number(v, "d") for v in (r.round, r.proposed, r.passed, r.decided, r.measured, r.audits)),
-            speedup(r.best),
-        )
-        for r in figures.rounds
-    ]
-    return table(head, rows, tall=len(rows) > 20)
+def by_round(record: RunRecord, leads: Sequence[str]) -> list[Block]:
+    """Return a table with a line per round; `leads` are the kernels that were the best so far, in order."""
+    rows = record.candidates
+    decided = Counter(d.round for d in record.decisions)
+    measured = [r for r in rows if r.measurement_id is not None]
+    led = {r.decided_round or 0: r for kernel in leads for r in measured if r.candidate.sha256 == kernel}
+    rounds = sorted({*(r.round for r in rows), *decided})
+
+    def in_round(number: int) -> list[CandidateRow]:
+        return [r for r in measured if r.decided_round == number]
+
+    def best_after(number: int) -> Value:
+        last = max((k for k in led if k <= number), default=None)
+        return None if last is None else speedup_of(led[last].measurement)
+
+    lines = table(
+        rounds,
+        {
+            "round": lambda n: n,
+            "proposed": lambda n: sum(r.round == n for r in rows),
+            "passed the gate": lambda n: sum(r.round == n and r.outcome == "passed" for r in rows),
+            "decided on": lambda n: decided[n],
+            "measured": lambda n: len(in_round(n)),
+            "audits": lambda n: sum(policy.is_audit(r.decision) for r in in_round(n) if r.decision),
+            "best after it [95 %]": best_after,
+        },
+        tall=len(rounds) > 20,
+    )
+    return [lines]
 
 
-def by_candidate(lines: Sequence[DecisionLine]) -> str:
+def lead(record: RunRecord) -> str:
+    """Return how often each action was decided on last."""
+    kinds = Counter(r.decision.action for r in _decided(record))
+    counts = ", ".join(f"{n} {action}" for action, n in kinds.items())
+    return f"The last decision on each candidate: {counts}. A heading sorts the table."
+
+
+def _decided(record: RunRecord) -> list[_Decided]:
+    rows = sorted(record.candidates, key=lambda r: (r.decided_round or 0, r.proposal))
+    return [_Decided(r, r.decision) for r in rows if r.decision is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    row: CandidateRow
+    decision: Decision
+
+    @property
+    def numbers(self) -> Mapping[str, float]:
+        return {k: v for k, v in self.decision.numbers.items() if k not in _MARKS}
+
+
+def by_candidate(record: RunRecord) -> list[Block]:
     """Return a table with the last decision on each candidate; numbers that never differ stand above it."""
-    if not lines:
-        return ""
-    varying, constant = _numbers(lines)
-    head = (
-        *("round", "kernel", "proposer", "action", "reason", "score", "p(correct)", "forecast [80 %]", "asked"),
-        *(name.replace("_", " ") for name in varying),
-        *("times", "came to", "measured [95 %]"),
-    )
-    said = ", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in constant.items())
-    note = f'<p class="soft">The same for all: {escape(said)}.</p>' if said else ""
-    return note + table(head, [_line(d, varying) for d in lines], sort=True, tall=True)
-
-
-def _numbers(lines: Sequence[DecisionLine]) -> tuple[list[str], dict[str, float]]:
-    """Return the names of the numbers that differ, and the values of those that do not."""
-    names = dict.fromkeys(name for d in lines for name in d.numbers)
-    values = {name: {d.numbers[name] for d in lines if name in d.numbers} for name in names}
+    lines = _decided(record)
+    times = Counter(d.proposal for d in record.decisions)
+    discarded = {d.proposal for d in record.decisions if policy.is_discard(d.decision)}
+    values = {name: {d.numbers[name] for d in lines if name in d.numbers} for d in lines for name in d.numbers}
     constant = {name: next(iter(v)) for name, v in values.items() if len(v) == 1 and len(lines) > 1}
-    varying = sorted(
-        (n for n in names if n not in constant), key=lambda n: ORDER.index(n) if n in ORDER else len(ORDER)
-    )
-    return varying[:MOST_NUMBERS], constant
+    varying = sorted((n for n in values if n not in constant), key=lambda n: ORDER.index(n) if n in ORDER else 99)
+
+    def reason(d: _Decided) -> str:
+        marks = {
+            "audit": policy.is_audit(d.decision),
+            "exploring": bool(d.decision.numbers.get("explore")),
+            "was discarded": d.row.proposal in discarded,
+        }
+        on = [name for name, marked in marks.items() if marked]
+        text = d.decision.reason
+        return f"{text} ({', '.join(on)})" if on and not text.startswith(on[0][:5]) else text
+
+    columns: dict[str, Callable[[_Decided], Value]] = {
+        "round": lambda d: d.row.decided_round or 0,
+        "kernel": lambda d: d.row.candidate.short,
+        "proposer": lambda d: f"{d.row.proposer} {d.row.operator}".strip(),
+        "action": lambda d: d.decision.action,
+        "reason": reason,
+        "score": lambda d: float(d.decision.score),
+        "p(correct)": lambda d: number(d.row.forecast.p_valid if d.row.forecast else None, ".2f"),
+        "forecast [80 %]": lambda d: median_of(d.row.forecast) if d.row.forecast else None,
+        "asked": lambda d: "+".join(t.forecaster for f in [d.row.forecast] if f for t in f.tiers or (f,)),
+        **{words(name): lambda d, name=name: _float(d.numbers.get(name)) for name in varying[:MOST_NUMBERS]},
+        "times": lambda d: times[d.row.proposal],
+        "came to": lambda d: became(fate(d.row)),
+        "measured [95 %]": lambda d: speedup_of(d.row.measurement),
+    }
+    same = ", ".join(f"{words(name)} {value:.3g}" for name, value in constant.items())
+    return [Note(f"The same for all: {same}.") if same else None, table(lines, columns, sort=True, tall=True)]
 
 
-def _line(d: DecisionLine, varying: Sequence[str]) -> tuple[Cell | str, ...]:
-    marks = [m for m, on in (("audit", d.audit), ("exploring", d.exploring), ("was discarded", d.discarded)) if on]
-    reason = f"{d.reason} ({', '.join(marks)})" if marks and not d.reason.startswith(marks[0][:5]) else d.reason
-    return (
-        *(number(d.round, "d"), d.kernel, f"{d.proposer} {d.operator}".strip(), d.action, reason),
-        *(number(d.score), number(d.p_valid, ".2f"), speedup(d.forecast), "+".join(d.forecasters)),
-        *(number(d.numbers.get(name)) for name in varying),
-        *(number(d.times, "d"), became(d.fate), speedup(d.speedup)),
-    )
+def _float(value: float | None) -> float | None:
+    return None if value is None else float(value)
 
 
-def proposers(lines: Sequence[ProposerLine]) -> str:
-    """Return a table of the outcomes and costs of each proposer's kinds of change."""
-    head = (
-        *("proposer", "kind of change", "proposed", "passed", "measured", "failed", "improvements", "best [95 %]"),
-        *("tokens", "dollars", "model s", "compile s"),
-    )
-    rows: list[tuple[Cell | str, ...]] = []
-    for p in lines:
-        tokens = p.cost.input_tokens + p.cost.output_tokens
-        dollars = "unknown" if p.cost.dollars is None else f"{p.cost.dollars:.3f}" if p.cost.dollars else ""
-        counts = (number(v, "d") for v in (p.proposed, p.passed, p.measured, p.failed, p.improvements))
-        rows.append(
-            (
-                *(p.proposer, p.operator or "–", *counts, speedup(p.best), Cell(f"{tokens:,}" if tokens else "", "n")),
-                *(Cell(dollars, "n"), number(p.cost.seconds or None), number(p.compile_s or None)),
-            )
-        )
-    return table(head, rows, sort=len(rows) > 1)
+def proposers(rows: Sequence[CandidateRow], leads: Sequence[str]) -> list[Block]:
+    """Return a table of each proposer's kinds of change, those that improved most often first."""
+    groups: dict[tuple[str, str], list[CandidateRow]] = {}
+    for r in rows:
+        groups.setdefault((r.proposer, r.operator or r.note[:20] * (len(r.note) <= 20)), []).append(r)
+    lines = sorted((_Proposer(*names, own, leads) for names, own in groups.items()), key=_Proposer.rank)
+    columns: dict[str, Callable[[_Proposer], Value]] = {
+        "proposer": lambda p: p.proposer,
+        "kind of change": lambda p: p.operator or "–",
+        "proposed": lambda p: len(p.rows),
+        "passed": lambda p: sum(r.outcome == "passed" for r in p.rows),
+        "measured": lambda p: len(p.measured),
+        "failed": lambda p: sum(r.measurement.status != "ok" for r in p.measured if r.measurement),
+        "improvements": lambda p: p.improvements,
+        "best [95 %]": lambda p: p.best,
+        "tokens": lambda p: (p.cost.input_tokens + p.cost.output_tokens) or None,
+        "dollars": lambda p: Cell("unknown", "n") if p.cost.dollars is None else number(p.cost.dollars or None, ".3f"),
+        "model s": lambda p: p.cost.seconds or None,
+        "compile s": lambda p: sum(r.build.seconds for r in p.rows if r.build and not r.build.cached) or None,
+    }
+    return [table(lines, columns, sort=len(lines) > 1)]
 
 
-def forecasters(document: SearchResult, figures: RunFigures) -> str:
+@dataclass(frozen=True, slots=True)
+class _Proposer:
+    """Candidates of one kind of change by one proposer."""
+
+    proposer: str
+    operator: str
+    rows: Sequence[CandidateRow]
+    leads: Sequence[str]
+
+    @property
+    def measured(self) -> list[CandidateRow]:
+        return [r for r in self.rows if r.measurement is not None]
+
+    @property
+    def improvements(self) -> int:
+        return sum(r.candidate.sha256 in self.leads for r in self.measured)
+
+    @property
+    def best(self) -> Value:
+        trusted = [r.measurement for r in self.measured if r.measurement and r.measurement.trusted]
+        return speedup_of(max(trusted, key=lambda m: m.speedup or 0.0, default=None))
+
+    @property
+    def cost(self) -> Cost:
+        return sum((r.cost for r in self.rows), Cost())
+
+    def rank(self) -> tuple[int, int, int]:
+        return -self.improvements, -len(self.measured), -len(self.rows)
+
+
+def forecasters(document: SearchResult, record: RunRecord) -> list[Block]:
     """Return a table of the forecasters with their candidates and costs, and one of candidates without an answer."""
-    rows: list[tuple[Cell | str, ...]] = []
-    for t in document.tiers:
-        tokens = t.cost.input_tokens + t.cost.output_tokens
-        cost = wording.price(t.cost).strip(" ()") or "free"
-        rows.append(
-            (t.tier, number(t.candidates, "d"), number(t.unread or None, "d"), cost, number(tokens or None, ",d"))
-        )
-    told = table(("forecaster", "candidates", "unreadable answers", "cost", "tokens"), rows)
-    failed: list[tuple[Cell | str, ...]] = [
-        (u.forecaster, number(u.candidates, "d"), number(u.times, "d"), Cell(u.problem, "t"))
-        for u in figures.unanswered
-    ]
-    if failed:
-        told += "<h3>Without a usable answer</h3>" + table(("forecaster", "candidates", "times", "problem"), failed)
-    return told
+    told = table(
+        document.tiers,
+        {
+            "forecaster": lambda t: t.tier,
+            "candidates": lambda t: t.candidates,
+            "unreadable answers": lambda t: t.unread or None,
+            "cost": lambda t: wording.price(t.cost).strip(" ()") or "free",
+            "tokens": lambda t: (t.cost.input_tokens + t.cost.output_tokens) or None,
+        },
+    )
+    missing: dict[tuple[str, str], list[int]] = {}
+    for e in record.events:
+        if e.type == "Unanswered":
+            problem = str(e.data.get("problem", ""))[:300]
+            missing.setdefault((str(e.data["forecaster"]), problem), []).append(int(e.data["candidates"]))
+    failed = table(
+        missing.items(),
+        {
+            "forecaster": lambda f: f[0][0],
+            "candidates": lambda f: sum(f[1]),
+            "times": lambda f: len(f[1]),
+            "problem": lambda f: Cell(f[0][1], "t"),
+        },
+    )
+    return [told, *([Heading("Without a usable answer"), failed] if failed else [])]
+
+
+def failures(rows: Sequence[CandidateRow]) -> list[Block]:
+    """Return the failed candidates by cause, the largest group first; groups beyond `MOST_GROUPS` become one."""
+    groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    for r, stage, outcome, log in _failed(rows):
+        key = stage, outcome, _ADDRESS.sub("#", _telling(log))
+        groups.setdefault(key, []).append((r.candidate.short, log))
+    ordered = sorted(groups.items(), key=lambda g: (-len(g[1]), g[0][:2]))
+    blocks: list[Block] = []
+    for (stage, outcome, _), own in ordered[:MOST_GROUPS]:
+        log = own[0][1]
+        reason, shown = _telling(log)[:200], "\n".join(line[:200] for line in log.strip().splitlines()[:LOG_LINES])
+        examples = Note(f"Such as {', '.join(short for short, _ in own[:5])}.")
+        body = [examples, Code.of(shown) if shown and shown != reason else None]
+        blocks.append(Fold(f"{len(own):,} {words(outcome)} ({stage})", reason or "no reason given", body))
+    if rest := ordered[MOST_GROUPS:]:
+        blocks.append(f"{sum(len(own) for _, own in rest):,} others: {len(rest)} other reasons")
+    return blocks
+
+
+def failed(rows: Sequence[CandidateRow]) -> str:
+    """Return how many candidates failed at the gate and when measured, in a sentence."""
+    stages = Counter(stage for _, stage, _, _ in _failed(rows))
+    return (
+        f"{counted(stages['gate'], 'candidate')} stopped by the gate, without a measurement; "
+        f"{stages['measurement']:,} failed when measured."
+    )
+
+
+def _failed(rows: Sequence[CandidateRow]) -> list[tuple[CandidateRow, str, str, str]]:
+    """Return the candidates that failed, each with the stage, the outcome and the log."""
+    found: list[tuple[CandidateRow, str, str, str]] = []
+    for r in rows:
+        if r.outcome in REJECTED:
+            found.append((r, "gate", r.outcome, r.reason))
+        elif (m := r.measurement) is not None and not m.trusted:
+            found.append((r, "measurement", fate(r), "\n".join((*m.flags, m.log)).strip()))
+    return found
+
+
+def _telling(log: str) -> str:
+    """Return the first line that names an error, else the first one that is not blank."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return next((line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)), lines[0] if lines else "")

@@ -1,173 +1,186 @@
-"""HTML charts of kernels against the device's peak rates."""
+"""A run's kernels against the device's peak rates, which are data-sheet values."""
 
 from __future__ import annotations
 
 import math
-from html import escape
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import geometric_mean, median
 from typing import TYPE_CHECKING
 
-from forewarp.report.html.frame import Frame, log_axis, rate, short
-from forewarp.report.html.markup import Cell, number, table
+from markupsafe import Markup
+
+from forewarp.report.html.blocks import Block, Cell, number, table
+from forewarp.report.html.chart import Figure, Frame, element, log_axis, picture, rate, short, tooltip
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from forewarp.core.values import Target
+    from forewarp.tools.run_report import RunRecord, ShapeWork
 
-    from forewarp.tools.run_roofline import Roofline, RoofPoint, Shape
-
+MOST_POINTS = 400
 WIDTH, ROW, NAME = 640, 46, 150
 
 
-def charts(found: Roofline | None) -> str:
-    """Return the roofline where operations are counted, the bandwidth of each shape, and the numbers."""
-    if found is None:
-        return ""
-    return _roofs(found) + _bandwidth(found) + _numbers(found)
+@dataclass(frozen=True, slots=True)
+class RoofPoint:
+    """One measured candidate on one shape."""
+
+    kernel: str
+    micros: float
+    winner: bool
 
 
-def lead(found: Roofline | None) -> str:
-    """Return a sentence on the device's peak rates and their source."""
-    if found is None:
-        return ""
-    if found.memory_bandwidth is None:
-        return "The peak rates of this device are not known; what was achieved is shown without them."
-    rates = [f"{rate(found.memory_bandwidth, 'B/s')} of memory"]
-    rates += [f"{rate(r, 'FLOP/s')} {what}" for r, what in _roof_rates(found)]
-    return (
-        f"Peak rates are data-sheet values, not measured: {', '.join(rates)} ({found.source}). Bytes are those that "
-        "have to be moved at least, so a kernel that moves more gets closer to the peak than is shown."
-    )
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One shape of the task: its work, the reference's median time over the run, and the candidates timed on it."""
+
+    work: ShapeWork
+    reference_us: float
+    points: Sequence[RoofPoint]
+
+    @property
+    def winner_us(self) -> float | None:
+        """Time of the winner, if it was timed on this shape."""
+        return next((p.micros for p in self.points if p.winner), None)
+
+    @property
+    def roof_share(self) -> float | None:
+        """Share of the roofline that the winner reaches."""
+        return self.work.floor_us / self.winner_us if self.work.floor_us and self.winner_us else None
+
+    def bytes_per_s(self, micros: float) -> float:
+        """Return the useful bytes a second of a kernel that takes so long."""
+        return self.work.bytes_moved / (micros * 1e-6)
+
+    def flops_per_s(self, micros: float) -> float:
+        """Return the counted operations a second of a kernel that takes so long."""
+        return (self.work.flops or 0.0) / (micros * 1e-6)
 
 
-def _roof_rates(found: Roofline) -> list[tuple[float, str]]:
-    rates = ((found.fp32_flops, "fp32"), (found.tensor_flops, "bf16 tensor"))
-    return [(r, what) for r, what in rates if r]
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Trusted measurements of a run by shape, on a device whose rates are as its data sheet gives them."""
 
+    target: Target
+    shapes: Sequence[Shape]
 
-def _roofs(found: Roofline) -> str:
-    """Return performance against arithmetic intensity; "" where operations or rates are not known."""
-    shapes = {s.workload: s for s in found.shapes if s.flops}
-    points = [(p, shapes[p.workload]) for p in found.points if p.workload in shapes]
-    if not points or found.memory_bandwidth is None:
-        return ""
-    bandwidth, roofs = found.memory_bandwidth, _roof_rates(found)
-    xs = [_intensity(s) for _, s in points] + [r / bandwidth for r, _ in roofs]
-    x = log_axis("arithmetic intensity (FLOP per byte that has to be moved)", [min(xs) / 2, max(xs) * 2])
-    speeds = [_flops(s) / (p.micros * 1e-6) for p, s in points] + [
-        _flops(s) / (s.reference_us * 1e-6) for _, s in points
-    ]
-    frame = Frame(x, log_axis("FLOP/s", [*speeds, *(r for r, _ in roofs), x.low * bandwidth]), 640, 400)
-    top = max((r for r, _ in roofs), default=x.high * bandwidth)
-    frame.line((x.low, x.low * bandwidth), (top / bandwidth, top), "ink")
-    frame.said(x.low * 1.7, x.low * bandwidth * 1.1, f"{rate(bandwidth, 'B/s')}, data sheet")
-    for peak, what in roofs:
-        frame.line((peak / bandwidth, peak), (x.high, peak), "ink")
-        frame.said(x.high, peak, f"{what}, {rate(peak, 'FLOP/s')}, data sheet", "end")
-    for s in shapes.values():
-        told = f"reference on {s.workload}: {rate(_flops(s) / (s.reference_us * 1e-6), 'FLOP/s')}"
-        frame.dot(_intensity(s), _flops(s) / (s.reference_us * 1e-6), "ink", told, 5, hollow=True)
-    for p, s in sorted(points, key=lambda pair: pair[0].winner):
-        speed = _flops(s) / (p.micros * 1e-6)
-        told = f"{p.kernel} on {p.workload}: {rate(speed, 'FLOP/s')}, {p.micros:.3g} µs"
-        frame.dot(_intensity(s), speed, "best" if p.winner else "none", told, 4.5 if p.winner else 3)
-    caption = (
-        "Each shape is a column of dots: candidates in grey, the winner in blue, the reference as a ring; lines are "
-        "the device's roofs."
-    )
-    return frame.figure(_title(found), caption)
+    @staticmethod
+    def of(record: RunRecord, winner: str) -> Roofline | None:
+        """Return the roofline of a run whose winner has this identity; None where nothing was timed."""
+        measured = [(r.candidate, r.measurement) for r in record.candidates if r.measurement and r.measurement.trusted]
+        measured.sort(key=lambda pair: (pair[0].sha256 != winner, -(pair[1].speedup or 0.0)))
+        timed = [(c, w) for c, m in measured for w in m.workloads if w.candidate_median_s > 0][:MOST_POINTS]
+        shapes: list[Shape] = []
+        for work in record.shapes:
+            reference = [w.anchor_median_s for _, m in measured for w in m.workloads if w.workload == work.workload]
+            own = [(c, w) for c, w in timed if w.workload == work.workload]
+            points = [RoofPoint(c.short, w.candidate_median_s * 1e6, c.sha256 == winner) for c, w in own]
+            if known := [s for s in reference if s > 0]:
+                shapes.append(Shape(work, median(known) * 1e6, points))
+        return Roofline(record.run.target, shapes) if shapes else None
 
+    @property
+    def floor_speedup(self) -> float | None:
+        """Speed-up at which every shape takes no longer than its floor, geometric mean; None if a floor is unknown."""
+        ratios = [s.reference_us / s.work.floor_us for s in self.shapes if s.work.floor_us]
+        return geometric_mean(ratios) if len(ratios) == len(self.shapes) else None
 
-def _flops(s: Shape) -> float:
-    return s.flops or 0.0
+    @property
+    def roofs(self) -> list[tuple[float, str]]:
+        """Peak rates of arithmetic that are known, with their names."""
+        rates = ((self.target.fp32_flops, "fp32"), (self.target.tensor_flops, "bf16 tensor"))
+        return [(r, what) for r, what in rates if r]
 
-
-def _intensity(s: Shape) -> float:
-    return _flops(s) / s.bytes_moved
-
-
-def _title(found: Roofline) -> str:
-    shares = _shares(found)
-    if not shares:
-        return "What the kernels achieve"
-    mean = math.exp(sum(map(math.log, shares)) / len(shares))
-    return f"The winner reaches {mean:.0%} of the roofline, as a geometric mean over the shapes"
-
-
-def _shares(found: Roofline) -> list[float]:
-    floors = {s.workload: s.floor_us for s in found.shapes}
-    return [f / p.micros for p in found.points if p.winner and (f := floors.get(p.workload))]
-
-
-def _bandwidth(found: Roofline) -> str:
-    """Return for each shape the reference's and the winner's bytes a second as bars, all candidates as ticks."""
-    peak = found.memory_bandwidth
-    rates = [_rate(s, s.reference_us) for s in found.shapes]
-    by_name = {s.workload: s for s in found.shapes}
-    rates += [_rate(by_name[p.workload], p.micros) for p in found.points]
-    most = max([*rates, peak or 0.0])
-    height = ROW * len(found.shapes) + 34
-    parts = [_row(found, s, place, most) for place, s in enumerate(found.shapes)]
-    if peak:
-        x = NAME + (WIDTH - NAME - 10) * peak / most
-        parts.append(f'<line class="axis" x1="{x:.1f}" y1="4" x2="{x:.1f}" y2="{height - 28}"/>')
-        said = f"peak {rate(peak, 'B/s')}, data sheet"
-        parts.append(f'<text class="soft" x="{x:.1f}" y="{height - 14}" text-anchor="end">{said}</text>')
-    title = "Bytes a second on each shape" + ("" if peak else "; the device's peak is not known")
-    caption = "Grey bar: the reference; blue bar: the winner; ticks: every candidate that was timed. Useful bytes only."
-    size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
-    svg = f'<svg {size} role="img" aria-label="{escape(title)}">'
-    return (
-        f'<figure style="width:{WIDTH}px"><h3>{escape(title)}</h3><div class="wide">{svg}{"".join(parts)}</svg></div>'
-        f"<figcaption>{caption}</figcaption></figure>"
-    )
-
-
-def _rate(shape: Shape, micros: float) -> float:
-    return shape.bytes_moved / (micros * 1e-6)
-
-
-def _row(found: Roofline, shape: Shape, place: int, most: float) -> str:
-    y, scale = 6 + ROW * place, (WIDTH - NAME - 10) / most
-    own = [p for p in found.points if p.workload == shape.workload]
-    parts = [f'<text x="{NAME - 8}" y="{y + 19}" text-anchor="end">{escape(shape.workload[:24])}</text>']
-    parts.append(_bar(y, scale, "even", "reference", shape, shape.reference_us))
-    parts += [_bar(y + 14, scale, "best", "winner", shape, p.micros) for p in own if p.winner][:1]
-    ticks = sorted({round(NAME + _rate(shape, p.micros) * scale, 1) for p in own})
-    drawn = "".join(f"M{x:g} {y + 28}v6" for x in ticks)
-    parts.append(f'<path class="mark none" d="{drawn}"/>')
-    return "".join(parts)
-
-
-def _bar(y: float, scale: float, kind: str, who: str, shape: Shape, micros: float) -> str:
-    speed = _rate(shape, micros)
-    said = f"{who}: {micros:.3g} µs, {rate(speed, 'B/s')}"
-    place = f'x="{NAME}" y="{y}" width="{speed * scale:.1f}" height="12"'
-    return f'<rect class="bar {kind}" {place}><title>{escape(said)}</title></rect>'
-
-
-def _numbers(found: Roofline) -> str:
-    head = (
-        "shape",
-        "MB at least",
-        "operations",
-        "floor µs",
-        "bound",
-        "reference µs",
-        "winner µs",
-        "winner's share of the roof",
-    )
-    rows: list[tuple[Cell | str, ...]] = []
-    for s in found.shapes:
-        micros = _winner_us(found.points, s)
-        share = s.floor_us / micros if s.floor_us and micros else None
-        rows.append(
-            (
-                *(s.workload, number(s.bytes_moved / 1e6), Cell(short(s.flops) if s.flops else "", "n")),
-                *(number(s.floor_us), s.bound or "", number(s.reference_us), number(micros)),
-                Cell("" if share is None else f"{share:.0%}", "n"),
-            )
+    def lead(self) -> str:
+        """Return a sentence on the device's peak rates and their source."""
+        if self.target.memory_bandwidth is None:
+            return "The peak rates of this device are not known; what was achieved is shown without them."
+        rates = [f"{rate(self.target.memory_bandwidth, 'B/s')} of memory"]
+        rates += [f"{rate(r, 'FLOP/s')} {what}" for r, what in self.roofs]
+        return (
+            f"Peak rates are data-sheet values, not measured: {', '.join(rates)} ({self.target.source}). Bytes are "
+            "those that have to be moved at least, so a kernel that moves more gets closer to the peak than is shown."
         )
-    return table(head, rows)
+
+    def blocks(self) -> list[Block]:
+        """Return the roofline where operations are counted, the bandwidth of each shape, and the numbers."""
+        numbers = table(
+            self.shapes,
+            {
+                "shape": lambda s: s.work.workload,
+                "MB at least": lambda s: s.work.bytes_moved / 1e6,
+                "operations": lambda s: Cell(short(s.work.flops) if s.work.flops else "", "n"),
+                "floor µs": lambda s: s.work.floor_us,
+                "bound": lambda s: s.work.bound or "",
+                "reference µs": lambda s: s.reference_us,
+                "winner µs": lambda s: s.winner_us,
+                "winner's share of the roof": lambda s: number(s.roof_share, ".0%"),
+            },
+        )
+        return [self._roofs(), self._bandwidth(), numbers]
+
+    def _roofs(self) -> Figure | None:
+        """Return performance against arithmetic intensity; None where operations or rates are not known."""
+        bandwidth = self.target.memory_bandwidth
+        shapes = [s for s in self.shapes if s.work.flops and s.points]
+        if not shapes or bandwidth is None:
+            return None
+        intensity = {s.work.workload: (s.work.flops or 0.0) / s.work.bytes_moved for s in shapes}
+        ridges = [r / bandwidth for r, _ in self.roofs]
+        ends = [min(*intensity.values(), *ridges, math.inf) / 2, max(*intensity.values(), *ridges, 0.0) * 2]
+        x = log_axis("arithmetic intensity (FLOP per byte that has to be moved)", ends)
+        speeds = [s.flops_per_s(us) for s in shapes for us in (s.reference_us, *(p.micros for p in s.points))]
+        y = log_axis("FLOP/s", [*speeds, *(r for r, _ in self.roofs), x.low * bandwidth])
+        frame = Frame(x, y, 640, 400)
+        top = max((r for r, _ in self.roofs), default=x.high * bandwidth)
+        frame.line((x.low, x.low * bandwidth), (top / bandwidth, top), "ink")
+        frame.text(x.low * 1.7, x.low * bandwidth * 1.1, f"{rate(bandwidth, 'B/s')}, data sheet")
+        for peak, what in self.roofs:
+            frame.line((peak / bandwidth, peak), (x.high, peak), "ink")
+            frame.text(x.high, peak, f"{what}, {rate(peak, 'FLOP/s')}, data sheet", "end")
+        for s in shapes:
+            speed = s.flops_per_s(s.reference_us)
+            text = f"reference on {s.work.workload}: {rate(speed, 'FLOP/s')}"
+            frame.dot(intensity[s.work.workload], speed, "ink", text, 5, hollow=True)
+        for s, p in sorted(((of, p) for of in shapes for p in of.points), key=lambda pair: pair[1].winner):
+            speed = s.flops_per_s(p.micros)
+            text = f"{p.kernel} on {s.work.workload}: {rate(speed, 'FLOP/s')}, {p.micros:.3g} µs"
+            kind, radius = ("best", 4.5) if p.winner else ("none", 3)
+            frame.dot(intensity[s.work.workload], speed, kind, text, radius)
+        shares = [s.roof_share for s in self.shapes if s.roof_share]
+        reached = f"The winner reaches {geometric_mean(shares):.0%} of the roofline" if shares else ""
+        return frame.figure(
+            f"{reached}, as a geometric mean over the shapes" if reached else "What the kernels achieve",
+            "Each shape is a column of dots: candidates in grey, the winner in blue, the reference as a ring; lines "
+            "are the device's roofs.",
+        )
+
+    def _bandwidth(self) -> Figure:
+        """Return for each shape the reference's and the winner's bytes a second as bars, all candidates as ticks."""
+        peak = self.target.memory_bandwidth
+        speeds = [s.bytes_per_s(us) for s in self.shapes for us in (s.reference_us, *(p.micros for p in s.points))]
+        scale = (WIDTH - NAME - 10) / max([*speeds, peak or 0.0])
+        height = ROW * len(self.shapes) + 34
+        parts = [part for place, s in enumerate(self.shapes) for part in _bars(s, 6 + ROW * place, scale)]
+        if peak:
+            x, text = NAME + peak * scale, f"peak {rate(peak, 'B/s')}, data sheet"
+            parts.append(element("line", class_="axis", x1=x, y1=4, x2=x, y2=height - 28))
+            parts.append(element("text", text, class_="soft", x=x, y=height - 14, text_anchor="end"))
+        title = "Bytes a second on each shape" + ("" if peak else "; the device's peak is not known")
+        caption = (
+            "Grey bar: the reference; blue bar: the winner; ticks: every candidate that was timed. Useful bytes only."
+        )
+        return Figure(title, caption, picture(parts, WIDTH, height, title), WIDTH)
 
 
-def _winner_us(points: Sequence[RoofPoint], shape: Shape) -> float | None:
-    return next((p.micros for p in points if p.winner and p.workload == shape.workload), None)
+def _bars(s: Shape, y: int, scale: float) -> list[Markup]:
+    parts = [element("text", s.work.workload[:24], x=NAME - 8, y=y + 19, text_anchor="end")]
+    for offset, kind, who, micros in ((0, "even", "reference", s.reference_us), (14, "best", "winner", s.winner_us)):
+        if micros is not None:
+            speed = s.bytes_per_s(micros)
+            text = tooltip(f"{who}: {micros:.3g} µs, {rate(speed, 'B/s')}")
+            parts.append(
+                element("rect", text, class_=f"bar {kind}", x=NAME, y=y + offset, width=speed * scale, height=12)
+            )
+    ticks = sorted({round(NAME + s.bytes_per_s(p.micros) * scale, 1) for p in s.points})
+    return [*parts, element("path", class_="mark none", d="".join(f"M{x:g} {y + 28}v6" for x in ticks))]

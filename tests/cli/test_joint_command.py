@@ -16,7 +16,7 @@ from forewarp.cli.joint import drive, overview
 from forewarp.cli.main import main
 from forewarp.cli.options import Output
 from forewarp.report import documents
-from forewarp.report.joint_files import slug
+from forewarp.report.artifacts import slug
 from forewarp.report.tally import Tally
 from forewarp.tools.joint_search import open_joint
 from forewarp.tools.parts import Amounts

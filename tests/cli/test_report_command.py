@@ -16,11 +16,10 @@ from forewarp.archive.store import Archive, default_path
 from forewarp.cli.main import main
 from forewarp.core import serde
 from forewarp.report import documents
-from forewarp.report.html import frame
-from forewarp.report.html.page import page
+from forewarp.report.html import chart
+from forewarp.report.html.run import page
 from forewarp.search.holdout import Holdout, HoldoutShape
-from forewarp.tools.run_figures import figures
-from forewarp.tools.run_report import report
+from forewarp.tools.run_report import RunRecord, report
 
 OPTIONAL = {"tr", "td", "th", "thead", "tbody", "meta", "html", "p", "li"}
 
@@ -70,7 +69,7 @@ def checked(text: str) -> Checked:
 
 def drawn(archive: Archive, run: str) -> str:
     result = report(archive, run)
-    return page(result, figures(archive, result))
+    return page(result, RunRecord.read(archive, run))
 
 
 @pytest.fixture
@@ -153,7 +152,7 @@ def test_an_empty_archive_says_how_to_begin(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize("values", [(1.0, 1.0), (0.98, 1.03), (0.2, 7.0), (1e-3, 4e4), (1e9, 1e15)])
 def test_logarithmic_axes_have_a_few_ticks_within_their_ends(values: tuple[float, float]) -> None:
-    axis = frame.log_axis("speed-up", values, "×")
+    axis = chart.log_axis("speed-up", values, "×")
     assert 2 <= len(axis.ticks) <= 10
     assert axis.low < min(values) <= max(values) < axis.high
     assert all(axis.low <= v <= axis.high for v, _ in axis.ticks)
@@ -163,15 +162,15 @@ def test_logarithmic_axes_have_a_few_ticks_within_their_ends(values: tuple[float
 
 @pytest.mark.parametrize("count", [1, 2, 7, 30, 1000])
 def test_axes_of_counts_begin_with_one(count: int) -> None:
-    axis = frame.count_axis("measurements", count)
+    axis = chart.count_axis("measurements", count)
     assert axis.ticks[0] == (1.0, "1")
     assert len(axis.ticks) <= 10
 
 
 def test_numbers_are_short() -> None:
-    said: Callable[[float], str] = frame.short
+    said: Callable[[float], str] = chart.short
     assert [said(v) for v in (0.0123, 1234.0, 4.2e4, 4.8e12, 2e15)] == ["0.0123", "1,234", "42k", "4.8T", "2P"]
-    assert frame.rate(4.8e12, "B/s") == "4.8 TB/s"
+    assert chart.rate(4.8e12, "B/s") == "4.8 TB/s"
 
 
 def test_shapes_that_nobody_tuned_for_are_told_beside_the_winner(archive: Archive) -> None:

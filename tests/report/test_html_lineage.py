@@ -12,10 +12,11 @@ from support.recorded_run import Writer
 
 from forewarp.archive.store import Archive
 from forewarp.report.html import lineage
-from forewarp.tools.parts import Interval, KernelId
-from forewarp.tools.run_figures import figures
-from forewarp.tools.run_lineage import Lineage, LineageNode
-from forewarp.tools.run_report import report
+from forewarp.report.html.blocks import Tree
+from forewarp.report.html.lineage import Lineage, LineageNode
+from forewarp.report.html.run import steps
+from forewarp.tools.parts import Interval
+from forewarp.tools.run_report import RunRecord, report
 
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]
@@ -24,22 +25,19 @@ Box = tuple[float, float, float, float]
 def of_run(folder: Path, count: int) -> Lineage:
     with Archive(folder / "a.db") as archive:
         run = Writer(archive, count, forecaster="").write()
-        return figures(archive, report(archive, run)).lineage
+        record, best = RunRecord.read(archive, run), report(archive, run).best
+        leads = [s.row.candidate.sha256 for s in steps(record) if s.leads]
+        return lineage.lineage(record.candidates, leads, best.kernel.sha256 if best else "")
 
 
 def node(number: int, parent: int | None = None, *, mate: int | None = None, winning: bool = False) -> LineageNode:
     return LineageNode(
-        kernel=KernelId(sha256=sha(number), short=sha(number)[:10], language="cuda", tunables={}),
+        kernel=sha(number),
         parent="" if parent is None else sha(parent),
         mate="" if mate is None else sha(mate),
-        outside=False,
-        operator="",
-        proposer="llm:paid",
-        note="",
-        round=0,
         fate="faster",
         speedup=Interval(ratio=1 + number, low=1, high=2 + number),
-        forecast=None,
+        about="by llm:paid, round 0",
         winning=winning,
         leads=False,
         hidden={},
@@ -51,9 +49,8 @@ def sha(number: int) -> str:
 
 
 def drawn(found: Lineage) -> ET.Element:
-    picture = re.search(r"<svg.*?</svg>", lineage.tree(found), re.DOTALL)
-    assert picture is not None
-    return ET.fromstring(picture[0])
+    [tree] = [b for b in lineage.tree(found) if isinstance(b, Tree)]
+    return ET.fromstring(tree.svg)
 
 
 def labels(svg: ET.Element) -> dict[str, Box]:

@@ -20,15 +20,14 @@ from forewarp.core.protocols import Subject
 from forewarp.core.values import UNTRUSTED, Build, Candidate, Measurement, Task
 from forewarp.report import display
 from forewarp.report.documents import SearchDocument
-from forewarp.report.html.page import page
+from forewarp.report.html.run import page
 from forewarp.report.measure_tables import render, render_many
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings
 from forewarp.tools.measure_kernel import KernelResult, MeasureManyResult
 from forewarp.tools.measured import MeasureResult, result_of
-from forewarp.tools.run_figures import figures
-from forewarp.tools.run_report import report
+from forewarp.tools.run_report import RunRecord, report
 
 
 def shown(m: Measurement) -> MeasureResult:
@@ -125,7 +124,7 @@ def test_lists_and_reports_show_how_far_to_trust_the_winner(
     document: SearchDocument, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Archive(default_path()) as archive:
-        html = page(document, figures(archive, document))
+        html = page(document, RunRecord.read(archive, document.run_id))
     best = document.best
     assert best is not None
     assert any(c.measured and c.measured.verdict == "impossible" for c in document.candidates)
