@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack
 
-from forewarp.api.given import AnyKernel, AnyTask, search_request
-from forewarp.api.options import Options, Where, checked, known, place_of
+from forewarp.api.arguments import AnyKernel, AnyTask, Options, Where, place_of, request_of, search_request
 from forewarp.api.run import JointRun, Run
 from forewarp.api.watching import Watcher, follow
 from forewarp.core.budget import DEFAULT_MEASUREMENTS
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.core.protocols import Forecaster, Proposer
 from forewarp.tools import session as sessions
+from forewarp.tools.requests import ResumeRequest
 
 if TYPE_CHECKING:
     from forewarp.tools.estimate import Estimate
     from forewarp.tools.joint_search import JointJob
-    from forewarp.tools.resume import ResumeRequest
     from forewarp.tools.search import Own, SearchJob
-
 
 Named = Literal["learned", "llm", "cascade", "none"]
 
@@ -67,12 +64,11 @@ def optimize(
     """
     from forewarp.tools.search import open_search
 
-    known(options, Options, optimize)
-    request = search_request(
-        task, options, budget=budget, device=device, model=model, forecaster=forecaster, seeds=seeds, seed=seed
-    )
+    given = {"task": task, "budget": budget, "device": device, "model": model, "forecaster": forecaster}
+    request = search_request(optimize, options, seeds=seeds, seed=seed, **given)
     with open_search(request, _own(proposer, forecaster, options)) as job:
-        return _done(job, on_event, progress)
+        _work(job, on_event, progress)
+        return Run.recorded(job.result(), job.archive.path)
 
 
 def estimate(
@@ -90,10 +86,8 @@ def estimate(
     """Say what `optimize` with the same arguments will probably take; nothing is begun."""
     from forewarp.tools.search import estimate_search
 
-    known(options, Options, estimate)
-    request = search_request(
-        task, options, budget=budget, device=device, model=model, forecaster=forecaster, seeds=seeds, seed=seed
-    )
+    given = {"task": task, "budget": budget, "device": device, "model": model, "forecaster": forecaster}
+    request = search_request(estimate, options, seeds=seeds, seed=seed, **given)
     return estimate_search(request, _own(proposer, forecaster, options))
 
 
@@ -122,12 +116,11 @@ def optimize_together(
     from forewarp.tools.joint_search import open_joint
 
     _check_named(forecaster)
-    known(options, Options, optimize_together)
-    request = search_request(
-        task, options, budget=budget, device=device, model=model, forecaster=forecaster, seeds=seeds, seed=seed
-    )
+    given = {"task": task, "budget": budget, "device": device, "model": model, "forecaster": forecaster}
+    request = search_request(optimize_together, options, seeds=seeds, seed=seed, **given)
     with open_joint(request, _names(targets), options.get("executors")) as job:
-        return _all_done(job, on_event)
+        _work(job, on_event)
+        return JointRun.recorded(job.result(), job.archive.path)
 
 
 def resume(
@@ -150,9 +143,10 @@ def resume(
     from forewarp.tools.resume import resume_search
 
     _check_one(run, resume, resume_together)
-    known(where, Where, resume)
-    with resume_search(_again(run, device, model, base_url, where), _own(proposer, forecaster, where)) as job:
-        return _done(job, on_event, progress)
+    request = request_of(resume, ResumeRequest, device, where, run_id=run, model=_several(model), base_url=base_url)
+    with resume_search(request, _own(proposer, forecaster, where)) as job:
+        _work(job, on_event, progress)
+        return Run.recorded(job.result(), job.archive.path)
 
 
 def resume_together(
@@ -173,10 +167,11 @@ def resume_together(
     from forewarp.tools.joint_search import resume_joint
 
     _check_several(group, resume_together, resume)
-    known(where, Where, resume_together)
-    request = _again(group, device, model, base_url, where)
+    given = {"run_id": group, "model": _several(model), "base_url": base_url}
+    request = request_of(resume_together, ResumeRequest, device, where, **given)
     with resume_joint(request, _names(targets), where.get("executors")) as job:
-        return _all_done(job, on_event)
+        _work(job, on_event)
+        return JointRun.recorded(job.result(), job.archive.path)
 
 
 def load(run: str | None = None, *, archive: str | Path | None = None) -> Run:
@@ -251,13 +246,8 @@ def _names(targets: Sequence[str]) -> Sequence[str]:
     return [targets] if isinstance(targets, str) else targets
 
 
-def _again(
-    run: str, device: str, model: str | Sequence[str] | None, base_url: str | None, where: Where
-) -> ResumeRequest:
-    from forewarp.tools.resume import ResumeRequest
-
-    names = model if model is None or isinstance(model, str) else list(model)
-    return checked(ResumeRequest, run_id=run, place=place_of(device, where), model=names, base_url=base_url)
+def _several(model: str | Sequence[str] | None) -> str | list[str] | None:
+    return model if model is None or isinstance(model, str) else list(model)
 
 
 def _own(proposer: Proposer | None, forecaster: str | Forecaster | None, where: Where) -> Own:
@@ -267,41 +257,22 @@ def _own(proposer: Proposer | None, forecaster: str | Forecaster | None, where: 
     return Own(proposer, made, where.get("executors"))
 
 
-def _interruptible(job: JointJob | SearchJob) -> AbstractContextManager[None]:
-    """Let Ctrl-C end a job with the best so far; what another signal means is for the program that this runs in."""
+def _work(job: SearchJob | JointJob, on_event: Watcher | None, progress: bool | None = False) -> None:
+    """Do the work of a run, or of those for several targets; Ctrl-C ends it with the best so far.
+
+    What another signal means is for the program that this runs in.
+    """
     from forewarp.report.display import stderr
+    from forewarp.tools.joint_search import JointJob
     from forewarp.tools.signals import stopping
 
-    return stopping(job, stderr().print, (signal.SIGINT,))
-
-
-def _all_done(job: JointJob, on_event: Watcher | None) -> JointRun:
-    """Do the work of all runs; `on_event` may raise StopIteration to end them with the best so far."""
     try:
-        with _interruptible(job), closing(job.events()) as events:
-            for event in events:
-                try:
-                    if on_event is not None:
-                        on_event(event)
-                except StopIteration:
-                    job.stop()
-    except ForewarpError as e:
-        _note(e, job.group, load_together, resume_together)
-        raise
-    return JointRun.recorded(job.result(), job.archive.path)
-
-
-def _done(job: SearchJob, on_event: Watcher | None, progress: bool | None) -> Run:
-    try:
-        with _interruptible(job):
+        with stopping(job, stderr().print, (signal.SIGINT,)):
             follow(job, on_event, progress)
     except ForewarpError as e:
-        _note(e, job.run_id, load, resume)
+        joint = isinstance(job, JointJob)
+        name, loads, resumes = (job.group, load_together, resume_together) if joint else (job.run_id, load, resume)
+        e.add_note(
+            f"forewarp.{loads.__name__}({name!r}) holds what it came to; forewarp.{resumes.__name__}({name!r}) goes on"
+        )
         raise
-    return Run.recorded(job.result(), job.archive.path)
-
-
-def _note(error: ForewarpError, run: str, loads: Callable[..., object], resumes: Callable[..., object]) -> None:
-    error.add_note(
-        f"forewarp.{loads.__name__}({run!r}) holds what it came to; forewarp.{resumes.__name__}({run!r}) goes on"
-    )

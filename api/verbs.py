@@ -6,9 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack
 
-from forewarp.api.given import AnyKernel, AnyTask, kernel_of, task_of
-from forewarp.api.options import Where, checked, known, place_of
+from forewarp.api.arguments import AnyKernel, AnyTask, Where, kernel_of, request_of
 from forewarp.core.protocols import Forecaster
+from forewarp.tools.requests import (
+    ForecastRequest,
+    InspectRequest,
+    MeasureManyRequest,
+    MeasureRequest,
+    SuiteRequest,
+    ValidateRequest,
+    checked,
+)
 
 if TYPE_CHECKING:
     from forewarp.tools.forecasted import ForecastResult
@@ -40,17 +48,19 @@ def forecast(
     every kernel. The forecaster is cascade where a model is given, else learned. `inputs` is a file of captured calls,
     which become the task's shapes (see docs/tasks.md).
     """
-    from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
+    from forewarp.tools.forecast_kernel import forecast_kernel
 
-    known(where, Where, forecast)
-    chosen, place = [kernel_of(k, tunables) for k in kernels], place_of(device, where)
-    request = checked(
+    chosen = [kernel_of(k, tunables) for k in kernels]
+    request = request_of(
+        forecast,
         ForecastRequest,
-        task=task_of(task, inputs, place),
+        device,
+        where,
+        task=task,
         kernel=chosen[0] if len(chosen) == 1 else None,
         kernels=chosen if len(chosen) > 1 else [],
-        against=None if against is None else kernel_of(against),
-        place=place,
+        inputs=inputs,
+        against=against,
         target=target,
         forecaster=forecaster if isinstance(forecaster, str) else None,
         model=model,
@@ -77,18 +87,11 @@ def measure(
     `inputs` is a file of captured calls, which become the task's shapes (see docs/tasks.md).
     A kernel that fails is a result with a status. It is recorded in the archive, where later forecasts learn from it.
     """
-    from forewarp.tools.measure_kernel import MeasureRequest, measure_kernel
+    from forewarp.tools.measure_kernel import measure_kernel
 
-    known(where, Where, measure)
-    place = place_of(device, where)
-    request = checked(
-        MeasureRequest,
-        task=task_of(task, inputs, place),
-        kernel=kernel_of(kernel, tunables),
-        against=None if against is None else kernel_of(against),
-        allow_tf32=allow_tf32,
-        place=place,
-    )
+    one = kernel_of(kernel, tunables)
+    given = {"task": task, "inputs": inputs, "against": against, "allow_tf32": allow_tf32}
+    request = request_of(measure, MeasureRequest, device, where, kernel=one, **given)
     return measure_kernel(request, executors=where.get("executors"))
 
 
@@ -104,18 +107,11 @@ def measure_all(
     **where: Unpack[Where],
 ) -> MeasureManyResult:
     """Measure several kernels, compiling them ahead; `kernels` of the result are in the order given."""
-    from forewarp.tools.measure_kernel import MeasureManyRequest, measure_kernels
+    from forewarp.tools.measure_kernel import measure_kernels
 
-    known(where, Where, measure_all)
-    place = place_of(device, where)
-    request = checked(
-        MeasureManyRequest,
-        task=task_of(task, inputs, place),
-        kernels=[kernel_of(k, tunables) for k in kernels],
-        against=None if against is None else kernel_of(against),
-        allow_tf32=allow_tf32,
-        place=place,
-    )
+    several = [kernel_of(k, tunables) for k in kernels]
+    given = {"task": task, "inputs": inputs, "against": against, "allow_tf32": allow_tf32}
+    request = request_of(measure_all, MeasureManyRequest, device, where, kernels=several, **given)
     return measure_kernels(request, executors=where.get("executors"))
 
 
@@ -140,20 +136,21 @@ def suite(
     far it is after each measurement. `as_csv` and `as_markdown` of `forewarp.tools.suite_tables` make tables of the
     result.
     """
-    from forewarp.tools.suite import SuiteRequest, run_suite
+    from forewarp.tools.suite import run_suite
 
-    known(where, Where, suite)
-    request = checked(
+    request = request_of(
+        suite,
         SuiteRequest,
-        problems=str(problems),
-        kernels=None if kernels is None else str(kernels),
+        device,
+        where,
+        problems=problems,
+        kernels=kernels,
         identical=identical,
         only=only,
         limit=limit,
         baselines=list(baselines),
-        output=None if output is None else str(output),
+        output=output,
         retry_failed=retry_failed,
-        place=place_of(device, where),
     )
     return run_suite(request, progress=on_progress or (lambda _: None), executors=where.get("executors"))
 
@@ -176,17 +173,15 @@ def inspect(
     `args` gives values by parameter, such as "x=float32[4096,4096], n=4096", and `call` names the function to call.
     `backward` traces gradients too; left out, those of outputs that a torch.autograd.Function makes.
     """
-    from forewarp.tools.inspect_kernel import InspectRequest, inspect_kernels
+    from forewarp.tools.inspect_kernel import inspect_kernels
 
-    chosen = [kernel_of(k, tunables) for k in kernels]
-    other = None if python is None else str(python)
     request = checked(
         InspectRequest,
-        task=None if task is None else task_of(task),
-        kernels=chosen,
+        task=task,
+        kernels=[kernel_of(k, tunables) for k in kernels],
         target=target,
         check=check,
-        python=other,
+        python=python,
         args=args,
         call=call,
         backward=backward,
@@ -203,9 +198,7 @@ def validate(
     **where: Unpack[Where],
 ) -> ValidateResult:
     """Try answers on a task that must be turned down, before anything is measured on it."""
-    from forewarp.tools.validate_task import ValidateRequest, validate_task
+    from forewarp.tools.validate_task import validate_task
 
-    known(where, Where, validate)
-    place = place_of(device, where)
-    request = checked(ValidateRequest, task=task_of(task, inputs, place), allow_tf32=allow_tf32, place=place)
+    request = request_of(validate, ValidateRequest, device, where, task=task, inputs=inputs, allow_tf32=allow_tf32)
     return validate_task(request, executors=where.get("executors"))

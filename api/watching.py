@@ -6,13 +6,14 @@ import io
 import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from forewarp.report import display, progress
 from forewarp.report.tally import Tally, so_far
 from forewarp.search.events import Event
+from forewarp.tools.joint_search import JointJob
 
 if TYPE_CHECKING:
     from forewarp.tools.search import SearchJob
@@ -27,30 +28,27 @@ WIDTH = 100
 EVERY_S = 0.25
 
 
-def follow(job: SearchJob, on_event: Watcher | None, shown: bool | None) -> None:
-    """Do the run's work. `shown` is null for a view where somebody looks: in a notebook or on a terminal."""
-    events = job.events()
-    try:
-        with _view(job, shown) as see:
-            for event in events:
-                see(event)
-                try:
-                    if on_event is not None:
-                        on_event(event)
-                except StopIteration:
-                    job.stop()
-    finally:
-        # An error of the caller's ends the run here, while there is an archive to note it in.
-        events.close()
+def follow(job: SearchJob | JointJob, on_event: Watcher | None, shown: bool | None) -> None:
+    """Do the work of a run. `shown` is None for a view where somebody looks: in a notebook or on a terminal."""
+    # An error of the caller's ends the run here, while there is an archive to note it in.
+    with closing(job.events()) as events, _view(job, shown) as see:
+        for event in events:
+            see(event)
+            try:
+                if on_event is not None:
+                    on_event(event)
+            except StopIteration:
+                job.stop()
 
 
 @contextmanager
-def _view(job: SearchJob, shown: bool | None) -> Generator[Callable[[Event], object]]:
-    tally, console = so_far(job), display.stderr()
-    notebook = in_notebook()
-    if shown is False or not (shown or notebook or console.is_terminal):
+def _view(job: SearchJob | JointJob, shown: bool | None) -> Generator[Callable[[Event], object]]:
+    console, notebook = display.stderr(), in_notebook()
+    if isinstance(job, JointJob) or shown is False or not (shown or notebook or console.is_terminal):
         yield lambda _: None
-    elif notebook:
+        return
+    tally = so_far(job)
+    if notebook:
         view = NotebookView(tally, import_module("IPython.display").display)
         try:
             yield view.see

@@ -88,7 +88,7 @@ async def stopped(talk: Conversation, text: str, when: Callable[[Event], bool], 
 async def cancelled(home: Path, device: str, kernel: Path) -> dict[str, float]:
     """Measure by a tool call, cancel it by another one, and return the seconds that its end took."""
     options = ServerOptions(
-        place=Place(device=device, archive=str(home / "archive.db")), workspace=kernel.parent, keep_warm_s=2.0
+        place=Place(device=device, archive=str(home / "archive.db")), workspace=kernel.parent, keep_warm=2.0
     )
     spool = Spool(home)
     async with Client(build_server(options)) as client:

@@ -1,164 +1,70 @@
-"""`forewarp data`: pools as datasets."""
+"""`forewarp data` and `forewarp archive`: pools as datasets, and damage of the archive."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
 
-from forewarp.cli import printing
-from forewarp.cli.options import PLAIN, Output
+from forewarp.cli import exits
+from forewarp.cli.flags import takes
+from forewarp.cli.options import PLAIN, Archive, Output
+from forewarp.tools.parts import Place
+from forewarp.tools.requests import (
+    CheckRequest,
+    DeduplicateRequest,
+    ExportRequest,
+    MergeRequest,
+    PoolsRequest,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from forewarp.archive.pools.counts import DataGroup, PoolCounts, TaskGroup
-    from forewarp.tools.data import DataResult, Destination, Placing
+    from forewarp.tools.archive_repair import ArchiveState
+    from forewarp.tools.data import DataResult
 
 _SHOWN = 20
+FAMILY = Parameter(name="--family")
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
-class SplitOptions:
-    """Families and splits.
+@takes(ExportRequest, "pools", families=FAMILY)
+def export(request: ExportRequest, *, output: Output = PLAIN) -> int:
+    """Write the archive's measurements, or those of other pools, as one pool."""
+    from forewarp.tools.data import export_data
 
-    Attributes:
-        splits: File of families with their splits; forewarp's own, as in pool/splits.toml, if left out.
-        family: TASK=FAMILY; may be given several times.
-        tasks: Folder of task folders, whose task.toml names a family and lineage.toml the parents of kernels.
-    """
-
-    splits: Path | None = None
-    family: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
-    tasks: Path | None = None
-
-    def placing(self) -> Placing:
-        """Return the same for the engine; raises `UsageError`."""
-        from forewarp.core.errors import UsageError
-        from forewarp.tools.data import Placing
-
-        pairs = [pair.partition("=") for pair in self.family]
-        wrong = next((f"{name}{sign}{family}" for name, sign, family in pairs if not (name and family)), None)
-        if wrong is not None:
-            raise UsageError(f"{wrong!r} says no family", hint="write it as TASK=FAMILY")
-        families = {name: family for name, _, family in pairs}
-        return Placing(splits=_text(self.splits), families=families, tasks=_text(self.tasks))
-
-
-Out = Annotated[Path, Parameter(name="--out")]
-Overwrite = Annotated[bool, Parameter(negative="", show_default=False)]
-BY_TASK = SplitOptions()
-
-
-def export(
-    *pool: Path,
-    out: Out,
-    overwrite: Overwrite = False,
-    archive: Path | None = None,
-    task: str | None = None,
-    target: str | None = None,
-    run: str | None = None,
-    split: Literal["train", "validation", "test"] | None = None,
-    samples: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    pairs: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    features: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    place: SplitOptions = BY_TASK,
-    output: Output = PLAIN,
-) -> int:
-    """Write the archive's measurements, or those of other pools, as one pool.
-
-    Args:
-        pool: Pools to take the rows from; the archive if none is named.
-        out: Parquet file to write.
-        overwrite: Replace the file if it is there already.
-        archive: Archive file; $FOREWARP_ARCHIVE, else one in your data folder.
-        task: Only this task, by name.
-        target: Only this device, by name.
-        run: Only this run of the archive.
-        split: Only this split.
-        samples: Keep every raw sample, which makes the file some ten times as large.
-        pairs: Also what was measured against another kernel than the reference.
-        features: Fill in the vector of features that forecasters learn from, with its version.
-        place: Families and splits.
-        output: How results are shown.
-    """
-    from forewarp.tools.data import ExportRequest, export_data
-
-    request = ExportRequest(
-        out=_destination(out, overwrite),
-        pools=_texts(pool),
-        archive=_text(archive),
-        placing=place.placing(),
-        task=task,
-        target=target,
-        run=run,
-        split=split,
-        samples=samples,
-        pairs=pairs,
-        features=features,
-    )
     result = export_data(request)
     return _show(result, f"Exported {result.rows} rows to {result.files[0]}.", output)
 
 
-def merge(
-    pool: Path,
-    /,
-    *more: Path,
-    out: Out,
-    overwrite: Overwrite = False,
-    place: SplitOptions = BY_TASK,
-    output: Output = PLAIN,
-) -> int:
-    """Write several pools as one; refuses a merger in which two splits share a kernel.
-
-    Args:
-        pool: Parquet file, or folder of them.
-        more: More of them.
-        out: Parquet file to write.
-        overwrite: Replace the file if it is there already.
-        place: Families and splits.
-        output: How results are shown.
-    """
+@takes(MergeRequest, "pools", families=FAMILY)
+def merge(request: MergeRequest, *, output: Output = PLAIN) -> int:
+    """Write several pools as one; refuses a merger in which two splits share a kernel."""
     from forewarp.tools.data import merge_pools
 
-    result = merge_pools(_texts([pool, *more]), _destination(out, overwrite), place.placing())
+    result = merge_pools(request)
     return _show(result, f"Merged {result.rows} rows to {result.files[0]}.", output)
 
 
-def deduplicate(pool: Path, /, *more: Path, out: Out, overwrite: Overwrite = False, output: Output = PLAIN) -> int:
+@takes(DeduplicateRequest, "pools")
+def deduplicate(request: DeduplicateRequest, *, output: Output = PLAIN) -> int:
     """Leave out what was measured twice, by text without comments and by compiled code.
 
     Of rows that are one candidate on one task, device and anchor, the one with the narrowest interval stays.
-
-    Args:
-        pool: Parquet file, or folder of them.
-        more: More of them, deduplicated together.
-        out: Parquet file to write.
-        overwrite: Replace the file if it is there already.
-        output: How results are shown.
     """
     from forewarp.tools.data import deduplicate as run
 
-    result = run(_texts([pool, *more]), _destination(out, overwrite))
+    result = run(request)
     return _show(result, f"Kept {result.rows} rows in {result.files[0]}.", output)
 
 
-def stats(pool: Path, /, *more: Path, output: Output = PLAIN) -> int:
-    """Count what pools hold: by operation, language, bin, failure and split.
-
-    Args:
-        pool: Parquet file, or folder of them.
-        more: More of them, counted together.
-        output: How results are shown.
-    """
+@takes(PoolsRequest, "pools")
+def stats(request: PoolsRequest, *, output: Output = PLAIN) -> int:
+    """Count what pools hold: by operation, language, bin, failure and split."""
     from forewarp.tools.data import count_pools
 
-    result = count_pools(_texts([pool, *more]))
+    result = count_pools(request)
     counts = result.counts
     summary = f"{result.rows} rows"
     if counts is not None:
@@ -166,46 +72,36 @@ def stats(pool: Path, /, *more: Path, output: Output = PLAIN) -> int:
     return _show(result, summary, output)
 
 
-def check(pool: Path, /, *more: Path, splits: Path | None = None, output: Output = PLAIN) -> int:
-    """Check schema, hashes, splits, and that no text speaks of speed. Exit code 3 where something is wrong.
-
-    Args:
-        pool: Parquet file, or folder of them.
-        more: More of them, checked together: a leak may lie between two files.
-        splits: File of families with their splits; forewarp's own, as in pool/splits.toml, if left out.
-        output: How results are shown.
-    """
+@takes(CheckRequest, "pools")
+def check(request: CheckRequest, *, output: Output = PLAIN) -> int:
+    """Check schema, hashes, splits, and that no text speaks of speed. Exit code 3 where something is wrong."""
     from forewarp.tools.data import check_pools
 
-    result = check_pools(_texts([pool, *more]), _text(splits))
+    result = check_pools(request)
     kinds = ", ".join(f"{n} of {kind}" for kind, n in result.problem_counts.items())
     summary = f"Checked {result.rows} rows: " + (f"problems: {kinds}." if kinds else "nothing is wrong.")
     return _show(result, summary, output)
 
 
 def _show(result: DataResult, summary: str, output: Output) -> int:
-    from forewarp.cli import exits
-    from forewarp.report import display
+    from forewarp.report.documents import DataDocument
+
+    def render(console: Console) -> None:
+        if result.counts is not None:
+            _tables(console, result.counts)
+        for problem in result.problems if output.verbose else result.problems[:_SHOWN]:
+            console.print(f"{problem.kind}: {problem.where}: {problem.message}", soft_wrap=True)
+        if len(result.problems) > _SHOWN and not output.verbose:
+            more = sum(result.problem_counts.values()) - _SHOWN
+            console.print(f"… and {more} more; -v shows more of them", style="dim")
+        for what, number in result.left_out.items():
+            console.print(f"left out: {number} {what}", style="dim")
+        console.print(summary, style="dim")
 
     wrong = bool(result.problem_counts)
-    exit_code = exits.NO_KERNEL if wrong else exits.OK
-    if output.json:
-        from forewarp.report.documents import DataDocument
-
-        document = DataDocument(command="data", status="problems" if wrong else "ok", summary=summary, **dict(result))
-        printing.document(document)
-        return exit_code
-    console = display.stdout()
-    if result.counts is not None:
-        _tables(console, result.counts)
-    for problem in result.problems if output.verbose else result.problems[:_SHOWN]:
-        console.print(f"{problem.kind}: {problem.where}: {problem.message}", soft_wrap=True)
-    if len(result.problems) > _SHOWN and not output.verbose:
-        console.print(f"… and {sum(result.problem_counts.values()) - _SHOWN} more; -v shows more of them", style="dim")
-    for what, number in result.left_out.items():
-        console.print(f"left out: {number} {what}", style="dim")
-    console.print(summary, style="dim")
-    return exit_code
+    status = "problems" if wrong else "ok"
+    output.show(DataDocument(command="data", status=status, summary=summary, **dict(result)), render)
+    return exits.NO_KERNEL if wrong else exits.OK
 
 
 def _tables(console: Console, counts: PoolCounts) -> None:
@@ -247,15 +143,30 @@ def _numbers(group: DataGroup) -> tuple[str, ...]:
     return str(group.rows), str(group.programs), str(group.worked), *quantiles
 
 
-def _destination(out: Path, overwrite: bool) -> Destination:
-    from forewarp.tools.data import Destination
+def check_archive(*, archive: Archive = None, output: Output = PLAIN) -> int:
+    """Read every row of the archive and say what is damaged. Changes nothing; exit code 73 if something is."""
+    from forewarp.tools import archive_repair
 
-    return Destination(path=str(out), overwrite=overwrite)
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
+    found = archive_repair.check_archive(Place(archive=archive and str(archive)))
+    return _show_archive(found, "archive check", output)
 
 
-def _texts(paths: Sequence[Path]) -> list[str]:
-    return [str(path) for path in paths]
+def repair_archive(*, archive: Archive = None, output: Output = PLAIN) -> int:
+    """Keep what can be read of a damaged archive. The damaged file stays beside it; a sound one is left alone."""
+    from forewarp.tools import archive_repair
+
+    found = archive_repair.repair_archive(Place(archive=archive and str(archive)))
+    return _show_archive(found, "archive repair", output)
+
+
+def _show_archive(found: ArchiveState, command: str, output: Output) -> int:
+    from forewarp.report.documents import ArchiveDocument
+
+    def render(console: Console) -> None:
+        console.print(found.summary, soft_wrap=True)
+        for line in found.lost:
+            console.print(f"  lost: {line}", soft_wrap=True)
+
+    damaged = found.state == "damaged"
+    output.show(ArchiveDocument(command=command, status="error" if damaged else "ok", **dict(found)), render)
+    return exits.NO_ARCHIVE if damaged else exits.OK

@@ -1,4 +1,4 @@
-"""`forewarp doctor`: what is here, what is missing, and what each missing part costs."""
+"""`forewarp doctor`: what is here or on other machines, what is missing, and what each missing part costs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forewarp.cli import printing
+from forewarp.cli import exits
 from forewarp.cli.options import HERE, PLAIN, Output, Where
+from forewarp.core.errors import ArchiveError, DeviceError, UsageError, WorkerError
 from forewarp.gpu_runner.worker import least
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from forewarp.report.documents import DoctorCheck
+    from forewarp.tools.parts import Place
 
 INSTALL = "pip install 'forewarp[gpu]', or pass --python PATH of an environment that has it"
 
@@ -45,6 +51,10 @@ PROTECTIONS = {
 STRANGERS = "code of tasks and kernels"
 """Name of the check that says whether it is run here."""
 
+MACHINES = "machines"
+"""Name of the check that says whether anything can be measured elsewhere."""
+KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
+
 _TRY_NVML = """
 import pynvml
 pynvml.nvmlInit()
@@ -56,57 +66,37 @@ _SURVEY = "import runpy; runpy.run_module('forewarp.gpu_runner.worker.survey', r
 
 
 def doctor(*, where: Where = HERE, output: Output = PLAIN) -> int:
-    """Say what was found on this machine, and what each missing part costs.
-
-    Args:
-        where: Device and archive.
-        output: How results are shown.
-    """
-    from forewarp.cli import exits
-    from forewarp.report import display
+    """Say what was found on this machine, and what each missing part costs."""
     from forewarp.report.documents import DoctorDocument
 
-    console = display.stderr()
-    console.quiet = output.quiet or not console.is_terminal
-    with display.waiting(console, "looking around …"):
-        checks = list(examine(where))
+    with output.waiting("looking around"):
+        checks = list(examine(where.place()))
     found = {c.name for c in checks if c.found}
     if where.executor == "local":
         able = "torch" in found and bool({"CUDA device", "C++ compiler"} & found) and STRANGERS in found
         summary = _verdict(found, able=able)
     else:
-        able, summary = _verdict_elsewhere(where, found)
-    if output.json:
-        status = "ok" if able else "degraded"
-        printing.document(DoctorDocument(command="doctor", status=status, summary=summary, checks=checks))
-        return exits.OK if able else exits.UNAVAILABLE
-    from rich.table import Table
+        able = MACHINES in found
+        flags = f"--executor {where.executor}"
+        summary = f"Nothing can be measured with {flags}."
+        if able:
+            flags += f" --device {where.device}" if where.device != "auto" else ""
+            flags += f" --python {where.python}" if where.python else ""
+            summary = f"Ready: `forewarp optimize softmax {flags}` measures there."
 
-    table = Table("", "part", "found", box=None)
-    for c in checks:
-        detail = c.detail if c.found else f"{c.detail.removesuffix('.')}; without it: {c.costs}"
-        table.add_row("ok" if c.found else "–", c.name, detail, style="" if c.found else "yellow")
-    printed = display.stdout()
-    printed.print(table)
-    printed.print(summary, style="bold")
+    def render(console: Console) -> None:
+        from rich.table import Table
+
+        table = Table("", "part", "found", box=None)
+        for c in checks:
+            detail = c.detail if c.found else f"{c.detail.removesuffix('.')}; without it: {c.costs}"
+            table.add_row("ok" if c.found else "–", c.name, detail, style="" if c.found else "yellow")
+        console.print(table)
+        console.print(summary, style="bold")
+
+    status = "ok" if able else "degraded"
+    output.show(DoctorDocument(command="doctor", status=status, summary=summary, checks=checks), render)
     return exits.OK if able else exits.UNAVAILABLE
-
-
-def examine(where: Where) -> Iterator[DoctorCheck]:
-    """Look at everything, one check at a time."""
-    if where.executor != "local":
-        from forewarp.cli import doctor_elsewhere
-
-        yield from doctor_elsewhere.examine(where.place())
-        yield from _keys()
-        yield _archive(where)
-        return
-    yield from _devices()
-    yield from _worker(where)
-    yield from _nvrtc()
-    yield from _keys()
-    yield _archive(where)
-    yield from _protections(where)
 
 
 def _verdict(found: set[str], *, able: bool) -> str:
@@ -117,43 +107,56 @@ def _verdict(found: set[str], *, able: bool) -> str:
     if not able:
         return "Nothing is measured here: code of tasks and kernels cannot be confined enough. See its line above."
     device = "the CUDA device" if "CUDA device" in found else "the CPU"
-    unlocked = "" if {"anthropic key", "openai key"} & found else " No key: kernels come from declared tunables only."
+    unlocked = (
+        "" if {f"{provider} key" for provider in KEYS} & found else " No key: kernels come from declared tunables only."
+    )
     return f"Ready: `forewarp optimize softmax` measures on {device}.{unlocked}"
 
 
-def _verdict_elsewhere(where: Where, found: set[str]) -> tuple[bool, str]:
-    from forewarp.cli.doctor_elsewhere import MACHINES
+def examine(place: Place) -> Iterator[DoctorCheck]:
+    """Look at everything, one check at a time."""
+    if place.executor == "local":
+        yield from _devices()
+        yield from _worker(place.python)
+        yield from _nvrtc()
+    else:
+        try:
+            kind, _, rest = place.executor.partition(":")
+            yield from _cluster(rest) if kind == "ray" else _machine(place)
+        except (DeviceError, UsageError, WorkerError) as e:
+            costs = f"nothing can be measured with --executor {place.executor}; {e.hint}"
+            yield _check(MACHINES, None, costs, missing=e.message)
+    yield from _keys()
+    yield _archive(place)
+    if place.executor == "local":
+        yield from _protections(place.python)
 
-    if MACHINES not in found:
-        return False, f"Nothing can be measured with --executor {where.executor}."
-    flags = f"--executor {where.executor}"
-    flags += f" --device {where.device}" if where.device != "auto" else ""
-    flags += f" --python {where.python}" if where.python else ""
-    return True, f"Ready: `forewarp optimize softmax {flags}` measures there."
+
+def _check(name: str, found: str | None, costs: str = "", *, missing: str = "not installed") -> DoctorCheck:
+    """Return a check: what was found, else what is `missing` and what that costs."""
+    from forewarp.report.documents import DoctorCheck
+
+    return DoctorCheck(name=name, found=found is not None, detail=missing if found is None else found, costs=costs)
 
 
 def _devices() -> Iterator[DoctorCheck]:
     from forewarp.gpu_runner import devices
     from forewarp.gpu_runner.compilers import cpp
-    from forewarp.report.documents import DoctorCheck
 
-    cuda, cpu, compiler = devices.detect_cuda(), devices.detect_cpu(), cpp.compiler()
+    cuda, cpu = devices.detect_cuda(), devices.detect_cpu()
     costs = "only C++ kernels are measured (--device cpu) and recorded pools replayed (--device replay)"
-    yield DoctorCheck(name="CUDA device", found=cuda is not None, detail=cuda.name if cuda else "none", costs=costs)
-    yield DoctorCheck(name="CPU", found=True, detail=f"{cpu.name}, {cpu.processors} cores")
+    yield _check("CUDA device", cuda.name if cuda else None, costs, missing="none")
+    yield _check("CPU", f"{cpu.name}, {cpu.processors} cores")
     costs = "C++ kernels cannot be compiled; install g++ or set CXX"
-    yield DoctorCheck(name="C++ compiler", found=compiler is not None, detail=compiler or "none", costs=costs)
+    yield _check("C++ compiler", cpp.compiler(), costs, missing="none")
 
 
-def _worker(where: Where) -> Iterator[DoctorCheck]:
+def _worker(python: str | None) -> Iterator[DoctorCheck]:
     """Ask the Python that measures what it has; it may be another one than ours."""
-    from forewarp.core.errors import DeviceError, WorkerError
     from forewarp.gpu_runner import devices
     from forewarp.gpu_runner.executors.local import LocalExecutor
-    from forewarp.report.documents import DoctorCheck
 
-    place = where.place()
-    executor = LocalExecutor(devices.detect_cpu(), python=place.python or sys.executable)
+    executor = LocalExecutor(devices.detect_cpu(), python=python or sys.executable)
     versions: dict[str, str] = {}
     problem = "not installed"
     try:
@@ -162,109 +165,122 @@ def _worker(where: Where) -> Iterator[DoctorCheck]:
         problem = str(e).splitlines()[0]
     finally:
         executor.close()
-    costs = f"nothing can be measured: {INSTALL}"
-    yield DoctorCheck(
-        name="torch", found=bool(versions.get("torch")), detail=versions.get("torch") or problem, costs=costs
-    )
-    costs = f"Triton kernels cannot be compiled: {INSTALL}"
-    triton = versions.get("triton")
-    yield DoctorCheck(name="triton", found=bool(triton), detail=triton or "not installed", costs=costs)
+    yield _check("torch", versions.get("torch") or None, f"nothing can be measured: {INSTALL}", missing=problem)
+    yield _check("triton", versions.get("triton") or None, f"Triton kernels cannot be compiled: {INSTALL}")
     if devices.detect_cuda() is not None:
-        yield _nvml(place.python)
-        sees = versions.get("torch_sees_gpu", "")
+        yield _nvml(python)
+        built = f"CUDA {versions.get('cuda', 'none')}"
+        sees = versions.get("torch_sees_gpu", "").lower() in ("true", "yes", "1")
         costs = "the GPU cannot be used: install a torch that is built for CUDA"
-        found = sees.lower() in ("true", "yes", "1")
-        yield DoctorCheck(
-            name="torch sees the GPU", found=found, detail=f"CUDA {versions.get('cuda', 'none')}", costs=costs
-        )
+        yield _check("torch sees the GPU", built if sees else None, costs, missing=built)
 
 
 def _nvml(python: str | None) -> DoctorCheck:
     """Ask the Python that measures whether it can read the GPU's temperature, power and throttling."""
-    from forewarp.report.documents import DoctorCheck
-
     done = _ran(python, _TRY_NVML)
-    said = (done.stdout or done.stderr).strip() if done else ""
+    lines = (done.stdout or done.stderr).strip().splitlines() if done else []
+    said = lines[-1] if lines else "no answer"
     costs = "results do not say how hot the GPU was, or whether something slowed it down; install nvidia-ml-py"
-    found = done is not None and done.returncode == 0
-    return DoctorCheck(name="NVML", found=found, detail=said.splitlines()[-1] if said else "no answer", costs=costs)
+    return _check("NVML", said if done is not None and done.returncode == 0 else None, costs, missing=said)
 
 
 def _nvrtc() -> Iterator[DoctorCheck]:
     from forewarp.gpu_runner.compilers import nvrtc
-    from forewarp.report.documents import DoctorCheck
 
-    version = nvrtc.version()
-    costs = f"CUDA kernels cannot be compiled: {INSTALL}"
-    yield DoctorCheck(name="NVRTC", found=version is not None, detail=version or "not installed", costs=costs)
+    yield _check("NVRTC", nvrtc.version(), f"CUDA kernels cannot be compiled: {INSTALL}")
+
+
+def _cluster(address: str) -> Iterator[DoctorCheck]:
+    from forewarp.gpu_runner.remote.over_ray import look
+    from forewarp.tools.wording import counted
+
+    nodes, free = look(address)
+    total: Counter[str] = Counter()
+    for node in nodes:
+        total.update(node.cards)
+        cards = ", ".join(f"{count} {card}" for card, count in sorted(node.cards.items()))
+        yield _check(f"node {node.address}", f"{cards or 'no GPU'}, {counted(node.cores, 'core')}")
+    for card, count in sorted(total.items()):
+        # Ray counts what is free by card where nodes are tagged, and by GPU elsewhere.
+        left = free.get(f"gpu:{card}", free.get("GPU", 0.0) if len(total) == 1 else None)
+        yield _check(
+            f"card {card}", f"{count}, free ones not told by card" if left is None else f"{left:.0f} of {count} free"
+        )
+    cores = sum(n.cores for n in nodes)
+    there = f"{counted(len(nodes), 'node')}, {counted(sum(total.values()), 'GPU')}"
+    said = f"{there}, {free.get('CPU', 0.0):.0f} of {counted(cores, 'core')} free"
+    costs = "nothing can be measured there: no node has a GPU or a core to give"
+    yield _check(MACHINES, said if total or cores else None, costs, missing=said)
+
+
+def _machine(place: Place) -> Iterator[DoctorCheck]:
+    from forewarp.gpu_runner.remote.opening import open_remote
+
+    start = time.perf_counter()
+    executor = open_remote(place.executor, place.device, place.python)
+    seconds = time.perf_counter() - start
+    try:
+        said = f"{executor.devices} × {executor.target.name}, {executor.compilers} cores, ready in {seconds:.1f} s"
+    finally:
+        executor.close()
+    yield _check(MACHINES, said)
 
 
 def _keys() -> Iterator[DoctorCheck]:
-    from forewarp.core.errors import UsageError
-    from forewarp.report.documents import DoctorCheck
     from forewarp.surrogate import prices
 
-    for provider, variable in (("anthropic", "ANTHROPIC_API_KEY"), ("openai", "OPENAI_API_KEY")):
-        found = bool(os.environ.get(variable))
+    for provider, variable in KEYS.items():
         costs = f"no --model {provider}:…; tunables of seed kernels and the learned forecaster need no key"
-        detail = f"{variable} is {'set' if found else 'not set'}"
-        yield DoctorCheck(name=f"{provider} key", found=found, detail=detail, costs=costs)
+        found = f"{variable} is set" if os.environ.get(variable) else None
+        yield _check(f"{provider} key", found, costs, missing=f"{variable} is not set")
     costs = "models are asked, but what they cost stays unknown"
     try:
         table = prices.load()
     except UsageError as e:
-        yield DoctorCheck(name="price table", found=False, detail=e.message, costs=costs)
+        yield _check("price table", None, costs, missing=e.message)
     else:
-        detail = f"{len(table.models)} models, dated {table.dated or 'unknown'}"
-        yield DoctorCheck(name="price table", found=True, detail=detail, costs=costs)
+        yield _check("price table", f"{len(table.models)} models, dated {table.dated or 'unknown'}", costs)
 
 
-def _archive(where: Where) -> DoctorCheck:
-    from forewarp.core.errors import ArchiveError
-    from forewarp.report.documents import DoctorCheck
+def _archive(place: Place) -> DoctorCheck:
     from forewarp.tools import session
 
     try:
-        with session.open_archive(where.place()) as archive:
+        with session.open_archive(place) as archive:
             with archive.transaction():
                 pass
-            return DoctorCheck(name="archive", found=True, detail=str(archive.path))
+            return _check("archive", str(archive.path))
     except ArchiveError as e:
-        return DoctorCheck(name="archive", found=False, detail=e.message, costs=f"nothing can be recorded; {e.hint}")
+        return _check("archive", None, f"nothing can be recorded; {e.hint}", missing=e.message)
 
 
-def _protections(where: Where) -> Iterator[DoctorCheck]:
+def _protections(python: str | None) -> Iterator[DoctorCheck]:
     """Confine processes as a candidate, a task and a compiler would be, see what is in force, and what follows."""
-    from forewarp.report.documents import DoctorCheck
-
-    by_role = _survey(where.place().python)
+    by_role = _survey(python)
     candidate = by_role.get("candidate", set())
     # The least has to hold around whatever runs strangers' code.
     lacks = least.missing(set.intersection(*by_role.values()) if by_role else ())
     for name in (*PROTECTIONS, *sorted(candidate - PROTECTIONS.keys())):
-        here, costs = name in candidate and name not in lacks, PROTECTIONS.get(name, "")
+        here = name in candidate and name not in lacks
         roles = ", ".join(role for role, found in by_role.items() if name not in found)
         only = f" around a {roles}" if name in lacks and roles else ""
-        yield DoctorCheck(
-            name=f"protection: {name}", found=here, detail="in force" if here else f"not in force{only}", costs=costs
-        )
+        costs = PROTECTIONS.get(name, "")
+        yield _check(f"protection: {name}", "in force" if here else None, costs, missing=f"not in force{only}")
     yield strangers(lacks, insists=os.environ.get(least.INSIST) == "1")
 
 
 def strangers(lacks: Sequence[str], *, insists: bool) -> DoctorCheck:
     """Say whether strangers' code is run, given what is missing of the least protection."""
-    from forewarp.report.documents import DoctorCheck
-
     if not lacks:
-        return DoctorCheck(name=STRANGERS, found=True, detail="run, confined")
+        return _check(STRANGERS, "run, confined")
     names = ", ".join(lacks)
     if insists:
-        return DoctorCheck(name=STRANGERS, found=True, detail=f"run because you insist; missing: {names}")
+        return _check(STRANGERS, f"run because you insist; missing: {names}")
     costs = (
         "measuring, compiling, validating and describing are refused; change what the lines above name, or pass "
         f"--unprotected (an MCP server, or another machine: {least.INSIST}=1 in its environment)"
     )
-    return DoctorCheck(name=STRANGERS, found=False, detail=f"refused; missing: {names}", costs=costs)
+    return _check(STRANGERS, None, costs, missing=f"refused; missing: {names}")
 
 
 def _survey(python: str | None) -> dict[str, set[str]]:
@@ -277,13 +293,13 @@ def _survey(python: str | None) -> dict[str, set[str]]:
     return {role: set(found) for role, found in json.loads(done.stdout).items()}
 
 
-def _ran(python: str | None, code: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str] | None:
+def _ran(python: str | None, code: str, **variables: str) -> subprocess.CompletedProcess[str] | None:
     """Run code in the Python that measures; None where it does not start or does not end."""
     from forewarp.gpu_runner.worker import environment
 
     try:
         return subprocess.run(
-            [python or sys.executable, "-c", code, *arguments],
+            [python or sys.executable, "-c", code],
             capture_output=True,
             text=True,
             check=False,

@@ -10,9 +10,9 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from forewarp.agent import events
 from forewarp.agent.candidates import Candidates
@@ -52,29 +52,27 @@ REPLAY = "This is a replay of a recorded conversation: no model was asked, nothi
 
 def run(talk: BaseConversation, texts: Sequence[str], shape: Format, output: Output, *, replay: bool = False) -> int:
     """Send each text as a turn, print output, and return the exit code; stop when a turn fails or is interrupted."""
-    lines, plain = Lines(replay=replay), Text(quiet=output.quiet)
-    views: dict[Format, View] = {"text": plain, "json": Silent(), "stream-json": lines}
     if replay and not output.quiet:
         printing.err(f"forewarp: {REPLAY}")
     began = time.perf_counter()
     try:
-        seen = asyncio.run(_said(talk, texts, views[shape]))
+        seen = asyncio.run(_said(talk, texts, _view(talk, shape, quiet=output.quiet, replay=replay)))
     finally:
         talk.close()
-    last = seen[-1] if seen else Answered("")
     if shape != "text":
-        made = document(talk, seen, time.perf_counter() - began, replay=replay, full=shape == "json")
-        printing.document(made)
-    if isinstance(last, Failed):
-        exits.tell(last.message, last.hint)
-        return exits.of_code(last.code, retryable=last.retryable)
-    if isinstance(last, Interrupted):
-        exits.tell(f"interrupted during {last.during}", "")
-        return exits.INTERRUPTED
-    return exits.OK
+        printing.document(document(talk, seen, time.perf_counter() - began, replay=replay, full=shape == "json"))
+    match seen[-1] if seen else None:
+        case Failed() as failed:
+            exits.tell(failed.message, failed.hint)
+            return exits.of_code(failed.code, retryable=failed.retryable)
+        case Interrupted(during=during):
+            exits.tell(f"interrupted during {during}", "")
+            return exits.INTERRUPTED
+        case _:
+            return exits.OK
 
 
-async def _said(talk: BaseConversation, texts: Sequence[str], view: View) -> list[Event]:
+async def _said(talk: BaseConversation, texts: Sequence[str], show: Callable[[Event], None]) -> list[Event]:
     seen: list[Event] = []
     loop = asyncio.get_running_loop()
 
@@ -96,7 +94,7 @@ async def _said(talk: BaseConversation, texts: Sequence[str], view: View) -> lis
     for text in texts:
         async for event in talk.say(text):
             seen.append(event)
-            view.show(event, talk)
+            show(event)
             if isinstance(event, ApprovalAsked):
                 talk.answer(event.call, "no", NOBODY)
         if seen and isinstance(seen[-1], Failed | Interrupted):
@@ -104,41 +102,25 @@ async def _said(talk: BaseConversation, texts: Sequence[str], view: View) -> lis
     return seen
 
 
-class View(Protocol):
-    """Output of the events of a turn while it runs."""
-
-    def show(self, event: Event, talk: BaseConversation) -> None:
-        """Show an event as it comes."""
-        ...
-
-
-class Silent:
-    """View that prints nothing."""
-
-    def show(self, event: Event, talk: BaseConversation) -> None:
-        """Show nothing."""
-
-
-class Lines:
-    """View that prints each event as one JSON line on stdout."""
-
-    def __init__(self, *, replay: bool) -> None:
-        self._more: dict[str, Any] = {"replay": True} if replay else {}
-
-    def show(self, event: Event, talk: BaseConversation) -> None:
-        """Print the event."""
-        printing.json_line(events.to_data(event) | self._more)
+def _view(talk: BaseConversation, shape: Format, *, quiet: bool, replay: bool) -> Callable[[Event], None]:
+    """Return what prints the events of a turn while it runs; for one document, nothing does."""
+    if shape == "text":
+        return Text(talk.candidates, quiet=quiet).show
+    more: dict[str, Any] = {"replay": True} if replay else {}
+    return (
+        (lambda event: printing.json_line(events.to_data(event) | more)) if shape == "stream-json" else lambda _: None
+    )
 
 
 class Text:
     """View that prints the answer on stdout; tool calls, candidates and other events on stderr."""
 
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
+    def __init__(self, candidates: Candidates, *, quiet: bool) -> None:
+        self._candidates, self._quiet = candidates, quiet
         self._open = False
         self._by_hand = False
 
-    def show(self, event: Event, talk: BaseConversation) -> None:
+    def show(self, event: Event) -> None:
         """Print the event where it belongs."""
         match event:
             case UserSaid(text=text, steering=False):
@@ -154,7 +136,7 @@ class Text:
                 self._end_line()
                 self._aside(_paid(event) if isinstance(event, Answered) and event.input_tokens else "")
             case _:
-                self._aside(_in_words(event, talk))
+                self._aside(_in_words(event, self._candidates))
 
     def _out(self, text: str) -> None:
         self._end_line()
@@ -241,7 +223,7 @@ def _is_piped() -> bool:
     return bool(ready)
 
 
-def _in_words(event: Event, talk: BaseConversation) -> str:
+def _in_words(event: Event, candidates: Candidates) -> str:
     """Return an event as a line for stderr; "" where nobody needs to see it."""
     match event:
         case UserSaid(text=text, steering=True):
@@ -251,7 +233,7 @@ def _in_words(event: Event, talk: BaseConversation) -> str:
         case ToolReturned(summary=summary, seconds=seconds):
             return f"← {summary} ({seconds:.1f} s)"
         case CandidateMeasured():
-            return _candidate(event, talk.candidates)
+            return _candidate(event, candidates)
         case SettingChanged(name=name, value=value):
             return f"{name}: {value}"
         case ApprovalAsked(command=command, reason=reason):
@@ -262,8 +244,8 @@ def _in_words(event: Event, talk: BaseConversation) -> str:
             return ""
 
 
-def _candidate(event: CandidateMeasured, board: Candidates) -> str:
-    row = board.of(event)
+def _candidate(event: CandidateMeasured, candidates: Candidates) -> str:
+    row = candidates.of(event)
     number = row.number if row is not None else "?"
     said = event.status
     if event.speedup is not None:
@@ -303,11 +285,11 @@ def _summary(seen: Sequence[Event]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _best(board: Candidates) -> Any:
+def _best(candidates: Candidates) -> Any:
     from forewarp.report.documents import ChatBest
     from forewarp.tools.parts import Interval
 
-    row = board.best()
+    row = candidates.best()
     m = row.measured if row else None
     if row is None or m is None or m.speedup is None or m.low is None or m.high is None:
         return None

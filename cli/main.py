@@ -21,38 +21,52 @@ EPILOGUE = (
 )
 
 VERBS = {
-    "optimize": "Find a faster kernel for a task, on as few measurements as possible.",
-    "measure": "Check and time kernels against the task's reference, or against another kernel.",
-    "suite": "Measure a folder of kernels on a folder of problems, KernelBench's or GPU MODE's.",
-    "inspect": "Say what kernels tell before they run, for any GPU, without one.",
-    "forecast": "Forecast one kernel's speed-up, and say whether to measure it.",
-    "evaluate": "Judge forecasters by candidates that were measured, and compare two of them.",
-    "calibration": "Show whether forecasts come true as often as they say, and correct those that do not.",
-    "train": "Train a language model to forecast, on measured kernels and one's own GPU.",
-    "validate": "Try answers on a task that must be turned down, before anything is measured on it.",
-    "tasks": "List the bundled tasks.",
-    "runs": "List the latest runs of the archive.",
-    "show": "Show what a run came to.",
-    "report": "Write a run as one HTML page with its charts, lineage, changes and decisions.",
-    "resume": "Go on with a run that was interrupted or killed.",
-    "doctor": "Say what was found on this machine, and what each missing part costs.",
-    "chat": "The same as forewarp without a verb: open the terminal agent, or do one turn with -p.",
-    "mcp": "Serve forecasts, measurements and searches over MCP, or put that into a client's configuration.",
+    "optimize": ("searches", "Find a faster kernel for a task, on as few measurements as possible."),
+    "measure": ("kernels", "Check and time kernels against the task's reference, or against another kernel."),
+    "suite": ("kernels", "Measure a folder of kernels on a folder of problems, KernelBench's or GPU MODE's."),
+    "inspect": ("kernels", "Say what kernels tell before they run, for any GPU, without one."),
+    "forecast": ("kernels", "Forecast kernels' speed-ups, rank them, and say whether to measure them."),
+    "evaluate": ("forecasters", "Judge forecasters by candidates that were measured, and compare two of them."),
+    "calibration": (
+        "forecasters",
+        "Show whether forecasts come true as often as they say, and correct those that do not.",
+    ),
+    "train": ("forecasters", "Train a language model to forecast, on measured kernels and one's own GPU."),
+    "validate": ("kernels", "Try answers on a task that must be turned down, before anything is measured on it."),
+    "tasks": ("tasks", "List the bundled tasks."),
+    "runs": ("searches", "List the latest runs of the archive."),
+    "show": ("searches", "Show what a run came to."),
+    "report": ("searches", "Write a run as one HTML page with its charts, lineage, changes and decisions."),
+    "resume": ("searches", "Go on with a run that was interrupted or killed."),
+    "doctor": ("doctor", "Say what was found on this machine, and what each missing part costs."),
+    "chat": ("chat", "The same as forewarp without a verb: open the terminal agent, or do one turn with -p."),
+    "mcp": ("mcp", "Serve forecasts, measurements and searches over MCP, or put that into a client's configuration."),
 }
+"""Modules and first lines of help by verb."""
 
-DATA = {
-    "export": "Write the archive's measurements, or those of other pools, as one pool.",
-    "merge": "Write several pools as one.",
-    "deduplicate": "Leave out what was measured twice.",
-    "stats": "Count what pools hold: by operation, language, bin, failure and split.",
-    "check": "Check schema, hashes, splits, and that no text speaks of speed.",
+GROUPS = {
+    "data": (
+        "Pools of measurements as datasets: export, merge, check, count.",
+        {
+            "export": ("export", "Write the archive's measurements, or those of other pools, as one pool."),
+            "merge": ("merge", "Write several pools as one."),
+            "deduplicate": ("deduplicate", "Leave out what was measured twice."),
+            "stats": ("stats", "Count what pools hold: by operation, language, bin, failure and split."),
+            "check": ("check", "Check schema, hashes, splits, and that no text speaks of speed."),
+        },
+    ),
+    "archive": (
+        "Look for damage in the archive, and repair it.",
+        {
+            "check": ("check_archive", "Read every row of the archive and say what is damaged."),
+            "repair": (
+                "repair_archive",
+                "Keep what can be read of a damaged archive; the damaged file stays beside it.",
+            ),
+        },
+    ),
 }
-
-ARCHIVE = {
-    "check": "Read every row of the archive and say what is damaged.",
-    "repair": "Keep what can be read of a damaged archive; the damaged file stays beside it.",
-}
-
+"""Functions of `data` and first lines of help, by verb, of verbs with two words."""
 
 _ABOUT = ("-h", "--help", "--version")
 
@@ -70,16 +84,13 @@ def build_app(*, about: bool = False) -> App:
         version=forewarp.__version__,
         suppress_keyboard_interrupt=False,
     )
-    for place, (verb, text) in enumerate(VERBS.items()):
-        app.command(f"forewarp.cli.{verb}:{verb}", name=verb, help=text, sort_key=place)
-    data = App(name="data", help="Pools of measurements as datasets: import, merge, check, count.", sort_key=len(VERBS))
-    for place, (verb, text) in enumerate(DATA.items()):
-        data.command(f"forewarp.cli.data:{verb}", name=verb, help=text, sort_key=place)
-    app.command(data)
-    archive = App(name="archive", help="Look for damage in the archive, and repair it.", sort_key=len(VERBS) + 1)
-    for place, (verb, text) in enumerate(ARCHIVE.items()):
-        archive.command(f"forewarp.cli.archive:{verb}", name=verb, help=text, sort_key=place)
-    app.command(archive)
+    for place, (verb, (module, text)) in enumerate(VERBS.items()):
+        app.command(f"forewarp.cli.{module}:{verb}", name=verb, help=text, sort_key=place)
+    for place, (group, (about_group, verbs)) in enumerate(GROUPS.items(), len(VERBS)):
+        both = App(name=group, help=about_group, sort_key=place)
+        for second, (verb, (function, text)) in enumerate(verbs.items()):
+            both.command(f"forewarp.cli.data:{function}", name=verb, help=text, sort_key=second)
+        app.command(both)
     if about:
         from forewarp.cli.chat import chat
 

@@ -2,156 +2,152 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import json
 import os
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from forewarp.cli.options import HERE, Where, positive
+from forewarp.cli import exits, printing
+from forewarp.cli.flags import takes
+from forewarp.cli.options import HERE, Switch, Where
+from forewarp.core.errors import UsageError
+from forewarp.mcp_server.options import ServerOptions
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
-    from forewarp.mcp_server.options import ServerOptions
+BUDGET = Parameter(group="Budget")
+CAPS = [name for name in ServerOptions.model_fields if name.startswith(("max_", "session_"))]
+SUFFIX = ".mcpb"
 
 
-@Parameter(name="*", group="Budget")
-@dataclass(frozen=True)
-class ClientLimits:
-    """Caps on what clients may spend; clients cannot change them.
-
-    Attributes:
-        max_measurements: Most measurements of all clients of this archive in --window hours.
-        max_gpu_seconds: Most seconds for which they may hold the device in that time.
-        max_usd: Most dollars for language models in that time.
-        max_tokens: Most tokens of language models in that time.
-        session_measurements: Most measurements of one client's session.
-        session_gpu_seconds: Most seconds for which one session may hold the device.
-        session_usd: Most dollars of one session.
-        session_tokens: Most tokens of one session.
-        window: Hours after which what was spent is forgotten.
-        max_searches: Most runs at a time.
-    """
-
-    max_measurements: Annotated[int | None, Parameter(validator=positive)] = None
-    max_gpu_seconds: Annotated[float | None, Parameter(validator=positive)] = None
-    max_usd: Annotated[float | None, Parameter(validator=positive)] = None
-    max_tokens: Annotated[int | None, Parameter(validator=positive)] = None
-    session_measurements: Annotated[int | None, Parameter(validator=positive)] = None
-    session_gpu_seconds: Annotated[float | None, Parameter(validator=positive)] = None
-    session_usd: Annotated[float | None, Parameter(validator=positive)] = None
-    session_tokens: Annotated[int | None, Parameter(validator=positive)] = None
-    window: Annotated[float, Parameter(validator=positive)] = 24.0
-    max_searches: Annotated[int, Parameter(validator=positive)] = 2
-
-
-OPEN = ClientLimits()
-KEEP_WARM_S = 120.0
-
-
+@takes(ServerOptions, "", without="place", **dict.fromkeys((*CAPS, "window"), BUDGET))
 def mcp(
-    action: Literal["serve", "install", "bundle"] = "serve",
-    to: Literal["claude-code", "claude-desktop", "cursor", "vscode", "codex"] | Path | None = None,
+    options: ServerOptions,
+    action: Annotated[
+        Literal["serve", "install", "bundle"],
+        Parameter(
+            help="serve; install: put it, with the other flags, into a client's configuration; bundle: into one file."
+        ),
+    ] = "serve",
+    to: Annotated[
+        Literal["claude-code", "claude-desktop", "cursor", "vscode", "codex"] | Path | None,
+        Parameter(
+            help="With install, the client; with bundle, the file for Claude Desktop to install, which ends in .mcpb."
+        ),
+    ] = None,
     /,
     *,
-    workspace: Path | None = None,
-    limits: ClientLimits = OPEN,
-    model: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
-    base_url: str | None = None,
-    http: str | None = None,
-    host_name: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
-    keep_warm: Annotated[float, Parameter(validator=positive)] = KEEP_WARM_S,
-    print_: Annotated[bool, Parameter(name="--print", negative="", show_default=False)] = False,
+    http: Annotated[
+        str | None,
+        Parameter(
+            help="HOST:PORT to serve streamable HTTP on, at /mcp, instead of stdio. Other hosts than this one need "
+            "$FOREWARP_MCP_TOKEN."
+        ),
+    ] = None,
+    host_name: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Further name under which HTTP clients may reach the server; may be given several times.",
+        ),
+    ] = (),
+    print_: Annotated[
+        Switch, Parameter(name="--print", help="With install and bundle, only print what would be written.")
+    ] = False,
     where: Where = HERE,
 ) -> int:
-    """Serve forecasts, measurements and searches over MCP on stdio, or over HTTP; see docs/mcp.md.
-
-    Args:
-        action: serve; install: put it, with the other flags, into a client's configuration; bundle: into one file.
-        to: With install, the client; with bundle, the file that Claude Desktop is to install, which ends in .mcpb.
-        workspace: The only folder whose files clients may name; the working folder if left out.
-        limits: What clients may spend.
-        model: Language model that clients may name; may be given several times. Any on stdio, none over HTTP, if left
-            out.
-        base_url: URL of an OpenAI-compatible server for models called openai:NAME.
-        http: HOST:PORT to serve streamable HTTP on, at /mcp, instead of stdio. Other hosts than this one need
-            $FOREWARP_MCP_TOKEN.
-        host_name: Further name under which HTTP clients may reach the server; may be given several times.
-        keep_warm: Seconds after which the measuring process ends that has nothing to do.
-        print_: With install and bundle, only print what would be written.
-        where: Device and archive; a call may name another device.
-    """
+    """Serve forecasts, measurements and searches over MCP on stdio, or over HTTP; see docs/mcp.md."""
     if action != "serve":
-        _refuse_http(action, http, host_name)
-        _refuse_insisting(action, where)
-        from forewarp.cli import mcp_install
-
-        there = (workspace or Path.cwd()) if action == "install" else workspace
-        warm = None if keep_warm == KEEP_WARM_S else keep_warm
-        given = mcp_install.given_of(where, asdict(limits), asdict(OPEN), there, base_url, warm)
+        _check_written(action, http, host_name, where)
         if action == "install":
-            return mcp_install.install(to, mcp_install.flags_of(given, model), only_print=print_)
-        from forewarp.cli import mcp_bundle
+            from forewarp.cli import mcp_install
 
-        return mcp_bundle.write(Path(to or "forewarp.mcpb"), given, model, only_print=print_)
-    from forewarp.core.budget import Budget
-    from forewarp.core.errors import UsageError
-
+            given = _given(options.model_copy(update={"workspace": options.folder()}), where)
+            return mcp_install.install(to, _flags(given, options.model), only_print=print_)
+        return _bundle(Path(to or f"forewarp{SUFFIX}"), _given(options, where), options.model, only_print=print_)
     if to is not None or print_:
         raise UsageError("serve takes neither a client nor --print", hint="pass `forewarp mcp install CLIENT`")
-    from forewarp.mcp_server.options import ServerOptions
-
-    options = ServerOptions(
-        place=where.place(),
-        workspace=(workspace or Path.cwd()).expanduser().absolute(),
-        server=Budget(limits.max_measurements, limits.max_gpu_seconds, limits.max_usd, limits.max_tokens),
-        session=Budget(
-            limits.session_measurements, limits.session_gpu_seconds, limits.session_usd, limits.session_tokens
-        ),
-        window_s=3600 * limits.window,
-        max_searches=limits.max_searches,
-        models=model or (() if http is not None else None),
-        base_url=base_url,
-        keep_warm_s=keep_warm,
-    )
-    if not options.workspace.is_dir():
-        raise UsageError(f"the workspace {options.workspace} is no folder", hint="pass --workspace DIR")
+    models = options.model or (None if http is None else [])
+    options = options.model_copy(update={"place": where.place(), "model": models})
+    if not options.folder().is_dir():
+        raise UsageError(f"the workspace {options.folder()} is no folder", hint="pass --workspace DIR")
     if http is None:
         _build(options).run()
-        return 0
+        return exits.OK
     from forewarp.mcp_server import http as over_http
 
     host, port = over_http.address(http)
     over_http.serve(_build(options), host, port, os.environ.get("FOREWARP_MCP_TOKEN", ""), host_name)
-    return 0
+    return exits.OK
 
 
-def _refuse_http(action: str, http: str | None, host_name: tuple[str, ...]) -> None:
-    """Raise `UsageError` for options of a server over HTTP, which no client can start."""
-    from forewarp.core.errors import UsageError
-
-    given = [name for name, value in (("--http", http), ("--host-name", host_name)) if value]
+def _check_written(action: str, http: str | None, host_name: tuple[str, ...], where: Where) -> None:
+    """Raise `UsageError` for what a client's configuration cannot hold, or must not."""
+    given = " and ".join(name for name, value in (("--http", http), ("--host-name", host_name)) if value)
     if given:
         raise UsageError(
-            f"mcp {action} does not take {' and '.join(given)}: a client starts what it writes on stdio",
-            hint=f"leave {' and '.join(given)} out; or start `forewarp mcp --http HOST:PORT` yourself, and give the "
-            "client the URL http://HOST:PORT/mcp",
+            f"mcp {action} does not take {given}: a client starts what it writes on stdio",
+            hint=f"leave {given} out; or start `forewarp mcp --http HOST:PORT` yourself, and give the client the URL "
+            "http://HOST:PORT/mcp",
         )
-
-
-def _refuse_insisting(action: str, where: Where) -> None:
-    """Raise `UsageError` for a lasting --unprotected: that is for whoever starts the server, who is asked each time."""
-    from forewarp.core.errors import UsageError
-    from forewarp.gpu_runner.worker.least import INSIST
-
     if where.unprotected:
+        # That is for whoever starts the server, who is asked each time.
+        from forewarp.gpu_runner.worker.least import INSIST
+
         raise UsageError(
             f"mcp {action} does not write --unprotected down",
             hint=f"leave it out; to insist for good, set {INSIST}=1 in the environment that the client starts it in",
         )
+
+
+def _given(options: ServerOptions, where: Where) -> dict[str, str]:
+    """Return the flags that differ from their defaults, without their dashes, and their values; paths are absolute."""
+    plain = ServerOptions()
+    given: dict[str, Any] = {name: value for name, value in vars(where).items() if value != getattr(HERE, name)}
+    given |= {name: value for name, value in options if value != getattr(plain, name) and name != "model"}
+    return {
+        name.replace("_", "-"): str(value.expanduser().absolute() if isinstance(value, Path) else value)
+        for name, value in given.items()
+    }
+
+
+def _flags(given: dict[str, str], models: list[str] | None) -> list[str]:
+    """Return the flags with which a client is to start the server."""
+    pairs = [*given.items(), *(("model", name) for name in models or ())]
+    return [part for name, value in pairs for part in (f"--{name}", value)]
+
+
+def _bundle(to: Path, given: dict[str, str], models: list[str] | None, *, only_print: bool) -> int:
+    """Write the server as one file that Claude Desktop installs, or print its manifest; raises `UsageError`.
+
+    Flags become what the fields of the application's form begin with; those without a field are fixed.
+    """
+    if to.suffix != SUFFIX:
+        raise UsageError(f"{to} is no name of a bundle", hint=f"pass a file that ends in {SUFFIX}")
+    if not only_print and not to.parent.is_dir():
+        raise UsageError(f"{to.parent} is no folder", hint="pass the path of a file in one that there is")
+    from forewarp.mcp_server import bundle
+    from forewarp.mcp_server.server import build_server
+
+    fixed = _flags({name: value for name, value in given.items() if name not in bundle.FIELDS}, models)
+    manifest = asyncio.run(bundle.manifest(build_server(), given, fixed))
+    if only_print:
+        printing.json_out(json.dumps(manifest, indent=2, ensure_ascii=False))
+        return exits.OK
+    data = bundle.packed(manifest)
+    try:
+        to.write_bytes(data)
+    except OSError as e:
+        raise UsageError(f"{to} cannot be written: {e.strerror}", hint="pass another path") from None
+    printing.out(f"{to}: {len(data) / 1e6:.1f} MB, forewarp {manifest['version']} with {len(manifest['tools'])} tools")
+    printing.out("Open it with Claude Desktop; the libraries that it needs are fetched there.")
+    return exits.OK
 
 
 def _build(options: ServerOptions) -> MCPServer[None]:

@@ -6,16 +6,14 @@ import json
 import os
 import shutil
 import sys
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from forewarp.cli import exits, printing
 from forewarp.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from forewarp.cli.options import Where
 
 NAME = "forewarp"
 TIMEOUT_MS = 120_000
@@ -49,36 +47,6 @@ def clients() -> dict[str, Client]:
     }
 
 
-def given_of(
-    where: Where,
-    limits: Mapping[str, object],
-    unset: Mapping[str, object],
-    workspace: Path | None,
-    base_url: str | None,
-    keep_warm: float | None = None,
-) -> dict[str, str]:
-    """Return the flags that were given, without their dashes, and their values; paths are absolute."""
-    given: dict[str, Any] = {}
-    if where.device != "auto":
-        given["device"] = where.device
-    if where.executor != "local":
-        given["executor"] = where.executor
-    given |= {name: getattr(where, name) for name in ("pool", "archive", "python")}
-    given |= {name: value for name, value in limits.items() if value != unset[name]}
-    given |= {"workspace": workspace, "base_url": base_url, "keep_warm": keep_warm}
-    return {
-        name.replace("_", "-"): str(value.expanduser().absolute() if isinstance(value, Path) else value)
-        for name, value in given.items()
-        if value is not None
-    }
-
-
-def flags_of(given: Mapping[str, str], model: tuple[str, ...]) -> list[str]:
-    """Return the flags with which a client is to start the server."""
-    flags = [part for name, value in given.items() for part in (f"--{name}", value)]
-    return flags + [part for name in model for part in ("--model", name)]
-
-
 def install(client: str | Path | None, flags: list[str], *, only_print: bool) -> int:
     """Write the entry, or print it, and say what was written; raises `UsageError`."""
     known = clients()
@@ -86,16 +54,15 @@ def install(client: str | Path | None, flags: list[str], *, only_print: bool) ->
     if chosen is None:
         said = "no client is named" if client is None else f"{str(client)!r} is no client that forewarp knows"
         raise UsageError(said, hint=f"pass `forewarp mcp install` with one of {', '.join(known)}")
-    command = _command()
-    entry: dict[str, Any] = {"command": command[0], "args": [*command[1:], "mcp", *flags]}
+    command, *first = _command()
+    entry: dict[str, Any] = {"command": command, "args": [*first, "mcp", *flags]}
     if chosen.typed:
         entry = {"type": "stdio"} | entry
     path = chosen.place
     before = _text(path)
     # Claude Code gives up on a call after this time; a value that is in the file already is kept.
     defaults = {"timeout": TIMEOUT_MS} if client == "claude-code" else {}
-    written = _toml if path.suffix == ".toml" else _json
-    text, held = written(path, before, chosen.key, entry, defaults)
+    text, held = _changed(path, before, chosen.key, entry, defaults)
     if only_print:
         printing.out(text, end="")
         return exits.OK
@@ -134,53 +101,45 @@ def _text(path: Path) -> str:
         raise UsageError(f"{path} cannot be read: {e}", hint="pass --print, and put the entry there yourself") from None
 
 
-def _merged(
-    path: Path, document: Any, key: str, entry: Mapping[str, Any], defaults: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Merge our entry into the one in the file, whose other keys are kept; raises `UsageError`."""
+def _changed(
+    path: Path, before: str, key: str, entry: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """Return the file's text with our entry in it, and that entry, whose other keys are kept; raises `UsageError`."""
+    toml = path.suffix == ".toml"
+    by_hand = f"nothing was changed; put this into it under {key}: {json.dumps({NAME: {**defaults, **entry}})}"
+    try:
+        document: Any = tomllib.loads(before) if toml else json.loads(before) if before.strip() else {}
+    except ValueError as e:
+        raise UsageError(f"{path} is no {'TOML' if toml else 'plain JSON'}: {e}", hint=by_hand) from None
     servers: Any = document.get(key, {}) if isinstance(document, dict) else None
-    before: Any = servers.get(NAME, {}) if isinstance(servers, dict) else None
-    if not isinstance(before, dict):
+    ours: Any = servers.get(NAME, {}) if isinstance(servers, dict) else None
+    if not isinstance(ours, dict):
         raise UsageError(f"{path} does not hold what {key} should be", hint="nothing was changed; pass --print")
-    kept = cast("dict[str, Any]", before)
-    if "url" in kept:
+    if "url" in ours:
         raise UsageError(
-            f"{path} has {key}.{NAME} already, for a server that is reached at {kept['url']}",
+            f"{path} has {key}.{NAME} already, for a server that is reached at {ours['url']}",
             hint="nothing was changed; remove that entry first if the client is to start the server itself",
         )
-    return {**defaults, **kept, **entry}
-
-
-def _json(
-    path: Path, before: str, key: str, entry: Mapping[str, Any], defaults: Mapping[str, Any]
-) -> tuple[str, dict[str, Any]]:
-    try:
-        document: Any = json.loads(before) if before.strip() else {}
-    except ValueError as e:
+    merged: dict[str, Any] = {**defaults, **ours, **entry}
+    whole = document | {key: servers | {NAME: merged}}
+    if not toml:
+        return json.dumps(whole, indent=2, ensure_ascii=False) + "\n", merged
+    text = _edited(before, key, merged)
+    if text is None or tomllib.loads(text) != whole:
+        table = f"[{key}.{NAME}]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in entry.items())
         raise UsageError(
-            f"{path} is no plain JSON: {e}",
-            hint=f"nothing was changed; put this into it under {key}: {json.dumps({NAME: {**defaults, **entry}})}",
-        ) from None
-    merged = _merged(path, document, key, entry, defaults)
-    whole = document | {key: document.get(key, {}) | {NAME: merged}}
-    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n", merged
+            f"{path} writes {key} in a way that cannot be changed in place",
+            hint=f"nothing was changed; put this there instead:\n{table}",
+        )
+    return text, merged
 
 
-def _toml(
-    path: Path, before: str, key: str, entry: Mapping[str, Any], defaults: Mapping[str, Any]
-) -> tuple[str, dict[str, Any]]:
-    """Return the file's text with only our keys changed, and the merged entry."""
-    import tomllib
-
+def _edited(before: str, key: str, merged: Mapping[str, Any]) -> str | None:
+    """Return a TOML text in which only our keys are changed; None where it is written in a way that defies this."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
     from tomlkit.items import InlineTable
 
-    try:
-        held = tomllib.loads(before)
-    except tomllib.TOMLDecodeError as e:
-        raise UsageError(f"{path} is no TOML: {e}", hint="nothing was changed; pass --print") from None
-    merged = _merged(path, held, key, entry, defaults)
     try:
         document: Any = tomlkit.parse(before)
         if key not in document:
@@ -188,21 +147,14 @@ def _toml(
         servers = document[key]
         if NAME not in servers:
             servers[NAME] = tomlkit.inline_table() if isinstance(servers, InlineTable) else tomlkit.table()
-        ours = servers[NAME]
         for name, value in merged.items():
-            if name not in ours or ours[name] != value:
-                ours[name] = value
+            if name not in servers[NAME] or servers[NAME][name] != value:
+                servers[NAME][name] = value
         text = tomlkit.dumps(document)
-        right = tomllib.loads(text) == held | {key: held.get(key, {}) | {NAME: merged}}
+        tomllib.loads(text)
     except (TOMLKitError, tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError):
-        text, right = "", False
-    if not right:
-        table = f"[{key}.{NAME}]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in entry.items())
-        raise UsageError(
-            f"{path} writes {key} in a way that cannot be changed in place",
-            hint=f"nothing was changed; put this there instead:\n{table}",
-        )
-    return text, merged
+        return None
+    return text
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,68 +1,100 @@
-"""Driving a run from the command line: progress, Ctrl-C, files, and the result in the end."""
+"""Driving runs from the command line: progress, events, Ctrl-C, files, and the result in the end."""
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forewarp.cli import exits, printing, stream
+from forewarp.cli import exits, printing
 from forewarp.cli.options import Output
+from forewarp.core.errors import UsageError
 from forewarp.report import artifacts, display
-from forewarp.report.documents import EstimateDocument, Failure, SearchDocument
-from forewarp.report.progress import shown_live
-from forewarp.report.tally import so_far
+from forewarp.report.documents import EstimateDocument, JointDocument, JointEstimateDocument, SearchDocument
+from forewarp.report.progress import drawable, redrawn, shown_live, sparkline
+from forewarp.report.tally import Tally, so_far
+from forewarp.tools import wording
+from forewarp.tools.joint_search import JointJob
 from forewarp.tools.signals import stopping
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from forewarp.archive.store import Archive
+    from forewarp.report.documents import Failure
+    from forewarp.search.events import Event
     from forewarp.tools.estimate import Estimate
     from forewarp.tools.run_report import RunRecord
     from forewarp.tools.search import SearchJob
 
+STDOUT = "-"
+_BEGINNING = b'{"seq":'
+_CURVE = 24
+"""Columns that the best so far takes in the live view of several runs."""
+_TUNABLES = 24
 
-def drive(job: SearchJob, command: str, *, out: Path | None, output: Output, events: str | None = None) -> int:
-    """Do the run's work, write its files, print its result and return the exit code.
 
-    Whatever ends the run, what it came to so far is written and printed. `events` is where each event goes as a line.
+def drive(job: SearchJob | JointJob, command: str, out: Path | None, output: Output, events: str | None = None) -> int:
+    """Do the work of a run, or of those for several targets, write the files, print the result; return the exit code.
+
+    Whatever ends the work, what it came to so far is written and printed. `events` is where each event goes as a line.
     """
-    if events == stream.STDOUT:
+    if events == STDOUT:
         # Two kinds of output would not go together: the result is the stream's last line.
         output = replace(output, json=True)
     error = _work(job, output, events)
     if output.verbose and error is not None:
         printing.trace(error)
-    document, record = artifacts.leave(job, command, error, out)
-    show(document, output, record)
+    if isinstance(job, JointJob):
+        failures = [error] if error is not None else list(job.errors.values())
+        error = failures[0] if failures else None
+        document = artifacts.joint_document(job.result(), command, error)
+        document = artifacts.write_joint(document, job.archive, out or Path("forewarp-runs") / job.group)
+        show_all(document, output)
+        won = any(k.won for k in document.kernels)
+    else:
+        document, record = artifacts.leave(job, command, error, out)
+        show(document, output, record)
+        won = document.best is not None
     if error is not None and not isinstance(error, KeyboardInterrupt):
         return exits.of_error(error)
-    if document.status == "interrupted":
-        return exits.INTERRUPTED
-    return exits.OK if document.best is not None else exits.NO_KERNEL
+    # Of several runs, a thread that did not end in time is still running.
+    interrupted = document.status == "interrupted" or (isinstance(job, JointJob) and document.status == "running")
+    return exits.INTERRUPTED if interrupted else exits.OK if won else exits.NO_KERNEL
 
 
-def _work(job: SearchJob, output: Output, events: str | None) -> BaseException | None:
-    """Do the run's work with a view of it on stderr; returns what ended it before its time."""
+def _work(job: SearchJob | JointJob, output: Output, events: str | None) -> BaseException | None:
+    """Do the work with a view of it on stderr; returns what ended it before its time."""
     console = display.stderr()
     quiet = output.quiet or (output.json and not console.is_terminal)
-    tally = so_far(job)
-    if job.estimate is not None and not output.quiet:
-        announce(job.estimate, console)
-    view = shown_live(console, quiet=quiet, plain=stream.on_terminal(events), tally=tally, spend=job.spend)
+    plain = events == STDOUT and sys.stdout.isatty()
+    if isinstance(job, JointJob):
+        jobs, runs = job.jobs, [row.id for row in job.archive.group(job.group)]
+        view = _shown(console, {one.run_id: so_far(one) for one in jobs}, quiet=quiet, plain=plain)
+    else:
+        jobs, runs = [job], [job.run_id]
+        view = shown_live(console, quiet=quiet, plain=plain, tally=so_far(job), spend=job.spend)
+    for one in jobs:
+        if one.estimate is not None and not output.quiet:
+            if isinstance(job, JointJob):
+                console.print(f"{one.estimate.device.name}:", soft_wrap=True)
+            console.print(f"estimate: {one.estimate.summary}", soft_wrap=True)
+            console.print(f"          from {one.estimate.basis}", soft_wrap=True, style="dim")
     try:
-        with stream.streamed(job.archive, job.run_id, events) as lines:
-            try:
-                with stopping(job, printing.err), view as see:
-                    for event in job.events():
-                        see(event)
-                        if lines is not None:
-                            lines.catch_up()
-            finally:
-                # What ended the run is in the archive, but nobody was left to be told.
-                if lines is not None:
-                    lines.catch_up()
+        with (
+            streamed(job.archive, runs, events) as catch_up,
+            stopping(job, printing.err),
+            view as see,
+            closing(job.events()) as happening,
+        ):
+            for event in happening:
+                see(event)
+                catch_up()
     except (Exception, KeyboardInterrupt) as e:
         return e
     return None
@@ -70,21 +102,25 @@ def _work(job: SearchJob, output: Output, events: str | None) -> BaseException |
 
 def foresee(found: Estimate, output: Output) -> int:
     """Print what a run will probably take; nothing else happens."""
-    if output.json:
-        document = EstimateDocument(command="optimize", status="estimated", **dict(found))
-        printing.document(document)
-        return exits.OK
-    console = display.stdout()
-    console.print(_amounts(found))
-    console.print(found.summary, style="bold")
-    console.print(f"From {found.basis}; nothing was begun.", style="dim")
+
+    def render(console: Console) -> None:
+        console.print(_amounts(found))
+        console.print(found.summary, style="bold")
+        console.print(f"From {found.basis}; nothing was begun.", style="dim")
+
+    output.show(EstimateDocument(command="optimize", status="estimated", **dict(found)), render)
     return exits.OK
 
 
-def announce(found: Estimate, console: Console) -> None:
-    """Say before a run begins what it will probably take."""
-    console.print(f"estimate: {found.summary}", soft_wrap=True)
-    console.print(f"          from {found.basis}", soft_wrap=True, style="dim")
+def foresee_all(found: Sequence[Estimate], output: Output) -> int:
+    """Print what the runs for several targets will probably take."""
+    if not output.json:
+        for one in found:
+            foresee(one, output)
+        return exits.OK
+    summary = " ".join(one.summary for one in found)
+    printing.document(JointEstimateDocument(command="optimize", status="estimated", summary=summary, runs=list(found)))
+    return exits.OK
 
 
 def _amounts(found: Estimate) -> Table:
@@ -109,17 +145,208 @@ def _amounts(found: Estimate) -> Table:
 
 def show(document: SearchDocument, output: Output, record: RunRecord) -> None:
     """Print a run: the document with --json, tables and plots without."""
-    if output.json:
-        printing.document(document)
-        return
     from forewarp.report.run_tables import render
 
-    render(document, display.stdout(), record if output.verbose else None)
-    complain(document.error)
+    output.show(document, lambda console: render(document, console, record if output.verbose else None))
+    _complain(document.error, output)
 
 
-def complain(error: Failure | None) -> None:
-    """Say on stderr what ended a run before its time, if anything did."""
-    if error is not None:
-        hint = f"\n  {error.hint}" if error.hint else ""
-        printing.err(f"forewarp: {error.message}{hint}")
+def show_all(document: JointDocument, output: Output) -> None:
+    """Print a search for several targets."""
+
+    def render(console: Console) -> None:
+        if document.kernels:
+            console.print(_kernels(document))
+        console.print(_runs(document))
+        console.print(document.summary, style="bold")
+        standing = f"search {document.group_id} {document.status}: {document.reason}"
+        console.print(standing, style=display.colour(document.status))
+        for artifact in document.artifacts:
+            console.print(f"{artifact.kind:>10}  {artifact.path}", soft_wrap=True)
+
+    output.show(document, render)
+    _complain(document.error, output)
+
+
+def _complain(error: Failure | None, output: Output) -> None:
+    """Say on stderr what ended a run before its time, if anything did and the document does not say it."""
+    if error is not None and not output.json:
+        exits.tell(error.message, error.hint)
+
+
+def _kernels(document: JointDocument) -> Table:
+    from rich.table import Column, Table
+
+    from forewarp.tools.joint_report import differing
+
+    devices = [r.device.name for r in document.runs]
+    title = "kernels over all targets: speed-up over the reference on the same device [95 %], * wins there"
+    table = Table(
+        *(Column(name, no_wrap=name == "kernel") for name in ("kernel", *devices, "geometric mean", "least")),
+        Column("tunables that differ", no_wrap=True, overflow="ellipsis", max_width=_TUNABLES),
+        box=None,
+        title=title,
+        title_justify="left",
+    )
+    for k, differ in zip(document.kernels, differing(document.kernels), strict=True):
+        cells = [
+            f"{wording.speedup(t.speedup) if t.speedup else t.outcome}{' *' if t.device in k.won else ''}"
+            for t in k.targets
+        ]
+        best = document.compromise is not None and k.kernel.sha256 == document.compromise.kernel.sha256
+        table.add_row(
+            k.kernel.short,
+            *cells,
+            wording.speedup(k.mean) if k.mean else "–",
+            f"{k.worst:.3g}×" if k.worst is not None else "–",
+            differ,
+            style="green" if best else "",
+        )
+    return table
+
+
+def _runs(document: JointDocument) -> Table:
+    from rich.table import Table
+
+    table = Table("run", "target", "proposed", "considered", "measured", "spent", "status", box=None)
+    for r in document.runs:
+        c = r.counts
+        table.add_row(
+            *(r.run_id, r.device.name, f"{c.proposed}", f"{c.considered}", f"{c.measured}"),
+            *(wording.amounts(r.budget.spent, r.budget.limit), r.status),
+        )
+    return table
+
+
+@contextmanager
+def _shown(
+    console: Console, tallies: Mapping[str, Tally], *, quiet: bool, plain: bool
+) -> Generator[Callable[[Event], None]]:
+    """Show the runs while they go: a row each on a terminal, a line per measurement elsewhere."""
+    live = drawable(console, plain=plain)
+
+    def see(event: Event) -> None:
+        tally = tallies[event.run]
+        line = tally.see(event)
+        if line and not live and not quiet:
+            console.print(f"{_target(tally)}: {line}", soft_wrap=True)
+
+    if quiet or not live:
+        yield see
+        return
+    with redrawn(console, lambda: overview(tallies)):
+        yield see
+
+
+def overview(tallies: Mapping[str, Tally]) -> Table:
+    """Return the live view: where each target stands."""
+    from rich.table import Table
+
+    table = Table("target", "best [95 %]", "best so far", "measured", "now", box=None, expand=True)
+    for tally in tallies.values():
+        share = tally.share()
+        room = round(share * _CURVE)
+        table.add_row(
+            _target(tally),
+            wording.speedup(tally.best),
+            sparkline(tally.curve, room, share) + "·" * (_CURVE - room),
+            tally.meter(),
+            tally.doing(),
+        )
+    return table
+
+
+def _target(tally: Tally) -> str:
+    return tally.title.partition(" on ")[2].partition(" · ")[0] or tally.run or "starting"
+
+
+def check(target: str | None) -> None:
+    """Raise `UsageError` if events could not be written to `target`, before anything is begun."""
+    if target is None or target == STDOUT:
+        return
+    if target.startswith("-"):
+        raise UsageError(f"--events is followed by {target}", hint="name a file after it, or - for stdout")
+    path = Path(target).expanduser()
+    if path.is_dir():
+        raise UsageError(f"--events {target} is a folder", hint=f"name a file in it, such as {path / 'events.jsonl'}")
+    if not path.parent.is_dir():
+        raise UsageError(
+            f"--events {target}: there is no folder {path.parent}", hint=f"make it first: mkdir -p {path.parent}"
+        )
+    if path.exists():
+        _last_number(path, "")
+
+
+@contextmanager
+def streamed(archive: Archive, runs: Sequence[str], target: str | None) -> Generator[Callable[[], None]]:
+    """Yield what writes the events of runs since its last call as the archive has them, a line each.
+
+    Lines hold `seq`, `time`, `type` and the event's own fields. A file continues after the last event of each run in
+    it; standard output begins with what is new. What ended the runs is written at the end. Raises `UsageError` if the
+    file takes no more.
+    """
+    if target is None:
+        yield lambda: None
+        return
+    file = None
+    if target == STDOUT:
+        after = {run: max((row.seq for row in archive.events(run)), default=0) for run in runs}
+    else:
+        path = Path(target).expanduser()
+        with _explained(target):
+            after = {run: _last_number(path, run) if path.exists() else 0 for run in runs}
+            file = path.open("a", encoding="utf-8")
+
+    def catch_up() -> None:
+        for run in runs:
+            for row in archive.events(run, after[run]):
+                fields = {"seq": row.seq, "time": row.time, "type": row.type, **row.data}
+                if file is None:
+                    printing.json_line(fields)
+                else:
+                    with _explained(target):
+                        file.write(json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n")
+                        file.flush()
+                after[run] = row.seq
+
+    try:
+        yield catch_up
+    finally:
+        try:
+            catch_up()
+        finally:
+            if file is not None:
+                file.close()
+
+
+def _last_number(path: Path, run: str) -> int:
+    """Return the number of the run's last event in the file, 0 for none; cuts off a line that a kill left half written.
+
+    Raises `UsageError` for a file that holds something else, which must not be written to.
+    """
+    last = 0
+    with _explained(str(path)), path.open("r+b") as file:
+        whole = 0
+        for line in file:
+            if not line.endswith(b"\n") and line.startswith(_BEGINNING[: len(line)]):
+                file.truncate(whole)
+                break
+            whole += len(line)
+            try:
+                found = json.loads(line)
+                if found["run"] == run:
+                    last = max(last, int(found["seq"]))
+            except (ValueError, KeyError, TypeError):
+                raise UsageError(f"--events {path} holds something else than events", hint="name a new file") from None
+    return last
+
+
+@contextmanager
+def _explained(target: str) -> Generator[None]:
+    try:
+        yield
+    except OSError as e:
+        raise UsageError(
+            f"--events {target} cannot be written: {e.strerror}",
+            hint="nothing of the run is lost: `forewarp resume RUN --events FILE` goes on and adds what is missing",
+        ) from None

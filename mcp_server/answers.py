@@ -1,21 +1,56 @@
-"""Answers of the tools: small models whose first field is `summary`, and the same as compact text."""
+"""Answers of the tools: results with numbers rounded, lists short and the rest behind a link, and as compact text."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from forewarp.tools.parts import Part, trim
+
+if TYPE_CHECKING:
+    from forewarp.tools.forecasted import ForecastResult
+    from forewarp.tools.measured import MeasureResult
+    from forewarp.tools.run_report import CandidateLine, SearchResult
 
 LIMIT_BYTES = 6_000
 """Most bytes of an answer: well under 2,000 tokens, also of text that takes a token for every three bytes."""
 DETAILED_BYTES = 24_000
+LOG = {"concise": 800, "detailed": 4_000}
+"""Most characters of a log."""
+SOURCE = 2_500
+SHAPES = 6
+LINES = 20
+POLL_S = 5.0
 _LOGS = (800, 400, 200, 80)
 
 Detail = Literal["concise", "detailed"]
+
+
+def _digits(value: Any) -> Any:
+    """Round a number, or the median of a spread, to four digits."""
+    number = getattr(value, "median", value)
+    return number if number is None else float(f"{number:.4g}")
+
+
+def _cut(characters: int, items: int) -> BeforeValidator:
+    return BeforeValidator(lambda texts: [trim(text, characters) for text in texts[:items]])
+
+
+Text = Annotated[str | None, BeforeValidator(lambda v: None if v is None else str(v))]
+Name = Annotated[str, BeforeValidator(lambda v: getattr(v, "name", v))]
+Identity = Annotated[str, BeforeValidator(lambda v: getattr(v, "short", v))]
+Digits = Annotated[float, BeforeValidator(_digits)]
+AnyDigits = Annotated[float | None, BeforeValidator(_digits)]
+Chance = Annotated[float | None, BeforeValidator(lambda v: None if v is None else round(v, 3))]
+Reason = Annotated[str, BeforeValidator(lambda v: trim(v, 300))]
+Speedup = Annotated[Text, Field(description="Ratio with its 95 % interval.")]
+Median = Annotated[Text, Field(description="Forecast speed-up with its 80 % interval.")]
+PollAfter = Annotated[float | None, Field(description="When to call search_status; null once it is over.")]
 
 
 class ToolAnswer(Part):
@@ -24,53 +59,83 @@ class ToolAnswer(Part):
     summary: str
 
 
-class Shape(Part):
-    """One shape of the task."""
-
-    name: str
-    verdict: str
-    speedup: str = Field(description="Ratio with its 95 % interval.")
-    candidate_us: float
-    reference_us: float = Field(description="Of the reference, or of the kernel of against.")
-    noise_percent: float | None = Field(default=None, description="What equal kernels come out apart.")
-    warm: str | None = Field(default=None, description="With a warm L2 cache.")
-    launched: str | None = Field(default=None, description="With the launch included.")
-
-
 class Ranked(Part):
     """One of several kernels, the best first."""
 
     position: int = Field(description="Its place in paths, from 1.")
     path: str
     recommendation: str | None
-    median: str | None = Field(default=None, description="Forecast speed-up with its 80 % interval.")
-    p_faster: float | None = None
-    p_best: float | None = None
-    problem: str = ""
+    median: Median = None
+    p_faster: Chance = None
+    p_best: Chance = None
+    problem: Reason = ""
 
 
 class ForecastAnswer(ToolAnswer):
     """Forecast of a kernel, and advice whether to measure it."""
 
     recommendation: str = Field(description="measure, skip or accept.")
-    reason: str
+    reason: Reason
     status: str = Field(description="ok, or compile_error with a log.")
     task: str
-    device: str
-    kernel: str = Field(description="Identity; resource forewarp://kernels/{kernel} once it was measured.")
-    median: str | None = Field(description="Forecast speed-up with its 80 % interval; null if it does not compile.")
-    p_valid: float | None
-    p_faster: float | None
-    best_so_far: str | None
-    already_measured: str | None
+    device: Name
+    kernel: Identity = Field(description="Identity; resource forewarp://kernels/{kernel} once it was measured.")
+    median: Median
+    p_valid: Chance
+    p_faster: Chance
+    best_so_far: Text
+    already_measured: Text
     trials: int = Field(description="Measurements that the forecast rests on; with 0 it is a broad prior.")
     ranking: list[Ranked] = Field(default_factory=list[Ranked])
     distribution: dict[str, float] | None = Field(default=None, description="Probability by range; detailed only.")
-    evidence: dict[str, float] | None = Field(default=None, description="Facts read off the code; detailed only.")
+    evidence: dict[str, Digits] | None = Field(default=None, description="Facts read off the code; detailed only.")
     evidence_used: list[str] | None = None
     usd: float | None = Field(default=0.0, description="Null where the model's price is unknown.")
     log: str = ""
     links: dict[str, str] = Field(default_factory=dict[str, str])
+
+
+def forecast_answer(found: ForecastResult, detail: Detail, paths: Sequence[str]) -> ForecastAnswer:
+    """Convert a forecast; `paths` are the kernels' names where several were given, which are texts by now."""
+    f, more, summary = found.forecast, detail == "detailed", found.summary
+    for position, path in enumerate(paths, 1):
+        for after in (" ", ","):
+            summary = summary.replace(f"number {position}{after}", f"{Path(path).name}{after}")
+    ranking = [
+        Ranked.of(
+            r,
+            path=paths[r.position - 1] if paths else r.path,
+            median=r.forecast and r.forecast.median,
+            p_faster=r.forecast and r.forecast.p_faster,
+        )
+        for r in found.ranking
+    ]
+    return ForecastAnswer.of(
+        found,
+        summary=trim(summary, 900),
+        median=f and f.median,
+        p_valid=f and f.p_valid,
+        p_faster=f and f.p_faster,
+        ranking=ranking,
+        distribution={b.range: round(b.probability, 4) for b in f.distribution} if f and more else None,
+        evidence=found.evidence.facts if more else None,
+        evidence_used=found.evidence_used if more else None,
+        usd=found.cost.dollars,
+        log=trim(found.log, LOG[detail]),
+    )
+
+
+class Shape(Part):
+    """One shape of the task."""
+
+    name: str
+    verdict: str
+    speedup: Speedup
+    candidate_us: Digits
+    reference_us: Digits = Field(description="Of the reference, or of the kernel of against.")
+    noise_percent: AnyDigits = Field(default=None, description="What equal kernels come out apart.")
+    warm: Text = Field(default=None, description="With a warm L2 cache.")
+    launched: Text = Field(default=None, description="With the launch included.")
 
 
 class MeasureAnswer(ToolAnswer):
@@ -81,49 +146,77 @@ class MeasureAnswer(ToolAnswer):
         description="queued, running, cancelled, lost; or the kernel's: ok, compile_error, incorrect, runtime_error, "
         "timeout, crashed, out_of_memory."
     )
-    poll_after_s: float | None = Field(default=None, description="When to call search_status; null once it is over.")
+    poll_after_s: PollAfter = None
     ahead: int | None = Field(default=None, description="Measurements that end before this one begins.")
     verdict: str | None = None
     trusted: bool | None = Field(default=None, description="Correct, and its time is to be believed.")
-    speedup: str | None = Field(default=None, description="Ratio with its 95 % interval.")
+    speedup: Speedup = None
     source: str | None = Field(default=None, description="measured, or replay of a recorded measurement.")
     task: str
-    device: str | None = None
-    kernel: str | None = None
+    device: Name | None = None
+    kernel: Identity | None = None
     anchor: str | None = None
     shapes: list[Shape] = Field(default_factory=list[Shape])
-    flags: list[str] = Field(default_factory=list[str], description="What speaks against the time.")
+    flags: Annotated[list[str], _cut(300, 8)] = Field(
+        default_factory=list[str], description="What speaks against the time."
+    )
     checks: list[str] | None = Field(default=None, description="What the outputs passed; detailed only.")
     device_state: dict[str, Any] | None = Field(default=None, description="Detailed only.")
-    phases: dict[str, float] | None = Field(default=None, description="Seconds by phase; detailed only.")
+    phases: dict[str, Digits] | None = Field(default=None, description="Seconds by phase; detailed only.")
     measurement_id: int | None = None
-    device_s: float | None = None
+    device_s: AnyDigits = None
     measurements_left: int | None = Field(default=None, description="Of the budget; null where nothing caps it.")
     log: str = ""
     links: dict[str, str] = Field(default_factory=dict[str, str])
 
 
+def measure_answer(
+    run_id: str, found: MeasureResult, detail: Detail, log: str, measurements_left: float | None
+) -> MeasureAnswer:
+    """Convert a measurement; `log` is its whole log, which is linked where it is not all here."""
+    more = detail == "detailed"
+    links: dict[str, str] = {}
+    if len(log) > LOG[detail]:
+        links["log"] = f"forewarp://jobs/{run_id}/log"
+    if found.measurement_id is not None:
+        links["kernel"] = f"forewarp://kernels/{found.kernel.sha256}"
+    return MeasureAnswer.of(
+        found,
+        summary=trim(found.summary, 700),
+        run_id=run_id,
+        anchor=found.anchor if found.anchor == "reference" else found.anchor[:10],
+        shapes=found.workloads[: None if more else SHAPES],
+        checks=found.checks if more else None,
+        device_state=found.device_state.model_dump(exclude_none=True) if found.device_state and more else None,
+        phases=found.phases if more else None,
+        device_s=found.cost.device_s,
+        measurements_left=None if measurements_left is None else int(measurements_left),
+        log=trim(log if len(log) > LOG[detail] else found.log, LOG[detail]),
+        links=links,
+    )
+
+
 class Best(Part):
     """The best kernel so far."""
 
-    kernel: str
+    kernel: Identity
     language: str
     tunables: dict[str, int]
-    speedup: str
+    speedup: Text
     verdict: str
     confirmed: bool
-    flags: list[str]
+    flags: Annotated[list[str], _cut(200, 4)]
     source: str | None = Field(description="Its text if it is short and the run is over; else see links.")
 
 
 class RunCandidate(Part):
     """One candidate of a run."""
 
-    kernel: str
+    kernel: Identity
     tunables: dict[str, int]
     note: str
     action: str | None
-    forecast: str | None
+    forecast: Text
     measured: str | None
 
 
@@ -132,22 +225,68 @@ class SearchAnswer(ToolAnswer):
 
     run_id: str
     status: str = Field(description="starting, running, finished, interrupted, failed or lost.")
-    reason: str = ""
-    poll_after_s: float | None = Field(default=None, description="When to call search_status; null once it is over.")
+    reason: Reason = ""
+    poll_after_s: PollAfter = None
     task: str
-    device: str | None = None
+    device: Name | None = None
     source: str | None = None
     best: Best | None = None
     near_shapes: str | None = Field(default=None, description="How best does on shapes that nobody tuned for.")
     counts: dict[str, Any] = Field(default_factory=dict[str, Any])
     alarms: int = Field(default=0, description="How often outcomes did not fit the forecasts.")
-    spent: dict[str, float] = Field(default_factory=dict[str, float])
-    limit: dict[str, float] = Field(default_factory=dict[str, float])
+    spent: dict[str, Digits] = Field(default_factory=dict[str, float])
+    limit: dict[str, Digits] = Field(default_factory=dict[str, float])
     candidates: list[RunCandidate] | None = Field(
         default=None, description="Measured ones first, the last ones first; detailed."
     )
     folder: str | None = Field(default=None, description="Its files: best kernel, result.json, report.html.")
     links: dict[str, str] = Field(default_factory=dict[str, str])
+
+
+def search_answer(found: SearchResult, detail: Detail, *, lost: bool, folder: str, others: int) -> SearchAnswer:
+    """Convert a run into an answer; `others` is how many other runs share its device."""
+    running = found.status == "running" and not lost
+    run, best = found.run_id, found.best
+    summary = found.summary
+    if running and not found.counts.considered:
+        summary = f"The run on {found.task} has begun; nothing is measured yet."
+    if lost:
+        summary += f" Its process is gone; `forewarp resume {run}` goes on with it."
+    elif running:
+        summary += f" Call search_status with run_id {run} again."
+        summary += f" It shares the device with {others} other run{'s' * (others != 1)}." if others else ""
+    links = {"run": f"forewarp://runs/{run}", "report": f"forewarp://runs/{run}/report"}
+    if best is not None:
+        links["best"] = f"forewarp://runs/{run}/best"
+        text = best.source if not running and len(best.source) <= SOURCE else None
+        best = Best.of(best, language=best.kernel.language, tunables=best.kernel.tunables, source=text)
+    latest = found.candidates[::-1]
+    ordered = [c for c in latest if c.measured] + [c for c in latest if not c.measured]
+    return SearchAnswer.of(
+        found,
+        summary=trim(summary, 1200),
+        status="lost" if lost else found.status,
+        poll_after_s=POLL_S if running else None,
+        best=best,
+        near_shapes=found.holdout.said if found.holdout else None,
+        counts=found.counts.model_dump(),
+        spent=found.budget.spent.model_dump(exclude_none=True),
+        limit=found.budget.limit.model_dump(exclude_none=True),
+        candidates=[_candidate(c) for c in ordered[:LINES]] if detail == "detailed" else None,
+        folder=folder if not running and not lost else None,
+        links=links,
+    )
+
+
+def _candidate(line: CandidateLine) -> RunCandidate:
+    m = line.measured
+    return RunCandidate.of(
+        line,
+        tunables=line.kernel.tunables,
+        note=trim(line.note, 100),
+        forecast=line.forecast and line.forecast.median,
+        measured=None if m is None else f"{m.verdict} {m.speedup or m.status}",
+    )
 
 
 class StatusAnswer(ToolAnswer):

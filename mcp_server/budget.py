@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from forewarp.core.budget import Currency, Spend
@@ -46,29 +46,24 @@ class ClientBudget:
 
     def lines(self, session: str) -> list[CurrencyLine]:
         """Return every cap that holds for a session, with what was spent of it."""
-        options = self._options
-        if not options.server.caps and not options.session.caps:
+        budgets = self._options.budgets()
+        if not any(budget.caps for budget in budgets.values()):
             return []
-        spent = [(j.session, self._of(j)) for j in self._spool.jobs(time.time() - options.window_s)]
+        jobs = self._spool.jobs(time.time() - 3600 * self._options.window)
+        spent = [(job.session, self._of(job)) for job in jobs]
         found: list[CurrencyLine] = []
-        for scope, caps, amounts in (
-            ("server", options.server, [s for _, s in spent]),
-            ("session", options.session, [s for owner, s in spent if owner == session]),
-        ):
-            total = sum(amounts, Spend())
-            found += [CurrencyLine(scope, c, total.of(c), float(cap)) for c, cap in caps.caps.items()]
+        for scope, budget in budgets.items():
+            total = sum((s for owner, s in spent if scope == "server" or owner == session), Spend())
+            found += [CurrencyLine(scope, c, total.of(c), float(cap)) for c, cap in budget.caps.items()]
         return found
 
     def left(self, session: str, currency: Currency) -> float | None:
         """Return what a session may still spend of a currency; None where nothing caps it."""
-        found = [line.left for line in self.lines(session) if line.currency == currency]
-        return min(found, default=None)
+        return min((line.left for line in self.lines(session) if line.currency == currency), default=None)
 
-    @contextlib.contextmanager
-    def deciding(self) -> Generator[None]:
+    def deciding(self) -> AbstractContextManager[bool]:
         """Hold a lock while a budget is checked and a job added, so that no other server spends the same rest."""
-        with self._spool.alone("budget"):
-            yield
+        return self._spool.alone("budget")
 
     def grant(
         self, session: str, currency: Currency, wanted: float | None, default: float | None = None
@@ -111,8 +106,8 @@ class ClientBudget:
         return Spend(int(held_s is not None), float(told.get("device_s", held_s or 0.0)))
 
     def _of_search(self, job: SpooledJob) -> Spend:
-        run_id = self._spool.read(job.id, "run")
-        if not run_id:
+        run_id = self._spool.run(job.id)
+        if run_id is None:
             return job.reserved.whole() if self._spool.worker(job.id) is not None else Spend()
-        total, ended = runs.spent(Place(archive=job.request["place"]["archive"]), run_id.strip())
+        total, ended = runs.spent(Place(archive=job.request["place"]["archive"]), run_id)
         return total if ended else total | job.reserved.whole()

@@ -19,6 +19,7 @@ from mcp.server import MCPServer
 from mcp.types import Prompt, TextContent
 
 import forewarp
+from forewarp.mcp_server.options import ServerOptions
 
 MANIFEST_VERSION = "0.4"
 """First version of the specification that has servers of type uv."""
@@ -48,32 +49,12 @@ FIELDS: dict[str, dict[str, Any]] = {
         "title": "Archive",
         "description": "File that keeps the record; one in your data folder if left empty.",
     },
-    "max-measurements": {
-        "type": "number",
-        "title": "Most measurements a day",
-        "description": "What all clients may spend together in 24 hours; no limit if left empty.",
-        "min": 1,
-    },
-    "max-gpu-seconds": {
-        "type": "number",
-        "title": "Most device seconds a day",
-        "description": "Seconds for which clients may hold the device in 24 hours; no limit if left empty.",
-        "min": 1,
-    },
-    "max-usd": {
-        "type": "number",
-        "title": "Most dollars a day",
-        "description": "For language models, in 24 hours; no limit if left empty.",
-        "min": 0.01,
-    },
-    "max-tokens": {
-        "type": "number",
-        "title": "Most tokens a day",
-        "description": "Of language models, in 24 hours; no limit if left empty.",
-        "min": 1,
-    },
+    "max-measurements": {"type": "number", "title": "Most measurements a day", "min": 1},
+    "max-gpu-seconds": {"type": "number", "title": "Most device seconds a day", "min": 1},
+    "max-usd": {"type": "number", "title": "Most dollars a day", "min": 0.01},
+    "max-tokens": {"type": "number", "title": "Most tokens a day", "min": 1},
 }
-"""Fields that the user fills in, by flag of `forewarp mcp`."""
+"""Fields that the user fills in, by flag of `forewarp mcp`; where none is given, the text is that of the flag."""
 
 SERVE = '''\
 """Start the server with what the user filled in."""
@@ -123,11 +104,16 @@ async def manifest(server: MCPServer[None], given: Mapping[str, str], fixed: lis
             for p in prompts
         ],
         "compatibility": {"platforms": ["linux"], "runtimes": {"python": about["Requires-Python"]}},
-        "user_config": {
-            _key(name): field | ({"default": _typed(given[name], field)} if name in given else {})
-            for name, field in FIELDS.items()
-        },
+        "user_config": {_key(name): _field(name, field, given) for name, field in FIELDS.items()},
     }
+
+
+def _field(name: str, field: dict[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
+    """Return a field of the form; `window` is a flag of its own, so that the form means its default, a day."""
+    flag = ServerOptions.model_fields.get(_key(name))
+    text = (flag.description or "" if flag else "").replace("`window` hours", "24 hours")
+    described = {"type": field["type"], "title": field["title"], "description": text} | field
+    return described | ({"default": _typed(given[name], field)} if name in given else {})
 
 
 async def _text(client: Client, prompt: Prompt) -> str:

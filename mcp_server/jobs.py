@@ -16,7 +16,7 @@ import forewarp
 from forewarp.core.budget import Budget
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.mcp_server.options import ServerOptions
-from forewarp.mcp_server.spool import LATEST, LIVE, Spool, SpooledJob, slot_name
+from forewarp.mcp_server.spool import LATEST, LIVE, Spool, SpooledJob, owner, slot_name
 from forewarp.tools import processes, runs
 from forewarp.tools.measured import MeasureResult
 
@@ -104,20 +104,17 @@ class Jobs:
             if not free:
                 return
             command = [sys.executable, "-m", "forewarp.mcp_server.worker"]
-            command += [str(self.home), str(self._options.keep_warm_s), str(number)]
+            command += [str(self.home), str(self._options.keep_warm), str(number)]
             with (self.spool.folder / "worker.log").open("ab") as log:
                 self._workers[number] = _detached(command, self.home, log, log)
 
-    def start_search(
-        self, session: str, task: str, request: SearchRequest, inputs: str | None, reserved: Budget
-    ) -> SpooledJob:
-        """Start a search in a process of its own; `inputs` is a file of captured calls, which that process reads."""
-        asked = request.model_dump(mode="json") | {"inputs": inputs}
-        job = self.spool.add("search", session, task, asked, reserved)
+    def start_search(self, session: str, task: str, request: SearchRequest, reserved: Budget) -> SpooledJob:
+        """Start a search in a process of its own."""
+        job = self.spool.add("search", session, task, request.model_dump(mode="json"), reserved)
         command = [sys.executable, "-m", "forewarp.mcp_server.searcher", str(self.home), job.id]
         with (self.spool.at(job.id) / "log.txt").open("wb") as log:
             child = _detached(command, self.home, log, log)
-        self.spool.claim(job.id, f"{child.pid}:{processes.began(child.pid)}")
+        self.spool.claim(job.id, owner(child.pid))
         self._children[job.id] = child
         return job
 
@@ -125,11 +122,11 @@ class Jobs:
         """Return the run that a job became; None if it still starts. Raises the error of one that ended before."""
         deadline = time.monotonic() + wait_s
         while True:
-            if run_id := (self.spool.read(job.id, "run") or "").strip():
+            if run_id := self.spool.run(job.id):
                 return run_id
             child = self._children.get(job.id)
             gone = child.poll() is not None if child else self.spool.worker(job.id) is None
-            if gone and not (self.spool.read(job.id, "run") or "").strip():
+            if gone and self.spool.run(job.id) is None:
                 raise self._ended(job)
             if time.monotonic() >= deadline:
                 return None
@@ -166,7 +163,7 @@ class Jobs:
     def written(self, run_id: str) -> None:
         """Wait for a run's process that this server started to write its files."""
         for job_id, child in list(self._children.items()):
-            if (self.spool.read(job_id, "run") or "").strip() == run_id:
+            if self.spool.run(job_id) == run_id:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(WRITE_S)
 

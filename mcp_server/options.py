@@ -2,30 +2,62 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from forewarp.core.budget import OPEN, Budget
-from forewarp.tools.parts import Place
+from pydantic import Field
+
+from forewarp.core.budget import Budget
+from forewarp.tools.parts import Part, Place
+from forewarp.tools.requests import BaseUrl
 
 
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
-    """Options of a server.
+class ServerOptions(Part):
+    """Options of a server, by the names of their flags."""
 
-    `workspace` is the only folder whose files clients may name. `server` caps what all clients of this archive spend in
-    `window_s` seconds, `session` what one client's session spends. `models` are the language models that clients may
-    name, all of them where it is None; `base_url` serves those called openai:NAME. `soft_deadline_s` is how long a call
-    may wait before it becomes a handle; `keep_warm_s` how long the measuring process stays without work.
-    """
+    place: Place = Place()
+    max_measurements: int | None = Field(
+        default=None, gt=0, description="Most measurements of all clients of this archive in `window` hours."
+    )
+    max_gpu_seconds: float | None = Field(
+        default=None, gt=0, description="Most seconds for which all clients may hold the device in `window` hours."
+    )
+    max_usd: float | None = Field(
+        default=None, gt=0, description="Most dollars of all clients for language models in `window` hours."
+    )
+    max_tokens: int | None = Field(
+        default=None, gt=0, description="Most tokens of language models of all clients in `window` hours."
+    )
+    session_measurements: int | None = Field(
+        default=None, gt=0, description="Most measurements of one client's session."
+    )
+    session_gpu_seconds: float | None = Field(
+        default=None, gt=0, description="Most seconds for which one session may hold the device."
+    )
+    session_usd: float | None = Field(default=None, gt=0, description="Most dollars of one session.")
+    session_tokens: int | None = Field(default=None, gt=0, description="Most tokens of one session.")
+    window: float = Field(default=24.0, gt=0, description="Hours after which what was spent is forgotten.")
+    max_searches: int = Field(default=2, gt=0, description="Most runs at a time.")
+    workspace: Path | None = Field(
+        default=None,
+        description="The only folder whose files clients may name; the working folder if left out.",
+    )
+    model: list[str] | None = Field(
+        default=None, description="Language model that clients may name. Any on stdio, none over HTTP, if left out."
+    )
+    base_url: BaseUrl = None
+    keep_warm: float = Field(
+        default=120.0, gt=0, description="Seconds after which the measuring process ends that has nothing to do."
+    )
 
-    place: Place = field(default_factory=Place)
-    workspace: Path = field(default_factory=Path.cwd)
-    server: Budget = OPEN
-    session: Budget = OPEN
-    window_s: float = 86_400.0
-    max_searches: int = 2
-    models: tuple[str, ...] | None = None
-    base_url: str | None = None
-    soft_deadline_s: float = 40.0
-    keep_warm_s: float = 120.0
+    def budgets(self) -> dict[str, Budget]:
+        """Return the caps of all clients of the archive together, the server's, and those of each session."""
+        return {
+            "server": Budget(self.max_measurements, self.max_gpu_seconds, self.max_usd, self.max_tokens),
+            "session": Budget(
+                self.session_measurements, self.session_gpu_seconds, self.session_usd, self.session_tokens
+            ),
+        }
+
+    def folder(self) -> Path:
+        """Return the workspace."""
+        return (self.workspace or Path.cwd()).expanduser().absolute()

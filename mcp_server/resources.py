@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio.to_thread
@@ -19,7 +17,7 @@ from forewarp.mcp_server.verbs import Verbs, text_of
 
 
 def register(server: MCPServer[None], verbs: Verbs, options: ServerOptions) -> None:
-    """Offer the resources."""
+    """Offer the resources; nothing of the engine is loaded before the first is read."""
     place = options.place
 
     @server.resource("forewarp://runs", title="Latest runs", mime_type="application/json")
@@ -39,12 +37,26 @@ def register(server: MCPServer[None], verbs: Verbs, options: ServerOptions) -> N
     @server.resource("forewarp://runs/{run}/best", title="Best kernel of a run", mime_type="text/plain")
     async def best_kernel(run: str) -> str:
         """The text of a run's best kernel, with the chosen tunables as its defaults."""
-        return await _read(partial(_best, options, run))
+        from forewarp.tools import runs
+
+        def best() -> str:
+            found = runs.look(place, run).result.best
+            if found is None:
+                raise UsageError(f"run {run} has no correct kernel so far")
+            return found.source
+
+        return await _read(best)
 
     @server.resource("forewarp://runs/{run}/report", title="Report of a run", mime_type="text/html")
     async def run_report(run: str) -> str:
         """A run as one HTML page: charts, lineage, changes, decisions."""
-        return await _read(partial(_report, options, run))
+        from forewarp.report.artifacts import write_page
+
+        def page() -> str:
+            with tempfile.TemporaryDirectory() as folder:
+                return write_page(place, run, Path(folder) / "report.html").path.read_text(encoding="utf-8")
+
+        return await _read(page)
 
     @server.resource("forewarp://kernels/{kernel}", title="Kernel", mime_type="text/plain")
     async def kernel_text(kernel: str) -> str:
@@ -56,51 +68,29 @@ def register(server: MCPServer[None], verbs: Verbs, options: ServerOptions) -> N
     @server.resource("forewarp://jobs/{job}/log", title="Whole log", mime_type="text/plain")
     async def job_log(job: str) -> str:
         """The log of a measurement, nothing left out that was kept."""
-        work = await verbs.work()
-        return await _read(lambda: work.jobs.spool.read(work.jobs.spool.job(job).id, "log.txt") or "")
+        spool = (await verbs.work()).jobs.spool
+        return await _read(lambda: spool.read(spool.job(job).id, "log.txt") or "")
 
     @server.resource("forewarp://tasks/{task}/seeds/{language}", title="Kernel to start from", mime_type="text/plain")
     async def seed(task: str, language: str) -> str:
         """A bundled task's kernel in one language, which works and declares tunables."""
-        return await _read(partial(_seed, options, task, language))
+        from forewarp.tools import describe
 
+        def text() -> str:
+            if task not in describe.bundled_tasks():
+                raise UsageError(f"there is no bundled task {task!r}")
+            seeds = describe.task_of(task, place).seeds
+            if language not in seeds:
+                known = ", ".join(seeds)
+                raise UsageError(f"{task} has no kernel in {language!r} for this device; there are {known}")
+            return seeds[language]
 
-def _best(options: ServerOptions, run: str) -> str:
-    from forewarp.tools import runs
-
-    best = runs.look(options.place, run).result.best
-    if best is None:
-        raise UsageError(f"run {run} has no correct kernel so far")
-    return best.source
-
-
-def _report(options: ServerOptions, run: str) -> str:
-    from forewarp.report.artifacts import write_page
-
-    with tempfile.TemporaryDirectory() as folder:
-        return write_page(options.place, run, Path(folder) / "report.html").path.read_text(encoding="utf-8")
-
-
-def _seed(options: ServerOptions, task: str, language: str) -> str:
-    from forewarp.tools import describe
-
-    if task not in describe.bundled_tasks():
-        raise UsageError(f"there is no bundled task {task!r}")
-    seeds = describe.task_of(task, options.place).seeds
-    if language not in seeds:
-        raise UsageError(f"{task} has no kernel in {language!r} for this device; there are {', '.join(seeds)}")
-    return seeds[language]
+        return await _read(text)
 
 
 async def _read(what: Callable[[], str]) -> str:
-    with _told():
-        return await anyio.to_thread.run_sync(what)
-
-
-@contextmanager
-def _told() -> Generator[None]:
     try:
-        yield
+        return await anyio.to_thread.run_sync(what)
     except UsageError as e:
         raise ResourceNotFoundError(text_of(e)) from e
     except ForewarpError as e:

@@ -16,19 +16,14 @@ from forewarp.core.errors import ForewarpError
 from forewarp.mcp_server.spool import Spool, error_of
 from forewarp.report import artifacts
 from forewarp.tools.search import SearchRequest, open_search
-from forewarp.tools.session import with_inputs
 from forewarp.tools.signals import stopping
 
 
 def main(home: Path, job_id: str) -> int:
     """Do the search of one job; return 1 where it ended before its time."""
     spool, error = Spool(home), None
-    asked = dict(spool.job(job_id).request)
-    inputs = asked.pop("inputs")
     try:
-        request = SearchRequest.model_validate(asked)
-        task = with_inputs(request.task, inputs, request.place)
-        with open_search(request.model_copy(update={"task": task})) as search:
+        with open_search(SearchRequest.model_validate(spool.job(job_id).request)) as search:
             spool.write(job_id, "run", search.run_id)
             try:
                 with stopping(search, logging.getLogger(__name__).warning, (signal.SIGTERM,)):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import anyio.to_thread
 from mcp import MCPError
@@ -17,8 +17,86 @@ from pydantic import Field
 
 import forewarp
 from forewarp.mcp_server import resources, texts
+from forewarp.mcp_server.answers import (
+    Described,
+    ForecastAnswer,
+    MeasureAnswer,
+    SearchAnswer,
+    StatusAnswer,
+    ToolAnswer,
+)
+from forewarp.mcp_server.arguments import signature
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.verbs import Verbs
+from forewarp.tools.parts import Part
+from forewarp.tools.requests import ForecastRequest, MeasureRequest, SearchRequest
+
+# The world is open where a language model may be asked. No tool deletes or overwrites anything, but ending a run cannot
+# be undone by the same client.
+READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+RUNS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
+ENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
+OPEN = {"open_world_hint": True}
+KERNEL = "task source path language tunables"
+
+
+class Tool(NamedTuple):
+    """One tool: what clients are told of it, and the request whose fields are its arguments."""
+
+    name: str
+    title: str
+    description: str
+    hints: ToolAnnotations
+    arguments: str
+    answer: type[ToolAnswer]
+    request: type[Part] | None = None
+
+
+TOOLS = (
+    Tool(
+        "forecast_kernel",
+        "Forecast a kernel",
+        texts.FORECAST,
+        READS.model_copy(update=OPEN),
+        f"{KERNEL} paths inputs against target device forecaster model detail",
+        ForecastAnswer,
+        ForecastRequest,
+    ),
+    Tool(
+        "measure_kernel",
+        "Measure a kernel",
+        texts.MEASURE,
+        RUNS,
+        f"{KERNEL} inputs against allow_tf32 device wait_s detail",
+        MeasureAnswer,
+        MeasureRequest,
+    ),
+    Tool(
+        "search",
+        "Search for a faster kernel",
+        texts.SEARCH,
+        RUNS.model_copy(update=OPEN),
+        "task budget max_gpu_seconds max_usd max_tokens deadline_s forecaster model seed_kernels language inputs "
+        "allow_tf32 seed device detail",
+        SearchAnswer,
+        SearchRequest,
+    ),
+    Tool("search_status", "Look at a run or measurement", texts.STATUS, READS, "run_id wait_s detail", StatusAnswer),
+    Tool("search_cancel", "Cancel a run or measurement", texts.CANCEL, ENDS, "run_id", StatusAnswer),
+    Tool("describe", "Describe device, tasks, budget, runs", texts.DESCRIBE, READS, "about task", Described),
+)
+
+
+def _function(verbs: Verbs, tool: Tool) -> Callable[..., Awaitable[CallToolResult]]:
+    """Return a tool as the function that the SDK reads its schema from."""
+
+    async def call(ctx: Context, **given: Any) -> CallToolResult:
+        return await verbs.call(tool.name, ctx, given)
+
+    call.__name__ = tool.name
+    call.__annotations__ = {"ctx": Context}
+    call.__dict__["__signature__"] = signature(tool.name, tool.arguments, tool.request, tool.answer)
+    return call
 
 
 class Server(MCPServer[None]):
@@ -76,22 +154,9 @@ def build_server(options: ServerOptions | None = None) -> MCPServer[None]:
         lifespan=lifespan,
         log_level="WARNING",
     )
-    # The world is open where a language model may be asked. No tool deletes or overwrites anything, but ending a run
-    # cannot be undone by the same client.
-    reads = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
-    asks = reads.model_copy(update={"open_world_hint": True})
-    runs = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
-    starts = runs.model_copy(update={"open_world_hint": True})
-    ends = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
-    for verb, title, description, hints in (
-        (verbs.forecast_kernel, "Forecast a kernel", texts.FORECAST, asks),
-        (verbs.measure_kernel, "Measure a kernel", texts.MEASURE, runs),
-        (verbs.search, "Search for a faster kernel", texts.SEARCH, starts),
-        (verbs.search_status, "Look at a run or measurement", texts.STATUS, reads),
-        (verbs.search_cancel, "Cancel a run or measurement", texts.CANCEL, ends),
-        (verbs.describe, "Describe device, tasks, budget, runs", texts.DESCRIBE, reads),
-    ):
-        server.tool(title=title, description=description, annotations=hints)(verb)
+    for tool in TOOLS:
+        function = _function(verbs, tool)
+        server.tool(title=tool.title, description=tool.description, annotations=tool.hints)(function)
     resources.register(server, verbs, options)
     _prompts(server)
     return server

@@ -91,6 +91,10 @@ class Spool:
         except OSError:
             return None
 
+    def run(self, job_id: str) -> str | None:
+        """Return the id of the run that a job became; None while there is none."""
+        return (self.read(job_id, "run") or "").strip() or None
+
     def document(self, job_id: str, name: str) -> dict[str, Any] | None:
         """Return a file of a job as the object that it holds; None where there is none, or nothing to read in it."""
         text = self.read(job_id, name)
@@ -122,14 +126,14 @@ class Spool:
                         found.append(job)
         return sorted(found, key=lambda j: (j.created, j.id))
 
-    def claim(self, job_id: str, owner: str) -> bool:
+    def claim(self, job_id: str, by: str) -> bool:
         """Take a job; false if somebody else has it."""
         try:
             handle = os.open(self.at(job_id) / _CLAIM, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             return False
         with os.fdopen(handle, "w") as stream:
-            stream.write(owner)
+            stream.write(by)
         return True
 
     def worker(self, job_id: str) -> int | None:
@@ -175,8 +179,7 @@ class Spool:
 
     def has(self, place: Mapping[str, Any], devices: int) -> None:
         """Record a place's number of devices, as found by this process; valid for as long as it lives."""
-        known = self.document("", _DEVICES) or {}
-        me = f"{os.getpid()}:{processes.began(os.getpid())}"
+        known, me = self.document("", _DEVICES) or {}, owner(os.getpid())
         places = known.get("places", {}) if known.get("by") == me else {}
         self.write("", _DEVICES, json.dumps({"by": me, "places": {**places, _name(place): devices}}))
 
@@ -236,9 +239,14 @@ class Spool:
                 shutil.rmtree(self.at(job.id), ignore_errors=True)
 
 
-def _living(owner: str) -> int | None:
+def owner(pid: int) -> str:
+    """Return what stands for a process in a claim: its id, and when it began, because ids are used again."""
+    return f"{pid}:{processes.began(pid)}"
+
+
+def _living(claim: str) -> int | None:
     """Return the process id from "PID:START" if that process is alive."""
-    pid, _, began = owner.partition(":")
+    pid, _, began = claim.partition(":")
     return int(pid) if began and processes.began(int(pid)) == began else None
 
 

@@ -1,32 +1,23 @@
-"""Tools as clients see them: arguments, limits and progress; their bodies are in `work`."""
+"""Tools as clients call them: threads, progress and cancelling; what they do is in `work`."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import secrets
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult
-from pydantic import Field
 
 from forewarp.core.errors import ForewarpError
-from forewarp.mcp_server.answers import (
-    Described,
-    Detail,
-    ForecastAnswer,
-    MeasureAnswer,
-    SearchAnswer,
-    StatusAnswer,
-    reply,
-)
+from forewarp.mcp_server.answers import ToolAnswer, reply
 from forewarp.mcp_server.options import ServerOptions
 
 if TYPE_CHECKING:
@@ -34,48 +25,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_SOURCE = 200_000
-MAX_RANKED = 16
-MAX_WAIT_S = 45.0
-"""Longest wait of a call in seconds; clients give a request 60 s by default."""
+SOFT_DEADLINE_S = 40.0
+"""Longest wait for a measurement before it becomes a handle, where the call does not say."""
 HEARTBEAT_S = 5.0
 STATELESS = "2026-07-28"
 """First revision of the protocol that has no sessions."""
 THREADS = 64
-
-Task = Annotated[
-    str, Field(max_length=4000, description="Bundled task, or task folder or KernelBench file of the workspace.")
-]
-Source = Annotated[str | None, Field(max_length=MAX_SOURCE, description="The kernel's text; or pass path.")]
-FilePath = Annotated[
-    str | None, Field(max_length=4000, description="File of the workspace that holds the kernel; or pass source.")
-]
-Language = Annotated[
-    Literal["cpp", "triton", "cuda", "python"] | None,
-    Field(description="Language of the text; told from it if left out."),
-]
-Tunables = Annotated[
-    dict[str, int] | None, Field(max_length=64, description="Values of declared tunables; defaults for the rest.")
-]
-Device = Annotated[
-    Literal["auto", "cuda", "cpu", "replay"] | None, Field(description="Device; the server's own if left out.")
-]
-ModelName = Annotated[
-    str | None, Field(max_length=200, description="anthropic:NAME or openai:NAME; the key is the server's.")
-]
-Handle = Annotated[
-    str, Field(min_length=1, max_length=100, description="run_id that search or measure_kernel returned.")
-]
-Wait = Annotated[float, Field(ge=0, le=MAX_WAIT_S, description="Seconds to wait for the end; at most 45.")]
-Details = Annotated[Detail, Field(description="detailed adds evidence, phases, candidates and longer logs.")]
-AllowTf32 = Annotated[bool, Field(description="Accept products in TF32 where the reference has fp32.")]
-Inputs = Annotated[
-    str | None,
-    Field(max_length=4000, description="File of the workspace with captured calls, in place of the task's shapes."),
-]
-Against = Annotated[
-    str | None, Field(max_length=4000, description="File of a kernel to compare with, instead of the reference.")
-]
+_FIRST = {
+    "measure_kernel": "waiting for the device",
+    "search": "starting the run",
+    "search_status": "the work goes on",
+}
+"""First message of the tools that report progress."""
 
 
 class Verbs:
@@ -119,141 +80,34 @@ class Verbs:
             done.append(await self._aside(what))
         return done[0]
 
-    async def forecast_kernel(
-        self,
-        ctx: Context,
-        task: Task,
-        source: Source = None,
-        path: FilePath = None,
-        language: Language = None,
-        tunables: Tunables = None,
-        paths: Annotated[
-            list[str] | None, Field(max_length=MAX_RANKED, description="Files to rank, instead of source or path.")
-        ] = None,
-        inputs: Inputs = None,
-        against: Against = None,
-        target: Annotated[
-            str | None, Field(max_length=40, description="a100, h100, h200, b200, l40s or rtx4090; not with device.")
-        ] = None,
-        device: Device = None,
-        forecaster: Annotated[
-            Literal["learned", "llm", "cascade"] | None,
-            Field(description="llm asks model about all; left out: cascade with model, else learned."),
-        ] = None,
-        model: ModelName = None,
-        detail: Details = "concise",
-    ) -> Annotated[CallToolResult, ForecastAnswer]:
-        """Forecast one kernel or several."""
-        given = {
-            **{"task": task, "source": source, "path": path, "language": language, "tunables": tunables},
-            **{"paths": paths, "against": against, "target": target, "device": device},
-            **{"forecaster": forecaster, "model": model, "inputs": inputs},
-        }
+    async def call(self, tool: str, ctx: Context, given: Mapping[str, Any]) -> CallToolResult:
+        """Do what a client asks of a tool, with all its arguments given."""
         with told():
-            work = await self.work()
-            return reply(await self._aside(partial(work.forecast, self.session(ctx), detail, given)), detail)
+            work, session = await self.work(), self.session(ctx)
+            async with _progress(ctx, _FIRST.get(tool, "")) as say:
+                match tool:
+                    case "measure_kernel":
+                        answer = await self._measured(work, session, given, say)
+                    case "search_cancel":
+                        # On stdio there are no headers and no other clients: the user started all that there is.
+                        alone = ctx.headers is None
+                        answer = await self._surely(partial(work.cancel, session, given["run_id"], alone=alone))
+                    case _:
+                        answer = await self._aside(partial(getattr(work, tool), session, given, say))
+            return reply(answer, given.get("detail", "concise"))
 
-    async def measure_kernel(
-        self,
-        ctx: Context,
-        task: Task,
-        source: Source = None,
-        path: FilePath = None,
-        language: Language = None,
-        tunables: Tunables = None,
-        inputs: Inputs = None,
-        against: Against = None,
-        allow_tf32: AllowTf32 = False,
-        device: Device = None,
-        wait_s: Annotated[
-            float | None, Field(ge=0, le=MAX_WAIT_S, description="Seconds until it becomes a handle; 40 if left out.")
-        ] = None,
-        detail: Details = "concise",
-    ) -> Annotated[CallToolResult, MeasureAnswer]:
-        """Measure a kernel."""
-        given = {
-            **{"task": task, "source": source, "path": path, "language": language, "tunables": tunables},
-            **{"against": against, "allow_tf32": allow_tf32, "device": device, "inputs": inputs},
-        }
-        wait = self._options.soft_deadline_s if wait_s is None else wait_s
-        with told():
-            work = await self.work()
-            # Not abandoned: a measurement that nobody knows the handle of would hold the device for nothing.
-            job = await self._surely(partial(work.begin_measurement, self.session(ctx), given))
-            try:
-                async with _progress(ctx, "waiting for the device") as say:
-                    return reply(await self._aside(partial(work.measurement, job, detail, wait, say)), detail)
-            except BaseException as e:
-                if isinstance(e, anyio.get_cancelled_exc_class()):
-                    await self._surely(partial(work.cancel_measurement, job))
-                raise
-
-    async def search(
-        self,
-        ctx: Context,
-        task: Task,
-        budget: Annotated[
-            int | None, Field(ge=1, le=1000, description="Most measurements; 24 if left out, less if less is left.")
-        ] = None,
-        max_gpu_seconds: Annotated[float | None, Field(gt=0)] = None,
-        max_usd: Annotated[float | None, Field(gt=0, description="For model.")] = None,
-        max_tokens: Annotated[int | None, Field(gt=0, description="For model.")] = None,
-        deadline_s: Annotated[float | None, Field(gt=0, description="Most seconds of wall time.")] = None,
-        forecaster: Annotated[
-            Literal["learned", "llm", "cascade", "none"], Field(description="none measures everything.")
-        ] = "learned",
-        model: ModelName = None,
-        seed_kernels: Annotated[
-            list[str] | None, Field(max_length=MAX_RANKED, description="Files of the workspace to start from.")
-        ] = None,
-        language: Language = None,
-        inputs: Inputs = None,
-        allow_tf32: AllowTf32 = False,
-        seed: int = 0,
-        device: Device = None,
-        detail: Details = "concise",
-    ) -> Annotated[CallToolResult, SearchAnswer]:
-        """Start a run."""
-        given = {
-            **{"task": task, "budget": budget, "max_gpu_seconds": max_gpu_seconds, "max_usd": max_usd},
-            **{"max_tokens": max_tokens, "deadline_s": deadline_s, "forecaster": forecaster, "model": model},
-            **{"seed_kernels": seed_kernels, "language": language, "seed": seed, "device": device},
-            **{"allow_tf32": allow_tf32, "inputs": inputs},
-        }
-        with told():
-            work = await self.work()
-            async with _progress(ctx, "starting the run") as say:
-                return reply(await self._aside(partial(work.search, self.session(ctx), detail, given, say)), detail)
-
-    async def search_status(
-        self, ctx: Context, run_id: Handle, wait_s: Wait = 0.0, detail: Details = "concise"
-    ) -> Annotated[CallToolResult, StatusAnswer]:
-        """Look at a handle."""
-        with told():
-            work = await self.work()
-            async with _progress(ctx, "the work goes on") as say:
-                return reply(await self._aside(partial(work.status, run_id, detail, wait_s, say)), detail)
-
-    async def search_cancel(self, ctx: Context, run_id: Handle) -> Annotated[CallToolResult, StatusAnswer]:
-        """End the work behind a handle."""
-        with told():
-            work = await self.work()
-            # On stdio there are no headers and no other clients: the user of this machine started all that there is.
-            alone = ctx.headers is None
-            return reply(await self._surely(partial(work.cancel, self.session(ctx), run_id, alone=alone)))
-
-    async def describe(
-        self,
-        ctx: Context,
-        about: Annotated[
-            Literal["all", "device", "tasks", "budget", "recent"], Field(description="Which part to tell.")
-        ] = "all",
-        task: Annotated[str | None, Field(max_length=4000, description="Task to show, instead of about.")] = None,
-    ) -> Annotated[CallToolResult, Described]:
-        """Describe device, tasks, budget and recent work."""
-        with told():
-            work = await self.work()
-            return reply(await self._aside(partial(work.describe, self.session(ctx), about, task)))
+    async def _measured(
+        self, work: Work, session: str, given: Mapping[str, Any], say: Callable[[str], None]
+    ) -> ToolAnswer:
+        # Not abandoned: a measurement that nobody knows the handle of would hold the device for nothing.
+        job = await self._surely(partial(work.begin_measurement, session, given))
+        wait_s = SOFT_DEADLINE_S if given["wait_s"] is None else given["wait_s"]
+        try:
+            return await self._aside(partial(work.measurement, job, given["detail"], wait_s, say))
+        except BaseException as e:
+            if isinstance(e, anyio.get_cancelled_exc_class()):
+                await self._surely(partial(work.cancel_measurement, job))
+            raise
 
 
 def _load(options: ServerOptions) -> Work:
@@ -281,13 +135,13 @@ def text_of(error: ForewarpError) -> str:
 
 @asynccontextmanager
 async def _progress(ctx: Context, first: str) -> AsyncGenerator[Callable[[str], None]]:
-    """Report every few seconds that the work goes on, with the latest message; yields what takes messages."""
+    """Report every few seconds that the work goes on, with the latest message, if any; yields what takes messages."""
     latest = [first]
 
     async def beat() -> None:
         count, shown, passed = 0, "", HEARTBEAT_S
         while True:
-            if latest[0] != shown or passed >= HEARTBEAT_S:
+            if latest[0] and (latest[0] != shown or passed >= HEARTBEAT_S):
                 count, shown, passed = count + 1, latest[0], 0.0
                 await ctx.report_progress(float(count), message=shown)
             await anyio.sleep(0.5)

@@ -4,32 +4,34 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from forewarp.core.budget import DEFAULT_MEASUREMENTS, Budget
 from forewarp.core.errors import DeviceError, UsageError
 from forewarp.mcp_server.answers import (
     LIMIT_BYTES,
+    POLL_S,
     Described,
     Detail,
     ForecastAnswer,
     MeasureAnswer,
     SearchAnswer,
+    forecast_answer,
+    measure_answer,
+    search_answer,
     size,
 )
+from forewarp.mcp_server.arguments import Requests
 from forewarp.mcp_server.budget import PUBLIC, ClientBudget
-from forewarp.mcp_server.converted import LOG, POLL_S, forecast_answer, measure_answer, search_answer
 from forewarp.mcp_server.jobs import Jobs, Say
 from forewarp.mcp_server.options import ServerOptions
-from forewarp.mcp_server.requests import Requests
 from forewarp.mcp_server.spool import SpooledJob
 from forewarp.tools import describe, runs
-from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
-from forewarp.tools.measure_kernel import MeasureRequest
+from forewarp.tools.forecast_kernel import forecast_kernel
 from forewarp.tools.parts import Amounts, trim
-from forewarp.tools.search import SearchRequest
+from forewarp.tools.requests import ForecastRequest, MeasureRequest, SearchRequest
 from forewarp.tools.session import Executors, check_price, make_model
 
 AnyJob = TypeVar("AnyJob", SpooledJob, SpooledJob | None)
@@ -59,46 +61,27 @@ class Work:
         self._executors.close()
         self.jobs.close()
 
-    def forecast(self, session: str, detail: Detail, given: dict[str, Any]) -> ForecastAnswer:
+    def forecast_kernel(self, session: str, given: Mapping[str, Any], say: Say) -> ForecastAnswer:
         """Forecast one kernel or several."""
-        paths, target, model = given["paths"], given["target"], self.requests.model(given["model"])
-        task = self.requests.task(given["task"])
+        del say
+        paths: list[str] = given["paths"] or []
         kernel = None if paths else self.requests.kernel(given)
         if paths and (given["source"] is not None or given["path"] is not None):
             raise UsageError(
                 "source or path together with paths", hint="pass either one kernel, by source or path, or paths"
             )
-        place = self.requests.place(given["device"])
-        if target is not None:
-            place = place.model_copy(update={"device": given["device"] or "auto", "pool": None})
-        request = ForecastRequest(
-            task=task,
-            inputs=self.requests.inputs(given["inputs"]),
-            kernel=kernel,
-            kernels=[self.requests.file(p, "paths") for p in paths or ()],
-            against=self.requests.file(given["against"], "against") if given["against"] else None,
-            target=target,
-            place=place,
-            forecaster=given["forecaster"],
-            model=model,
-            base_url=self.options.base_url if model else None,
-        )
-        if model is not None:
-            self._may_ask(session, model)
+        kernels = [self.requests.file(p, "paths") for p in paths]
+        request = self.requests.make(ForecastRequest, given, kernel=kernel, kernels=kernels)
+        if request.target is not None:
+            place = request.place.model_copy(update={"device": given["device"] or "auto", "pool": None})
+            request = request.model_copy(update={"place": place})
+        if request.model is not None:
+            self._may_ask(session, request.model)
         with self._forecasts:
             found = forecast_kernel(request, executors=self._executors)
-        if model is not None:
+        if request.model is not None:
             self._book(session, given["task"], found.cost.dollars, found.cost.input_tokens + found.cost.output_tokens)
-        answer = forecast_answer(found, detail)
-        # A kernel that is given as text has no name of its own.
-        names = dict(enumerate(cast("list[str]", paths or []), 1))
-        ranking = [r.model_copy(update={"path": names.get(r.position, r.path)}) for r in answer.ranking]
-        summary = answer.summary
-        for n, path in names.items():
-            summary = summary.replace(f"number {n} ", f"{Path(path).name} ").replace(
-                f"number {n},", f"{Path(path).name},"
-            )
-        return answer.model_copy(update={"ranking": ranking, "summary": summary})
+        return forecast_answer(found, given["detail"], paths)
 
     def _may_ask(self, session: str, model: str) -> None:
         for currency in ("dollars", "tokens"):
@@ -111,17 +94,9 @@ class Work:
         job = self.jobs.spool.add("forecast", session, task, {})
         self.jobs.spool.write(job.id, "result.json", f'{{"usd": {usd or 0.0}, "tokens": {tokens}}}')
 
-    def begin_measurement(self, session: str, given: dict[str, Any]) -> SpooledJob:
+    def begin_measurement(self, session: str, given: Mapping[str, Any]) -> SpooledJob:
         """Put a measurement into the queue; raises `UsageError` where the budget does not allow it."""
-        task = self.requests.task(given["task"])
-        request = MeasureRequest(
-            task=task,
-            inputs=self.requests.inputs(given["inputs"]),
-            kernel=self.requests.kernel(given),
-            against=self.requests.file(given["against"], "against") if given["against"] else None,
-            allow_tf32=given["allow_tf32"],
-            place=self.requests.place(given["device"]),
-        )
+        request = self.requests.make(MeasureRequest, given, kernel=self.requests.kernel(given))
         with self.budget.deciding():
             self.budget.grant(session, "measurements", 1.0)
             left = self.budget.grant(session, "device_s", None)
@@ -134,11 +109,7 @@ class Work:
         found = self.jobs.measured(job)
         if found is not None:
             log = self.jobs.spool.read(job.id, "log.txt") or ""
-            if len(log) > LOG[detail]:
-                found = found.model_copy(update={"log": trim(log, LOG[detail])})
-            left = self.budget.left(job.session, "measurements")
-            answer = measure_answer(job.id, found, detail, len(log))
-            return answer.model_copy(update={"measurements_left": None if left is None else int(left)})
+            return measure_answer(job.id, found, detail, log, self.budget.left(job.session, "measurements"))
         state = self.jobs.spool.state(job.id)
         again = f"call search_status with run_id {job.id} for the result"
         ahead = self.jobs.spool.ahead(job) if state == "queued" else None
@@ -163,44 +134,30 @@ class Work:
         """End a measurement; false where it had ended."""
         return self.jobs.cancel_measurement(job)
 
-    def search(self, session: str, detail: Detail, given: dict[str, Any], say: Say) -> SearchAnswer:
+    def search(self, session: str, given: Mapping[str, Any], say: Say) -> SearchAnswer:
         """Start a run and return its first state."""
-        task = self.requests.task(given["task"])
-        model = self.requests.model(given["model"])
-        inputs = self.requests.inputs(given["inputs"])
-        seeds = [str(self.requests.seed(p)) for p in given["seed_kernels"] or ()]
+        seeds = [str(self.requests.seed(p)) for p in given["seed_kernels"]]
+        request = self.requests.make(SearchRequest, given, seed_kernels=seeds, budget=Amounts())
         with self.budget.deciding():
             live = self.jobs.searching()
             if len(live) >= self.options.max_searches:
-                ids = ", ".join((self.jobs.spool.read(j.id, "run") or j.id).strip() for j in live)
+                ids = ", ".join(self.jobs.spool.run(j.id) or j.id for j in live)
                 raise UsageError(
                     f"{len(live)} runs go on already ({ids}); at most {self.options.max_searches} may at a time",
                     hint="wait for one with search_status, or end one with search_cancel",
                 )
-            caps = self._caps(session, given, model is not None)
-            place = self.requests.place(given["device"])
-            request = SearchRequest(
-                task=task,
-                place=place.model_copy(
-                    update={
-                        "archive": str(runs.archive_path(place)),
-                        "pool": place.pool if place.device == "replay" else None,
-                    }
-                ),
-                budget=Amounts.of(replace(caps, wall_s=given["deadline_s"])),
-                seed=given["seed"],
-                forecaster=given["forecaster"],
-                model=model,
-                base_url=self.options.base_url if model else None,
-                language=given["language"],
-                seed_kernels=seeds,
-                allow_tf32=given["allow_tf32"],
-            )
-            job = self.jobs.start_search(session, given["task"], request, inputs, caps)
+            caps = self._caps(session, given, asks=request.model is not None)
+            place = request.place
+            pool = place.pool if place.device == "replay" else None
+            place = place.model_copy(update={"archive": str(runs.archive_path(place)), "pool": pool})
+            budget = Amounts.of(replace(caps, wall_s=given["deadline_s"]))
+            request = request.model_copy(update={"place": place, "budget": budget})
+            job = self.jobs.start_search(session, given["task"], request, caps)
         say("starting the run")
-        return self.run_of(job, detail, START_S, 0.0, say)
+        return self.run_of(job, given["detail"], START_S, 0.0, say)
 
-    def _caps(self, session: str, given: dict[str, Any], asks: bool) -> Budget:
+    def _caps(self, session: str, given: Mapping[str, Any], *, asks: bool) -> Budget:
+        """Return what a run may spend of each currency; raises `UsageError` where that is not left."""
         measurements = self.budget.grant(session, "measurements", given["budget"], DEFAULT_MEASUREMENTS)
         device_s = self.budget.grant(session, "device_s", given["max_gpu_seconds"])
         dollars, tokens = given["max_usd"], given["max_tokens"]
@@ -231,13 +188,15 @@ class Work:
         run_id = found.result.run_id
         if found.result.status != "running" and written:
             self.jobs.written(run_id)
-        others = [j for j in self.jobs.searching() if (self.jobs.spool.read(j.id, "run") or "").strip() != run_id]
+        others = [j for j in self.jobs.searching() if self.jobs.spool.run(j.id) != run_id]
         # Where `forewarp optimize` writes by itself, seen from the folder that it is started in.
         folder = self.jobs.home / "forewarp-runs" / run_id
         return search_answer(found.result, detail, lost=found.lost, folder=str(folder), others=len(others))
 
-    def status(self, run_id: str, detail: Detail, wait_s: float, say: Say) -> SearchAnswer | MeasureAnswer:
+    def search_status(self, session: str, given: Mapping[str, Any], say: Say) -> SearchAnswer | MeasureAnswer:
         """Return the state behind a handle."""
+        del session
+        run_id, detail, wait_s = given["run_id"], given["detail"], given["wait_s"]
         if run_id.startswith("m-"):
             return self.measurement(self.jobs.spool.job(run_id), detail, wait_s, say)
         if run_id.startswith("s-"):
@@ -267,7 +226,7 @@ class Work:
                 f"{run_id!r} is only the beginning of run {seen.run_id}; nothing was cancelled",
                 hint="pass the whole run_id",
             )
-        started = (j for j in self.jobs.spool.jobs() if (self.jobs.spool.read(j.id, "run") or "").strip() == run_id)
+        started = (j for j in self.jobs.spool.jobs() if self.jobs.spool.run(j.id) == run_id)
         self._own(session, next(started, None), run_id, alone=alone)
         over = seen.status != "running" or seen.lost
         if not over:
@@ -283,10 +242,12 @@ class Work:
             hint="search_status shows where it stands; the operator can end it from a server on stdio",
         )
 
-    def describe(self, session: str, about: str, task: str | None) -> Described:
+    def describe(self, session: str, given: Mapping[str, Any], say: Say) -> Described:
         """Return the description of a task, or of device, tasks, budget and recent work."""
-        if task is not None:
-            return self._task(task)
+        del say
+        about = given["about"]
+        if given["task"] is not None:
+            return self._task(given["task"])
         every = about == "all"
         parts: dict[str, Any] = {}
         said: list[str] = []
@@ -334,7 +295,7 @@ class Work:
         lines = self.budget.lines(session)
         if not lines:
             return {"capped": False}, "The operator has set no budget."
-        data: dict[str, Any] = {"window_hours": self.options.window_s / 3600}
+        data: dict[str, Any] = {"window_hours": self.options.window}
         for line in lines:
             entry = {"cap": line.cap, "used_or_set_aside": round(line.spent, 3), "left": round(line.left, 3)}
             data.setdefault(line.scope, {})[PUBLIC[line.currency]] = entry

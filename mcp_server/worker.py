@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from forewarp.core.errors import ForewarpError
-from forewarp.mcp_server.spool import Spool, SpooledJob, error_of, slot_name
+from forewarp.mcp_server.spool import Spool, SpooledJob, error_of, owner, slot_name
 from forewarp.tools import processes
 from forewarp.tools.measure_kernel import MeasureRequest, Stage, measure_kernel
 from forewarp.tools.parts import Place
@@ -36,7 +36,7 @@ def main(home: Path, keep_warm_s: float, number: int) -> int:
     with spool.alone(slot_name(number), within_s=GLANCE_S) as ours:
         if not ours:
             return 0
-        me = f"{os.getpid()}:{processes.began(os.getpid())}"
+        me = owner(os.getpid())
         with SlotExecutors(number, found) as executors:
             last = time.monotonic()
             while time.monotonic() - last < keep_warm_s and spool.folder.is_dir():

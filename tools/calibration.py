@@ -25,6 +25,7 @@ from forewarp.surrogate.drift import Drift
 from forewarp.surrogate.evaluation import backtest, conformal, metrics
 from forewarp.tools import session
 from forewarp.tools.parts import SCHEMA_VERSION, Part, Place
+from forewarp.tools.requests import CalibrationRequest
 
 HISTORY = 8
 """Trials of each task of a pool that a forecaster is shown before it is asked about the others."""
@@ -34,21 +35,6 @@ ENOUGH = 5_000
 
 _FOLDS = 5
 _ALL_RUNS = 1_000_000
-
-
-class CalibrationRequest(Part):
-    """Request for a calibration report: the archive or pool, and filters on its forecasts."""
-
-    archive: str | None = Field(default=None, description="Archive file; the user's own where this is left out.")
-    run: str | None = Field(default=None, description="Only this run of the archive.")
-    task: str | None = Field(default=None, description="Only this task, by name.")
-    pool: str | None = Field(
-        default=None,
-        description="Pool to look at instead of the archive: the forecasts recorded beside it, else those that the "
-        "forecaster makes of it.",
-    )
-    forecaster: str | None = Field(default=None, description="Only this forecaster; the one to ask about a pool.")
-    alpha: float = Field(default=0.05, gt=0, lt=1, description="Error rate that the thresholds keep.")
 
 
 class ReliabilityPoint(Part):

@@ -22,46 +22,17 @@ from forewarp.core.errors import TaskError, UsageError
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.tools.parts import Part
+from forewarp.tools.requests import (
+    CheckRequest,
+    DeduplicateRequest,
+    Destination,
+    ExportRequest,
+    MergeRequest,
+    Placing,
+    PoolsRequest,
+)
 
 MOST_PROBLEMS = 200
-
-
-class Placing(Part):
-    """Sources of the family and the split of each row."""
-
-    splits: str | None = Field(
-        default=None, description="File of families with their splits; forewarp's own if left out."
-    )
-    families: dict[str, str] = Field(
-        default_factory=dict[str, str], description="Family by task name; goes before the one in the task's file."
-    )
-    tasks: str | None = Field(
-        default=None,
-        description="Folder of task folders: their families, and from lineage.toml the parents of kernels.",
-    )
-
-
-class Destination(Part):
-    """The Parquet file to write."""
-
-    path: str
-    overwrite: bool = Field(default=False, description="Replace a file that is there already.")
-
-
-class ExportRequest(Part):
-    """Measurements to write: from the named pools, else from the archive."""
-
-    out: Destination
-    pools: list[str] = Field(default_factory=list[str])
-    archive: str | None = None
-    placing: Placing = Placing()
-    task: str | None = Field(default=None, description="Only this task, by name.")
-    target: str | None = Field(default=None, description="Only this device, by name.")
-    run: str | None = Field(default=None, description="Only this run.")
-    split: str | None = Field(default=None, description="Only this split.")
-    samples: bool = Field(default=False, description="Keep every raw sample that there is.")
-    pairs: bool = Field(default=False, description="Also what was measured against another kernel.")
-    features: bool = Field(default=False, description="Fill in the vector of features.")
 
 
 class PoolProblem(Part):
@@ -85,9 +56,9 @@ class DataResult(Part):
 
 def export_data(request: ExportRequest) -> DataResult:
     """Write the measurements of an archive, or of other pools, as one pool."""
-    out = _destination(request.out)
-    table, families = _placing(request.placing)
-    lines = _lineage(request.placing.tasks)
+    out = _destination(request)
+    table, families = _placing(request)
+    lines = _lineage(request.tasks)
     chosen = (_with_lineage(splits.assign(r, table, families), lines) for r in _exported(request))
     kept = (row for row in chosen if request.split is None or row.origin.split == request.split)
     kept = map(_with_features, kept) if request.features else kept
@@ -95,19 +66,19 @@ def export_data(request: ExportRequest) -> DataResult:
     return DataResult(rows=written, files=[str(out)])
 
 
-def merge_pools(paths: Sequence[str], out: Destination, placing: Placing) -> DataResult:
+def merge_pools(request: MergeRequest) -> DataResult:
     """Write several pools as one, assigning families and splits anew."""
-    path = _destination(out)
-    table, families = _placing(placing)
-    files = [file for p in paths for file in parquet.files_of(_existing(p))]
+    path = _destination(request)
+    table, families = _placing(request)
+    files = _files(request.pools)
     rows = (_placed(row, table, families) for file in files for row in parquet.columns_of(file))
     return DataResult(rows=parquet.write_table(_unleaked(rows), columns.schema(), path), files=[str(path)])
 
 
-def deduplicate(paths: Sequence[str], out: Destination) -> DataResult:
+def deduplicate(request: DeduplicateRequest) -> DataResult:
     """Write pools without duplicate kernels, keeping the row with the narrowest interval of each."""
-    path = _destination(out)
-    files = [file for p in paths for file in parquet.files_of(_existing(p))]
+    path = _destination(request)
+    files = _files(request.pools)
     chosen = dedupe.choose(row for file in files for row in parquet.columns_of(file, dedupe.COLUMNS))
     kept = frozenset(chosen.kept)
     rows = (row for n, row in enumerate(r for file in files for r in parquet.columns_of(file)) if n in kept)
@@ -116,17 +87,17 @@ def deduplicate(paths: Sequence[str], out: Destination) -> DataResult:
     return DataResult(rows=written, files=[str(path)], left_out=left_out)
 
 
-def count_pools(paths: Sequence[str]) -> DataResult:
+def count_pools(request: PoolsRequest) -> DataResult:
     """Count the rows of pools by task, family, split, language and more."""
-    files = [file for p in paths for file in parquet.files_of(_existing(p))]
+    files = _files(request.pools)
     found = counts.count(row for file in files for row in parquet.columns_of(file, counts.COLUMNS))
     return DataResult(rows=found.total.rows, counts=found)
 
 
-def check_pools(paths: Sequence[str], splits_file: str | None = None) -> DataResult:
+def check_pools(request: CheckRequest) -> DataResult:
     """Check pools for problems with their schema, values, hashes, splits and texts, and for leaks between splits."""
-    files = [file for p in paths for file in parquet.files_of(_existing(p))]
-    table = splits.load(_path(splits_file) or splits.DEFAULT)
+    files = _files(request.pools)
+    table = splits.load(_path(request.splits) or splits.DEFAULT)
     shown: list[PoolProblem] = []
     kinds: Counter[str] = Counter()
     for problem in check.check(files, table):
@@ -235,7 +206,7 @@ def _with_features(row: RecordedRow) -> RecordedRow:
 
 
 def _destination(out: Destination) -> Path:
-    path = Path(out.path).expanduser()
+    path = Path(out.out).expanduser()
     if path.suffix != ".parquet":
         raise UsageError(f"{path} is no name for a pool", hint="pass --out with a name that ends in .parquet")
     return _free(path, overwrite=out.overwrite)
@@ -245,6 +216,10 @@ def _free(path: Path, *, overwrite: bool) -> Path:
     if path.exists() and not overwrite:
         raise UsageError(f"{path} is there already", hint="pass --overwrite to replace it, or another --out")
     return path
+
+
+def _files(pools: Sequence[str]) -> list[Path]:
+    return [file for pool in pools for file in parquet.files_of(_existing(pool))]
 
 
 def _existing(path: str) -> Path:

@@ -18,46 +18,17 @@ from forewarp.core.protocols import Forecaster
 from forewarp.surrogate import baselines
 from forewarp.surrogate.evaluation import backtest, metrics, scorecard
 from forewarp.surrogate.evaluation.backtest import Answers, Group, Progress
-from forewarp.surrogate.evaluation.resampling import RESAMPLES, Estimate, Resampled, cluster_draws
+from forewarp.surrogate.evaluation.resampling import Estimate, Resampled, cluster_draws
 from forewarp.tools import session
 from forewarp.tools.parts import Part
+from forewarp.tools.requests import EvaluateRequest
 
-Split = Literal["train", "validation", "test", "all"]
 FORECASTERS = ("learned", "llm", "cascade", "uniform", "climatology")
 CURVE_POINTS = 100
 CURVE_SHARES = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 OF_TASKS = ("exact", "within_one", "pairwise", "spearman", "crps", "error", "recovery_1", "recovery_10", "recovery_20")
 
 _Scores = dict[str, tuple[scorecard.Measure, Resampled]]
-
-
-class EvaluateRequest(Part):
-    """Request for an evaluation: the forecasters, and the measured candidates to judge them by."""
-
-    pools: list[str] = Field(default_factory=list[str], description="Parquet files or folders of measured candidates.")
-    forecasters: list[str] = Field(
-        default_factory=list[str],
-        description="Forecasters to ask: learned, llm, cascade; uniform and climatology look at no candidate.",
-    )
-    recorded: list[str] = Field(default_factory=list[str], description="Files of recorded forecasts to score again.")
-    split: Split = Field(default="test", description="Only rows of this split; all takes every row.")
-    tasks: list[str] = Field(default_factory=list[str], description="Only these tasks, by name; all if left out.")
-    train: str | None = Field(
-        default=None,
-        description="Pool whose frequencies climatology forecasts; the train split of `pools` if left out.",
-    )
-    history: int = Field(default=0, ge=0, description="Rows of each task that are shown as measured, and not scored.")
-    anchors: bool = Field(
-        default=False, description="Tell the learned forecaster how long each task's reference takes, as was measured."
-    )
-    seed: int = Field(default=0, description="Draws the rows that are shown, and the resamples.")
-    resamples: int = Field(default=RESAMPLES, ge=2, description="Draws of the tasks that intervals rest on.")
-    margin: float = Field(default=scorecard.MARGIN, gt=0, description="How near the best counts as one to be found.")
-    model: list[str] = Field(
-        default_factory=list[str], description="Language models: the llm forecaster is asked with each of them."
-    )
-    base_url: str | None = None
-    keep: str | None = Field(default=None, description="Parquet file to write the forecasts to, to score them again.")
 
 
 class Figure(Part):

@@ -9,9 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeVar
-
-from pydantic import Field
+from typing import TypeVar
 
 from forewarp.core.errors import CandidateError, UsageError
 from forewarp.core.protocols import Forecaster, Subject, Trial, with_evidence
@@ -22,14 +20,11 @@ from forewarp.tools import session as sessions
 from forewarp.tools.forecasted import ForecastResult, RankedKernel
 from forewarp.tools.inspect_kernel import choose_target
 from forewarp.tools.parts import (
-    AnyTask,
     Device,
     Facts,
     Interval,
     Kernel,
     KernelId,
-    Part,
-    Place,
     Price,
     median_of,
     prediction_of,
@@ -37,6 +32,7 @@ from forewarp.tools.parts import (
     trim,
 )
 from forewarp.tools.recommendation import RivalForecast
+from forewarp.tools.requests import ForecastRequest
 from forewarp.tools.run_report import TierLine
 from forewarp.tools.session import Executors, Session
 
@@ -44,29 +40,6 @@ Given = TypeVar("Given")
 
 MAX_KERNELS = 64
 MAX_THREADS = 8
-
-
-class ForecastRequest(Part):
-    """Request for a forecast: the task, the kernels, what to compare them with, the device and the forecaster."""
-
-    task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
-    kernel: Kernel | None = Field(default=None, description="The kernel; or pass several as kernels.")
-    kernels: list[Kernel] = Field(default_factory=list[Kernel], max_length=MAX_KERNELS, description="Kernels to rank.")
-    inputs: str | None = Field(
-        default=None, description="File of captured calls, which become the workloads in place of the task's own."
-    )
-    against: Kernel | None = Field(default=None, description="Kernel to forecast against, instead of the reference.")
-    place: Place = Place()
-    target: str | None = Field(
-        default=None,
-        description="Forecast for this device without having it: a100, h100, h200, b200, l40s, rtx4090; instead of "
-        "place's device.",
-    )
-    forecaster: Literal["learned", "llm", "cascade"] | None = Field(
-        default=None, description="Left out: cascade where a model is given, else learned."
-    )
-    model: str | None = Field(default=None, description="Language model for llm and cascade, such as anthropic:NAME.")
-    base_url: str | None = Field(default=None, description="URL of an OpenAI-compatible server that serves the model.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +114,11 @@ def forecast_kernel(
 @contextmanager
 def _opened(request: ForecastRequest, executors: Executors | None) -> Generator[Session]:
     if request.target is None:
-        task = sessions.with_inputs(request.task, request.inputs, request.place)
-        with sessions.open_session(request.place, task, executors) as opened:
+        with sessions.open_session(request.place, request.task, executors, inputs=request.inputs) as opened:
             yield opened
         return
     target = choose_target(request.target)
-    task = sessions.load_task(sessions.with_inputs(request.task, request.inputs, request.place), request.place)
+    task = sessions.load_task(request.task, request.place, inputs=request.inputs)
     with sessions.open_archive(request.place) as archive:
         kept = executors or Executors()
         try:

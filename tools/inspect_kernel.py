@@ -24,35 +24,11 @@ from forewarp.inspection.traced import gradient, of_file, of_trace
 from forewarp.inspection.tracing.files import arguments
 from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tools import session as sessions
-from forewarp.tools.parts import SCHEMA_VERSION, AnyTask, Device, Kernel, KernelId, Part, Place, trim
+from forewarp.tools.parts import SCHEMA_VERSION, Device, Kernel, KernelId, Part, Place, trim
+from forewarp.tools.requests import InspectRequest
 
 CHECK_S = 20.0
 """Seconds that a check without a GPU may take."""
-
-
-class InspectRequest(Part):
-    """Request for an inspection: the kernels, their task, and the device."""
-
-    task: AnyTask | None = Field(
-        default=None,
-        description="Bundled task, task folder or KernelBench file; or a task itself. Without one, files of Triton "
-        "kernels are called as they call themselves, or with guessed arguments.",
-    )
-    kernels: list[Kernel] = Field(min_length=1)
-    target: str = Field(
-        default="auto", description="a100, h100, h200, b200, l40s, rtx4090, cuda; auto is this GPU, else the H200."
-    )
-    check: bool = Field(default=False, description="Also run each kernel on the CPU at small shapes, and compare.")
-    python: str | None = Field(default=None, description="Python that has torch and Triton; this one if left out.")
-    args: str = Field(
-        default="",
-        description='Without a task: values by parameter, such as "x=float32[4096,4096], n=4096"; others are guessed.',
-    )
-    call: str = Field(default="", description="Without a task: the function of the file to call.")
-    backward: bool | None = Field(
-        default=None,
-        description="Trace gradients too; left out, those of outputs that a torch.autograd.Function makes.",
-    )
 
 
 class LaunchFacts(Part):
@@ -197,7 +173,10 @@ def inspect_kernels(request: InspectRequest, *, stage: Callable[[str], None] = l
         raise UsageError(
             "a check compares a kernel with the reference of a task, and none is given", hint="pass a task, too"
         )
-    task = None if request.task is None else sessions.load_task(request.task, Place())
+    if request.task is None and request.inputs is not None:
+        raise UsageError("--inputs needs a task, whose calls they are", hint="pass --task TASK, or leave --inputs out")
+    place = Place(python=request.python)
+    task = None if request.task is None else sessions.load_task(request.task, place, inputs=request.inputs)
     arguments.parse(request.args)
     executor = LocalExecutor(target, python=request.python or sys.executable)
     try:

@@ -123,7 +123,10 @@ def open_joint(
         executors = executors or stack.enter_context(Executors())
         allow = request.allow_tf32
         opened = [
-            stack.enter_context(sessions.open_session(p, request.task, executors, allow_tf32=allow)) for p in places
+            stack.enter_context(
+                sessions.open_session(p, request.task, executors, inputs=request.inputs, allow_tf32=allow)
+            )
+            for p in places
         ]
         names = [o.executor.target.name for o in opened]
         if len(set(names)) < len(names):

@@ -14,28 +14,12 @@ from forewarp.core.protocols import Executor, Subject
 from forewarp.core.values import Build, Candidate, Measurement
 from forewarp.tools import session as sessions
 from forewarp.tools.measured import MeasureResult, result_of
-from forewarp.tools.parts import SCHEMA_VERSION, Kernel, Part, Place, TaskRequest, trim
+from forewarp.tools.parts import SCHEMA_VERSION, Kernel, Part, Place, trim
+from forewarp.tools.requests import MeasureManyRequest, MeasureRequest
 from forewarp.tools.session import Executors, Session
 
 Stage = Literal["forecasting", "starting the device", "compiling", "measuring"]
 MAX_THREADS = 8
-
-
-class MeasureRequest(TaskRequest):
-    """Request for a measurement: the task, the kernel, what to compare it with, and the device."""
-
-    kernel: Kernel
-    inputs: str | None = Field(
-        default=None, description="File of captured calls, which become the workloads in place of the task's own."
-    )
-    against: Kernel | None = Field(default=None, description="Kernel to time it against, instead of the reference.")
-
-
-class MeasureManyRequest(TaskRequest):
-    """Several kernels to measure, one after the other."""
-
-    kernels: list[Kernel] = Field(min_length=1)
-    against: Kernel | None = Field(default=None, description="Kernel to time them against, instead of the reference.")
 
 
 class KernelResult(Part):
@@ -69,8 +53,8 @@ def measure_kernel(
     candidate = sessions.choose_candidate(request.kernel)
     other = _other(request.against, request.place)
     stage("starting the device")
-    given = sessions.with_inputs(request.task, request.inputs, request.place)
-    with sessions.open_session(request.place, given, executors, allow_tf32=request.allow_tf32) as opened:
+    place, allow = request.place, request.allow_tf32
+    with sessions.open_session(place, request.task, executors, inputs=request.inputs, allow_tf32=allow) as opened:
         task, executor, archive = opened.task, opened.executor, opened.archive
         sessions.check_language(candidate, executor)
         stage("compiling")
@@ -105,7 +89,8 @@ def measure_kernels(
     """
     other = _other(request.against, request.place)
     stage("starting the device")
-    with sessions.open_session(request.place, request.task, executors, allow_tf32=request.allow_tf32) as opened:
+    place, allow = request.place, request.allow_tf32
+    with sessions.open_session(place, request.task, executors, inputs=request.inputs, allow_tf32=allow) as opened:
         chosen = [_choose(k, opened.executor) for k in request.kernels]
         wanted = {c.sha256: c for c in chosen if isinstance(c, Candidate)}
         results: dict[str, MeasureResult] = {}

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, model_validator
 
 from forewarp.core import bins
 from forewarp.core.budget import Budget
-from forewarp.core.values import Forecast, Language, Task
+from forewarp.core.values import Candidate, Forecast, Language, Task
 
 SCHEMA_VERSION = 1
 """Rises whenever a field of a result changes its meaning or goes away; new fields do not raise it."""
 
 Source = Literal["measured", "replay"]
 
-AnyTask = Annotated[
-    str | InstanceOf[Task], Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
-]
+
+def _text_of_path(given: object) -> object:
+    return os.fspath(given) if isinstance(given, Path) else given
+
+
+FilePath = Annotated[str, BeforeValidator(_text_of_path)]
+"""A path as text, which a `Path` becomes."""
+
+AnyTask = FilePath | InstanceOf[Task]
+"""A bundled task's name, a path, or a task itself."""
 
 
 class Part(BaseModel):
@@ -54,13 +63,13 @@ class Place(Part):
         default="",
         description="Card to measure on where the place has several, such as h200; anything else there is an error.",
     )
-    pool: str | None = Field(
+    pool: FilePath | None = Field(
         default=None,
         description="Parquet file or folder of recorded measurements, for device replay; left out, those that come "
         "with forewarp.",
     )
-    archive: str | None = Field(default=None, description="Archive file; the user's own where this is left out.")
-    python: str | None = Field(
+    archive: FilePath | None = Field(default=None, description="Archive file; the user's own where this is left out.")
+    python: FilePath | None = Field(
         default=None, description="Python that has the torch to measure with; this one if left out."
     )
 
@@ -80,12 +89,26 @@ class Place(Part):
 class Kernel(Part):
     """One candidate, by file or by text."""
 
-    path: str | None = Field(default=None, description="File that holds the candidate.")
+    path: FilePath | None = Field(default=None, description="File that holds the candidate.")
     source: str | None = Field(default=None, description="The candidate's text, instead of a file.")
     language: Language | None = Field(default=None, description="Language of the text; told from it if left out.")
     tunables: dict[str, int] = Field(
         default_factory=dict[str, int], description="Values of declared tunables; the plan's defaults for the rest."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_anything(cls, given: object) -> object:
+        """Take a path, a text with a line break in it, or a candidate for a kernel."""
+        match given:
+            case Candidate(source=source, language=language, tunables=tunables):
+                return {"source": source, "language": language, "tunables": dict(tunables)}
+            case Path():
+                return {"path": str(given)}
+            case str():
+                return {"source" if "\n" in given else "path": given}
+            case _:
+                return given
 
 
 class _Timed(Protocol):
@@ -97,16 +120,6 @@ class _Timed(Protocol):
     def low(self) -> float | None: ...
     @property
     def high(self) -> float | None: ...
-
-
-class TaskRequest(Part):
-    """Fields of every request about the kernels of one task."""
-
-    task: AnyTask
-    allow_tf32: bool = Field(
-        default=False, description="Accept products in TF32 where the reference computes them in fp32."
-    )
-    place: Place = Place()
 
 
 class Interval(Part):

@@ -14,18 +14,10 @@ from forewarp.gpu_runner.formats.task import BUNDLED_POOL
 from forewarp.search.islands import Islands
 from forewarp.search.loop import Search
 from forewarp.tools import session as sessions
-from forewarp.tools.parts import Part, Place
+from forewarp.tools.parts import Place
 from forewarp.tools.proposer import from_label, make_proposer, own_name, reads_archive, several
+from forewarp.tools.requests import ResumeRequest
 from forewarp.tools.search import NOTHING, Own, SearchJob, island_of, models_of, names_of
-
-
-class ResumeRequest(Part):
-    """Which run to take up. The model and the pool are taken from here; keys and paths are not in the archive."""
-
-    run_id: str
-    place: Place = Place()
-    model: str | list[str] | None = None
-    base_url: str | None = None
 
 
 @contextmanager

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
-
-from pydantic import Field
+from typing import TYPE_CHECKING
 
 from forewarp.archive.rows import EventRow
 from forewarp.archive.store import Archive
-from forewarp.core.budget import DEFAULT_MEASUREMENTS, Spend
+from forewarp.core.budget import Spend
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Forecaster, Proposer
 from forewarp.core.values import DeviceKind, Task
@@ -21,60 +19,13 @@ from forewarp.search.loop import Search
 from forewarp.search.settings import SearchSettings
 from forewarp.tools import session as sessions
 from forewarp.tools.estimate import Dollars, Estimate, estimate
-from forewarp.tools.parts import Amounts, AnyTask, Part, Place
 from forewarp.tools.proposer import label, make_proposer, own_label
+from forewarp.tools.requests import SearchRequest
 from forewarp.tools.run_report import SearchResult, report
 from forewarp.tools.session import Executors, Session
 
 if TYPE_CHECKING:
     from forewarp.surrogate.models import LanguageModel
-
-
-class SearchRequest(Part):
-    """Request for a search: the task, the device, the budget and the policy."""
-
-    task: AnyTask = Field(description="Bundled task, task folder or KernelBench file; or a task itself.")
-    place: Place = Place()
-    budget: Amounts = Amounts(measurements=DEFAULT_MEASUREMENTS)
-    seed: int = 0
-    forecaster: Literal["learned", "llm", "cascade", "none"] = "learned"
-    model: str | list[str] | None = Field(
-        default=None,
-        description="Language models that propose kernels, such as anthropic:NAME; the first one forecasts.",
-    )
-    base_url: str | None = Field(
-        default=None,
-        description="URL of an OpenAI-compatible server that serves the model; of several, those of openai.",
-    )
-    forecast_model: str | None = Field(default=None, description="Another model that forecasts, for llm and cascade.")
-    seed_kernels: list[str] = Field(default_factory=list[str], description="Files to start from, not the bundled ones.")
-    language: Literal["cpp", "triton", "cuda", "python"] | None = None
-    allow_tf32: bool = Field(
-        default=False, description="Accept products in TF32 where the reference computes them in fp32."
-    )
-    confirm: bool = Field(default=True, description="Keep one measurement back to measure the winner once more.")
-    holdout: bool = Field(default=True, description="Try a confirmed winner on shapes near the given ones, too.")
-    audit: float | None = Field(
-        default=None, ge=0, le=1, description="Share of the discards that is measured all the same; null: 0.05."
-    )
-    explore: int | None = Field(
-        default=None, ge=0, description="Measurements spread over the space before forecasts decide; null: 3."
-    )
-    proposals: int | None = Field(
-        default=None, ge=1, le=1000, description="New candidates per round; null: 8, or 12 where a model writes them."
-    )
-    measure_per_round: int | None = Field(
-        default=None,
-        ge=1,
-        le=1000,
-        description="Measurements per round; null: 1, or 3 where a model writes candidates.",
-    )
-    patience: int | None = Field(
-        default=None, ge=0, description="Rounds without a promising candidate after which the run ends; null: 6."
-    )
-    learn_across_runs: bool = Field(
-        default=False, description="Begin with what earlier runs of this task on this device found, and learn from it."
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +93,8 @@ def search(
 def open_search(request: SearchRequest, own: Own = NOTHING) -> Generator[SearchJob]:
     """Register a run; the work begins when its events are read."""
     prepared = prepare(request, own)
-    with sessions.open_session(request.place, request.task, own.executors, allow_tf32=request.allow_tf32) as opened:
+    place, allow = request.place, request.allow_tf32
+    with sessions.open_session(place, request.task, own.executors, inputs=request.inputs, allow_tf32=allow) as opened:
         yield begin(ready(prepared, opened))
 
 
@@ -229,7 +181,7 @@ def estimate_search(request: SearchRequest, own: Own = NOTHING) -> Estimate:
     settings, models = _prepared(request, own)
     if own.forecaster is None and request.forecaster in ("llm", "cascade") and models.forecaster is None:
         sessions.make_forecaster(request.forecaster, None)
-    task = sessions.load_task(request.task, request.place, allow_tf32=request.allow_tf32)
+    task = sessions.load_task(request.task, request.place, inputs=request.inputs, allow_tf32=request.allow_tf32)
     replay = sessions.open_executor(request.place, task) if request.place.device == "replay" else None
     if replay is None and request.place.pool:
         raise sessions.only_for_replay(request.place)

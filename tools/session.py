@@ -133,35 +133,34 @@ def closing_executors(executors: Executors | None) -> Generator[Executors]:
 
 @contextmanager
 def open_session(
-    place: Place, task: str | Task, executors: Executors | None = None, *, allow_tf32: bool = False
+    place: Place,
+    task: str | Task,
+    executors: Executors | None = None,
+    *,
+    inputs: str | None = None,
+    allow_tf32: bool = False,
 ) -> Generator[Session]:
     """Load the task, open the archive, then start the device; what was opened here is closed at the end."""
-    loaded = load_task(task, place, allow_tf32=allow_tf32)
+    loaded = load_task(task, place, inputs=inputs, allow_tf32=allow_tf32)
     with open_archive(place) as archive, closing_executors(executors) as kept:
         yield Session(loaded, kept.get(place, loaded), archive)
 
 
-def load_task(name: str | Task, place: Place, *, allow_tf32: bool = False) -> Task:
+def load_task(name: str | Task, place: Place, *, inputs: str | None = None, allow_tf32: bool = False) -> Task:
     """Load a task by name or path; on replay, a name may also be that of a task that only the pool knows.
 
-    A `Task` is returned as it is, except that `allow_tf32` makes it accept TF32. Raises `TaskError`.
+    A `Task` is returned as it is. `inputs` is a file of captured calls, which become its workloads; `allow_tf32` makes
+    it accept TF32. Raises `TaskError`, also for what is wrong with the file of inputs, and `UsageError` for inputs on
+    replay.
     """
-    loaded = name if isinstance(name, Task) else _loaded(name, place)
-    return replace(loaded, allow_tf32=True) if allow_tf32 else loaded
-
-
-def with_inputs(task: str | Task, inputs: str | None, place: Place) -> str | Task:
-    """Return the task with the calls of a file of captured inputs as its workloads; without a file, as it is given.
-
-    Raises `TaskError` that says what is wrong with the file, and `UsageError` on replay.
-    """
-    if inputs is None:
-        return task
-    if place.device == "replay":
+    if inputs is not None and place.device == "replay":
         raise UsageError("a recorded pool has no captured inputs", hint="leave the inputs out, or --device replay")
-    path = Path(inputs).expanduser()
-    sources.check_inputs(path)
-    return _with_inputs_of(place, load_task(task, place), path)
+    if inputs is not None:
+        sources.check_inputs(Path(inputs).expanduser())
+    loaded = name if isinstance(name, Task) else _loaded(name, place)
+    if inputs is not None:
+        loaded = _with_inputs_of(place, loaded, Path(inputs).expanduser())
+    return replace(loaded, allow_tf32=True) if allow_tf32 else loaded
 
 
 def _here(place: Place) -> str:

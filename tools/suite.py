@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import Field
-
 import forewarp
 from forewarp.core.errors import CandidateError, TaskError, UsageError
 from forewarp.core.protocols import Executor, Versioned
@@ -18,7 +16,8 @@ from forewarp.gpu_runner.executors.client import readable
 from forewarp.tools import session as sessions
 from forewarp.tools import suite_modules, suite_record, suite_tables
 from forewarp.tools.measured import MeasureResult
-from forewarp.tools.parts import Device, Interval, Part, Place
+from forewarp.tools.parts import Device, Interval, Place
+from forewarp.tools.requests import SuiteRequest
 from forewarp.tools.session import Executors
 from forewarp.tools.suite_files import ProblemFile, choose_problems, find_kernels, find_problems, match
 from forewarp.tools.suite_measuring import COMPILED, Measuring, SuiteProblem, SuiteProgress
@@ -40,20 +39,6 @@ from forewarp.tools.suite_results import (
 FOLDER = "forewarp-suites"
 IDENTICAL = "identical"
 _PROBLEM = re.compile(r"^(class Model\b|def get_(init_)?inputs\b)", re.MULTILINE)
-
-
-class SuiteRequest(Part):
-    """Request for a suite: the problems, the kernels, the device, and the baselines to compare with."""
-
-    problems: str = Field(description="Folder, file or glob of KernelBench problems, or of GPU MODE task folders.")
-    kernels: str | None = Field(default=None, description="Folder of kernels; see docs/commands.md for their names.")
-    identical: bool = Field(default=False, description="Measure each reference against itself, instead of kernels.")
-    only: str | None = Field(default=None, description="Glob for the names of problems.")
-    limit: int | None = Field(default=None, ge=1, description="Most problems.")
-    baselines: list[Baseline] = Field(default=["eager", "compile"], min_length=1, description="eager is always there.")
-    output: str | None = Field(default=None, description="Folder of the record; forewarp-suites/NAME if left out.")
-    retry_failed: bool = Field(default=False, description="Measure again what is recorded and did not work.")
-    place: Place = Place()
 
 
 def run_suite(
@@ -145,7 +130,7 @@ def _task(file: ProblemFile, place: Place) -> Task:
     task = sessions.read_task(str(file.path.absolute()), place)
     if file.inputs is None:
         return task
-    return sessions.load_task(sessions.with_inputs(task, str(file.inputs), place), place)
+    return sessions.load_task(task, place, inputs=str(file.inputs))
 
 
 def _is_none(path: Path) -> bool:

@@ -12,8 +12,8 @@ from pydantic import Field
 
 from forewarp.core.values import Status, Verdict
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Part
+from forewarp.tools.requests import Baseline
 
-Baseline = Literal["eager", "compile"]
 RowStatus = Status | Literal["no_kernel", "problem_failed", "unreadable", "lost", "not_measured"]
 THRESHOLDS = (1.0, 1.5, 2.0)
 """Speed-ups p for which KernelBench's score fast_p is computed."""

@@ -14,6 +14,7 @@ from forewarp.core.values import Target
 from forewarp.gpu_runner import devices
 from forewarp.surrogate.rewards import Shape
 from forewarp.tools.parts import Part
+from forewarp.tools.requests import TrainRequest
 from forewarp.training import config, packages, plan, sizes
 from forewarp.training.config import Config
 
@@ -25,22 +26,6 @@ Note = Callable[[Mapping[str, Any]], None]
 
 CARD = "h200"
 """Card to plan for on a machine that has none."""
-
-
-class TrainRequest(Part):
-    """Request for a training run: its TOML file, and settings that override it."""
-
-    data: list[str] = Field(default_factory=list[str], description="Parquet files or folders of measured candidates.")
-    base: str | None = Field(
-        default=None, description="Folder or hub name of the model, in the format of transformers."
-    )
-    reward: Shape | None = Field(default=None, description="What a reply is rewarded for; brier if nothing says so.")
-    out: str | None = Field(default=None, description="Folder for the adapter, its journal and its checkpoints.")
-    config: str | None = Field(default=None, description="TOML file of the run.")
-    resume: bool = Field(default=False, description="Go on with the run in `out`.")
-    steps: int | None = Field(default=None, ge=0)
-    seed: int | None = None
-    target: str | None = Field(default=None, description="Card to plan for, such as h200; only for a plan.")
 
 
 class PlanLine(Part):

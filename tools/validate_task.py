@@ -10,14 +10,11 @@ from pydantic import Field
 from forewarp.core.errors import UsageError
 from forewarp.core.validation import Validator, WorkloadReport
 from forewarp.tools import wording
-from forewarp.tools.parts import SCHEMA_VERSION, Device, Part, TaskRequest
+from forewarp.tools.parts import SCHEMA_VERSION, Device, Part
+from forewarp.tools.requests import ValidateRequest
 from forewarp.tools.session import Executors, closing_executors, load_task
 
 Soundness = Literal["sound", "random", "degenerate"]
-
-
-class ValidateRequest(TaskRequest):
-    """Request for a validation, on the shapes of the place's device."""
 
 
 class Null(Part):
@@ -75,7 +72,7 @@ def validate_task(
     with the reference's own error.
     """
     with closing_executors(executors) as kept:
-        task = load_task(request.task, request.place, allow_tf32=request.allow_tf32)
+        task = load_task(request.task, request.place, inputs=request.inputs, allow_tf32=request.allow_tf32)
         stage("starting the device")
         executor = kept.get(request.place, task)
         if not isinstance(executor, Validator):

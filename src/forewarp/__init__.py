@@ -16,8 +16,7 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # as in `typing`, which would take longer to import than all of this
 
 _FROM = {
-    "api.given": ("AnyKernel", "AnyTask", "define_task"),
-    "api.options": ("Options", "Where"),
+    "api.arguments": ("AnyKernel", "AnyTask", "Options", "Where", "define_task"),
     "api.run": ("JointRun", "Run"),
     "api.searches": (
         *("estimate", "load", "load_together", "optimize", "optimize_together"),
@@ -36,8 +35,7 @@ _HOMES = {name: f"forewarp.{home}" for home, names in _FROM.items() for name in 
 _MODULES = {"bins": "forewarp.core.bins", "events": "forewarp.search.events"}
 
 if TYPE_CHECKING:
-    from forewarp.api.given import AnyKernel, AnyTask, define_task
-    from forewarp.api.options import Options, Where
+    from forewarp.api.arguments import AnyKernel, AnyTask, Options, Where, define_task
     from forewarp.api.run import JointRun, Run
     from forewarp.api.searches import (
         estimate,

@@ -13,7 +13,7 @@ from support.recorded_pool import Recorded, record
 
 from forewarp.archive.pools.parquet import read_pool, write_rows
 from forewarp.archive.store import Archive, default_path
-from forewarp.cli.main import DATA, main
+from forewarp.cli.main import GROUPS, main
 from forewarp.core.values import Candidate
 from forewarp.inspection.features.vector import vector
 from forewarp.report import documents
@@ -45,8 +45,8 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 def test_help_of_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data"]) == 0
     out = capsys.readouterr().out
-    assert all(verb in out for verb in DATA)
-    for verb in DATA:
+    assert all(verb in out for verb in GROUPS["data"][1])
+    for verb in GROUPS["data"][1]:
         assert main(["data", verb, "--help"]) == 0
     assert "--overwrite" in capsys.readouterr().out
 

@@ -12,9 +12,9 @@ from support.recorded_pool import Recorded
 
 from forewarp.archive.store import Archive, default_path
 from forewarp.cli import exits
-from forewarp.cli.joint import drive, overview
 from forewarp.cli.main import main
 from forewarp.cli.options import Output
+from forewarp.cli.running import drive, overview
 from forewarp.report import documents
 from forewarp.report.artifacts import slug
 from forewarp.report.tally import Tally

@@ -106,7 +106,7 @@ def test_one_kernel_for_each_problem_needs_no_column_for_its_name(tmp_path: Path
         (["p"], "either kernels or --identical"),
         (["nowhere", "--identical"], "no problem at nowhere"),
         (["p", "k"], "neither a folder nor a file"),
-        (["p", "--identical", "--baselines", "triton"], "are no baselines"),
+        (["p", "--identical", "--baselines", "triton"], "baselines.0 is 'triton'"),
         (["p", "--identical", "--limit", "0"], "limit"),
         (["p", "--identical", "--device", "replay"], "not looked up"),
     ],

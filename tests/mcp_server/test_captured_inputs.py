@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +36,15 @@ def test_a_run_gets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
     (tmp_path / "calls.pt").write_bytes(b"")
 
-    def start(jobs: Jobs, session: str, task: str, request: Any, inputs: str, reserved: Any) -> None:
-        raise Begun(inputs)
+    def start(jobs: Jobs, session: str, task: str, request: Any, reserved: Any) -> None:
+        raise Begun(request.inputs)
 
     monkeypatch.setattr(Jobs, "start_search", start)
     work = Work(ServerOptions(workspace=tmp_path))
-    names = ("budget", "max_gpu_seconds", "max_usd", "max_tokens", "deadline_s", "model", "seed_kernels", "language")
-    given = dict.fromkeys(names) | {"task": "softmax", "forecaster": "none", "seed": 0, "device": None}
+    names = ("budget", "max_gpu_seconds", "max_usd", "max_tokens", "deadline_s", "model", "device")
+    given = dict.fromkeys(names) | {"task": "softmax", "forecaster": "none", "seed_kernels": [], "detail": "concise"}
     with pytest.raises(Begun) as begun:
-        work.search("s", "concise", given | {"allow_tf32": False, "inputs": "calls.pt"}, lambda _: None)
+        work.search("s", given | {"inputs": "calls.pt"}, lambda _: None)
     assert begun.value.args == (str(tmp_path / "calls.pt"),)
 
 
@@ -56,7 +55,7 @@ async def test_captured_calls_become_the_shapes(tmp_path: Path) -> None:
     (tmp_path / "task.py").write_text(small_tasks.REFERENCE)
     kernel = small_tasks.cpp()
     given: dict[str, Any] = {"task": "task.py", "source": kernel.source, "language": kernel.language}
-    options = replace(ServerOptions(place=Place(device="cpu"), workspace=tmp_path), keep_warm_s=2.0)
+    options = ServerOptions(place=Place(device="cpu"), workspace=tmp_path, keep_warm=2.0)
     async with Client(build_server(options)) as client:
         began = await call(client, "measure_kernel", **given, inputs="calls.pt", wait_s=40)
         measured = await ended(client, began)

@@ -18,7 +18,6 @@ from mcp import Client
 from support.served_mcp import WAIT_S, Served, begun, call, ended, happens, refused, until
 
 from forewarp.archive.store import default_path
-from forewarp.core.budget import Budget
 from forewarp.mcp_server.jobs import Jobs
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.server import build_server
@@ -91,7 +90,7 @@ async def test_a_lost_measuring_process_is_told(served: Served) -> None:
 
 
 async def test_nobody_exceeds_the_budget_that_the_operator_set(served: Served) -> None:
-    caps = {"server": Budget(measurements=3), "session": Budget(measurements=2)}
+    caps = {"max_measurements": 3, "session_measurements": 2}
     async with served.in_memory(**caps) as one:
         first = await ended(one, await call(one, "measure_kernel", task="toy.py", path="toy.cpp"))
         assert first["measurements_left"] == 1
@@ -116,7 +115,7 @@ async def test_nobody_exceeds_the_budget_that_the_operator_set(served: Served) -
 
 
 async def test_device_time_and_models_are_the_operators(served: Served) -> None:
-    async with served.in_memory(server=Budget(device_s=0.4), models=("openai:small",)) as client:
+    async with served.in_memory(max_gpu_seconds=0.4, model=["openai:small"]) as client:
         await ended(client, await call(client, "measure_kernel", task="toy.py", path="toy.cpp"))
         text = await refused(client, "measure_kernel", task="toy.py", path="toy.cpp")
         assert "gpu seconds is spent" in text
@@ -136,7 +135,7 @@ async def test_only_so_many_runs_at_a_time(served: Served) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 async def test_cancelling_frees_the_device(tmp_path: Path) -> None:
-    options = ServerOptions(place=Place(device="cpu"), workspace=tmp_path, keep_warm_s=2.0)
+    options = ServerOptions(place=Place(device="cpu"), workspace=tmp_path, keep_warm=2.0)
     async with Client(build_server(options)) as client:
         task = (await call(client, "describe", task="softmax", about="all"))["task"]
         plan = task["seed"]["cpp"].partition("*/")[0] + "*/\n"

@@ -20,16 +20,16 @@ def test_a_pool_goes_along_for_replay_only(
 
     asked: list[Any] = []
 
-    def start(jobs: Jobs, session: str, task: str, request: Any, inputs: str | None, reserved: Any) -> None:
+    def start(jobs: Jobs, session: str, task: str, request: Any, reserved: Any) -> None:
         asked.append(request)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Jobs, "start_search", start)
     place = Place(device=device, pool="some.parquet", archive=str(tmp_path / "archive.db"))
     work = Work(ServerOptions(place=place, workspace=tmp_path))
-    names = ("budget", "max_gpu_seconds", "max_usd", "max_tokens", "deadline_s", "model", "seed_kernels", "language")
-    given = dict.fromkeys(names) | {"task": "softmax", "forecaster": "none", "seed": 0, "device": None, "inputs": None}
+    names = ("budget", "max_gpu_seconds", "max_usd", "max_tokens", "deadline_s", "model", "device", "inputs")
+    given = dict.fromkeys(names) | {"task": "softmax", "forecaster": "none", "seed_kernels": [], "detail": "concise"}
     with pytest.raises(KeyboardInterrupt):
-        work.search("s", "concise", given | {"allow_tf32": False}, lambda _: None)
+        work.search("s", given, lambda _: None)
     assert asked[0].place.pool == pool
     assert asked[0].place.archive == str(tmp_path / "archive.db")

@@ -15,7 +15,6 @@ from support import two_devices
 from support.served_mcp import WAIT_S, Served, call, ended, happens, refused
 
 from forewarp.archive.store import Archive, default_path
-from forewarp.core.budget import Budget
 from forewarp.mcp_server.spool import Spool
 from forewarp.tools.parts import Place
 
@@ -103,8 +102,8 @@ async def test_as_many_at_once_as_there_are_devices(served: Served, machine: Mac
 
 async def test_calls_at_once_do_not_exceed_the_budget(served: Served, machine: Machine) -> None:
     machine.end(*"abcdefgh")
-    caps = Budget(measurements=3)
-    async with served.in_memory(place=PLACE, server=caps) as one, served.in_memory(place=PLACE, server=caps) as two:
+    caps = {"place": PLACE, "max_measurements": 3}
+    async with served.in_memory(**caps) as one, served.in_memory(**caps) as two:
         calls = [
             client.call_tool(
                 "measure_kernel",
@@ -122,7 +121,7 @@ async def test_calls_at_once_do_not_exceed_the_budget(served: Served, machine: M
 
 async def test_device_time_that_runs_out_ends_only_its_own(served: Served, machine: Machine) -> None:
     # The first one sets two minutes aside, and leaves five seconds to the second: by then it has surely begun.
-    async with served.in_memory(place=PLACE, server=Budget(device_s=125.0)) as client:
+    async with served.in_memory(place=PLACE, max_gpu_seconds=125.0) as client:
         a = await begin(client, "a")
         await machine.until_begun("a")
         b = await begin(client, "b")

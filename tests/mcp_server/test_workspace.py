@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from forewarp.core.errors import UsageError
-from forewarp.mcp_server import workspace
+from forewarp.mcp_server import arguments
+from forewarp.mcp_server.arguments import MAX_BYTES, Requests, Workspace
 from forewarp.mcp_server.options import ServerOptions
-from forewarp.mcp_server.requests import Requests
-from forewarp.mcp_server.workspace import MAX_BYTES, Workspace
 
 
 @pytest.fixture
@@ -86,7 +85,7 @@ def test_pipes_are_refused_wherever_they_lie(root: Path) -> None:
 
 
 def test_a_folder_with_thousands_of_files_is_no_task(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workspace, "MAX_FILES", 3)
+    monkeypatch.setattr(arguments, "MAX_FILES", 3)
     for name in "abcd":
         (root / "kernels" / name).touch()
     with pytest.raises(UsageError, match="more than 3 files"):

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -90,11 +90,11 @@ class Served:
     @property
     def options(self) -> ServerOptions:
         place = Place(device="replay", pool=self.recorded.pool)
-        return ServerOptions(place=place, workspace=self.workspace, keep_warm_s=KEEP_WARM_S)
+        return ServerOptions(place=place, workspace=self.workspace, keep_warm=KEEP_WARM_S)
 
     @asynccontextmanager
     async def in_memory(self, mode: Mode = "auto", **changes: Any) -> AsyncGenerator[Client]:
-        async with Client(build_server(replace(self.options, **changes)), mode=mode) as client:
+        async with Client(build_server(self.options.model_copy(update=changes)), mode=mode) as client:
             yield client
 
     @property

@@ -1,0 +1,283 @@
+"""Verbs on forecasters: `evaluate`, `calibration` and `train`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from forewarp.cli import exits
+from forewarp.cli.flags import commas, takes
+from forewarp.cli.options import PLAIN, Output, Switch, positive
+from forewarp.core.errors import UsageError
+from forewarp.tools.requests import CalibrationRequest, EvaluateRequest, TrainRequest
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from forewarp.report.documents import EvaluateDocument
+    from forewarp.tools.calibration import CalibrationResult, Limit, TierCalibration
+    from forewarp.tools.train import PlanLine, TrainPlan, TrainResult
+
+
+@takes(
+    EvaluateRequest,
+    "pools",
+    without="margin keep",
+    forecasters=Parameter(converter=commas),
+    tasks=Parameter(name="--task"),
+)
+def evaluate(
+    request: EvaluateRequest,
+    *,
+    margin: Annotated[
+        float,
+        Parameter(
+            validator=positive,
+            help="How many percent from the best still count as a kernel that one should not have missed.",
+        ),
+    ] = 5.0,
+    out: Annotated[
+        Path | None,
+        Parameter(
+            help="Folder for evaluation.html, .md and .json, and for forecasts.parquet, which --recorded scores again."
+        ),
+    ] = None,
+    output: Output = PLAIN,
+) -> int:
+    """Judge forecasters by the measured candidates of pools, or score recorded forecasts again.
+
+    All are judged by the same candidates; each one after the first is compared with the first. Where none is named, it
+    is learned, if there is a pool and nothing recorded.
+    """
+    from forewarp.report.documents import EvaluateDocument
+    from forewarp.report.evaluate_tables import render
+    from forewarp.tools.evaluate import evaluate as run
+
+    names = request.forecasters or (["learned"] if request.pools and not request.recorded else [])
+    keep = str(_folder(out) / "forecasts.parquet") if out else None
+    request = request.model_copy(update={"forecasters": names, "margin": margin / 100, "keep": keep})
+    with output.waiting("reading") as tell:
+        result = run(request, lambda name, done, of: tell(f"{name}: task {done + 1} of {of}"))
+    document = EvaluateDocument(command="evaluate", status="ok", **dict(result))
+    if out:
+        document = _write(document, _folder(out))
+    output.show(document, lambda console: render(document, console, full=output.verbose))
+    return exits.OK
+
+
+def _folder(out: Path) -> Path:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise UsageError(f"{out} cannot be written: {e.strerror}", hint="pass --out DIR") from None
+    return out.absolute()
+
+
+def _write(document: EvaluateDocument, folder: Path) -> EvaluateDocument:
+    """Write the reports and return the document with their paths in it; raises `UsageError`."""
+    from forewarp.report.documents import Artifact
+    from forewarp.report.evaluate_tables import markdown
+    from forewarp.report.html.evaluation import page
+
+    html, text, result = (folder / f"evaluation.{end}" for end in ("html", "md", "json"))
+    made = [
+        Artifact(kind="report", path=str(html)),
+        Artifact(kind="report", path=str(text)),
+        Artifact(kind="forecasts", path=str(folder / "forecasts.parquet")),
+        # The result names itself, so that one file leads to all others.
+        Artifact(kind="result", path=str(result)),
+    ]
+    document = document.model_copy(update={"artifacts": made})
+    try:
+        html.write_text(page(document), encoding="utf-8")
+        text.write_text(markdown(document), encoding="utf-8")
+        result.write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    except OSError as e:
+        raise UsageError(f"{folder} cannot be written: {e.strerror}", hint="pass --out DIR") from None
+    return document
+
+
+@takes(CalibrationRequest, "")
+def calibration(
+    request: CalibrationRequest,
+    *,
+    image: Annotated[
+        Path | None, Parameter(help="Also draw the reliability diagrams into this file, .svg or .png.")
+    ] = None,
+    output: Output = PLAIN,
+) -> int:
+    """Show the archive's forecasts next to what was measured after them, as they were given and as corrected."""
+    from forewarp.report import reliability
+    from forewarp.report.documents import Artifact, CalibrationDocument
+    from forewarp.tools.calibration import calibrate
+
+    if image is not None:
+        reliability.check(image)
+    found = calibrate(request)
+    artifacts: list[Artifact] = []
+    if image is not None and found.tiers:
+        artifacts.append(Artifact(kind="image", path=str(reliability.draw(found, image))))
+
+    def render(console: Console) -> None:
+        for tier in found.tiers:
+            _tier(tier, found, console)
+        if artifacts:
+            console.print(f"diagrams in {artifacts[0].path}", style="dim")
+        console.print(found.summary, style="dim")
+
+    status = "ok" if any(t.after for t in found.tiers) else "too_few"
+    document = CalibrationDocument(command="calibration", status=status, artifacts=artifacts, **dict(found))
+    output.show(document, render)
+    return exits.OK
+
+
+def _tier(tier: TierCalibration, found: CalibrationResult, console: Console) -> None:
+    from forewarp.report import reliability
+    from forewarp.tools.wording import counted
+
+    tasks = counted(tier.tasks, "task")
+    console.print(f"{tier.forecaster}: {tier.outcomes} outcomes, {tier.valid} of them valid, of {tasks}")
+    for title, kind in reliability.DIAGRAMS:
+        if drawn := reliability.terminal(tier, kind, title):
+            console.print(drawn)
+    console.print(_scores(tier))
+    console.print(_limits(tier, found.alpha))
+    console.print(_drift(tier))
+    if tier.after is None:
+        more = tier.needed - tier.valid
+        console.print(f"A correction takes {tier.needed} valid outcomes: {more} more.")
+    console.print()
+
+
+def _scores(tier: TierCalibration) -> Table:
+    from rich.table import Table
+
+    table = Table("", "ECE", "Brier", "CRPS", "NLL", "in 80 % interval", "Brier of p(correct)", box=None)
+    rows = [("as given", tier.before)]
+    if tier.after is not None:
+        rows.append((f"corrected by {tier.corrected_by}", tier.after))
+    for label, s in rows:
+        numbers = (_number(v) for v in (s.ece, s.brier, s.crps, s.nll))
+        covered = "–" if s.coverage is None else f"{s.coverage:.0%}"
+        table.add_row(label, *numbers, covered, _number(s.brier_valid))
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _limits(tier: TierCalibration, alpha: float) -> Table:
+    from rich.table import Table
+
+    table = Table(f"so that at most {alpha:.0%} …", "threshold", "decides", "share on these", "outcomes", box=None)
+    table.add_row("of stated bins are wrong: confidence above", *_limit(tier.abstain))
+    table.add_row("of discards beat the best so far: p(better) below", *_limit(tier.discard))
+    table.add_row("of what beats it is discarded: p(better) below", *_limit(tier.keep_winners))
+    return table
+
+
+def _limit(limit: Limit) -> tuple[str, str, str, str]:
+    if limit.value is None:
+        short = limit.outcomes < limit.needed
+        why = f"{limit.outcomes}; takes {limit.needed}" if short else f"{limit.outcomes}; too often wrong"
+        return "none: measure", "0%", "–", why
+    return f"{limit.value:.3f}", f"{limit.decided:.0%}", f"{limit.error:.1%}", str(limit.outcomes)
+
+
+def _drift(tier: TierCalibration) -> str:
+    from forewarp.tools.wording import counted
+
+    state = tier.drift
+    seen = f"evidence {state.evidence:.3g} of {state.limit:.0f}, at most, in {counted(state.runs, 'run')}"
+    if not state.alarmed:
+        return f"Drift: no alarm; {seen}."
+    return f"Drift: ALARM in {', '.join(state.alarmed)}; {seen}."
+
+
+@takes(TrainRequest, "")
+def train(
+    request: TrainRequest,
+    *,
+    dry_run: Annotated[
+        Switch, Parameter(help="Say what memory and time the run takes, and do nothing: no download, no GPU.")
+    ] = False,
+    output: Output = PLAIN,
+) -> int:
+    """Train a language model to forecast, with rewards that pay for honest probabilities.
+
+    Needs the extra `train` and, for models of over 1.5 billion weights, a CUDA GPU. The result is a LoRA adapter.
+    """
+    from forewarp.report import display
+    from forewarp.report.documents import Artifact, TrainDocument, TrainPlanDocument
+    from forewarp.tools import train as tool
+
+    if dry_run:
+        planned = tool.plan_training(request)
+        document = TrainPlanDocument(command="train", status="planned", **dict(planned))
+        output.show(document, lambda console: _show_plan(planned, console, full=output.verbose))
+        return exits.OK
+    console = display.stderr()
+    console.quiet = output.quiet
+    done = tool.train(request, lambda line: _tell(line, console))
+    made = [Artifact(kind="adapter", path=done.adapter)]
+    document = TrainDocument(command="train", status="ok", artifacts=made, **dict(done))
+    output.show(document, lambda console: _show(done, console))
+    return exits.OK
+
+
+def _tell(line: Mapping[str, Any], console: Console) -> None:
+    """Print one line of the journal."""
+    phase, step = line["phase"], line["step"]
+    if phase == "plan":
+        console.print(line["said"], soft_wrap=True)
+        for advice in line["advice"]:
+            console.print(f"  {advice}", style="yellow", soft_wrap=True)
+    elif "skipped" in line:
+        console.print(f"step {step}: left out, its gradient is not finite", style="yellow")
+    elif phase == "grpo" and "reward" in line:
+        terms = ", ".join(f"{n} {line[n]:.2f}" for n in ("correctness", "score", "validity") if n in line)
+        took = f"  {line['step_time']:.1f} s" if "step_time" in line else ""
+        console.print(f"step {step}: reward {line['reward']:.3f} ({terms}), read {line.get('parsed', 0.0):.0%}{took}")
+    elif phase == "warm" and "loss" in line:
+        console.print(f"warm start, step {step}: loss {line['loss']:.3f}", style="dim")
+    elif phase in ("watch", "done"):
+        names = ("accuracy", "brier", "crps", "ece", "confidence", "entropy", "skill")
+        figures = ", ".join(f"{n} {line[n]:.3f}" for n in names if n in line)
+        console.print(
+            f"{'after' if step else 'before'} {step or 'the first'} step{'s' * (step > 1)}: {figures}", style="cyan"
+        )
+
+
+def _show(done: TrainResult, console: Console) -> None:
+    console.print(done.summary, style="bold", soft_wrap=True)
+    if done.left_out:
+        console.print(f"{done.left_out} prompts were too long and were left out", style="dim")
+    console.print(f"adapter in {done.adapter}", style="dim", soft_wrap=True)
+
+
+def _show_plan(found: TrainPlan, console: Console, *, full: bool) -> None:
+    from rich.table import Table
+
+    table = Table("what", "", "held in", "from", "", box=None)
+    for line in [*found.memory, *found.time]:
+        table.add_row(line.name, _amount(line), line.phase, line.origin, line.note)
+    if found.memory:
+        console.print(table)
+    console.print(found.summary, style="bold", soft_wrap=True)
+    for advice in found.advice:
+        console.print(advice, style="yellow", soft_wrap=True)
+    where = "is here" if found.card_is_here else "is not here"
+    console.print(f"{found.card} {where}; rates are those of its data sheet. Nothing was begun.", style="dim")
+    if full:
+        console.print(found.config, style="dim")
+
+
+def _amount(line: PlanLine) -> str:
+    if line.unit == "s":
+        return f"{line.value / 3600:.1f} h" if line.value >= 7200 else f"{line.value:.1f} s"
+    return f"{line.value:.2f} GiB" if line.unit == "GiB" else f"{line.value:,.0f} {line.unit}"

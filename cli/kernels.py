@@ -1,0 +1,296 @@
+"""Verbs that look at kernels and tasks: `measure`, `suite`, `inspect`, `forecast` and `validate`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from forewarp.cli import exits, printing
+from forewarp.cli.flags import commas, takes
+from forewarp.cli.options import PLAIN, Output, absolute
+from forewarp.core.errors import UsageError
+from forewarp.tools.parts import Kernel
+from forewarp.tools.requests import (
+    ForecastRequest,
+    InspectRequest,
+    MeasureManyRequest,
+    MeasureRequest,
+    SuiteRequest,
+    ValidateRequest,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from forewarp.tools.forecasted import ForecastResult
+    from forewarp.tools.suite_measuring import SuiteProgress
+    from forewarp.tools.validate_task import ValidateResult
+
+CANDIDATE = Parameter(name="CANDIDATE")
+INSPECTED_TASK = (
+    "Bundled task, task folder or KernelBench file; left out, the task whose folder holds the kernels. Files of Triton "
+    "kernels need none: they are called as they call themselves, else with guessed arguments."
+)
+
+
+@takes(MeasureManyRequest, "task kernels", kernels=CANDIDATE)
+def measure(request: MeasureManyRequest, *, output: Output = PLAIN) -> int:
+    """Check and time kernels against the task's reference, or against another kernel."""
+    from forewarp.report import measure_tables
+    from forewarp.report.documents import MeasureDocument, MeasureManyDocument
+    from forewarp.tools.measure_kernel import measure_kernel, measure_kernels
+
+    with output.waiting("starting the device") as stage:
+        if len(request.kernels) > 1:
+            found = measure_kernels(request, stage=stage)
+            trusted = any(a.result is not None and a.result.trusted for a in found.kernels)
+            status = "ok" if trusted else "failed"
+            document = MeasureManyDocument(command="measure", status=status, **dict(found))
+        else:
+            shared = {name: value for name, value in request if name != "kernels"}
+            result = measure_kernel(MeasureRequest(kernel=request.kernels[0], **shared), stage=stage)
+            trusted = result.trusted
+            document = MeasureDocument(command="measure", reason=result.verdict, **dict(result))
+    if isinstance(document, MeasureDocument):
+        output.show(document, lambda console: measure_tables.render(document, console, full=output.verbose))
+    else:
+        output.show(document, lambda console: measure_tables.render_many(document, console, full=output.verbose))
+    return exits.OK if trusted else exits.NO_KERNEL
+
+
+@takes(
+    SuiteRequest,
+    "problems kernels",
+    baselines=Parameter(converter=commas),
+    output=Parameter(name=["--output", "--out"]),
+)
+def suite(
+    request: SuiteRequest,
+    *,
+    csv: Annotated[
+        Path | None, Parameter(help="File to write the table to, besides table.csv in the folder of the record.")
+    ] = None,
+    shown: Output = PLAIN,
+) -> int:
+    """Measure a folder of kernels on a folder of problems: correctness, verdicts, fast_1, fast_1.5 and fast_2."""
+    from forewarp.report.documents import Artifact, SuiteDocument
+    from forewarp.report.suite_tables import render
+    from forewarp.tools import suite_tables
+    from forewarp.tools.signals import stopping
+    from forewarp.tools.suite import run_suite
+
+    stop = _Stop()
+    with stopping(stop, printing.err), _progress(shown) as progress:
+        result = run_suite(request, progress=progress, stopped=stop.asked.is_set)
+    made = [
+        Artifact(kind="result", path=f"{result.output}/result.json"),
+        Artifact(kind="candidates", path=f"{result.output}/table.csv"),
+        Artifact(kind="report", path=f"{result.output}/table.md"),
+    ]
+    if csv is not None:
+        csv = csv.expanduser().absolute()
+        suite_tables.keep(csv, suite_tables.as_csv(result))
+        made.append(Artifact(kind="candidates", path=str(csv)))
+    document = SuiteDocument(command="suite", artifacts=made, **dict(result))
+    shown.show(document, lambda console: render(result, console, full=shown.verbose))
+    if result.status == "interrupted":
+        return exits.INTERRUPTED if stop.asked.is_set() else exits.TRY_LATER
+    return exits.OK if any(row.trusted for row in result.rows) else exits.NO_KERNEL
+
+
+class _Stop:
+    """Remembers that Ctrl-C was pressed once."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    def stop(self) -> None:
+        self.asked.set()
+
+
+@contextmanager
+def _progress(shown: Output) -> Generator[Callable[[SuiteProgress], None]]:
+    """Show how far a suite is: one line that changes on a terminal, a line for each measurement elsewhere."""
+    from forewarp.core.untrusted_text import one_line
+    from forewarp.report import display
+    from forewarp.tools.estimate import clock
+
+    console = display.stderr()
+
+    def line(p: SuiteProgress) -> str:
+        left = f"{clock(p.left_s)} to go" if p.done < p.total else "done"
+        return f"{p.done}/{p.total}, {left}: {p.problem} {p.kernel}: {p.said}"
+
+    if shown.quiet or (shown.json and not console.is_terminal):
+        yield lambda _: None
+    elif console.is_terminal and not console.is_dumb_terminal:
+        with display.waiting(console, "reading problems and starting the device …") as tell:
+            yield lambda p: tell(line(p))
+    else:
+        yield lambda p: console.print(one_line(line(p)), soft_wrap=True)
+
+
+@takes(InspectRequest, "kernels", kernels=CANDIDATE, task=Parameter(help=INSPECTED_TASK))
+def inspect(request: InspectRequest, *, output: Output = PLAIN) -> int:
+    """Compile kernels for a GPU that need not be there, and say what their machine code and launches tell."""
+    from forewarp.report.documents import InspectDocument
+    from forewarp.report.inspect_tables import render
+    from forewarp.tools.inspect_kernel import inspect_kernels
+
+    python = absolute(Path(request.python)) if request.python else None
+    request = request.model_copy(update={"task": request.task or _task_of(request.kernels), "python": python})
+    with output.waiting("compiling") as stage:
+        result = inspect_kernels(request, stage=stage)
+    status = "ok" if all(k.sound for k in result.kernels) else "failed"
+    document = InspectDocument(command="inspect", status=status, **dict(result))
+    output.show(document, lambda console: render(result, console, full=output.verbose))
+    return exits.OK if any(k.sound for k in result.kernels) else exits.NO_KERNEL
+
+
+def _task_of(kernels: Sequence[Kernel]) -> str | None:
+    """Return the folder of the task that the files belong to, as `TASK/seeds/FILE` do; None for Python files of none.
+
+    Raises `UsageError` where other files belong to none.
+    """
+    files = [Path(k.path or "") for k in kernels]
+    folders = {str(p.expanduser().absolute().parent.parent) for p in files}
+    if len(folders) == 1 and (Path(folder := folders.pop()) / "task.toml").is_file():
+        return folder
+    if all(p.suffix == ".py" for p in files):
+        return None
+    raise UsageError(
+        "it is not clear which task the kernels are for", hint="pass --task TASK; `forewarp tasks` lists some"
+    )
+
+
+@takes(ForecastRequest, "task kernels", without="kernel", kernels=CANDIDATE)
+def forecast(request: ForecastRequest, *, output: Output = PLAIN) -> int:
+    """Forecast kernels' speed-ups, rank them, and say whether to measure them. Runs no kernel."""
+    from forewarp.report.documents import ForecastDocument
+    from forewarp.tools.forecast_kernel import forecast_kernel
+
+    if len(request.kernels) == 1:
+        request = request.model_copy(update={"kernel": request.kernels[0], "kernels": []})
+    with output.waiting("compiling and forecasting"):
+        result = forecast_kernel(request)
+    output.show(ForecastDocument(command="forecast", **dict(result)), lambda console: _forecast(result, console))
+    return exits.OK if result.forecast is not None else exits.NO_KERNEL
+
+
+def _forecast(result: ForecastResult, console: Console) -> None:
+    """Print a forecast: what to do, the ranking if there is one, the distribution, and what it rests on."""
+    from rich.table import Table
+
+    from forewarp.report import display
+    from forewarp.surrogate.evidence_text import lines
+    from forewarp.tools import wording
+
+    console.print(result.summary, style=display.colour(result.recommendation))
+    if result.ranking:
+        console.print(_ranking_table(result))
+        for line in result.ranking:
+            if line.problem:
+                console.print(f"{line.position}. {line.path}: {line.problem}", style="yellow")
+    if result.forecast is None:
+        console.print(result.log.rstrip())
+        return
+    f = result.forecast
+    table = Table("speed-up S", "", "probability", "", box=None)
+    for b in f.distribution:
+        table.add_row(b.range, b.label, f"{b.probability:6.1%}", "█" * round(b.probability * 50))
+    console.print(table)
+    console.print(
+        f"median {wording.speedup(f.median)} (80 %) · correct {f.p_valid:.0%} · correct and faster {f.p_faster:.0%}"
+        f" · confidence {f.confidence:.0%}"
+    )
+    if result.best_so_far:
+        better = f" · beaten with {result.p_better:.0%}" if result.p_better is not None else ""
+        against = "" if result.anchor == "reference" else " over the reference"
+        console.print(f"best so far {wording.speedup(result.best_so_far)} (95 %){against}{'' if against else better}")
+    console.print("\n".join((f"{f.forecaster}: {f.rationale}", *lines(result.evidence.facts))), style="dim")
+    for problem in result.evidence.problems:
+        console.print(f"problem: {problem}", style="yellow")
+    console.print(f"rests on: {'; '.join(result.evidence_used)}", style="dim")
+    asked = ", ".join(f"{t.tier} {t.candidates}{wording.price(t.cost)}" for t in result.tiers)
+    console.print(f"asked: {asked} · {result.cost.seconds:.1f} s", style="dim")
+
+
+def _ranking_table(result: ForecastResult) -> Table:
+    from rich.table import Table
+
+    from forewarp.report import display
+    from forewarp.tools import wording
+
+    table = Table(box=None, title="the most promising first", title_justify="left")
+    table.add_column("kernel", overflow="fold")
+    table.add_column("forecast [80 %]", no_wrap=True)
+    for head in ("correct", "faster", "best of\nthese", "beats\nnext"):
+        table.add_column(head, justify="right")
+    table.add_column("do", no_wrap=True)
+    ranked = [line for line in result.ranking if line.forecast is not None]
+    for place, line in enumerate(ranked):
+        f = line.forecast
+        if f is None:
+            continue
+        following = line.p_faster_than[place + 1 : place + 2]
+        table.add_row(
+            Path(line.path).name or (line.kernel.short if line.kernel else ""),
+            wording.speedup(f.median),
+            f"{f.p_valid:.0%}",
+            f"{f.p_faster:.0%}",
+            f"{line.p_best or 0:.0%}",
+            f"{following[0]:.0%}" if following else "–",
+            line.recommendation or "",
+            style=display.colour(line.recommendation or ""),
+        )
+    return table
+
+
+@takes(ValidateRequest, "task")
+def validate(request: ValidateRequest, *, output: Output = PLAIN) -> int:
+    """Try answers on a task that compute nothing, or too coarsely: all of them must be turned down."""
+    from forewarp.report.documents import ValidateDocument
+    from forewarp.tools.validate_task import validate_task
+
+    with output.waiting("starting the device") as stage:
+        result = validate_task(request, stage=stage)
+    document = ValidateDocument(command="validate", status=result.verdict, **dict(result))
+    output.show(document, lambda console: _validation(result, console, full=output.verbose))
+    return exits.OK if result.verdict == "sound" else exits.NO_KERNEL
+
+
+def _validation(result: ValidateResult, console: Console, *, full: bool = False) -> None:
+    """Print the verdict, the nulls that were let through (with -v all of them), problems and notes."""
+    from rich.table import Table
+
+    console.print(result.summary, style="green" if result.verdict == "sound" else "red")
+    table = Table("workload", "null candidate", "output", "error/tolerance", "turned down on", "KernelBench", box=None)
+    for w in result.workloads:
+        for n in w.nulls:
+            if full or n.passed:
+                table.add_row(
+                    w.name,
+                    n.name,
+                    "all" if n.output is None else str(n.output),
+                    "not finite" if n.error is None else f"{n.error:.3g}",
+                    "let through" if n.passed else n.turned_down_on,
+                    "lets it through" if n.passes_kernelbench else "turns it down",
+                )
+    if table.rows:
+        console.print(table)
+    for w in result.workloads:
+        if w.random:
+            console.print(f"{w.name}: the reference draws random numbers: {', '.join(w.random)}", style="red")
+        for problem in w.problems:
+            console.print(f"{w.name}: {problem}", style="red")
+        for note in w.notes:
+            console.print(f"note: {w.name}: {note}")
+        fooled = [str(n) for n in w.nulls if n.passes_kernelbench and not n.passed]
+        if fooled:
+            console.print(f"note: {w.name}: KernelBench's own check would let through: {', '.join(fooled)}")

@@ -1,0 +1,284 @@
+"""Verbs on searches: `optimize`, `resume`, `runs`, `show` and `report`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from forewarp.cli import exits, printing
+from forewarp.cli.flags import takes
+from forewarp.cli.options import PLAIN, Archive, Output, Switch, positive
+from forewarp.core.errors import UsageError
+from forewarp.tools.parts import Place
+from forewarp.tools.requests import ResumeRequest, SearchRequest
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from forewarp.report.documents import RunLine
+
+Events = Annotated[
+    str | None,
+    Parameter(
+        allow_leading_hyphen=True,
+        help="File that receives each event as one JSON line, after those of the run that it holds already; - is "
+        "stdout, with the result as the last line.",
+    ),
+]
+Several = Parameter(negative="", show_default=False)
+RunName = Annotated[
+    str,
+    Parameter(
+        help="The run's id or a unique beginning of it, or that of a search for several targets; see `forewarp runs`."
+    ),
+]
+POLICY = Parameter(group="Policy")
+
+
+def _something(_: object, value: int) -> None:
+    if value < 1:
+        raise ValueError("Nothing would be measured; to see what a run would take, pass --dry-run.")
+
+
+@takes(
+    SearchRequest,
+    "task",
+    seed_kernels=Parameter(name="--seed-kernel"),
+    budget=Parameter(validator=_something),
+    **dict.fromkeys(("confirm", "holdout", "audit", "explore", "proposals"), POLICY),
+    **dict.fromkeys(("measure_per_round", "patience", "learn_across_runs"), POLICY),
+)
+def optimize(
+    request: SearchRequest,
+    *,
+    out: Annotated[
+        Path | None, Parameter(help="Folder for the run's files, best kernel first; ./forewarp-runs/RUN if left out.")
+    ] = None,
+    events: Events = None,
+    dry_run: Annotated[Switch, Parameter(help="Say what the run will probably take, and do nothing.")] = False,
+    target: Annotated[
+        tuple[str, ...],
+        Several,
+        Parameter(
+            help="Card to search for, such as h200; several, as in h200,a100, are searched together, each with the "
+            "whole budget, for a winner on each and the best compromise. h200@ssh:HOST is a card of another machine."
+        ),
+    ] = (),
+    output: Output = PLAIN,
+) -> int:
+    """Find a faster kernel for a task, on as few measurements as possible."""
+    from forewarp.cli import running
+    from forewarp.tools.joint_search import estimate_joint, open_joint
+    from forewarp.tools.search import estimate_search, open_search
+    from forewarp.tools.targets import places_of
+
+    running.check(events)
+    places = places_of(request.place, target) if target else [request.place]
+    if len(places) > 1:
+        if dry_run:
+            return running.foresee_all(estimate_joint(request, target), output)
+        with open_joint(request, target) as joint:
+            return running.drive(joint, "optimize", out, output, events)
+    request = request.model_copy(update={"place": places[0]})
+    if dry_run:
+        return running.foresee(estimate_search(request), output)
+    with open_search(request) as job:
+        return running.drive(job, "optimize", out, output, events)
+
+
+@takes(ResumeRequest, "run_id")
+def resume(
+    request: ResumeRequest,
+    *,
+    out: Annotated[Path | None, Parameter(help="Folder for its files; ./forewarp-runs/RUN if left out.")] = None,
+    events: Events = None,
+    target: Annotated[
+        tuple[str, ...],
+        Several,
+        Parameter(
+            help="Of a search for several targets: where each of them goes on, as in h200,a100 or h200@ssh:HOST, where "
+            "that changed."
+        ),
+    ] = (),
+    dry_run: Annotated[Switch, Parameter(show=False)] = False,
+    output: Output = PLAIN,
+) -> int:
+    """Go on with a run where it was, under the same budget."""
+    from forewarp.cli import running
+    from forewarp.tools.joint_search import resume_joint
+    from forewarp.tools.resume import resume_search
+    from forewarp.tools.targets import is_group
+
+    if dry_run:
+        raise UsageError(
+            "--dry-run estimates a run before it begins; this one has begun",
+            hint=f"`forewarp show {request.run_id}` says what it spent of its budget",
+        )
+    running.check(events)
+    if is_group(request.run_id):
+        with resume_joint(request, target) as joint:
+            return running.drive(joint, "resume", out, output, events)
+    if target:
+        raise UsageError("--target is for searches for several targets", hint="a run goes on with the card it began on")
+    with resume_search(request) as job:
+        return running.drive(job, "resume", out, output, events)
+
+
+def show(
+    run: RunName,
+    /,
+    *,
+    archive: Archive = None,
+    out: Annotated[Path | None, Parameter(help="Also write the run's files into this folder.")] = None,
+    output: Output = PLAIN,
+) -> int:
+    """Show what a run came to so far; works while it runs, too."""
+    from forewarp.cli import running
+    from forewarp.report import artifacts
+    from forewarp.report.documents import SearchDocument
+    from forewarp.tools import session
+    from forewarp.tools.joint_report import joint_report
+    from forewarp.tools.run_report import RunRecord, report, standing
+    from forewarp.tools.targets import is_group
+
+    with session.existing_archive(Place(archive=archive and str(archive)), run) as opened:
+        if is_group(run):
+            whole = artifacts.joint_document(joint_report(opened, run), "show")
+            running.show_all(artifacts.write_joint(whole, opened, out) if out is not None else whole, output)
+            return exits.OK
+        status, reason = standing(opened.run(run))
+        told = report(opened, run).model_copy(update={"status": status, "reason": reason})
+        document = SearchDocument(command="show", **dict(told))
+        record = RunRecord.read(opened, run)
+        document = artifacts.write(document, out, opened, record) if out is not None else document
+    running.show(document, output, record)
+    return exits.OK
+
+
+def report(
+    run: Annotated[
+        str | None,
+        Parameter(
+            help="The run's id or a unique beginning of it, or that of a search for several targets; the latest run if "
+            "left out."
+        ),
+    ] = None,
+    /,
+    *,
+    archive: Archive = None,
+    out: Annotated[
+        Path | None, Parameter(help="File, or folder for report.html; ./forewarp-runs/RUN/report.html if left out.")
+    ] = None,
+    open_: Annotated[Switch, Parameter(name="--open", help="Also open the page in the browser.")] = False,
+    output: Output = PLAIN,
+) -> int:
+    """Write a run as one HTML page, also while it runs or after it was killed."""
+    from forewarp.report.artifacts import write_page
+    from forewarp.report.documents import Artifact, ReportDocument
+    from forewarp.tools.run_report import SearchResult
+
+    written = write_page(Place(archive=archive and str(archive)), run, out)
+    found, path = written.result, written.path
+    document = ReportDocument(
+        command="report",
+        status=found.status,
+        reason=found.reason,
+        run_id=found.run_id if isinstance(found, SearchResult) else None,
+        summary=found.summary,
+        path=str(path),
+        bytes=path.stat().st_size,
+        artifacts=[Artifact(kind="report", path=str(path))],
+    )
+
+    def render(console: Console) -> None:
+        console.print(found.summary, style="bold")
+        console.print(f"{path} ({document.bytes / 1e3:,.0f} kB)", soft_wrap=True)
+
+    output.show(document, render)
+    if open_:
+        _open(path)
+    return exits.OK
+
+
+def _open(path: Path) -> None:
+    """Open a page in the browser, and say so where there is none: the page was written all the same."""
+    import webbrowser
+
+    try:
+        opened = webbrowser.open(path.as_uri())
+    except webbrowser.Error:
+        opened = False
+    if not opened:
+        printing.err(f"forewarp: no browser was found; open {path}")
+
+
+def runs(
+    *,
+    limit: Annotated[int, Parameter(validator=positive, help="How many runs to list.")] = 20,
+    archive: Archive = None,
+    output: Output = PLAIN,
+) -> int:
+    """List the latest runs, the newest first."""
+    from forewarp.report.documents import RunLine, RunsDocument
+    from forewarp.tools import session
+    from forewarp.tools.parts import Device
+    from forewarp.tools.run_report import standing, winner
+
+    place = Place(archive=archive and str(archive))
+    lines: list[RunLine] = []
+    where = session.archive_path(place)
+    # That one's own archive is not there yet is no mistake; a path that is given is.
+    if archive is not None or where.exists():
+        with session.existing_archive(place) as opened:
+            for row in opened.runs(limit=limit):
+                status, reason = standing(row)
+                line = RunLine(
+                    run_id=row.id,
+                    task=row.task.name,
+                    device=Device.of(row.target),
+                    status=status,
+                    reason=reason,
+                    created=row.created,
+                    finished=row.finished,
+                    best=winner(opened, row.id),
+                    group_id=row.settings.get("group") or None,
+                )
+                lines.append(line)
+    summary = f"{len(lines)} run{'s' * (len(lines) != 1)} in {where}."
+    if not lines:
+        summary = f"No runs in {where} yet; start one with `forewarp optimize softmax`."
+
+    def render(console: Console) -> None:
+        if lines:
+            console.print(_table(lines, full=output.verbose))
+        console.print(summary, style="dim")
+
+    output.show(RunsDocument(command="runs", status="ok", summary=summary, runs=lines), render)
+    return exits.OK
+
+
+def _table(lines: Sequence[RunLine], *, full: bool) -> Table:
+    from rich.table import Table
+
+    from forewarp.tools import wording
+
+    heads = ("run", "task", "device", "best [95 %]", "verdict", "noise", "status", "started (UTC)")
+    table = Table(*heads, *(("why it ended",) if full else ()), box=None)
+    for line in lines:
+        best = line.best
+        cells = [
+            f"{line.run_id} ({line.group_id})" if line.group_id else line.run_id,
+            line.task,
+            line.device.name,
+            wording.speedup(best.speedup if best else None),
+            best.verdict if best else "",
+            "" if best is None or best.noise_percent is None else f"±{best.noise_percent:.2g} %",
+            line.status,
+            line.created[:16].replace("T", " "),
+        ]
+        table.add_row(*cells, *((line.reason,) if full else ()))
+    return table

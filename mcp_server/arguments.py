@@ -1,0 +1,282 @@
+"""Arguments of the tools, made from the fields of requests, and requests made of arguments that a client gave."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import secrets
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_origin
+
+from mcp.server.mcpserver import Context
+from mcp.types import CallToolResult
+from pydantic import Field
+
+from forewarp.core.errors import UsageError
+from forewarp.mcp_server.answers import Detail, ToolAnswer
+from forewarp.mcp_server.options import ServerOptions
+from forewarp.tools import runs, sources
+from forewarp.tools.parts import Kernel, Part, Place
+from forewarp.tools.requests import Caps, checked
+
+Made = TypeVar("Made", bound=Part)
+
+MAX_BYTES = 200_000
+MAX_FILES = 2_000
+"""Most files and folders below a folder that a client names."""
+MAX_WAIT_S = 45.0
+"""Longest wait of a call in seconds; clients give a request 60 s by default."""
+_LIMITS = {"source": MAX_BYTES, "tunables": 64, "paths": 16, "seed_kernels": 16, "run_id": 100, "model": 200}
+"""Most characters or items of an argument, where they are not 4,000."""
+_Budget = Annotated[int | None, Field(ge=1, le=1000)]
+_Wait, _Handle = Field(ge=0, le=MAX_WAIT_S), Annotated[str, Field(min_length=1)]
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_LANGUAGES: dict[str, Literal["cpp", "cuda"]] = {".cpp": "cpp", ".cc": "cpp", ".cu": "cuda"}
+
+_OWN: dict[str, tuple[Any, Any, str]] = {
+    "task": (str, ..., "Bundled task, task folder or KernelBench file."),
+    "path": (str | None, None, "File of the kernel, instead of source."),
+    "paths": (list[str] | None, None, "Files to rank, instead of source or path."),
+    "against": (str | None, None, "File of a kernel to compare with, instead of the reference."),
+    "model": (str | None, None, "anthropic:NAME or openai:NAME; the key is the server's."),
+    "budget": (_Budget, None, "Most measurements; 24 if left out, less if less is left."),
+    "deadline_s": (Annotated[float | None, Field(gt=0)], None, "Most seconds of wall time."),
+    "device": (Literal["auto", "cuda", "cpu", "replay"] | None, None, "Device; the server's own if left out."),
+    "run_id": (_Handle, ..., "run_id that search or measure_kernel returned."),
+    "wait_s": (Annotated[float, _Wait], 0.0, "Seconds to wait for the end; at most 45."),
+    "measure_kernel.wait_s": (
+        Annotated[float | None, _Wait],
+        None,
+        "Seconds until it becomes a handle; 40 if left out.",
+    ),
+    "about": (Literal["all", "device", "tasks", "budget", "recent"], "all", "Which part to tell."),
+    "describe.task": (str | None, None, "Task to show, instead of about."),
+    "detail": (Detail, "concise", "detailed adds evidence, phases, candidates and longer logs."),
+}
+"""Arguments that differ from a request's field of that name, or are of no request: type, default and text."""
+
+
+def signature(tool: str, arguments: str, request: type[Part] | None, answer: type[ToolAnswer]) -> inspect.Signature:
+    """Return what a tool takes and returns: types, defaults and texts are those of the request's fields."""
+    fields = {**Kernel.model_fields, **Caps.model_fields, **(request.model_fields if request else {})}
+    parameters = [inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Context)]
+    for name in arguments.split():
+        found = _OWN.get(f"{tool}.{name}") or _OWN.get(name)
+        if found is None:
+            field = fields[name]
+            kind = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+            found = kind, field.get_default(call_default_factory=True), field.description or ""
+        kind, default, text = found
+        if "str" in str(kind) and get_origin(kind) is not Literal:
+            kind = Annotated[kind, Field(max_length=_LIMITS.get(name, 4_000))]
+        annotation = Annotated[kind, Field(description=text)]
+        default = inspect.Parameter.empty if default is ... else default
+        parameters.append(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+        )
+    return inspect.Signature(parameters, return_annotation=Annotated[CallToolResult, answer])
+
+
+class Requests:
+    """Converts arguments of clients into requests of the tools."""
+
+    def __init__(self, options: ServerOptions) -> None:
+        self._options = options
+        self._files = Workspace(options.folder())
+
+    def make(self, kind: type[Made], given: Mapping[str, Any], **more: Any) -> Made:
+        """Return the request that arguments make, with `more` fields; raises `UsageError`."""
+        fields: dict[str, Any] = {n: v for n, v in given.items() if n in kind.model_fields} | {
+            "task": self.task(given["task"]),
+            "place": self.place(given["device"]),
+            "inputs": self.inputs(given["inputs"]),
+        }
+        if given.get("against"):
+            fields["against"] = self.file(given["against"], "against")
+        if "model" in given:
+            fields["model"] = self.model(given["model"])
+            fields["base_url"] = self._options.base_url if fields["model"] else None
+        return checked(kind, **fields | more)
+
+    def task(self, given: str) -> str:
+        """Return a task's name, or where its file is; raises `UsageError` for a file outside the workspace."""
+        inside = self._files.root / given
+        if _NAME.fullmatch(given) and not inside.exists():
+            return given
+        found = self._files.locate(given, "task")
+        if found.is_dir() and (inputs := sources.captured_file(found)) is not None:
+            self._files.locate(str(inputs), "inputs of task.toml")
+        return str(found)
+
+    def inputs(self, given: str | None) -> str | None:
+        """Return where a file of captured inputs is; raises `UsageError` for one outside the workspace."""
+        if given is None:
+            return None
+        found = self._files.locate(given, "inputs")
+        if not found.is_file():
+            raise UsageError(f"inputs {given!r} is no regular file", hint="pass a file that torch.save wrote")
+        return str(found)
+
+    def kernel(self, given: Mapping[str, Any]) -> Kernel:
+        """Return the one kernel that a call names by source or by path."""
+        source, path = given["source"], given["path"]
+        if (source is None) == (path is None):
+            raise UsageError(
+                "no kernel is given" if source is None else "source and path are both given",
+                hint="pass exactly one of the two: source with the kernel's text, or path of a file in the workspace",
+            )
+        tunables = given["tunables"] or {}
+        if path is not None:
+            return self.file(path, "path", given["language"], tunables)
+        if len(source.encode()) > MAX_BYTES:
+            raise UsageError(
+                f"source has {len(source.encode())} bytes; at most {MAX_BYTES} are allowed",
+                hint="pass one kernel and nothing else",
+            )
+        return Kernel(source=source, language=given["language"], tunables=tunables)
+
+    def file(self, path: str, what: str, language: Any = None, tunables: dict[str, int] | None = None) -> Kernel:
+        """Return a kernel by the text that its file has now, with the launch plan that may lie beside it."""
+        text, _ = self._files.read(path, what)
+        suffix = Path(path).suffix
+        if suffix in _LANGUAGES and "/*forewarp" not in text:
+            try:
+                plan, _ = self._files.read(str(Path(path).with_suffix(".toml")), what)
+            except UsageError:
+                plan = ""
+            if plan and "*/" not in plan:
+                text = f"/*forewarp\n{plan.strip()}\n*/\n{text}"
+        return Kernel(source=text, language=language or _LANGUAGES.get(suffix), tunables=tunables or {})
+
+    def seed(self, path: str) -> Path:
+        """Return a copy of a kernel's file, which nobody changes while a run reads it."""
+        kernel = self.file(path, "seed_kernels")
+        folder = runs.home(self._options.place) / "mcp-jobs" / "seeds" / secrets.token_hex(4)
+        folder.mkdir(parents=True)
+        copy = folder / Path(path).name
+        copy.write_text(kernel.source or "")
+        return copy
+
+    def place(self, device: str | None) -> Place:
+        """Return where to measure; the archive and all paths are the operator's."""
+        place = self._options.place
+        if device is None or device == place.device:
+            return place
+        if place.device == "replay" or (device == "replay" and not place.pool):
+            if device == "replay":
+                return Place.model_validate(place.model_dump() | {"device": "replay", "executor": "local"})
+            raise UsageError(
+                f"this server replays recorded measurements; it does not measure on {device}",
+                hint="leave device out",
+            )
+        return place.model_copy(update={"device": device})
+
+    def model(self, name: str | None) -> str | None:
+        """Return a language model that the operator allows; raises `UsageError`."""
+        allowed = self._options.model
+        if name is None or allowed is None or name in allowed:
+            return name
+        said = f"allowed: {', '.join(allowed)}" if allowed else "the operator allows none here"
+        raise UsageError(
+            f"model {name!r} is not allowed; {said}",
+            hint="leave model out, or pass an allowed one; the operator names them with --model",
+        )
+
+
+class Workspace:
+    """The one folder from which clients may name files."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.expanduser().resolve()
+
+    def read(self, path: str, what: str = "path") -> tuple[str, Path]:
+        """Return a file's text, at most `MAX_BYTES` of it, and where it is.
+
+        No component is followed if it is a link, also not one that is put there meanwhile. Raises `UsageError`.
+        """
+        parts = self._parts(path, what)
+        descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for number, part in enumerate(parts):
+                last = number == len(parts) - 1
+                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | (0 if last else os.O_DIRECTORY)
+                try:
+                    found = os.open(part, flags, dir_fd=descriptor)
+                except OSError as e:
+                    raise self._unreadable(path, what, parts[: number + 1], e) from None
+                os.close(descriptor)
+                descriptor = found
+            seen = os.fstat(descriptor)
+            if not stat.S_ISREG(seen.st_mode):
+                raise UsageError(f"{what} {path!r} is no regular file", hint="pass the path of one kernel file")
+            if seen.st_size > MAX_BYTES:
+                raise UsageError(
+                    f"{what} {path!r} has {seen.st_size} bytes; at most {MAX_BYTES} are allowed",
+                    hint="pass a file that holds one kernel and nothing else",
+                )
+            with os.fdopen(os.dup(descriptor), "rb") as handle:
+                raw = handle.read(MAX_BYTES + 1)
+        finally:
+            os.close(descriptor)
+        try:
+            return raw.decode(), self.root.joinpath(*parts)
+        except UnicodeDecodeError:
+            raise UsageError(f"{what} {path!r} is not UTF-8 text", hint="pass source code, no compiled file") from None
+
+    def locate(self, path: str, what: str = "path") -> Path:
+        """Return where a file or folder of the workspace is; neither it nor what it holds may be a link."""
+        parts = self._parts(path, what)
+        place = self.root
+        for number, part in enumerate(parts):
+            place = place / part
+            if place.is_symlink():
+                raise self._unreadable(path, what, parts[: number + 1], None)
+        if not place.exists():
+            raise self._unreadable(path, what, parts, FileNotFoundError(2, "no such file"))
+        for number, found in enumerate(place.rglob("*") if place.is_dir() else (place,)):
+            if number == MAX_FILES:
+                raise UsageError(
+                    f"{what} {path!r} holds more than {MAX_FILES} files", hint="pass the folder of one task"
+                )
+            mode = found.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                raise UsageError(f"{what} {path!r} holds symbolic links", hint="pass a folder without links")
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                raise UsageError(
+                    f"{what} {path!r}: {found.name} is no regular file", hint="pass files, no devices or pipes"
+                )
+        return place
+
+    def _parts(self, path: str, what: str) -> tuple[str, ...]:
+        given = Path(path)
+        if ".." in given.parts or "\0" in path or not path.strip():
+            raise UsageError(
+                f"{what} {path!r} is refused: '..' is not allowed",
+                hint=f"pass a path inside the workspace {self.root}, relative to it or absolute",
+            )
+        if given.is_absolute():
+            if not given.is_relative_to(self.root):
+                raise UsageError(
+                    f"{what} {path!r} is outside the workspace {self.root}",
+                    hint="pass a file inside it, or the text as source; the operator chooses it with --workspace DIR",
+                )
+            given = given.relative_to(self.root)
+        if not given.parts:
+            raise UsageError(f"{what} {path!r} is the workspace itself", hint="pass a file inside it")
+        return given.parts
+
+    def _unreadable(self, path: str, what: str, parts: tuple[str, ...], error: OSError | None) -> UsageError:
+        at = self.root.joinpath(*parts)
+        if at.is_symlink():
+            return UsageError(
+                f"{what} {path!r} goes through the symbolic link {at}; links are refused",
+                hint="pass the real file inside the workspace, or the text as source",
+            )
+        why = error.strerror if error else "it is refused"
+        return UsageError(
+            f"{what} {path!r} cannot be read: {why}",
+            hint=f"paths are relative to the workspace {self.root}; or pass the text as source",
+        )

@@ -1,0 +1,417 @@
+"""Requests of the verbs. The faces make their flags, arguments and schemas of these fields.
+
+Light: a face reads it to print its help or to list its tools, before anything of the engine is loaded.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field, ValidationError
+
+from forewarp.core.budget import DEFAULT_MEASUREMENTS
+from forewarp.core.errors import UsageError
+from forewarp.core.values import Language
+from forewarp.tools.parts import Amounts, AnyTask, FilePath, Kernel, Part, Place, trim
+
+AnyPart = TypeVar("AnyPart", bound=Part)
+
+Baseline = Literal["eager", "compile"]
+Reward = Literal["correctness", "brier", "crps", "decision"]
+Split = Literal["train", "validation", "test"]
+
+TaskName = Annotated[AnyTask, Field(description="Bundled task, task folder or KernelBench file.")]
+Inputs = Annotated[
+    FilePath | None,
+    Field(
+        description="File of captured calls (torch.save), which become the task's shapes, weighted by how often they "
+        "occur."
+    ),
+]
+Against = Annotated[Kernel | None, Field(description="Kernel to compare with, instead of the reference.")]
+BaseUrl = Annotated[
+    str | None,
+    Field(description="URL of an OpenAI-compatible server (vLLM, Ollama, llama.cpp, …) for models called openai:NAME."),
+]
+ArchiveFile = Annotated[
+    FilePath | None, Field(description="Archive file; $FOREWARP_ARCHIVE, else one in your data folder.")
+]
+
+
+def checked(kind: type[AnyPart], /, **fields: Any) -> AnyPart:
+    """Construct a request; raises `UsageError` that names the first invalid field and says what it may be."""
+    try:
+        return kind(**fields)
+    except ValidationError as e:
+        first = e.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        allowed = first["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+        raise UsageError(f"{name} is {trim(repr(first['input']), 200)}", hint=allowed) from None
+
+
+class Caps(Part):
+    """Caps on what a run may spend, by the names that users give them; the first one that is reached ends the run."""
+
+    budget: int | None = Field(default=DEFAULT_MEASUREMENTS, ge=1, description="Most measurements.")
+    max_gpu_seconds: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Most seconds for which the device is held."
+    )
+    max_usd: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Most dollars for the language model."
+    )
+    max_tokens: int | None = Field(default=None, gt=0, description="Most tokens of the language model.")
+    deadline: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="Most seconds of wall time.")
+
+    def amounts(self) -> Amounts:
+        """Return them as amounts of each currency."""
+        return Amounts(
+            measurements=self.budget,
+            device_s=self.max_gpu_seconds,
+            dollars=self.max_usd,
+            tokens=self.max_tokens,
+            wall_s=self.deadline,
+        )
+
+
+class TaskRequest(Part):
+    """Fields of every request about the kernels of one task."""
+
+    task: TaskName
+    inputs: Inputs = None
+    allow_tf32: bool = Field(
+        default=False, description="Accept products in TF32 where the reference computes them in fp32."
+    )
+    place: Place = Place()
+
+
+class MeasureRequest(TaskRequest):
+    """Request for a measurement: the task, the kernel, what to compare it with, and the device."""
+
+    kernel: Kernel
+    against: Against = None
+
+
+class MeasureManyRequest(TaskRequest):
+    """Several kernels to measure, one after the other."""
+
+    kernels: list[Kernel] = Field(
+        min_length=1, description="Files that hold the kernels; one that fails stops no other."
+    )
+    against: Against = None
+
+
+class ForecastRequest(Part):
+    """Request for a forecast: the task, the kernels, what to compare them with, the device and the forecaster."""
+
+    task: TaskName
+    kernel: Kernel | None = Field(default=None, description="The kernel; or pass several as kernels.")
+    kernels: list[Kernel] = Field(default_factory=list[Kernel], max_length=64, description="Kernels to rank.")
+    inputs: Inputs = None
+    against: Against = None
+    place: Place = Place()
+    target: str | None = Field(
+        default=None,
+        description="Forecast for a device that need not be here: a100, h100, h200, b200, l40s, rtx4090; not with "
+        "`device`.",
+    )
+    forecaster: Literal["learned", "llm", "cascade"] | None = Field(
+        default=None,
+        description="learned is embedded and free; llm asks `model`; cascade asks it only where that could change "
+        "what to do. Left out: cascade with `model`, else learned.",
+    )
+    model: str | None = Field(default=None, description="Language model, as anthropic:NAME or openai:NAME.")
+    base_url: BaseUrl = None
+
+
+class InspectRequest(Part):
+    """Request for an inspection: the kernels, their task, and the device."""
+
+    task: AnyTask | None = Field(
+        default=None,
+        description="Bundled task, task folder or KernelBench file. Files of Triton kernels need none: they are called "
+        "as they call themselves, else with guessed arguments.",
+    )
+    kernels: list[Kernel] = Field(min_length=1, description="Files that hold the kernels.")
+    inputs: Inputs = None
+    target: str = Field(
+        default="auto",
+        description="a100, h100, h200, b200, l40s, rtx4090 or cuda; auto is this machine's GPU, else the H200.",
+    )
+    check: bool = Field(
+        default=False,
+        description="Also run each kernel on the CPU at small shapes and compare it with the reference.",
+    )
+    python: FilePath | None = Field(
+        default=None, description="Python that has torch and Triton; the one that runs forewarp if left out."
+    )
+    args: str = Field(
+        default="",
+        description='Without a task, values by parameter, such as "x=float32[4096,4096], n=4096"; others are guessed.',
+    )
+    call: str = Field(default="", description="Without a task, the function of the file to call.")
+    backward: bool | None = Field(
+        default=None,
+        description="Trace gradients too, or not; left out, those of outputs that a torch.autograd.Function makes.",
+    )
+
+
+class ValidateRequest(TaskRequest):
+    """Request for a validation, on the shapes of the place's device."""
+
+
+class SearchRequest(TaskRequest):
+    """Request for a search: the task, the device, the budget and the policy."""
+
+    budget: Amounts = Amounts(measurements=DEFAULT_MEASUREMENTS)
+    seed: int = Field(default=0, description="Two runs with the same seed make the same choices.")
+    forecaster: Literal["learned", "llm", "cascade", "none"] = Field(
+        default="learned",
+        description="learned is embedded and free; llm asks `model`; cascade asks it only where that could change "
+        "what is measured; none measures everything.",
+    )
+    model: str | list[str] | None = Field(
+        default=None,
+        description="Language model that writes kernels, as anthropic:NAME or openai:NAME; several share the work by "
+        "what each gains for its cost.",
+    )
+    base_url: BaseUrl = None
+    forecast_model: str | None = Field(
+        default=None,
+        description="Language model that forecasts, for llm and cascade; the first `model` if left out.",
+    )
+    seed_kernels: list[FilePath] = Field(
+        default_factory=list[str], description="Kernel file to start from, instead of the bundled ones."
+    )
+    language: Language | None = Field(
+        default=None, description="Keep to one language; all languages of the device if left out."
+    )
+    confirm: bool = Field(default=True, description="Keep one measurement back and measure the winner a second time.")
+    holdout: bool = Field(default=True, description="Try the confirmed winner on shapes that nobody tuned for.")
+    audit: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Share of the discards, 0 to 1, that is measured all the same; bounds how many were wrong. "
+        "[default: 0.05]",
+    )
+    explore: int | None = Field(
+        default=None, ge=0, description="Measurements spread over the space before forecasts decide. [default: 3]"
+    )
+    proposals: int | None = Field(
+        default=None,
+        ge=1,
+        le=1000,
+        description="New candidates per round. [default: 8, or 12 where a model writes them]",
+    )
+    measure_per_round: int | None = Field(
+        default=None,
+        ge=1,
+        le=1000,
+        description="Measurements per round, audits not counted. [default: 1, or 3 where a model writes]",
+    )
+    patience: int | None = Field(
+        default=None,
+        ge=0,
+        description="Rounds in a row without a promising candidate after which the run ends; 0 is never. [default: 6]",
+    )
+    learn_across_runs: bool = Field(
+        default=False,
+        description="Begin with the best kernels of earlier runs of this task on this device, and learn from them.",
+    )
+
+
+class ResumeRequest(Part):
+    """Which run to take up. The model and the pool are taken from here; keys and paths are not in the archive."""
+
+    run_id: str = Field(
+        description="The run's id or a unique beginning of it, or that of a search for several targets; see `forewarp "
+        "runs`."
+    )
+    place: Place = Place()
+    model: str | list[str] | None = Field(
+        default=None, description="Language models to go on with, in place of those that the run began with."
+    )
+    base_url: BaseUrl = None
+
+
+class SuiteRequest(Part):
+    """Request for a suite: the problems, the kernels, the device, and the baselines to compare with."""
+
+    problems: FilePath = Field(
+        description="Folder, file or quoted glob of KernelBench problems, or of GPU MODE task folders. NAME.inputs.pt "
+        "beside NAME.py holds captured calls, which become its shapes."
+    )
+    kernels: FilePath | None = Field(
+        default=None,
+        description="Folder of kernels; each belongs to the problem that its name, or its folder's name, tells.",
+    )
+    identical: bool = Field(
+        default=False,
+        description="Measure each reference against itself, renamed to ModelNew, instead of kernels: a check of the "
+        "harness, in which every verdict should be tie.",
+    )
+    only: str | None = Field(default=None, description="Quoted glob for the names of problems.")
+    limit: int | None = Field(default=None, ge=1, description="Most problems.")
+    baselines: list[Baseline] = Field(
+        default=["eager", "compile"],
+        min_length=1,
+        description="What to compare with: eager, or eager,compile (torch.compile, measured once for each problem).",
+    )
+    output: FilePath | None = Field(
+        default=None,
+        description="Folder of the record, in which the same request goes on where it was; forewarp-suites/NAME if "
+        "left out.",
+    )
+    retry_failed: bool = Field(default=False, description="Measure again what is recorded and did not work.")
+    place: Place = Place()
+
+
+class EvaluateRequest(Part):
+    """Request for an evaluation: the forecasters, and the measured candidates to judge them by."""
+
+    pools: list[FilePath] = Field(
+        default_factory=list[str], description="Parquet files of measured candidates, or folders of them."
+    )
+    forecasters: list[str] = Field(
+        default_factory=list[str],
+        description="Forecasters to ask: learned, llm, cascade, and what looks at no candidate: climatology, uniform. "
+        "Left out: learned, where there are pools and nothing is `recorded`.",
+    )
+    recorded: list[FilePath] = Field(
+        default_factory=list[str], description="File of recorded forecasts to score again."
+    )
+    split: Literal["train", "validation", "test", "all"] = Field(
+        default="test", description="Only this split of the pools; all takes every row."
+    )
+    tasks: list[str] = Field(default_factory=list[str], description="Only this task, by name.")
+    train: FilePath | None = Field(
+        default=None,
+        description="Pool whose frequencies climatology forecasts; the train split of the pools if left out.",
+    )
+    history: int = Field(
+        default=0, ge=0, description="Rows of each task, drawn by `seed`, that are shown as measured and not scored."
+    )
+    anchors: bool = Field(
+        default=False, description="Tell the learned forecaster how long each task's reference takes."
+    )
+    seed: int = Field(default=0, description="Draws the rows that are shown, and the resamples.")
+    resamples: int = Field(default=1000, ge=2, description="Draws of the tasks that the intervals rest on.")
+    margin: float = Field(
+        default=0.05, gt=0, description="Distance from the best at which a kernel should not have been missed."
+    )
+    model: list[str] = Field(
+        default_factory=list[str],
+        description="Language model of llm and cascade, as anthropic:NAME or openai:NAME. Of several, llm is each of "
+        "them in turn, and all are compared with the first.",
+    )
+    base_url: BaseUrl = None
+    keep: FilePath | None = Field(default=None, description="Parquet file to write the forecasts to.")
+
+
+class CalibrationRequest(Part):
+    """Request for a calibration report: the archive or pool, and filters on its forecasts."""
+
+    run: str | None = Field(default=None, description="Only this run; its id or a unique beginning of it.")
+    task: str | None = Field(default=None, description="Only this task, by name.")
+    pool: FilePath | None = Field(
+        default=None,
+        description="Parquet file or folder to look at instead: the forecasts recorded beside it, or made now.",
+    )
+    forecaster: str | None = Field(
+        default=None, description="Only this forecaster, such as learned or llm; for a pool, the one to ask."
+    )
+    alpha: float = Field(default=0.05, gt=0, lt=1, description="Error rate that the thresholds keep.")
+    archive: ArchiveFile = None
+
+
+class TrainRequest(Part):
+    """Request for a training run: its TOML file, and settings that override it."""
+
+    data: list[FilePath] = Field(
+        default_factory=list[str], description="Parquet file of measured candidates, or a folder of them."
+    )
+    base: str | None = Field(
+        default=None, description="Model to start from: a folder, or a hub name, in the format of transformers."
+    )
+    reward: Reward | None = Field(
+        default=None,
+        description="What a reply is rewarded for; the last three add their score to correctness. [default: brier]",
+    )
+    out: FilePath | None = Field(
+        default=None, description="Folder for the adapter, the run's file, its journal and its checkpoints."
+    )
+    config: FilePath | None = Field(default=None, description="TOML file of the run; flags go before it.")
+    steps: int | None = Field(default=None, ge=0, description="Steps of reinforcement. [default: 20]")
+    seed: int | None = Field(
+        default=None, description="Two runs with the same seed and file draw the same prompts. [default: 0]"
+    )
+    resume: bool = Field(default=False, description="Go on with the run in `out` from its last checkpoint.")
+    target: str | None = Field(
+        default=None, description="Card to plan for, such as h100; the one here, else h200, if left out."
+    )
+
+
+class Destination(Part):
+    """The Parquet file to write."""
+
+    out: FilePath = Field(description="Parquet file to write.")
+    overwrite: bool = Field(default=False, description="Replace the file if it is there already.")
+
+
+class SplitFile(Part):
+    """Splits of the families."""
+
+    splits: FilePath | None = Field(
+        default=None,
+        description="File of families with their splits; forewarp's own, as in pool/splits.toml, if left out.",
+    )
+
+
+class Placing(SplitFile):
+    """Sources of the family and the split of each row."""
+
+    families: dict[str, str] = Field(
+        default_factory=dict[str, str], description="TASK=FAMILY; goes before the one in the task's file."
+    )
+    tasks: FilePath | None = Field(
+        default=None,
+        description="Folder of task folders, whose task.toml names a family and lineage.toml the parents of kernels.",
+    )
+
+
+class PoolsRequest(Part):
+    """Pools to look at."""
+
+    pools: list[FilePath] = Field(min_length=1, description="Parquet files, or folders of them; taken together.")
+
+
+class CheckRequest(PoolsRequest, SplitFile):
+    """Pools to check, and the splits that their families should have."""
+
+
+class DeduplicateRequest(PoolsRequest, Destination):
+    """Pools to write without duplicates."""
+
+
+class MergeRequest(PoolsRequest, Destination, Placing):
+    """Pools to write as one."""
+
+
+class ExportRequest(Destination, Placing):
+    """Measurements to write: from the named pools, else from the archive."""
+
+    pools: list[FilePath] = Field(
+        default_factory=list[str], description="Pools to take the rows from; the archive if none is named."
+    )
+    archive: ArchiveFile = None
+    task: str | None = Field(default=None, description="Only this task, by name.")
+    target: str | None = Field(default=None, description="Only this device, by name.")
+    run: str | None = Field(default=None, description="Only this run of the archive.")
+    split: Split | None = Field(default=None, description="Only this split.")
+    samples: bool = Field(
+        default=False, description="Keep every raw sample, which makes the file some ten times as large."
+    )
+    pairs: bool = Field(default=False, description="Also what was measured against another kernel than the reference.")
+    features: bool = Field(
+        default=False, description="Fill in the vector of features that forecasters learn from, with its version."
+    )
