@@ -33,7 +33,7 @@ from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.statistics import LOOKS
 from forewarp.gpu_runner.worker.channel import Answer
 from forewarp.gpu_runner.worker.stage import Stage
-from forewarp.gpu_runner.worker.timing import Arm, Condition, Sample, Schedule, each_workload
+from forewarp.gpu_runner.worker.timing import Arm, Bench, Condition, Sample, Schedule, each_workload
 
 RESULTS = Path(__file__).parent / "results"
 RATIOS = (0.5, 0.8, 0.9, 0.95, 0.98, 1.0, 1.02, 1.1)
@@ -73,9 +73,6 @@ class Queue:
     def choose_mode(self, stage: Stage, longest_s: float) -> str:
         """Return "stream": no graphs."""
         return "stream"
-
-    def reported(self) -> None:
-        """Return nothing: there is no candidate."""
 
 
 class Still:
@@ -121,7 +118,7 @@ class Rehearsal:
     def _visit(self, index: int, again: bool) -> Answer:
         about = {"index": index, "workload": str(index), "of": self._count, "tier": self._tier}
         schedule = Dry(
-            Queue(self._make(index)),
+            cast("Bench", Queue(self._make(index))),
             cast("Stage", Still()),
             looks=self._looks,
             time_s=1e9,

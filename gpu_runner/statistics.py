@@ -82,7 +82,6 @@ class Samples:
     warm_anchor_s: tuple[float, ...] = ()
     launched_candidate_s: tuple[float, ...] = ()
     launched_anchor_s: tuple[float, ...] = ()
-    reported_candidate_s: tuple[float, ...] = ()
     session_sd: float = 0.0
     weight: float = 1.0
 
@@ -203,7 +202,6 @@ def timing(samples: Samples) -> WorkloadTiming:
         launched=_pair(samples.launched_candidate_s, samples.launched_anchor_s),
         candidate_hz=samples.candidate_hz,
         anchor_hz=samples.anchor_hz,
-        reported_candidate_s=samples.reported_candidate_s,
         session_sd=samples.session_sd,
         weight=samples.weight,
     )

@@ -17,6 +17,7 @@ from forewarp.gpu_runner.formats import task as tasks
 torch = pytest.importorskip("torch")
 
 from forewarp.gpu_runner.worker import check, problem, signatures  # noqa: E402
+from forewarp.gpu_runner.worker.oracle import oracle  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
 NAMES = ["cross_entropy", "layernorm_gelu", "matmul", "rmsnorm", "softmax", "topk_gate"]
@@ -94,7 +95,7 @@ def error_of(seed: Candidate, reference: str, workload: Workload, folder: Path) 
     model, inputs = loaded.model("cpu"), loaded.inputs(0, "cpu")
     with torch.no_grad():
         expected = problem.outputs_of(model(*inputs))
-        exact, _ = problem.oracle(model, inputs)
+        exact, _ = oracle(model, inputs)
     plan = plans.resolve(plans.parse(seed), signatures.describe(reference, workload), seed.tunables)
     built = cpp.build(seed.source, plan, CPU, folder, "seed")
     library = ctypes.CDLL(str(folder / built["files"][0]))

@@ -168,9 +168,6 @@ class LiftedRunner:
     def prepare(self) -> None:
         """Do nothing: a program prepares its scratch itself."""
 
-    def deliver(self, slot: int) -> None:
-        """Do nothing: outputs are where the program leaves them."""
-
     def unload(self) -> None:
         """Free the graph."""
         self._built.close()

@@ -6,17 +6,18 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 
-from forewarp.core import serde
-from forewarp.core.values import Signature, Tolerance, Workload
+from forewarp.core.values import Signature, Workload
 from forewarp.gpu_runner.worker import (
     activity,
     arena,
+    cell_process,
     cores,
     extensions,
     memory,
@@ -26,22 +27,7 @@ from forewarp.gpu_runner.worker import (
     watch,
 )
 from forewarp.gpu_runner.worker.arena import Arena, Layout
-from forewarp.gpu_runner.worker.cells import (
-    CALLS,
-    FETCH,
-    FLUSHES,
-    GRAPHS,
-    NOTHING,
-    SLEEP,
-    STIR,
-    Cell,
-    CellFailed,
-    fetch_order,
-    load_order,
-    may_spin,
-    ready_order,
-    run_order,
-)
+from forewarp.gpu_runner.worker.cells import Cell, CellFailed, may_spin
 from forewarp.gpu_runner.worker.conditions import Conditions, processors
 from forewarp.gpu_runner.worker.guards import layout_guards
 from forewarp.gpu_runner.worker.least import require
@@ -58,33 +44,41 @@ from forewarp.gpu_runner.worker.runners import (
     NativeRunner,
     Runner,
     find_plan,
-    make_span,
+    make_wait,
 )
-from forewarp.gpu_runner.worker.stage import Stage, fresh_seed
+from forewarp.gpu_runner.worker.stage import ArmBuffers, Stage
 from forewarp.gpu_runner.worker.task_confinement import around_task
-from forewarp.gpu_runner.worker.timing import Arm, Condition, Sample
+from forewarp.gpu_runner.worker.timing import Arm, Bench, Condition, Sample
 from forewarp.gpu_runner.worker.witness import Copy, Readying, Witness, copy_seconds
 
 ARMS: tuple[Arm, ...] = ("anchor", "candidate")
-Bind = Callable[[int, Arena], Runner]
 ROUND_TRIPS = 51
 LEAST_SAMPLES = 9
-_CPU_FOLDER, _CUDA_FOLDER = 256 << 20, 1 << 30
+_FOLDER_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}
 _OPEN = 255
 """Number of no workload: the cell opens its arena only."""
 
 
-class _Opened:
-    """Runs nothing: what a cell has before its first workload."""
+@dataclass(slots=True)
+class _Side:
+    """One arm: its kernel (None for the reference), its cell, and the memory that this shares with the judge.
 
-    def run(self, slot: int) -> None:
-        """Do nothing."""
+    `judged` are the outputs where the judge looks for them. Of a module, results are copied out of the cell.
+    """
 
-    def deliver(self, slot: int) -> None:
-        """Do nothing."""
+    kernel: Mapping[str, Any] | None
+    descriptor: int
+    cell: Cell = field(init=False)
+    arena: Arena = field(init=False)
+    judged: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
+    lent: bool = False
+
+    @property
+    def is_module(self) -> bool:
+        return self.kernel is None or self.kernel["language"] == "python"
 
 
-class CellBench:
+class CellBench(Bench):
     """Two cells, one arena each. On CUDA the arenas are device memory that the judge owns and lends by handle.
 
     Only one arm's cell is ever let run, the other is stopped. `round_trip_s` is what a call of nothing takes, measured
@@ -92,7 +86,6 @@ class CellBench:
     """
 
     tier = "T1"
-    conditions: tuple[Condition, ...] = ()
 
     def __init__(
         self,
@@ -108,8 +101,9 @@ class CellBench:
         Raises `Unprotected` before the first line of anybody's code has run.
         `cautious` leaves out for the anchor's cell what a driver does not bear; the candidate's finds that out itself.
         """
-        self.job, self.workloads, self.signatures = job, workloads, signatures
+        super().__init__(job, workloads, signatures)
         self.device = "cuda" if job["target_kind"] == "cuda" else "cpu"
+        self._cuda = self.device == "cuda"
         self.plans = [memory.of_job(job, i, s, "cells", self.device) for i, s in enumerate(signatures)]
         self._offsets = arena.OFFSETS if job["language"] == "python" else 1
         laid = zip(signatures, self.plans, strict=True)
@@ -118,125 +112,117 @@ class CellBench:
         self._flushes_at = -(-buffers // arena.ALIGN) * arena.ALIGN
         self._flush_size = int(job.get("flush_bytes", 0)) if self._cuda else 0
         self.size = self._flushes_at + max(p.slots for p in self.plans) * self._flush_size
-        self.weight_seed = fresh_seed()
-        self.tolerance = serde.from_data(Tolerance, job["tolerance"]) if job["tolerance"] else None
         self.timeout = float(job["call_timeout_s"])
-        self.spins = self.device == "cuda" and may_spin()
+        self.spins = self._cuda and may_spin()
         self.round_trip_s = self._turn_s = self._flushes_s = self._least_s = 0.0
         self._copy = Copy(0.0)
         self._bursting, self._index, self._last = False, 0, 0
         self.ready: dict[Arm, list[Readying]] = {}
-        languages = {"candidate": job["language"], "anchor": job["anchor"]["language"] if job["anchor"] else "python"}
-        self._copying = frozenset(arm for arm, language in languages.items() if language == "python")
-        self._fetches = "candidate" in self._copying
         judge_cores, self._cell_cores = cores.divide() if self.spins else (frozenset[int](), frozenset[int]())
         if judge_cores:
             os.sched_setaffinity(0, judge_cores)
-        self.anchor_outputs: Sequence[torch.Tensor] | None = None
-        self.arenas: dict[Arm, Arena] = {}
-        self._judged: dict[Arm, list[torch.Tensor]] = {}
         self._witness: Witness | None = None
         self._flags: list[str] = []
         self._running: Arm | None = None
-        self._lent: set[Arm] = set()
         privileges.adopt_orphans()
-        self._files: dict[Arm, int] = {a: -1 if self._cuda else arena.memfd(a, self.size) for a in ARMS}
+        self._sides: dict[Arm, _Side] = {
+            arm: _Side(kernel, -1 if self._cuda else arena.memfd(arm, self.size))
+            for arm, kernel in zip(ARMS, (job["anchor"] or None, job), strict=True)
+        }
+        self._fetches = self._sides["candidate"].is_module
         # The judge maps nothing before all cells exist: a candidate inherits no secret, and no other cell's memory.
         # The anchor is confined as the candidate is, so that neither is slower for it.
-        rival = self._bind_anchor if job["anchor"] else None
-        self._pids: set[int] = set()
-        self.anchor = self._cell("anchor", rival or self._bind_reference, cautious=cautious)
-        self.candidate = self._cell("candidate", self._bind_candidate)
-        spare = self._cell("candidate", self._bind_candidate, cautious=True) if self._cuda else None
+        pids: set[int] = set()
+        anchor = self._sides["anchor"].cell = self._cell("anchor", pids, cautious=cautious)
+        candidate = self._sides["candidate"].cell = self._cell("candidate", pids)
+        spare = self._cell("candidate", pids, cautious=True) if self._cuda else None
         watch.go_first()
         guarded = around_task(confine())
-        self._open_arenas()
+        for side in self._sides.values():
+            if self._cuda:
+                side.arena = Arena(torch.empty(self.size, dtype=torch.uint8, device="cuda"))
+            else:
+                side.arena = Arena.from_memfd(side.descriptor, self.size)
+                os.close(side.descriptor)
         if spare is not None:
-            self._choose(spare)
-        if not self._cuda:
-            require(self.anchor.protections)
-        if protections.sends_no_signals(self.candidate.protections):
+            candidate = self._choose(candidate, spare)
+        else:
+            require(anchor.protections)
+        if protections.sends_no_signals(candidate.protections):
             activity.out_of_reach()
         apart = "inputs, expected values and clock in another process"
-        in_force = self.candidate.protections if self._cuda else require(self.candidate.protections)
+        in_force = candidate.protections if self._cuda else require(candidate.protections)
         self.protections = [*in_force, apart, guarded]
         self.flush = l2_flush() if self._cuda else None
         self._probe = _Probe() if self._cuda else None
-        self._state = self._probe.state if self._probe is not None else processors
-        if self._cuda:
-            self.conditions = ("warm",)
+        self.conditions = ("warm",) if self._cuda else ()
 
-    @property
-    def _cuda(self) -> bool:
-        return self.device == "cuda"
-
-    def _cell(self, arm: Arm, bind: Bind, *, cautious: bool = False) -> Cell:
-        descriptor, most = self._files[arm], int(self.job["memory"])
+    def _cell(self, arm: Arm, pids: set[int], *, cautious: bool = False) -> Cell:
+        """Fork a cell; `pids` are those of the others, and get its own."""
+        side, most = self._sides[arm], int(self.job["memory"])
         how = Confinement(
             folder="",
             files=protections.device_files(self.device),
             memory=None if self._cuda else most,
-            folder_bytes=_CUDA_FOLDER if self._cuda else _CPU_FOLDER,
+            folder_bytes=_FOLDER_BYTES[self.device],
             # The driver lends memory only between processes of one user.
             drop_user=not self._cuda,
-            reads=[k["artefact"] for k in (self.job, self.job["anchor"]) if k and k["artefact"]],
+            reads=[s.kernel["artefact"] for s in self._sides.values() if s.kernel and s.kernel["artefact"]],
             reads_only=toolchain.readable(self.device),
             cautious=cautious,
             stoppable=not self._cuda,
         )
+        mapped: list[Arena] = []
+
+        def load(index: int, message: bytes) -> Runner | None:
+            torch.set_grad_enabled(False)
+            if not mapped and not self._cuda:
+                mapped.append(Arena.from_memfd(side.descriptor, self.size))
+            elif not mapped:
+                rebuild, arguments = pickle.loads(message)  # from the judge, which is trusted
+                mapped.append(Arena(rebuild(*arguments)))
+            return None if index == _OPEN else self._bind(side.kernel, index, mapped[0])
+
         cell = Cell(
-            self._loader(descriptor, bind),
-            name="candidate" if arm == "candidate" else "anchor",
+            load,
+            name=arm,
             memory=most,
             confinement=how,
             own_processes=not self._cuda,
             spins=self.spins,
             cores=self._cell_cores,
-            runs_reference=arm == "anchor" and not self.job["anchor"],
-            keep=[descriptor] if descriptor >= 0 else [],
-            siblings=self._pids,
+            runs_reference=side.kernel is None,
+            keep=[] if self._cuda else [side.descriptor],
+            siblings=pids,
         )
-        self._pids.add(cell.pid)
+        pids.add(cell.pid)
         return cell
 
-    def _open_arenas(self) -> None:
-        for arm, descriptor in self._files.items():
-            if self._cuda:
-                self.arenas[arm] = Arena(torch.empty(self.size, dtype=torch.uint8, device="cuda"))
-            else:
-                self.arenas[arm] = Arena.from_memfd(descriptor, self.size)
-                os.close(descriptor)
-
-    def _choose(self, spare: Cell) -> None:
+    def _choose(self, usual: Cell, spare: Cell) -> Cell:
         """Let the candidate's cell open the device; take the more cautiously confined one if it cannot.
 
         No line of the candidate has been read by then, so this says something of the driver only.
         """
+        side = self._sides["candidate"]
         try:
-            self.candidate.call(load_order(_OPEN, self._handle("candidate")), self.timeout)
+            self._lend(side, _OPEN)
         except CellFailed:
-            self.candidate.close()
-            self.candidate = spare
-            spare.call(load_order(_OPEN, self._handle("candidate")), self.timeout)
+            usual.close()
+            side.cell = spare
+            self._lend(side, _OPEN)
         else:
             spare.close()
-        self._lent.add("candidate")
+        return side.cell
 
-    def _loader(self, descriptor: int, bind: Bind) -> Callable[[int, bytes], Runner]:
-        """Return the function that a cell runs to load a workload; it maps the arena at the first."""
-        mapped: list[Arena] = []
+    def _lend(self, side: _Side, index: int) -> None:
+        """Have a cell load a workload; with the first, it gets what it needs to open an arena on the device."""
+        handle = b""
+        if self._cuda and not side.lent:
+            from torch.multiprocessing.reductions import reduce_tensor
 
-        def load(index: int, message: bytes) -> Runner:
-            torch.set_grad_enabled(False)
-            if not mapped:
-                if descriptor >= 0:
-                    mapped.append(Arena.from_memfd(descriptor, self.size))
-                else:
-                    rebuild, arguments = pickle.loads(message)  # from the judge, which is trusted
-                    mapped.append(Arena(rebuild(*arguments)))
-            return bind(index, mapped[0]) if index != _OPEN else _Opened()
-
-        return load
+            handle = pickle.dumps(reduce_tensor(side.arena.block))
+        side.cell.load(index, self.timeout, handle)
+        side.lent = True
 
     def _outputs(self, index: int, source: Arena, offset: int) -> list[torch.Tensor]:
         """Return a workload's outputs where they lie at an offset."""
@@ -255,67 +241,53 @@ class CellBench:
         The cell learns it when its result is fetched: what was written in advance lies elsewhere. Native code writes
         to the first place.
         """
-        if self._offsets == 1 or arm not in self._copying:
+        side = self._sides[arm]
+        if self._offsets == 1 or not side.is_module:
             return 0
         offset = os.urandom(1)[0] % self._offsets
-        self._judged[arm][:] = self._outputs(self._index, self.arenas[arm], offset)
+        side.judged[:] = self._outputs(self._index, side.arena, offset)
         return offset
 
-    def _views(self, index: int, source: Arena) -> tuple[list[list[Any]], list[torch.Tensor], list[torch.Tensor]]:
-        """Return (input values per slot, parameters, outputs) of a workload in an arena."""
+    def _views(self, index: int, source: Arena) -> tuple[list[list[Any]], dict[str, torch.Tensor], list[torch.Tensor]]:
+        """Return (input values per slot, parameters by name, outputs) of a workload in an arena."""
         signature, layout = self.signatures[index], self.layouts[index]
         count = len(signature.inputs) + len(signature.scalars)
         slots: list[list[Any]] = []
         for offsets in layout.slots:
-            tensors = iter(source.views(offsets, signature.inputs))
-            scalars = signature.scalars
+            tensors, scalars = iter(source.views(offsets, signature.inputs)), signature.scalars
             slots.append([scalars[str(i)] if str(i) in scalars else next(tensors) for i in range(count)])
-        return slots, source.views(layout.params, signature.params), self._outputs(index, source, 0)
+        params = zip([p.name for p in signature.params], source.views(layout.params, signature.params), strict=True)
+        return slots, dict(params), self._outputs(index, source, 0)
 
     def _flushed(self, source: Arena, slots: int) -> torch.Tensor:
         """Return the bytes that a burst on so many slots writes to before its calls."""
         return source.block[self._flushes_at : self._flushes_at + slots * self._flush_size]
 
-    def _flushes(self, index: int, source: Arena) -> list[torch.Tensor]:
-        """Return the buffers that a burst writes to before its calls, one per slot; none where there are no bursts."""
-        slots = self.plans[index].slots
-        return list(self._flushed(source, slots).view(slots, self._flush_size)) if self._flush_size else []
+    def _bind(self, kernel: Mapping[str, Any] | None, index: int, source: Arena) -> Runner:
+        """Load a kernel, or the reference, for a workload. Called in a cell."""
+        slots, weights, outputs = self._views(index, source)
+        if kernel is not None and kernel["language"] != "python":
+            workload, manifest, folder = self.workloads[index].name, kernel["manifest"], Path(kernel["artefact"])
+            buffers = Buffers(find_plan(manifest, workload), slots, weights, outputs)
+            if self._cuda and not manifest.get("host_code"):
+                from forewarp.gpu_runner.worker.cubin import WaitingCubinRunner
 
-    def _bind_reference(self, index: int, source: Arena) -> Runner:
-        slots, params, _ = self._views(index, source)
-        outputs = [self._outputs(index, source, offset) for offset in range(self._offsets)]
-        weights = dict(zip([p.name for p in self.signatures[index].params], params, strict=True))
-        span = make_span(self.device)
+                return WaitingCubinRunner(folder, manifest, workload, buffers)
+            return NativeRunner(folder, manifest, workload, buffers)
+        wait = make_wait(self.device)
         problem = load_problem(self.job, self.workloads[index], self.weight_seed)
-        # What it leaves of its state is copied out as the candidate's is, though nobody asks for it: that takes time.
-        states, flushes = _states(problem, weights), self._flushes(index, source)
-        model = problem.model(self.device)
-        return ModuleRunner(model, slots, outputs, span, flushes, states=states, changes=problem.state)
-
-    def _bind_candidate(self, index: int, source: Arena) -> Runner:
-        return self._bind_kernel(self.job, index, source)
-
-    def _bind_anchor(self, index: int, source: Arena) -> Runner:
-        return self._bind_kernel(self.job["anchor"], index, source)
-
-    def _bind_kernel(self, kernel: Mapping[str, Any], index: int, source: Arena) -> Runner:
-        slots, params, outputs = self._views(index, source)
-        weights = dict(zip([p.name for p in self.signatures[index].params], params, strict=True))
-        if kernel["language"] == "python":
-            span = make_span(self.device)
-            problem = load_problem(self.job, self.workloads[index], self.weight_seed)
+        if kernel is None:
+            call: Callable[..., Any] = problem.model(self.device)
+        else:
             extensions.install(kernel["artefact"], kernel["manifest"])
             call = load_candidate(kernel["source"], problem, self.device, weights)
-            states, flushes = _states(problem, weights), self._flushes(index, source)
-            places = [self._outputs(index, source, offset) for offset in range(self._offsets)]
-            return ModuleRunner(call, slots, places, span, flushes, states=states, changes=problem.state)
-        workload, manifest = self.workloads[index].name, kernel["manifest"]
-        buffers = Buffers(find_plan(manifest, workload), slots, weights, outputs)
-        if self.device == "cuda" and not manifest.get("host_code"):
-            from forewarp.gpu_runner.worker.cubin import WaitingCubinRunner
-
-            return WaitingCubinRunner(Path(kernel["artefact"]), manifest, workload, buffers)
-        return NativeRunner(Path(kernel["artefact"]), manifest, workload, buffers)
+        places = [self._outputs(index, source, offset) for offset in range(self._offsets)]
+        count = self.plans[index].slots if self._flush_size else 0
+        flushes = list(self._flushed(source, count).view(count, self._flush_size)) if count else []
+        # What the reference leaves of its state is copied out as a candidate's is, though nobody asks for it: that
+        # takes time.
+        states = _states(problem, weights)
+        return ModuleRunner(call, slots, places, wait, flushes, states=states, changes=problem.state)
 
     def stage(self, index: int) -> Stage:
         """Put a workload's inputs and weights in both arenas and load both arms."""
@@ -325,50 +297,38 @@ class CellBench:
         with running_reference("the reference"):
             problem = load_problem(self.job, self.workloads[index], self.weight_seed)
             model = problem.model(self.device)
-        slots, params, outputs = self._views(index, self.arenas["candidate"])
-        mirror, rival_params, rival_outputs = self._views(index, self.arenas["anchor"])
-        for place in (params, rival_params):
-            for param, value in zip(place, model.state_dict().values(), strict=True):
+        buffers: dict[Arm, ArmBuffers] = {}
+        for arm, side in self._sides.items():
+            slots, params, side.judged = self._views(index, side.arena)
+            for param, value in zip(params.values(), model.state_dict().values(), strict=True):
                 param.copy_(value)
-        self._judged = {"candidate": outputs, "anchor": rival_outputs}
-        self.anchor_outputs = rival_outputs if self.job["anchor"] else None
-        names = list(model.state_dict())
-        states, mirror_states = (
-            self._compared(problem, index, kernel, dict(zip(names, place, strict=True)))
-            for kernel, place in ((self.job, params), (self.job["anchor"], rival_params))
-        )
+            states = self._compared(problem, index, side.kernel, params)
+            buffers[arm] = ArmBuffers(slots, side.judged, states, self._rooms(index, side.arena))
+        self.anchor_outputs = self._sides["anchor"].judged if self.job["anchor"] else None
         stage = Stage(
             problem,
             model,
-            slots,
-            outputs,
+            buffers["candidate"],
             self.tolerance,
-            [mirror],
+            buffers["anchor"],
             written=self.signatures[index].written,
-            aliases=None if self.job["language"] == "python" else self.signatures[index].aliases,
-            guards=layout_guards(self.arenas["candidate"].block, self.layouts[index]),
+            aliases=None if self._fetches else self.signatures[index].aliases,
+            guards=layout_guards(self._sides["candidate"].arena.block, self.layouts[index]),
             perturb=bool(self.job["perturb"]),
-            mirror_outputs=rival_outputs,
-            states=states,
-            mirror_states=mirror_states,
-            state_in_place=self.job["language"] != "python",
+            state_in_place=not self._fetches,
             lean=self.plans[index].lean,
-            rooms=[self._rooms(index, self.arenas[arm]) for arm in reversed(ARMS)],
         )
         self._synchronize()
         for arm in ARMS:
-            handle = b"" if arm in self._lent else self._handle(arm)
-            self.awake(arm).call(load_order(index, handle), self.timeout)
-            self._lent.add(arm)
+            self.awake(arm)
+            self._lend(self._sides[arm], index)
         anchor = self.awake("anchor")
-        trips: list[float] = []
         start = time.perf_counter()
-        for _ in range(ROUND_TRIPS):
-            trips.append(anchor.call(NOTHING, self.timeout))
+        trips = [anchor.call(cell_process.NULL, self.timeout) for _ in range(ROUND_TRIPS)]
         self._turn_s = (time.perf_counter() - start) / ROUND_TRIPS
         self.round_trip_s = median(trips)
         self._copy = Copy(copy_seconds(stage))
-        self._witness = Witness(self, stage, copy_s=self._copy.judges_s if "candidate" in self._copying else 0.0)
+        self._witness = Witness(self, stage, copy_s=self._copy.judges_s if self._fetches else 0.0)
         return stage
 
     def _compared(
@@ -379,9 +339,9 @@ class CellBench:
         They are those of the parameters; of a module, they are filled once its call has ended.
         """
         states = _states(problem, weights)
-        if kernel is None or (kernel["language"] == "python") != (self.job["language"] == "python"):
+        if kernel is None or (kernel["language"] == "python") != self._fetches:
             return {}
-        if kernel["language"] == "python":
+        if self._fetches:
             return states
         taken = set(find_plan(kernel["manifest"], self.workloads[index].name).params.values())
         return {name: buffer for name, buffer in states.items() if name in taken}
@@ -389,11 +349,11 @@ class CellBench:
     def _ready(self, cell: Cell, stage: Stage, slot: int) -> None:
         """Make a module ready for a call, outside of what is timed."""
         if stage.prepares_calls:
-            cell.call(ready_order(stage.seed_of(slot)), self.timeout)
+            cell.ready(self.timeout, stage.seed_of(slot))
 
     def _roused(self, stage: Stage, arm: Arm, slot: int) -> Cell:
         """Return an arm's cell, ready for a call whose inputs it can see already: `ready` keeps what that takes."""
-        cell = self.candidate if arm == "candidate" else self.anchor
+        cell = self._sides[arm].cell
         start, used = time.perf_counter(), cell.processor_s()
         self.awake(arm)
         self._ready(cell, stage, slot)
@@ -402,16 +362,17 @@ class CellBench:
 
     def awake(self, arm: Arm) -> Cell:
         """Stop the other arm's cell, and return this one's, ready for the next command."""
-        cell, other = (self.candidate, self.anchor) if arm == "candidate" else (self.anchor, self.candidate)
+        cell = self._sides[arm].cell
         if self._running != arm:
+            other = self._sides["anchor" if arm == "candidate" else "candidate"].cell
             # On the CPU device the other arm would take cores, and in waiting for a GPU half of one.
             if self.spins:
-                other.call(SLEEP, self.timeout)
+                other.call(cell_process.REST, self.timeout)
             elif not self._cuda:
                 other.pause()
                 cell.resume()
             self._running = arm
-        cell.call(STIR, self.timeout)
+        cell.call(cell_process.WAKE, self.timeout)
         return cell
 
     def _rest(self, cell: Cell) -> None:
@@ -420,26 +381,19 @@ class CellBench:
             cell.pause()
             self._running = None
 
-    def _handle(self, arm: Arm) -> bytes:
-        """Return what a cell needs to open the arena; empty where it inherited a descriptor."""
-        if self.device == "cpu":
-            return b""
-        from torch.multiprocessing.reductions import reduce_tensor
-
-        return pickle.dumps(reduce_tensor(self.arenas[arm].block))
-
     def choose_mode(self, stage: Stage, longest_s: float) -> str:
         """Have modules on a GPU run in bursts, which hide the host's part; elsewhere calls are timed as a whole."""
         del longest_s
-        if not self._cuda and not self._copying:
+        modules = [side.is_module for side in self._sides.values()]
+        if not self._cuda and not any(modules):
             return "native"
-        if self.flush is None or stage.prepares_calls or not self._flush_size or not self._copying.issuperset(ARMS):
+        if self.flush is None or stage.prepares_calls or not self._flush_size or not all(modules):
             return "call"
         for arm in ARMS:
             if self.job["captures"][arm]:
-                self.awake(arm).call(GRAPHS, stage.slot_count * self.timeout)
+                self.awake(arm).call(cell_process.CAPTURE, stage.slot_count * self.timeout)
         anchor = self.awake("anchor")
-        self._flushes_s = median(anchor.call(FLUSHES, self.timeout) for _ in range(ROUND_TRIPS))
+        self._flushes_s = median(anchor.call(cell_process.BURST, self.timeout) for _ in range(ROUND_TRIPS))
         self._least_s = self._least_seconds(self.flush)
         self._bursting = True
         self.conditions = ("launched",)
@@ -455,13 +409,13 @@ class CellBench:
         self._synchronize()
         hertz = self._probe.hertz() if self._probe is not None else 0.0
         cell = self._roused(stage, arm, slot)
-        fetch = fetch_order(offset=self._draw_place(arm) if self._fetches else 0)
-        raw, extra = cell.call(run_order(slot), self.timeout), self.round_trip_s
+        offset = self._draw_place(arm) if self._fetches else 0
+        raw, extra = cell.call(cell_process.RUN, self.timeout, slot), self.round_trip_s
         if self._fetches:
             # A module's call lasts until its output is there: what it puts off is paid for all the same.
             # No more is taken off for copying than the call took: who leaves all work to the copy gains nothing.
-            copying = min(self._copy.seconds, max(0.0, raw - extra)) if arm in self._copying else 0.0
-            fetched = cell.call(fetch, self.timeout)
+            copying = min(self._copy.seconds, max(0.0, raw - extra)) if self._sides[arm].is_module else 0.0
+            fetched = cell.deliver(self.timeout, offset=offset)
             if arm == "anchor":
                 self._copy.saw(fetched - self.round_trip_s)
             raw += fetched
@@ -480,12 +434,12 @@ class CellBench:
         for other in range(stage.slot_count):
             if other != slot:
                 stage.renew(other, arm)
-                (stage.prepare if arm == "candidate" else stage.prepare_anchor)(other)
-        flushed = self._flushed(self.arenas[arm], stage.slot_count)
+                stage.prepare(other, arm)
+        flushed = self._flushed(self._sides[arm].arena, stage.slot_count)
         flushed.zero_()
         self._synchronize()
         hertz = self._probe.hertz() if self._probe is not None else 0.0
-        raw = self._roused(stage, arm, slot).call(CALLS, self.timeout)
+        raw = self._roused(stage, arm, slot).call(cell_process.BURST, self.timeout, 1)
         if not bool((flushed == FLUSHED).all()):
             raise CellFailed("crashed", "the code in the cell kept the L2 cache from being flushed between calls")
         seconds = max(raw - self._flushes_s, raw / 100) / stage.slot_count + self._least_s
@@ -504,15 +458,11 @@ class CellBench:
             seconds.append(begin.elapsed_time(end) / 1e3)
         return median(seconds)
 
-    def reported(self) -> float | None:
-        """Return the candidate's own word for the device seconds of its last call; None where it gives none."""
-        return self.candidate.reported(self.timeout) if self._running == "candidate" else None
-
     def warm(self, stage: Stage, arm: Arm, slot: int) -> float:
         """Return the seconds of one call with warm caches, less the round trip."""
         stage.touch(slot)
         stage.prepare(slot)
-        stage.prepare_anchor(slot)
+        stage.prepare(slot, "anchor")
         return self.sample(stage, arm, slot, "warm")()[0]
 
     def burst(self, stage: Stage, arm: Arm, calls: int = 8) -> float:
@@ -527,15 +477,15 @@ class CellBench:
         slots = [*(i % max(1, last) for i in range(count - 1)), last]
         stage.redraw(last)
         stage.prepare(last)
-        stage.prepare_anchor(last)
+        stage.prepare(last, "anchor")
         self._synchronize()
         cell = self.awake(arm)
-        fetches = [fetch_order(offset=self._draw_place(arm)) for _ in slots]
+        offsets = [self._draw_place(arm) for _ in slots]
         start = time.perf_counter()
-        for slot, fetch in zip(slots, fetches, strict=True):
+        for slot, offset in zip(slots, offsets, strict=True):
             self._ready(cell, stage, slot)
-            cell.call(run_order(slot), self.timeout)
-            cell.call(fetch, self.timeout)
+            cell.call(cell_process.RUN, self.timeout, slot)
+            cell.deliver(self.timeout, offset=offset)
         seconds = time.perf_counter() - start
         self._rest(cell)
         if arm == "candidate":
@@ -559,7 +509,8 @@ class CellBench:
 
     def state(self) -> dict[str, float]:
         """Return the state of the device, as far as known, and what a call of nothing takes."""
-        return self._state() | {"round_trip_s": self.round_trip_s}
+        known = self._probe.state() if self._probe is not None else processors()
+        return known | {"round_trip_s": self.round_trip_s}
 
     def deliver(self, stage: Stage) -> None:
         """Ask the candidate's cell for its result, unless that was part of the call."""
@@ -567,20 +518,20 @@ class CellBench:
         self._synchronize()
         if self._bursting:
             offset = self._draw_place("candidate")
-            self.awake("candidate").call(fetch_order(self._last, offset), self.timeout)
+            self.awake("candidate").deliver(self.timeout, self._last, offset)
         elif not self._fetches:
             candidate = self.awake("candidate")
-            candidate.call(FETCH, self.timeout)
+            candidate.deliver(self.timeout)
             self._rest(candidate)
 
     def _synchronize(self) -> None:
-        if self.device == "cuda":
+        if self._cuda:
             torch.cuda.synchronize()
 
     def close(self) -> None:
         """End both cells, and whatever they left behind."""
-        self.candidate.close()
-        self.anchor.close()
+        for arm in reversed(ARMS):
+            self._sides[arm].cell.close()
         watch.end_strays(())
 
 

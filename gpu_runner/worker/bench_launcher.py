@@ -16,8 +16,7 @@ from typing import Any
 
 import torch
 
-from forewarp.core import serde
-from forewarp.core.values import Signature, Tolerance, Workload
+from forewarp.core.values import Signature, Workload
 from forewarp.gpu_runner.lifting import program as lifting
 from forewarp.gpu_runner.lifting.chain import Chain, lengths
 from forewarp.gpu_runner.lifting.driver import CudaError
@@ -29,13 +28,14 @@ from forewarp.gpu_runner.worker.bench_cells import l2_flush
 from forewarp.gpu_runner.worker.channel import close_all
 from forewarp.gpu_runner.worker.conditions import Conditions
 from forewarp.gpu_runner.worker.cubin import CubinRunner, reset_persisting_l2
-from forewarp.gpu_runner.worker.guards import Bands, Guarded
+from forewarp.gpu_runner.worker.guards import Guards
 from forewarp.gpu_runner.worker.hold import Hold
 from forewarp.gpu_runner.worker.loading import load_problem
+from forewarp.gpu_runner.worker.oracle import expect
 from forewarp.gpu_runner.worker.problem import running_reference, tensors_of
 from forewarp.gpu_runner.worker.runners import Buffers, find_plan
-from forewarp.gpu_runner.worker.stage import Guards, Stage, contiguous, expect, fresh_seed
-from forewarp.gpu_runner.worker.timing import Arm, Condition, DeviceHung, Sample
+from forewarp.gpu_runner.worker.stage import ArmBuffers, Stage, contiguous
+from forewarp.gpu_runner.worker.timing import Arm, Bench, Condition, DeviceHung, Sample
 
 GRAPH_BELOW_S = 50e-6
 """Where a call is shorter than this, both arms are replayed as CUDA graphs."""
@@ -114,7 +114,7 @@ class Launcher:
             torch.cuda.synchronize()
 
 
-class LauncherBench:
+class LauncherBench(Bench):
     """Launches the candidate, and the reference or a second kernel, on one stream behind a flush of the L2 cache.
 
     Both arms are replayed as CUDA graphs where that is possible, so that neither is charged for the host's launch
@@ -123,14 +123,13 @@ class LauncherBench:
     """
 
     tier = "T0"
-    conditions: tuple[Condition, ...] = ("warm",)
+    conditions = ("warm",)
 
     def __init__(
         self, launcher: Launcher, job: dict[str, Any], workloads: Sequence[Workload], signatures: Sequence[Signature]
     ) -> None:
-        self.launcher, self.job, self.workloads, self.signatures = launcher, job, workloads, signatures
-        self.weight_seed: int = job.get("weight_seed") or fresh_seed()
-        self.tolerance = serde.from_data(Tolerance, job["tolerance"]) if job["tolerance"] else None
+        super().__init__(job, workloads, signatures)
+        self.launcher = launcher
         self.protections = ["own process", "own session", "no candidate host code: compiled device code only"]
         self.lifted = launcher.lifted
         if "candidate" in self.lifted:
@@ -140,7 +139,6 @@ class LauncherBench:
         self.chains: dict[tuple[str, int, str], Chain] = {}
         self.chained, self.latency_s = False, 0.0
         self.lengths: list[int] = []
-        self.anchor_outputs: Sequence[torch.Tensor] | None = None
         self.hung = False
         launcher.steady()
 
@@ -152,35 +150,29 @@ class LauncherBench:
             model = problem.model("cuda")
             values = contiguous(problem.inputs(0, "cuda"))
         plan = memory.of_job(self.job, index, signature, "launched", "cuda")
-        guards: Guards
+        guards = Guards("cuda")
         if "candidate" in self.lifted:
             runner = self.runners["candidate"] = self.lifted["candidate"].runner(workload)
-            slots, outputs, guards = [_with(values, runner.inputs)], runner.outputs, Bands("cuda")
-            states = runner.state
+            slots, outputs, states = [_with(values, runner.inputs)], runner.outputs, runner.state
             for name, stretch in gaps(runner.program):
                 guards.add(name, stretch)
         else:
-            guards = guarded = Guarded("cuda")
-            slots = [_copied(guarded, values) for _ in range(plan.slots)]
-            outputs = [guarded.tensor(s.shape, getattr(torch, s.dtype)) for s in signature.outputs]
-            states = self._load("candidate", self.job, index, slots, model, outputs, guarded, problem.state)
-        mirrors, mirror_outputs = self._load_anchor(index, slots, model, values, outputs)
+            slots = [_copied(guards, values) for _ in range(plan.slots)]
+            outputs = [guards.tensor(s.shape, getattr(torch, s.dtype)) for s in signature.outputs]
+            states = self._load("candidate", self.job, index, slots, model, outputs, guards, problem.state)
+        anchor = self._load_anchor(index, slots, model, values, outputs)
         del values  # before the stage draws its own
         return Stage(
             problem,
             model,
-            slots,
-            outputs,
+            ArmBuffers(slots, outputs, states),
             self.tolerance,
-            mirrors,
+            anchor,
             close=self._unload,
             written=signature.written,
             aliases=None if "candidate" in self.lifted else signature.aliases,
             guards=guards,
             perturb=bool(self.job["perturb"]),
-            mirror_outputs=mirror_outputs,
-            states=states,
-            mirror_states=self.lifted["anchor"].state_of(workload) if "anchor" in self.lifted else None,
             state_in_place=True,
             shared=True,
             call_seed=self.job.get("random_seed"),
@@ -189,21 +181,22 @@ class LauncherBench:
 
     def _load_anchor(
         self, index: int, slots: Sequence[list[Any]], model: Any, values: Sequence[Any], outputs: Sequence[torch.Tensor]
-    ) -> tuple[list[list[list[Any]]], Sequence[torch.Tensor]]:
-        """Load the anchor; return input buffers (one set per slot) and outputs that are its own, if it has any."""
+    ) -> ArmBuffers | None:
+        """Load the anchor; return buffers that are its own, if it has any."""
         if "anchor" in self.lifted:
-            runner = self.runners["anchor"] = self.lifted["anchor"].runner(self.workloads[index].name)
+            workload = self.workloads[index].name
+            runner = self.runners["anchor"] = self.lifted["anchor"].runner(workload)
             # Where they lie follows from the module: one set of inputs, whatever the slot.
             own = _with(values, runner.inputs)
             # Compared once, for the reference as well: what it is as a program must be what it is.
             self.anchor_outputs = runner.outputs
-            return [[own] * len(slots)], runner.outputs
+            return ArmBuffers([own] * len(slots), runner.outputs, self.lifted["anchor"].state_of(workload))
         if not self.job["anchor"]:
-            return [], ()
+            return None
         # The same buffers: where outputs lie in memory must not tell the arms apart.
         self.anchor_outputs = outputs
-        self._load("anchor", self.job["anchor"], index, slots, model, outputs, Guarded("cuda"), ())
-        return [], ()
+        self._load("anchor", self.job["anchor"], index, slots, model, outputs, Guards("cuda"), ())
+        return None
 
     def _load(
         self,
@@ -213,7 +206,7 @@ class LauncherBench:
         slots: Sequence[list[Any]],
         model: Any,
         outputs: Sequence[torch.Tensor],
-        guarded: Guarded,
+        guards: Guards,
         state: Sequence[str],
     ) -> dict[str, torch.Tensor]:
         """Load a kernel of an arm; return the buffers that it is given of the state named."""
@@ -221,7 +214,7 @@ class LauncherBench:
         # Copies: a kernel that writes to its weights must not change the reference.
         weights: dict[str, torch.Tensor] = {}
         for key, value in model.state_dict().items():
-            weights[key] = guarded.tensor(value.shape, value.dtype)
+            weights[key] = guards.tensor(value.shape, value.dtype)
             weights[key].copy_(value)
         plan = find_plan(built["manifest"], workload)
         buffers = Buffers(plan, slots, weights, outputs)
@@ -307,12 +300,13 @@ class LauncherBench:
     def _chain(self, stage: Stage, arm: str, slot: int, condition: Condition) -> Chain:
         key = arm, slot, condition
         if key not in self.chains:
-            other = stage.mirrors[0][slot] if arm == "anchor" and stage.mirrors else stage.slots[slot]
-            outputs = stage.mirror_outputs if arm == "anchor" and stage.mirror_outputs else stage.outputs
+            own = (stage.anchor if arm == "anchor" else None) or stage.candidate
             flush = self.launcher.flush if condition == "cold" else None
             repeats = self.lengths if condition == "cold" else self.lengths[:WARM_GRAPHS]
             restored = stage.restored_state(arm)
-            self.chains[key] = Chain(self.runners[arm], slot, tensors_of(other), outputs, flush, repeats, restored)
+            self.chains[key] = Chain(
+                self.runners[arm], slot, tensors_of(own.slots[slot]), own.outputs, flush, repeats, restored
+            )
         return self.chains[key]
 
     def _chained(self, stage: Stage, arm: str, slot: int, condition: Condition) -> Callable[[], Sample]:
@@ -396,10 +390,6 @@ class LauncherBench:
         seconds = time.perf_counter() - start
         return lambda: (seconds, 0.0)
 
-    def reported(self) -> float | None:
-        """Return None: nothing of the candidate can report."""
-        return None
-
     def deliver(self, stage: Stage) -> None:
         """Wait for the device; a kernel's fault shows here."""
         del stage
@@ -414,13 +404,6 @@ class LauncherBench:
             if time.perf_counter() > deadline:
                 self.hung = True
                 raise DeviceHung("a kernel did not finish in time")
-
-    def excuse(self) -> None:
-        """Do nothing: nothing is asked."""
-
-    def flags(self) -> list[str]:
-        """Return nothing: there is no host code whose behaviour could be odd."""
-        return []
 
     def state(self) -> dict[str, float]:
         """Read clocks, temperature and throttling."""
@@ -456,12 +439,12 @@ def _with(values: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[Any]:
     return replaced
 
 
-def _copied(guarded: Guarded, values: Sequence[Any]) -> list[Any]:
+def _copied(guards: Guards, values: Sequence[Any]) -> list[Any]:
     """Return the values with every tensor in a guarded buffer of its own."""
     copies: list[Any] = []
     for value in values:
         if isinstance(value, torch.Tensor):
-            copy = guarded.tensor(value.shape, value.dtype)
+            copy = guards.tensor(value.shape, value.dtype)
             copy.copy_(value)
             copies.append(copy)
         else:

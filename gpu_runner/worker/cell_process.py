@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import select
 import socket
@@ -16,13 +17,19 @@ from typing import NamedTuple
 import torch
 
 from forewarp.gpu_runner.worker import cores, environment, protections
-from forewarp.gpu_runner.worker.mailbox import Mailbox
 from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.runners import LAST, ModuleRunner, Runner
 from forewarp.gpu_runner.worker.tracebacks import told
 
-NULL, WORKLOAD, RUN, DELIVER, REPORT, WAKE, REST, READY, CAPTURE, BURST = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
-WITH_MESSAGE = (WORKLOAD, READY)
+NULL, LOAD, RUN, DELIVER, WAKE, REST, READY, CAPTURE, BURST = range(1, 10)
+"""Commands.
+
+Do nothing (a bare round trip); build the runner of a workload; run a slot; put a result where the judge looks; have the
+device do a little, so that it is on this cell's side, or, without one, give each thread a processor; let go of the core
+until the next command; make a module ready for a call; capture a call of each slot as a CUDA graph; run every slot once
+(slot 1) or nothing (slot 0), each behind a flush of the L2 cache, and wait.
+"""
+WITH_MESSAGE = (LOAD, READY)
 """Commands whose messages come over the socket, also where the commands themselves do not."""
 OK, FAILED = 1, 2
 HEADER = struct.Struct("<QBBI")
@@ -30,14 +37,68 @@ HEADER = struct.Struct("<QBBI")
 ANSWER = struct.Struct("<QB")
 SIZE = struct.Struct("<I")
 SEED = struct.Struct("<Q")
+PAGE = 4096
+_GO, _DONE, _ASLEEP = 0, 8, 16
+"""Words of eight bytes, each on a cache line of its own."""
 
 SPIN_S = 0.02
 """For how long a spinning cell waits for the next command before it lets go of its core."""
 _LOOKS = 2000
 _NAP_MS = 50
 
-Loader = Callable[[int, bytes], Runner]
+Loader = Callable[[int, bytes], Runner | None]
 """Given a workload's index and the judge's message, build the runner for it. Called in the cell."""
+
+
+class Mailbox:
+    """One page of memory that judge and cell share: for commands that must not wait for the kernel to wake somebody.
+
+    `arena.memfd` makes it, each side maps it for itself after the fork. Each side writes words of its own, as a whole,
+    and reads the other's. The cell's side is under the candidate's hand: the judge reads a number from it and believes
+    nothing but that its command was answered.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._page = mmap.mmap(descriptor, PAGE)
+        self._words = memoryview(self._page).cast("Q")
+
+    def post(self, sequence: int, command: int, slot: int) -> None:
+        """Judge: ask for a command."""
+        self._words[_GO] = sequence << 16 | command << 8 | slot
+
+    def asleep(self) -> bool:
+        """Judge: say whether the cell may have stopped spinning, and must be woken."""
+        return self._words[_ASLEEP] != 0
+
+    def answered(self, sequence: int, looks: int) -> int:
+        """Judge: look for the answer up to `looks` times; return its status, or 0."""
+        words, wanted = self._words, sequence & 0xFFFFFFFF
+        for _ in range(looks):
+            word = words[_DONE]
+            if word >> 8 == wanted:
+                return word & 0xFF
+        return 0
+
+    def posted(self, last: int, looks: int) -> int:
+        """Cell: look for a word other than `last` up to `looks` times; return what is there in the end."""
+        words = self._words
+        for _ in range(looks):
+            if words[_GO] != last:
+                break
+        return words[_GO]
+
+    def sleep(self, asleep: bool) -> None:
+        """Cell: say that it has stopped spinning, or has begun again."""
+        self._words[_ASLEEP] = int(asleep)
+
+    def answer(self, word: int, status: int) -> None:
+        """Cell: answer the command in `word`."""
+        self._words[_DONE] = (word >> 16 & 0xFFFFFFFF) << 8 | status
+
+    def close(self) -> None:
+        """Unmap the page."""
+        self._words.release()
+        self._page.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +128,26 @@ def live(born: Inside) -> None:
         in_force: list[str] = []
         if born.cores:
             os.sched_setaffinity(0, born.cores)
-        box = Mailbox(born.mailbox)
         if born.output >= 0:
             os.dup2(born.output, 1)
             os.dup2(born.output, 2)
             os.close(born.output)
             sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False, errors="replace")
+        line = _Spinning(born.channel, Mailbox(born.mailbox), born.bell) if born.spins else _Blocking(born.channel)
         if born.confinement is not None:
-            folder = born.folder
-            os.chdir(folder)
-            environment.use_folder(folder)
+            os.chdir(born.folder)
+            environment.use_folder(born.folder)
             in_force = protections.take(born.confinement)  # which the judge may find too little
         else:
             protections.die_with_parent()
         os.write(born.telling, "\n".join(in_force).encode())
         os.close(born.telling)
-        serve(born.channel, _Spinning(born.channel, box, born.bell) if born.spins else _Blocking(born.channel), born)
+        _serve(line, born.loader)
     finally:
         os._exit(0)
 
 
-class Command(NamedTuple):
+class _Command(NamedTuple):
     """A command as the cell sees it; `word` is what its answer must refer to."""
 
     word: int
@@ -102,36 +162,38 @@ class _Blocking:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
 
-    def receive(self) -> Command | None:
+    def receive(self) -> _Command | None:
+        """Return the next command; None once the judge has gone away."""
         header = self._channel.recv(HEADER.size, socket.MSG_WAITALL)
-        return _command(self._channel, header) if len(header) == HEADER.size else None
+        if len(header) < HEADER.size:
+            return None
+        sequence, kind, slot, size = HEADER.unpack(header)
+        return _Command(sequence, kind, slot, self._channel.recv(size, socket.MSG_WAITALL) if size else b"")
 
-    def answer(self, command: Command, status: int) -> None:
-        self._channel.sendall(ANSWER.pack(command.word, status))
+    def answer(self, command: _Command, status: int, error: bytes = b"") -> None:
+        """Answer a command, with the text of an error where it has failed."""
+        self._channel.sendall(ANSWER.pack(command.word, status) + (SIZE.pack(len(error)) + error if error else b""))
 
     def rest(self) -> None:
         """Do nothing: it sleeps while it waits."""
 
-    def fail(self, command: Command, text: bytes) -> None:
-        self._channel.sendall(ANSWER.pack(command.word, FAILED) + SIZE.pack(len(text)) + text)
 
-
-class _Spinning:
+class _Spinning(_Blocking):
     """Commands and answers through the mailbox; messages and errors over the socket."""
 
     def __init__(self, channel: socket.socket, box: Mailbox, bell: int) -> None:
-        self._channel, self._box, self._bell = channel, box, bell
+        super().__init__(channel)
+        self._box, self._bell = box, bell
         self._last = 0
         self._patience = SPIN_S
 
-    def receive(self) -> Command | None:
-        word = self._wait()
-        self._last = word
+    def receive(self) -> _Command | None:
+        word = self._last = self._wait()
         kind, slot = word >> 8 & 0xFF, word & 0xFF
         if kind not in WITH_MESSAGE:
-            return Command(word, kind, slot, b"")
-        header = self._channel.recv(HEADER.size, socket.MSG_WAITALL)
-        return _command(self._channel, header)._replace(word=word) if len(header) == HEADER.size else None
+            return _Command(word, kind, slot, b"")
+        command = super().receive()
+        return command and command._replace(word=word)
 
     def _wait(self) -> int:
         box, last = self._box, self._last
@@ -149,60 +211,49 @@ class _Spinning:
         box.sleep(False)
         return word
 
+    def answer(self, command: _Command, status: int, error: bytes = b"") -> None:
+        if error:
+            self._channel.sendall(SIZE.pack(len(error)) + error)
+        self._box.answer(command.word, status)
+
     def rest(self) -> None:
         """Let go of the core until the next command."""
         self._patience = 0.0
 
-    def answer(self, command: Command, status: int) -> None:
-        self._box.answer(command.word, status)
 
-    def fail(self, command: Command, text: bytes) -> None:
-        self._channel.sendall(SIZE.pack(len(text)) + text)
-        self._box.answer(command.word, FAILED)
-
-
-def _command(channel: socket.socket, header: bytes) -> Command:
-    sequence, kind, slot, size = HEADER.unpack(header)
-    return Command(sequence, kind, slot, channel.recv(size, socket.MSG_WAITALL) if size else b"")
-
-
-def serve(channel: socket.socket, line: _Blocking | _Spinning, born: Inside) -> None:
+def _serve(line: _Blocking, loader: Loader) -> None:
     """Do what the judge asks for until it goes away."""
     runner: Runner | None = None
-    report = Mailbox(born.mailbox).report
+    module: ModuleRunner | None = None
     spread = wake = cores.spreading()
     while (command := line.receive()) is not None:
+        kind, slot = command.kind, command.slot
         try:
-            if command.kind == WORKLOAD:
-                runner = born.loader(command.slot, command.message)
+            if kind == LOAD:
+                runner = loader(slot, command.message)
+                module = runner if isinstance(runner, ModuleRunner) else None
                 wake = _waker() or spread
-            elif command.kind == WAKE:
+            elif kind == WAKE:
                 wake()
-            elif command.kind == REST:
+            elif kind == REST:
                 line.rest()
-            elif command.kind == READY:
-                if isinstance(runner, ModuleRunner):
-                    runner.ready(SEED.unpack(command.message)[0] if command.message else None)
-            elif runner is None or command.kind == NULL:
-                if isinstance(runner, ModuleRunner):
-                    runner.null()
-            elif command.kind == RUN:
-                runner.run(command.slot)
-            elif command.kind == DELIVER:
-                offset, slot = divmod(command.slot, LAST + 1)
-                if isinstance(runner, ModuleRunner):
-                    runner.offset = offset
-                runner.deliver(slot)
-            elif not isinstance(runner, ModuleRunner):
+            elif kind == RUN and runner is not None:
+                runner.run(slot)
+            elif module is None:  # native code writes to the judge's buffers itself, and has no state
                 pass
-            elif command.kind == CAPTURE:
-                runner.capture()
-            elif command.kind == BURST:
-                runner.burst(calls=bool(command.slot))
+            elif kind == NULL:
+                module.wait()
+            elif kind == READY:
+                module.ready(SEED.unpack(command.message)[0] if command.message else None)
+            elif kind == DELIVER:
+                module.offset, slot = divmod(slot, LAST + 1)
+                module.deliver(slot)
+            elif kind == CAPTURE:
+                module.capture()
             else:
-                report(runner.seconds())
+                module.burst(calls=bool(slot))
         except BaseException as e:  # whatever the candidate raises, SystemExit included, is its result
-            line.fail(command, _report(e).encode())
+            line.answer(command, FAILED, told(e, 6)[-8000:].encode())
             continue
         line.answer(command, OK)
 
@@ -221,7 +272,3 @@ def _waker() -> Callable[[], None] | None:
         synchronize()
 
     return wake
-
-
-def _report(error: BaseException) -> str:
-    return told(error, 6)[-8000:]

@@ -8,6 +8,7 @@ spin on the page, so that the round trip, which both arms pay, takes a microseco
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import shutil
@@ -17,33 +18,11 @@ import struct
 import tempfile
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from forewarp.gpu_runner.worker import activity, arena, watch
-from forewarp.gpu_runner.worker.candidate_output import CandidateOutput
-from forewarp.gpu_runner.worker.cell_process import (
-    ANSWER,
-    BURST,
-    CAPTURE,
-    DELIVER,
-    FAILED,
-    HEADER,
-    NULL,
-    OK,
-    READY,
-    REPORT,
-    REST,
-    RUN,
-    SEED,
-    SIZE,
-    WAKE,
-    WITH_MESSAGE,
-    WORKLOAD,
-    Inside,
-    Loader,
-    live,
-)
-from forewarp.gpu_runner.worker.mailbox import PAGE, Mailbox
+from forewarp.gpu_runner.worker import cell_process as inside
+from forewarp.gpu_runner.worker.cell_process import Loader, Mailbox
 from forewarp.gpu_runner.worker.protections import OWN_PROCESSES, Confinement, children_in_own_pid_namespace
 from forewarp.gpu_runner.worker.runners import LAST
 from forewarp.gpu_runner.worker.watch import Watch
@@ -53,6 +32,10 @@ LOOK_S = 0.05
 _LOOKS = 1000
 _SPINNERS = 4
 """Cores that must be there for judge and cells to spin."""
+KEPT_BYTES = 64 << 10
+"""Of what a candidate prints, kept of the beginning, and of the end."""
+_PIPE_BYTES, _PIPES_AT_ONCE = 1 << 20, 16
+_F_SETPIPE_SZ = 1031
 
 
 class CellFailed(Exception):
@@ -67,47 +50,49 @@ class CellFailed(Exception):
         self.cell = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A command to a cell: what to do, on which slot or workload, with what message."""
-
-    kind: int
-    slot: int = 0
-    message: bytes = b""
-
-
-NOTHING, FETCH, TELL, STIR, SLEEP = Order(NULL), Order(DELIVER, LAST), Order(REPORT), Order(WAKE), Order(REST)
-"""Do nothing (a bare round trip); put the last result where the judge looks; report one's own time for it; have the
-device do a little, so that it is on this cell's side, or, without a device, give each thread a processor; let go of the
-core until the next command."""
-GRAPHS, CALLS, FLUSHES = Order(CAPTURE), Order(BURST, 1), Order(BURST, 0)
-"""Capture a call of each slot as a CUDA graph; run every slot once, each behind a flush of the L2 cache, and wait; do
-the flushes alone."""
-
-
-def fetch_order(slot: int = LAST, offset: int = 0) -> Order:
-    """Return the command that makes a cell put the result of a slot where the judge looks: at which offset."""
-    return Order(DELIVER, offset * (LAST + 1) + slot)
-
-
-def load_order(workload: int, message: bytes = b"") -> Order:
-    """Return the command that makes a cell load a workload."""
-    return Order(WORKLOAD, workload, message)
-
-
-def ready_order(seed: int | None) -> Order:
-    """Return the command that makes a module ready for a call: its state put back, torch seeded if there is a seed."""
-    return Order(READY, 0, b"" if seed is None else SEED.pack(seed))
-
-
-def run_order(slot: int) -> Order:
-    """Return the command that makes a cell run a slot."""
-    return Order(RUN, slot)
-
-
 def may_spin() -> bool:
     """Return whether there are cores to spare for waiting without sleep."""
     return len(os.sched_getaffinity(0)) >= _SPINNERS
+
+
+class _Output:
+    """The reading end of a candidate's output: beginning and end go to this process's own standard error."""
+
+    def __init__(self) -> None:
+        self.descriptor, self.theirs = os.pipe()
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(self.descriptor, _F_SETPIPE_SZ, _PIPE_BYTES)
+        os.set_blocking(self.descriptor, False)
+        self._written = self._dropped = 0
+        self._tail = bytearray()
+
+    def drain(self) -> bool:
+        """Take what is there, up to 16 MiB; return whether more may come."""
+        for _ in range(_PIPES_AT_ONCE):
+            try:
+                data = os.read(self.descriptor, _PIPE_BYTES)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            if not data:
+                return False
+            head = data[: max(0, KEPT_BYTES - self._written)]
+            self._written += len(head)
+            self._dropped += len(data) - len(head)
+            self._tail = (self._tail + data[len(head) :])[-KEPT_BYTES:]
+            with contextlib.suppress(OSError):
+                os.write(2, head)
+        return True
+
+    def close(self) -> None:
+        """Write the end of what was printed, and say how much was left out between."""
+        self.drain()
+        os.close(self.descriptor)
+        left_out = self._dropped - len(self._tail)
+        words = f"\n… {left_out} bytes of output left out …\n".encode() if left_out else b""
+        with contextlib.suppress(OSError):
+            os.write(2, words + bytes(self._tail))
 
 
 class Cell:
@@ -137,8 +122,8 @@ class Cell:
         self.name, self.spins, self._runs_reference = name, spins, runs_reference
         ours, theirs = socket.socketpair()
         told, telling = os.pipe()
-        page, bell = arena.memfd("mailbox", PAGE), os.eventfd(0)
-        self.output = CandidateOutput() if confinement is not None else None
+        page, bell = arena.memfd("mailbox", inside.PAGE), os.eventfd(0)
+        self.output = _Output() if confinement is not None else None
         self.folder = tempfile.mkdtemp(prefix="cell-")
         with children_in_own_pid_namespace(wanted=own_processes) as self.contained:
             self.pid = os.fork()
@@ -154,11 +139,13 @@ class Cell:
                         own_processes=self.contained,
                     )
                 output = self.output.theirs if self.output else -1
-                live(Inside(theirs, telling, page, bell, output, self.folder, spins, cores, loader, confinement))
+                inside.live(
+                    inside.Inside(theirs, telling, page, bell, output, self.folder, spins, cores, loader, confinement)
+                )
         theirs.close()
         os.close(telling)
         if self.output is not None:
-            self.output.forked()
+            os.close(self.output.theirs)
         self.socket, self._page, self._bell = ours, page, bell
         self._box: Mailbox | None = None
         self._sequence = 0
@@ -175,55 +162,55 @@ class Cell:
         for descriptor in (ours.fileno(), self._pidfd, *([self.output.descriptor] if self.output else [])):
             self._poll.register(descriptor, select.POLLIN)
 
-    def box(self) -> Mailbox:
-        """Return the judge's mapping of the page, made at first use: a cell forked meanwhile must not inherit it."""
-        if self._box is None:
-            self._box = Mailbox(self._page)
-        return self._box
+    def load(self, workload: int, timeout: float, message: bytes = b"") -> None:
+        """Have the cell load a workload."""
+        self.call(inside.LOAD, timeout, workload, message)
 
-    def call(self, order: Order, timeout: float) -> float:
-        """Send a command and return the seconds until its answer, by this process's clock.
+    def ready(self, timeout: float, seed: int | None) -> None:
+        """Have a module made ready for a call: its state put back, torch seeded if there is a seed."""
+        self.call(inside.READY, timeout, message=b"" if seed is None else inside.SEED.pack(seed))
+
+    def deliver(self, timeout: float, slot: int = LAST, offset: int = 0) -> float:
+        """Have the result of a slot put where the judge looks, at an offset; return the seconds that it took."""
+        return self.call(inside.DELIVER, timeout, offset * (LAST + 1) + slot)
+
+    def call(self, command: int, timeout: float, slot: int = 0, message: bytes = b"") -> float:
+        """Send a command of `cell_process` and return the seconds until its answer, by this process's clock.
 
         Raises `CellFailed`.
         """
         noted = activity.running_reference() if self._runs_reference else contextlib.nullcontext()
         try:
             with noted:
-                return self._call(order, timeout)
+                return self._call(command, timeout, slot, message)
         except CellFailed as e:
             e.cell = self.name
             raise
 
-    def _call(self, order: Order, timeout: float) -> float:
-        box = self.box()
+    def _call(self, command: int, timeout: float, slot: int, message: bytes) -> float:
+        # Mapped at first use: a cell forked meanwhile must not inherit it.
+        box = self._box = self._box or Mailbox(self._page)
         self._refuse_uncalled()
         self._sequence += 1
-        header = HEADER.pack(self._sequence, order.kind, order.slot, len(order.message))
+        header = inside.HEADER.pack(self._sequence, command, slot, len(message))
         try:
             start = time.perf_counter()
             if self.spins:
-                if order.kind in WITH_MESSAGE:
-                    self.socket.sendall(header + order.message)
-                box.post(self._sequence, order.kind, order.slot)
+                if command in inside.WITH_MESSAGE:
+                    self.socket.sendall(header + message)
+                box.post(self._sequence, command, slot)
                 if box.asleep():
                     os.eventfd_write(self._bell, 1)
                 answer = self._spin(box, start + timeout)
             else:
-                self.socket.sendall(header + order.message)
+                self.socket.sendall(header + message)
                 answer = self._wait(start + timeout)
             elapsed = time.perf_counter() - start
         except OSError:
             raise self._death() from None
-        if answer == OK:
+        if answer == inside.OK:
             return elapsed
-        if answer == FAILED:
-            raise self._error()
-        raise self._meddled()
-
-    def reported(self, timeout: float) -> float | None:
-        """Return the seconds that the cell says its last run took on the device: hearsay."""
-        self.call(TELL, timeout)
-        return self.box().reported()
+        raise self._error() if answer == inside.FAILED else self._meddled()
 
     def _spin(self, box: Mailbox, deadline: float) -> int:
         next_look = time.perf_counter() + LOOK_S
@@ -257,12 +244,10 @@ class Cell:
                 self._look(now, deadline)
 
     def _take_answer(self) -> int:
-        answer = self.socket.recv(ANSWER.size)
+        answer = self.socket.recv(inside.ANSWER.size)
         if not answer:
             raise self._death()
-        if len(answer) != ANSWER.size:
-            raise self._meddled()
-        sequence, status = ANSWER.unpack(answer)
+        sequence, status = inside.ANSWER.unpack(answer) if len(answer) == inside.ANSWER.size else (None, 0)
         if sequence != self._sequence:
             raise self._meddled()
         return status
@@ -289,7 +274,7 @@ class Cell:
     def _error(self) -> CellFailed:
         self.socket.settimeout(5.0)
         with contextlib.suppress(OSError, struct.error):
-            (size,) = SIZE.unpack(self.socket.recv(SIZE.size, socket.MSG_WAITALL))
+            (size,) = inside.SIZE.unpack(self.socket.recv(inside.SIZE.size, socket.MSG_WAITALL))
             text = self.socket.recv(min(size, 1 << 16), socket.MSG_WAITALL).decode(errors="replace")
             memory = "MemoryError" in text or "OutOfMemoryError" in text or "can't allocate memory" in text
             return CellFailed("out_of_memory" if memory else "runtime_error", text)

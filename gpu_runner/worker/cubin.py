@@ -102,9 +102,6 @@ class CubinRunner:
         """Zero the scratch outside the timed window."""
         self.buffers.clear()
 
-    def deliver(self, slot: int) -> None:
-        """Nothing to do: kernels write the judge's buffers."""
-
     def unload(self) -> None:
         """Free the kernels' code."""
         for module in self._modules.values():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -23,7 +23,7 @@ from forewarp.gpu_runner.worker.check import Mismatch
 from forewarp.gpu_runner.worker.least import Unprotected
 from forewarp.gpu_runner.worker.problem import ReferenceFailed
 from forewarp.gpu_runner.worker.stage import Stage
-from forewarp.gpu_runner.worker.timing import DeviceHung, Schedule, Timed, each_workload
+from forewarp.gpu_runner.worker.timing import Bench, DeviceHung, Schedule, each_workload
 from forewarp.gpu_runner.worker.tracebacks import told
 
 T = TypeVar("T")
@@ -31,42 +31,6 @@ T = TypeVar("T")
 
 class AnchorWrong(Exception):
     """The kernel that was to be measured against is itself incorrect."""
-
-
-class Bench(Timed, Protocol):
-    """How one kind of candidate is run and timed: in cells, or by the trusted launcher on the GPU."""
-
-    tier: str
-    protections: list[str]
-
-    @property
-    def anchor_outputs(self) -> Sequence[torch.Tensor] | None:
-        """Where an anchor that is a kernel like the candidate leaves its outputs; None for the reference."""
-        ...
-
-    def stage(self, index: int) -> Stage:
-        """Prepare a workload: fresh inputs in place, both arms loaded."""
-        ...
-
-    def deliver(self, stage: Stage) -> None:
-        """Bring the candidate's last result into the judged buffers, and wait for it."""
-        ...
-
-    def excuse(self) -> None:
-        """Ask nothing more about the times of the workload on stage: it comes again, or they decide nothing."""
-        ...
-
-    def flags(self) -> list[str]:
-        """Return what speaks against the candidate's times."""
-        ...
-
-    def state(self) -> dict[str, float]:
-        """Return the device's clocks and temperature, as far as they are known."""
-        ...
-
-    def close(self) -> None:
-        """End all that this bench started."""
-        ...
 
 
 class Judge:
@@ -202,10 +166,10 @@ class Judge:
         self._try(bench, stage, 0)
         first = stage.snapshot(0)
         self._try(bench, stage, 0)
-        self.checks.append("bit-identical when repeated" if stage.same_bits(0, first) else "not deterministic")
+        self.checks.append("bit-identical when repeated" if stage.snapshot(0) == first else "not deterministic")
 
     def _check_anchor(self, bench: Bench, stage: Stage, outputs: Sequence[torch.Tensor]) -> None:
-        stage.prepare_anchor(0)
+        stage.prepare(0, "anchor")
         bench.sample(stage, "anchor", 0)()
         try:
             stage.compare(0, outputs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -15,9 +16,10 @@ from forewarp.core.values import Signature, Tolerance, Workload
 from forewarp.gpu_runner.worker import memory, operations, outside, perturb
 from forewarp.gpu_runner.worker.check import POISON_BYTE, Expected, same_bytes
 from forewarp.gpu_runner.worker.loading import load_problem
+from forewarp.gpu_runner.worker.oracle import AlikeCalls, WithWritten, expect_alike
 from forewarp.gpu_runner.worker.problem import ReferenceFailed, copies, outputs_of, tensors_of
-from forewarp.gpu_runner.worker.stage import WithWritten, expect_alike, fresh_seed
-from forewarp.gpu_runner.worker.state import AlikeCalls, State
+from forewarp.gpu_runner.worker.stage import fresh_seed
+from forewarp.gpu_runner.worker.state import State
 from forewarp.gpu_runner.worker.tracebacks import told
 
 MOSTLY = 0.5
@@ -40,10 +42,8 @@ class Draw:
     seed: int = field(default_factory=fresh_seed)
 
 
-Answer = Callable[[Draw, int], torch.Tensor | None]
-"""A null candidate's output of a number for a draw; None where it means nothing to the task."""
-Null = tuple[str, int | None, Callable[[Draw], list[torch.Tensor] | None]]
-"""Name, the output that is replaced (None for all), and all outputs with it replaced."""
+Outputs = Callable[[Draw], list[torch.Tensor] | None]
+"""All outputs of a null candidate for a draw; None where it means nothing to the task."""
 
 
 def validate(job: dict[str, Any]) -> dict[str, Any]:
@@ -61,10 +61,12 @@ def validate(job: dict[str, Any]) -> dict[str, Any]:
 
 
 class Examination:
-    """Looks at one workload; `report` gives the result as plain data."""
+    """Looks at one workload: `problems` make the task degenerate, `notes` do not; `report` gives all as plain data."""
 
     def __init__(self, job: Mapping[str, Any], workload: Workload, signature: Signature) -> None:
         self.job, self.workload, self.signature = job, workload, signature
+        self.problems: list[str] = []
+        self.notes: list[str] = []
         self.device = "cuda" if job["target_kind"] == "cuda" else "cpu"
         self.tolerance = serde.from_data(Tolerance, job["tolerance"]) if job["tolerance"] else None
         self.weight_seed = fresh_seed()
@@ -73,10 +75,14 @@ class Examination:
         values = loaded.inputs(fresh_seed(), self.device)  # which may be drawn with whatever the task likes
         with outside.seen() as making:
             model = loaded.model(self.device)
-        self.asked_at_start = list(dict.fromkeys((*loading, *making)))
-        self.numbers = _numbers_of(model)
-        self.random = self._operations(model, values)
-        self.counts = sorted(name for name, value in _numbers_of(model).items() if self.numbers.get(name) != value)
+        numbers = _numbers_of(model)
+        with operations.Seen() as seen:
+            outputs_of(model(*copies(values)))
+        with outside.seen() as calling:  # apart: what is above loads much of torch, once
+            outputs_of(model(*copies(values)))
+        self.asked = {"when it is loaded": list(dict.fromkeys((*loading, *making))), "in each call": calling}
+        self.random = seen.random
+        self.counts = sorted(name for name, value in _numbers_of(model).items() if numbers.get(name) != value)
         self.problem = loaded.described(signature.state, random=signature.random or bool(self.random))
         self.inner = loaded.model(self.device)
         self.state = State(self.inner, signature.state)
@@ -91,40 +97,31 @@ class Examination:
         self.first, self.second = self._draw(), self._draw()
 
     def report(self) -> dict[str, Any]:
-        """Return the nulls, problems (which make the task degenerate) and notes (which do not)."""
-        problems, notes = self._looks()
+        """Return the nulls, problems and notes."""
+        self._look_at_outputs()
+        self._look_at_calls()
+        self._look_at_inputs()
         for _ in self._perturbed():  # to learn which of them the reference refuses: a null seldom gets that far
             pass
         return {
             "workload": self.workload.name,
             "oracle": self.oracle,
             "nulls": [tried for null in self._nulls() if (tried := self._try(*null)) is not None],
-            "problems": problems,
-            "notes": [*notes, *(f"perturbed inputs are left out: {why}" for why in dict.fromkeys(self.refused))],
+            "problems": self.problems,
+            "notes": [*self.notes, *(f"perturbed inputs are left out: {why}" for why in dict.fromkeys(self.refused))],
             "random": self.random,
         }
-
-    def _operations(self, model: torch.nn.Module, values: Sequence[Any]) -> list[str]:
-        """Return the names of the operations that draw random numbers."""
-        with operations.Seen() as seen:
-            outputs_of(model(*copies(values)))
-        with outside.seen() as self.asked:  # apart: what is above loads much of torch, once
-            outputs_of(model(*copies(values)))
-        return seen.random
 
     def _follows_seeds(self) -> bool:
         """Return whether outputs depend on torch's seed, and on nothing else that differs between calls."""
         values = self.problem.inputs(fresh_seed(), self.device)
-        calls = [AlikeCalls(self.inner, self.state, (), seed, outputs_of)(*copies(values)) for seed in (1, 1, 2)]
+        calls = [AlikeCalls(self.inner, self.state, seed)(*copies(values)) for seed in (1, 1, 2)]
         one, same, other = ([c.clone() for c in call] for call in calls)
         return _alike(one, same) and not _alike(one, other)
 
     def _draw(self) -> Draw:
-        return self._of("fresh inputs", self.problem.inputs(fresh_seed(), self.device))
-
-    def _of(self, case: str, values: Sequence[Any]) -> Draw:
-        seed = fresh_seed()
-        return Draw(case, values, self._expect(values, seed), self._run(values, seed), seed)
+        values, seed = self.problem.inputs(fresh_seed(), self.device), fresh_seed()
+        return Draw("fresh inputs", values, self._expect(values, seed), self._run(values, seed), seed)
 
     def _expect(self, values: Sequence[Any], seed: int, scales: Sequence[float] | None = None) -> Expected:
         given = (self.problem, self.inner, self.state, values, self.tolerance, self.signature.written, scales)
@@ -134,7 +131,7 @@ class Examination:
 
     def _run(self, values: Sequence[Any], seed: int, model: torch.nn.Module | None = None) -> list[torch.Tensor]:
         inner, state = (self.inner, self.state) if model is None else (model, State(model, self.signature.state))
-        calls = AlikeCalls(inner, state, (), seed if self.problem.random else None, outputs_of)
+        calls = AlikeCalls(inner, state, seed if self.problem.random else None)
         results = WithWritten(calls, self.signature.written)(*copies(values))
         return [r.detach().clone(memory_format=torch.contiguous_format) for r in results]
 
@@ -156,25 +153,48 @@ class Examination:
         for name, values, expected in perturb.cases(self.first.expected, draw, expect_drawn, self.problem.module):
             yield Draw(name, values, expected, self._run(values, seeds[-1]), seeds[-1])
 
-    def _try(
-        self, name: str, output: int | None, answer: Callable[[Draw], list[torch.Tensor] | None]
-    ) -> dict[str, Any] | None:
+    def _nulls(self) -> Iterator[tuple[str, int | None, Outputs]]:
+        """Yield name, output that is replaced (None for all), and outputs of each null candidate."""
+        # A task's own check sees what the reference returns, not the inputs that it writes to.
+        judged = None if self.check is None else len(self.signature.outputs)
+        for output, right in enumerate(self.first.outputs[:judged]):
+            if not right.numel():
+                continue
+            for name, answer in FIXED.items():
+                yield name, output, partial(_instead, output, lambda draw, o, answer=answer: answer(draw.outputs[o]))
+            yield "previous output", output, partial(_instead, output, self._previous)
+            for index in range(len(self.signature.inputs)):
+                yield f"input {index} passed through", output, partial(_instead, output, partial(_passed, index))
+        for name, change in COARSE.items():
+            # fp16 rounds as TF32 does, as long as numbers are of its range.
+            if not (self.first.expected.accepts_tf32 and name in AS_TF32):
+                yield name, None, partial(self._coarse, change)
+
+    def _try(self, name: str, output: int | None, outputs_for: Outputs) -> dict[str, Any] | None:
         """Put a null to its cases; it passes if each lets it through.
 
         What stands in for one output must fail on ordinary inputs, those that are timed. Coarse numbers may fail on
         perturbed ones, which are there to tell them.
         """
-        error, kernelbench = math.nan, False
+        error, kernelbench, failed = math.nan, False, ""
         for draw in chain((self.first, self.second), self._perturbed() if output is None else ()):
-            outputs = answer(draw)
+            outputs = outputs_for(draw)
             if outputs is None:
                 return None
             ratio = draw.expected.error(outputs)
             if draw is self.first:
                 error, kernelbench = ratio, draw.expected.kernelbench_allclose(outputs)
             if not self._accepted(draw, outputs, ratio):
-                return _document(name, output, error, kernelbench, passed=False, case=draw.case)
-        return _document(name, output, error, kernelbench, passed=True)
+                failed = draw.case
+                break
+        return {
+            "name": name,
+            "output": output,
+            "passed": not failed,
+            "error": error if math.isfinite(error) else None,
+            "turned_down_on": failed,
+            "passes_kernelbench": kernelbench,
+        }
 
     def _accepted(self, draw: Draw, outputs: list[torch.Tensor], ratio: float) -> bool:
         if self.check is None:
@@ -183,157 +203,107 @@ class Examination:
             torch.manual_seed(draw.seed)
         return self.check(copies(draw.values), outputs[: len(self.signature.outputs)]) == ""
 
-    def _nulls(self) -> Iterator[Null]:
-        """Yield each null: those that stand in for one output, and those that compute all of them coarsely."""
-        # A task's own check sees what the reference returns, not the inputs that it writes to.
-        judged = None if self.check is None else len(self.signature.outputs)
-        for output, seen in enumerate(self.first.outputs[:judged]):
-            if seen.numel() == 0:
-                continue
-            alone = FIXED | {"previous output": self._previous}
-            for index in range(len(self.signature.inputs)):
-                alone[f"input {index} passed through"] = _passing(index)
-            for name, answer in alone.items():
-                yield name, output, _instead(output, answer)
-        for name, change in COARSE.items():
-            # fp16 rounds as TF32 does, as long as numbers are of its range.
-            if not (self.first.expected.accepts_tf32 and name in AS_TF32):
-                yield name, None, self._coarse(change)
-
     def _previous(self, draw: Draw, output: int) -> torch.Tensor:
         return (self.first if draw is not self.first else self.second).outputs[output]
 
-    def _coarse(
-        self, change: Callable[[torch.Tensor], torch.Tensor | None]
-    ) -> Callable[[Draw], list[torch.Tensor] | None]:
+    def _coarse(self, change: Callable[[torch.Tensor], torch.Tensor | None], draw: Draw) -> list[torch.Tensor] | None:
         """Return the reference on inputs and weights of lower precision, however precisely it then computes."""
+        rough = self.problem.model(self.device)
+        rough.load_state_dict({k: _changed(v, change) for k, v in rough.state_dict().items()})
+        outputs = self._run([_changed(v, change) for v in draw.values], draw.seed, rough)
+        # Where rounding changes nothing, such as whole numbers, there is nothing to tell apart.
+        return None if draw is self.first and _alike(outputs, draw.outputs) else outputs
 
-        def answer(draw: Draw) -> list[torch.Tensor] | None:
-            values = [_changed(v, change) for v in draw.values]
-            rough = self.problem.model(self.device)
-            rough.load_state_dict({k: _changed(v, change) for k, v in rough.state_dict().items()})
-            outputs = self._run(values, draw.seed, rough)
-            # Where rounding changes nothing, such as whole numbers, there is nothing to tell apart.
-            idle = draw is self.first and all(same_bytes(a, b) for a, b in zip(outputs, draw.outputs, strict=True))
-            return None if idle else outputs
-
-        return answer
-
-    def _looks(self) -> tuple[list[str], list[str]]:
-        """Return problems and notes from looking at the reference alone."""
-        first, second = self.first, self.second
-        problems: list[str] = []
-        notes: list[str] = []
-        for output, (a, b) in enumerate(zip(first.outputs, second.outputs, strict=True)):
+    def _look_at_outputs(self) -> None:
+        for output, (a, b) in enumerate(zip(self.first.outputs, self.second.outputs, strict=True)):
+            if not a.numel():
+                continue
             if a.is_floating_point():
-                lost = float(torch.isnan(a).double().mean()) if a.numel() else 0.0
+                lost = float(torch.isnan(a).double().mean())
                 if lost:
-                    problems.append(f"output {output}: {100 * lost:.3g} % of the elements are NaN")
+                    self.problems.append(f"output {output}: {100 * lost:.3g} % of the elements are NaN")
                 elif not bool(torch.isfinite(a).all()):
-                    notes.append(f"output {output} has infinite elements")
-            still = float(_close(a, b).double().mean()) if a.numel() else 0.0
+                    self.notes.append(f"output {output} has infinite elements")
+            still = float(_close(a, b).double().mean())
             if still > MOSTLY:
-                notes.append(f"output {output}: {100 * still:.3g} % of the elements are the same for other inputs")
-        self._ask_outside(problems)
-        self._repeat(problems, notes)
-        self._afresh(problems)
-        if not first.expected.reference_agrees():
-            notes.append(f"the reference is further from its {self.oracle} oracle than the tolerance alone allows")
-        problems += [f"output {i} has no elements" for i, o in enumerate(first.outputs) if not o.numel()]
-        self._same_draws(problems)
-        self._dependence(problems)
-        self._parts(notes)
-        self._numbers_matter(notes)
-        if first.expected.accepts_tf32:
-            why = "as asked for" if self.job.get("allow_tf32") else "because the reference computes so"
-            notes.append(f"products in TF32 are accepted, {why}")
-        if self.signature.params and not self._weights_matter():
-            notes.append("other weights do not change any output")
-        return problems, notes
+                self.notes.append(f"output {output}: {100 * still:.3g} % of the elements are the same for other inputs")
 
-    def _repeat(self, problems: list[str], notes: list[str]) -> None:
-        """Look whether calls are alike, and at what the reference changes of itself."""
-        first = self.first
-        again = self._run(first.values, first.seed)
+    def _look_at_calls(self) -> None:
+        """Look whether calls are alike, and at what the reference asks for and changes of itself."""
+        first, random = self.first, self.problem.random
+        self.problems += [
+            f"the reference calls {', '.join(names)} {when}: outputs that follow the clock, the process or numbers "
+            "that torch does not draw cannot be compared"
+            for when, names in self.asked.items()
+            if names
+        ]
         if self.signature.state:
-            notes.append(f"the reference changes its state, which is put back: {', '.join(self.signature.state)}")
+            self.notes.append(f"the reference changes its state, which is put back: {', '.join(self.signature.state)}")
         counted = f" it changes {', '.join(self.counts)} in each call, which cannot be put back" if self.counts else ""
+        again = self._run(first.values, first.seed)
         if _alike(again, first.outputs):
-            problems += [f"the reference counts:{counted}: a later call may give other outputs"] if counted else []
+            if counted:
+                self.problems.append(f"the reference counts:{counted}: a later call may give other outputs")
         elif first.expected.error(again) <= 1.0:
-            notes.append("the reference is not deterministic: the same inputs give other bits")
+            self.notes.append("the reference is not deterministic: the same inputs give other bits")
         else:
             why = counted or " it counts its calls, keeps what it saw, or draws numbers with something else than torch"
-            problems.append(f"the same inputs give other outputs at another call, with torch seeded alike:{why}")
-
-    def _ask_outside(self, problems: list[str]) -> None:
-        """Name what the reference asks for that no kernel is given; outputs that follow it may do so on another day."""
-        for when, names in (("when it is loaded", self.asked_at_start), ("in each call", self.asked)):
-            if names:
-                problems.append(
-                    f"the reference calls {', '.join(names)} {when}: outputs that follow the clock, the process or "
-                    "numbers that torch does not draw cannot be compared"
-                )
-
-    def _afresh(self, problems: list[str]) -> None:
-        """Look whether a reference that was loaded anew, and never called, computes the same."""
-        if self.problem.random:
-            return
-        loaded = load_problem(self.job, self.workload, self.weight_seed)
-        outputs = self._run(self.first.values, self.first.seed, loaded.model(self.device))
-        if self.first.expected.error(outputs) > 1.0:
-            problems.append(
+            self.problems.append(f"the same inputs give other outputs at another call, with torch seeded alike:{why}")
+        loaded = None if random else load_problem(self.job, self.workload, self.weight_seed).model(self.device)
+        if loaded is not None and first.expected.error(self._run(first.values, first.seed, loaded)) > 1.0:
+            self.problems.append(
                 "the reference gives other outputs when it is loaded anew: it keeps something between calls, or its "
                 "weights do not follow from torch's seed alone"
             )
+        if not first.expected.reference_agrees():
+            self.notes.append(f"the reference is further from its {self.oracle} oracle than the tolerance alone allows")
 
-    def _same_draws(self, problems: list[str]) -> None:
-        """Say that no draw of inputs is new, so that the result of any call may be kept."""
-        pairs = zip(tensors_of(self.first.values), tensors_of(self.second.values), strict=True)
-        if self.signature.inputs and all(same_bytes(a.contiguous(), b.contiguous()) for a, b in pairs):
-            problems.append("the inputs are the same in each draw: a kernel may keep its first result")
-
-    def _parts(self, notes: list[str]) -> None:
-        """Find halves of inputs that no output depends on: a kernel need not read them."""
-        for index in range(len(self.signature.inputs)):
-            tensor = tensors_of(self.first.values)[index]
-            for dim in range(tensor.dim()):
-                for name, half in _halves(tensor.shape[dim]):
-                    if not self._moved_by(index, (dim, half)) and self._moved_by(index):
-                        notes.append(
+    def _look_at_inputs(self) -> None:
+        """Find what of inputs and weights no output depends on, and outputs that depend on no input."""
+        first, inputs = self.first, range(len(self.signature.inputs))
+        self.problems += [f"output {i} has no elements" for i, o in enumerate(first.outputs) if not o.numel()]
+        if inputs and _alike(tensors_of(first.values), tensors_of(self.second.values)):
+            self.problems.append("the inputs are the same in each draw: a kernel may keep its first result")
+        moved = [self._moved_by(index) for index in inputs]
+        for index in (i for i in inputs if i not in self.signature.written):
+            if not moved[index]:
+                self.problems.append(f"input {index} does not change any output: a kernel may leave it out")
+            elif self._within_tolerance(index):
+                self.problems.append(
+                    f"input {index} changes outputs by less than the tolerance: a kernel may leave it out"
+                )
+        self.problems += [
+            f"output {output} does not depend on the inputs"
+            for output in range(len(self.signature.outputs))
+            if inputs and first.outputs[output].numel() and not any(output in changed for changed in moved)
+        ]
+        for index in (i for i in inputs if moved[i]):
+            for dim, size in enumerate(tensors_of(first.values)[index].shape):
+                for name, half in _halves(size):
+                    if not self._moved_by(index, (dim, half)):
+                        self.notes.append(
                             f"the {name} half of input {index} along dimension {dim} does not change any output"
                         )
+        for place, value in enumerate(first.values):
+            if not isinstance(value, torch.Tensor) and not self._number_matters(place, value):
+                self.notes.append(f"the number {value} (value {place} of the inputs) does not change any output")
+        if first.expected.accepts_tf32:
+            why = "as asked for" if self.job.get("allow_tf32") else "because the reference computes so"
+            self.notes.append(f"products in TF32 are accepted, {why}")
+        if self.signature.params:
+            other = load_problem(self.job, self.workload, fresh_seed()).model(self.device)
+            if not self._changed_by(self._run(first.values, first.seed, other)):
+                self.notes.append("other weights do not change any output")
 
-    def _numbers_matter(self, notes: list[str]) -> None:
-        """Find numbers among the inputs that no output depends on."""
-        for place, value in enumerate(self.first.values):
-            if isinstance(value, torch.Tensor):
-                continue
-            values = list(self.first.values)
-            values[place] = not value if isinstance(value, bool) else value + 1
-            try:
-                outputs = self._run(values, self.first.seed)
-            except Exception:  # whatever it refuses, it looks at
-                continue
-            shapes_differ = any(a.shape != b.shape for a, b in zip(outputs, self.first.outputs, strict=True))
-            if not shapes_differ and _alike(outputs, self.first.outputs):
-                notes.append(f"the number {value} (value {place} of the inputs) does not change any output")
-
-    def _dependence(self, problems: list[str]) -> None:
-        """Find inputs that no output depends on, and outputs that depend on no input."""
-        count, moved = len(self.signature.outputs), set[int]()
-        for index in range(len(self.signature.inputs)):
-            changed = self._moved_by(index)
-            moved |= changed
-            if index in self.signature.written:
-                continue
-            if not changed:
-                problems.append(f"input {index} does not change any output: a kernel may leave it out")
-            elif self._within_tolerance(index):
-                problems.append(f"input {index} changes outputs by less than the tolerance: a kernel may leave it out")
-        for output in range(count):
-            if output not in moved and self.first.outputs[output].numel() and self.signature.inputs:
-                problems.append(f"output {output} does not depend on the inputs")
+    def _number_matters(self, place: int, value: Any) -> bool:
+        values = list(self.first.values)
+        values[place] = not value if isinstance(value, bool) else value + 1
+        try:
+            outputs = self._run(values, self.first.seed)
+        except Exception:  # whatever it refuses, it looks at
+            return True
+        shapes_differ = any(a.shape != b.shape for a, b in zip(outputs, self.first.outputs, strict=True))
+        return shapes_differ or not _alike(outputs, self.first.outputs)
 
     def _within_tolerance(self, index: int) -> bool:
         """Return whether outputs pass that are computed with another tensor in place of an input."""
@@ -369,10 +339,6 @@ class Examination:
             return self._run(values, self.first.seed)
         except Exception:  # whatever it refuses, it looks at
             return None
-
-    def _weights_matter(self) -> bool:
-        other = load_problem(self.job, self.workload, fresh_seed()).model(self.device)
-        return bool(self._changed_by(self._run(self.first.values, self.first.seed, other)))
 
     def _changed_by(self, outputs: Sequence[torch.Tensor], without: int = -1) -> set[int]:
         """Compare with the first draw's; an input that is written to is no witness of its own change."""
@@ -414,87 +380,43 @@ def _numbers_of(model: torch.nn.Module) -> dict[str, Any]:
     }
 
 
-def _instead(output: int, answer: Answer) -> Callable[[Draw], list[torch.Tensor] | None]:
-    """Replace one output, and leave the others right."""
-
-    def outputs(draw: Draw) -> list[torch.Tensor] | None:
-        made = answer(draw, output)
-        return None if made is None else [made if i == output else o for i, o in enumerate(draw.outputs)]
-
-    return outputs
+def _instead(output: int, answer: Callable[[Draw, int], torch.Tensor | None], draw: Draw) -> list[torch.Tensor] | None:
+    """Return a draw's right outputs with one replaced."""
+    made = answer(draw, output)
+    return None if made is None else [made if i == output else o for i, o in enumerate(draw.outputs)]
 
 
-def _document(
-    name: str, output: int | None, error: float, kernelbench: bool, *, passed: bool, case: str = ""
-) -> dict[str, Any]:
-    return {
-        "name": name,
-        "output": output,
-        "passed": passed,
-        "error": error if math.isfinite(error) else None,
-        "turned_down_on": case,
-        "passes_kernelbench": kernelbench,
-    }
+def _mean(right: torch.Tensor, dim: int | None) -> torch.Tensor:
+    return right.double().mean(dim, keepdim=True).to(right.dtype).expand(right.shape).contiguous()
 
 
-def _zeros(draw: Draw, output: int) -> torch.Tensor:
-    return torch.zeros_like(draw.outputs[output])
-
-
-def _ones(draw: Draw, output: int) -> torch.Tensor:
-    return torch.ones_like(draw.outputs[output])
-
-
-def _mean(draw: Draw, output: int) -> torch.Tensor:
-    seen = draw.outputs[output]
-    return seen.double().mean().to(seen.dtype).expand(seen.shape).contiguous()
-
-
-def _row_mean(draw: Draw, output: int) -> torch.Tensor | None:
-    seen = draw.outputs[output]
-    if seen.dim() < 2 or seen.shape[-1] < 2:
-        return None
-    return seen.double().mean(-1, keepdim=True).to(seen.dtype).expand(seen.shape).contiguous()
-
-
-def _shuffled(draw: Draw, output: int) -> torch.Tensor | None:
-    seen = draw.outputs[output]
-    return seen.roll(1, 0) if seen.dim() and seen.shape[0] > 1 else None
-
-
-def _negated(draw: Draw, output: int) -> torch.Tensor:
-    seen = draw.outputs[output]
-    return ~seen if seen.dtype == torch.bool else -seen
-
-
-def _unwritten(draw: Draw, output: int) -> torch.Tensor:
-    blank = torch.empty_like(draw.outputs[output])
+def _unwritten(right: torch.Tensor) -> torch.Tensor:
+    blank = torch.empty_like(right)
     blank.view(-1).view(torch.uint8).fill_(POISON_BYTE)
     return blank
 
 
-FIXED: dict[str, Answer] = {
+FIXED: dict[str, Callable[[torch.Tensor], torch.Tensor | None]] = {
     "unwritten": _unwritten,
-    "zeros": _zeros,
-    "ones": _ones,
-    "mean of the output": _mean,
-    "mean of each row": _row_mean,
-    "rows shifted by one": _shuffled,
-    "sign flipped": _negated,
+    "zeros": torch.zeros_like,
+    "ones": torch.ones_like,
+    "mean of the output": lambda right: _mean(right, None),
+    "mean of each row": lambda right: _mean(right, -1) if right.dim() > 1 and right.shape[-1] > 1 else None,
+    "rows shifted by one": lambda right: right.roll(1, 0) if right.dim() and right.shape[0] > 1 else None,
+    "sign flipped": lambda right: ~right if right.dtype == torch.bool else -right,
 }
+"""What stands in for an output, made of the right one; None where that means nothing."""
 
 
-def _passing(index: int) -> Answer:
-    def answer(draw: Draw, output: int) -> torch.Tensor | None:
-        given, wanted = tensors_of(draw.values)[index], draw.outputs[output]
-        if given.numel() == wanted.numel():
-            return given.to(wanted.dtype).reshape(wanted.shape).contiguous()
-        try:
-            return given.to(wanted.dtype).expand(wanted.shape).contiguous()
-        except RuntimeError:  # of another shape
-            return None
-
-    return answer
+def _passed(index: int, draw: Draw, output: int) -> torch.Tensor | None:
+    """Return an input as an output; None where it does not have its shape."""
+    given, right = tensors_of(draw.values)[index], draw.outputs[output]
+    if given.numel() == right.numel():
+        return given.to(right.dtype).reshape(right.shape).contiguous()
+    try:
+        return given.to(right.dtype).expand(right.shape).contiguous()
+    except RuntimeError:
+        return None
 
 
 def rounded(tensor: torch.Tensor, mantissa: int) -> torch.Tensor:
@@ -514,8 +436,6 @@ COARSE: dict[str, Callable[[torch.Tensor], torch.Tensor | None]] = {
     "in fp8": lambda t: rounded(t, FP8_BITS) if t.dtype in (torch.float16, torch.bfloat16) else None,
 }
 """What a tensor becomes where a candidate computes in less than the task's precision; None for what stays."""
-
-
 AS_TF32 = ("in TF32", "in fp16")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
@@ -12,7 +11,7 @@ from typing import Any, cast
 import torch
 
 from forewarp.core.values import Mode, Workload
-from forewarp.gpu_runner.worker import activity, numerics
+from forewarp.gpu_runner.worker import activity
 from forewarp.gpu_runner.worker.captured import Call
 from forewarp.gpu_runner.worker.nest import Build, check_inputs, flatten, is_flat, leaves
 from forewarp.gpu_runner.worker.tracebacks import told
@@ -242,19 +241,6 @@ def plain_outputs(result: Any, kinds: Sequence[type]) -> list[torch.Tensor]:
     if len(places) > 1:
         raise TypeError(f"forward returned tensors on {' and '.join(places)}: make all of them on the inputs' device")
     return outputs
-
-
-def oracle(model: torch.nn.Module, inputs: Sequence[Any]) -> tuple[list[torch.Tensor], str]:
-    """Return the expected outputs and how they were made: in fp64, else in the highest fp32 precision.
-
-    TF32 is off either way, and torch's settings come back at the end. The inputs stay as they are, even where the
-    reference writes to them.
-    """
-    with numerics.without_tf32():
-        try:
-            return outputs_of(copy.deepcopy(model).double()(*copies(inputs, torch.float64))), "fp64"
-        except Exception:  # a reference may refuse fp64 in any way; what is really wrong with it shows in the next line
-            return outputs_of(model(*copies(inputs))), "fp32 highest"
 
 
 def copies(values: Sequence[Any], floats: torch.dtype | None = None) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -34,72 +33,6 @@ class Runner(Protocol):
         """Compute; this is what is timed."""
         ...
 
-    def deliver(self, slot: int) -> None:
-        """Put the result of a slot where the judge looks for it; `LAST` for the slot that was run last."""
-        ...
-
-
-class Span(Protocol):
-    """Marks the beginning and the end of a call, and waits for it."""
-
-    def begin(self) -> None:
-        """Mark the beginning."""
-        ...
-
-    def end(self) -> None:
-        """Mark the end and wait for all work of the device."""
-        ...
-
-    def seconds(self) -> float:
-        """Return the seconds between the last two marks."""
-        ...
-
-    def wait(self) -> None:
-        """Wait for all work of the device, and mark nothing."""
-        ...
-
-
-class _HostSpan:
-    def __init__(self) -> None:
-        self._clock = time.perf_counter
-        self._begun = self._ended = 0.0
-
-    def begin(self) -> None:
-        self._begun = self._clock()
-
-    def end(self) -> None:
-        self._ended = self._clock()
-
-    def seconds(self) -> float:
-        return self._ended - self._begun
-
-    def wait(self) -> None:
-        pass
-
-
-class _DeviceSpan:
-    """CUDA events, and torch's own function to wait, taken before any candidate could put others in their places."""
-
-    def __init__(self) -> None:
-        event: Any = torch._C._CudaEventBase  # pyright: ignore[reportPrivateUsage]
-        self._record, self._elapsed = event.record, event.elapsed_time
-        self._synchronize: Callable[[], None] = torch._C._cuda_synchronize  # pyright: ignore[reportPrivateUsage]
-        self._stream = torch.cuda.current_stream()
-        self._marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-
-    def begin(self) -> None:
-        self._record(self._marks[0], self._stream)
-
-    def end(self) -> None:
-        self._record(self._marks[1], self._stream)
-        self._synchronize()
-
-    def seconds(self) -> float:
-        return self._elapsed(*self._marks) / 1e3
-
-    def wait(self) -> None:
-        self._synchronize()
-
 
 class LeastWork:
     """A graph with the least work there is on a GPU: what any graph takes beside its work."""
@@ -111,15 +44,16 @@ class LeastWork:
         self.replay = self._graph.replay
 
 
-def make_span(device: str) -> Span:
-    """Return the means to mark a call on the device; to be made before the candidate is loaded."""
-    return _DeviceSpan() if device == "cuda" else _HostSpan()
+def make_wait(device: str) -> Callable[[], None]:
+    """Return torch's own function to wait for all work of the device; call it before a candidate is loaded."""
+    return torch._C._cuda_synchronize if device == "cuda" else lambda: None  # pyright: ignore[reportPrivateUsage]
 
 
 class ModuleRunner:
     """A Python callable on a slot's values: its result is copied out after the clock has stopped.
 
     `outputs` are the judge's buffers at each offset that they may have; `offset` says which the next result goes to.
+    `wait` waits for all work of the device.
     `flushes` are buffers, one per slot, that are larger than the L2 cache: what `burst` writes before each call.
     `states` are the judge's buffers, by name, for what a call of the reference changes of its state, and `changes` all
     names of that. Where the callable is a module that holds a tensor of that name, shape and dtype, it is put back
@@ -131,12 +65,12 @@ class ModuleRunner:
         model: Callable[..., Any],
         slots: Sequence[Sequence[Any]],
         outputs: Sequence[Sequence[torch.Tensor]],
-        span: Span,
+        wait: Callable[[], None],
         flushes: Sequence[torch.Tensor] = (),
         states: Mapping[str, torch.Tensor] | None = None,
         changes: Sequence[str] = (),
     ) -> None:
-        self.model, self.slots, self.outputs, self.span, self.flushes = model, slots, outputs, span, flushes
+        self.model, self.slots, self.outputs, self.wait, self.flushes = model, slots, outputs, wait, flushes
         self._results: dict[int, list[torch.Tensor]] = {}
         self.offset = self._last = 0
         self._graphs: list[tuple[torch.cuda.CUDAGraph, list[torch.Tensor]]] = []
@@ -151,14 +85,13 @@ class ModuleRunner:
             self._state.put_back()
         if seed is not None:
             torch.manual_seed(seed)
-        self.span.wait()
+        self.wait()
 
     def run(self, slot: int) -> None:
         """Call forward, make views in its result tensors of their own, and wait for it."""
         self._last = slot
-        self.span.begin()
         self._results[slot] = self._call(slot)
-        self.span.end()
+        self.wait()
 
     def _call(self, slot: int) -> list[torch.Tensor]:
         # Here and not when the result is fetched: what a view puts off is part of the call.
@@ -239,20 +172,11 @@ class ModuleRunner:
                 self._least = self._least or LeastWork()
                 self._least.replay()
             self._flush((slot + 1) % len(self.flushes))
-        self.span.wait()
+        self.wait()
 
     def _flush(self, number: int) -> None:
         for _ in range(FLUSH_TURNS):
             self.flushes[number].fill_(FLUSHED)
-
-    def null(self) -> None:
-        """Do all that `run` does but call forward: what remains is overhead."""
-        self.span.begin()
-        self.span.end()
-
-    def seconds(self) -> float:
-        """Return the last run's seconds by the device's clock, as far as this process is to be believed."""
-        return self.span.seconds()
 
     def deliver(self, slot: int) -> None:
         """Copy a result; raises ValueError if it is not what the task returns.
@@ -272,7 +196,7 @@ class ModuleRunner:
             own = left.get(name)
             if own is not None and (own.shape, own.dtype) == (buffer.shape, buffer.dtype):
                 buffer.copy_(own)
-        self.span.wait()
+        self.wait()
         self._results.clear()
 
 
@@ -335,9 +259,8 @@ class NativeRunner:
     """Functions of a shared library: the CPU device's device-only candidates."""
 
     def __init__(self, folder: Path, manifest: Mapping[str, Any], workload: str, buffers: Buffers) -> None:
-        entry = manifest["workloads"][workload]
-        plan = serde.from_data(ResolvedPlan, entry["plan"])
-        library = ctypes.CDLL(str(folder / manifest["variants"][entry["variant"]]["files"][0]))
+        variant = manifest["variants"][manifest["workloads"][workload]["variant"]]
+        library, plan = ctypes.CDLL(str(folder / variant["files"][0])), find_plan(manifest, workload)
         self.buffers = buffers
         self.calls: list[list[tuple[Any, list[Any]]]] = []
         for slot in range(len(buffers.by_slot)):
@@ -354,9 +277,6 @@ class NativeRunner:
             self.buffers.clear()
         for function, arguments in self.calls[slot]:
             function(*arguments)
-
-    def deliver(self, slot: int) -> None:
-        """Nothing to do: native code writes the judge's buffer itself."""
 
 
 def find_plan(manifest: Mapping[str, Any], workload: str) -> ResolvedPlan:

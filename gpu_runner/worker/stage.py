@@ -1,4 +1,4 @@
-"""One workload on stage: inputs drawn afresh, master copies, expected values, and the buffers a candidate sees."""
+"""One workload on stage: inputs drawn afresh, master copies, expected values, and the buffers that both arms see."""
 
 from __future__ import annotations
 
@@ -9,35 +9,18 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from forewarp.core.values import Tolerance
 from forewarp.gpu_runner.worker import memory
 from forewarp.gpu_runner.worker import perturb as perturbations
-from forewarp.gpu_runner.worker.check import (
-    POISON_BYTE,
-    Digest,
-    Exact,
-    Expected,
-    Mismatch,
-    is_integral,
-    repeated,
-    same_bytes,
-)
-from forewarp.gpu_runner.worker.operations import run_in_tf32
-from forewarp.gpu_runner.worker.pieces import exact_in_pieces
-from forewarp.gpu_runner.worker.problem import (
-    Problem,
-    copies,
-    dtype_name,
-    oracle,
-    outputs_of,
-    running_reference,
-    tensors_of,
-)
-from forewarp.gpu_runner.worker.state import AlikeCalls, State
+from forewarp.gpu_runner.worker.check import POISON_BYTE, Digest, Expected, Mismatch, is_integral, same_bytes
+from forewarp.gpu_runner.worker.guards import Guards
+from forewarp.gpu_runner.worker.oracle import expect_alike
+from forewarp.gpu_runner.worker.problem import Problem, copies, dtype_name, running_reference, tensors_of
+from forewarp.gpu_runner.worker.state import State
 
 FRESH_CASES = 1
 """Ordinary draws in `Stage.cases`; at least three more are compared while and after timing runs."""
@@ -54,14 +37,6 @@ _PIECE = 1 << 24
 def fresh_seed() -> int:
     """Return a seed that no candidate can know."""
     return int.from_bytes(os.urandom(6), "little")
-
-
-class Guards(Protocol):
-    """Something that knows bytes which nobody may write to; see `guards`."""
-
-    def check(self) -> None:
-        """Raise `Mismatch` if any was overwritten."""
-        ...
 
 
 @dataclass(slots=True)
@@ -87,163 +62,69 @@ class Drawn:
     after: Mapping[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
 
 
-class WithWritten(torch.nn.Module):
-    """A reference that also returns the inputs that it writes to, as they are after the call."""
+@dataclass(frozen=True, slots=True)
+class ArmBuffers:
+    """Buffers of one arm: input values by slot, outputs, and by name what a call changes of the reference's state.
 
-    def __init__(self, model: torch.nn.Module, written: Sequence[int]) -> None:
-        super().__init__()
-        self.model, self.written = model, tuple(written)
-
-    def forward(self, *values: Any) -> list[torch.Tensor]:
-        """Return the outputs, then the written inputs."""
-        outputs = outputs_of(self.model(*values))
-        tensors = tensors_of(values)
-        return [*outputs, *(tensors[i] for i in self.written)]
-
-
-def expect(
-    model: torch.nn.Module,
-    values: Sequence[Any],
-    tolerance: Tolerance | None,
-    written: Sequence[int] = (),
-    scales: Sequence[float] | None = None,
-    *,
-    allow_tf32: bool = False,
-    pieces: bool = False,
-) -> tuple[Expected, str]:
-    """Return what inputs call for and how the oracle was made; outputs first, then written inputs.
-
-    The values stay as they are. The reference runs after the oracle, in its own numerics: as torch's defaults, or its
-    own file, have them. `allow_tf32` accepts products in TF32. With `pieces`, the oracle works on some rows of the
-    inputs at a time, each time that something is compared, where each row of the outputs depends on its own alone.
+    `rooms` are bytes that are poisoned in place of the outputs: where an output's place is drawn only once the call has
+    ended, nothing must show it before.
     """
-    whole = WithWritten(model, written) if written else model
-    inputs = tensors_of(values)
-    state = [*model.parameters(), *model.buffers()]
-    sizes = [t.numel() for t in (*inputs, *state)]
 
-    def in_tf32(truncate: bool) -> list[torch.Tensor] | None:
-        made = run_in_tf32(whole, copies(values) if written else values, truncate=truncate)
-        return None if made is None else outputs_of(made)
-
-    def run() -> list[torch.Tensor]:
-        given = {t.untyped_storage().data_ptr() for t in (*inputs, *state)}
-        results = outputs_of(whole(*(copies(values) if written else values)))
-        # What is part of an input or a weight would change with it.
-        return [r.clone() if r.untyped_storage().data_ptr() in given else r for r in results]
-
-    def expected(exact: Sequence[torch.Tensor | Exact], reference: Sequence[torch.Tensor]) -> Expected:
-        terms = sizes, repeated(inputs)
-        return Expected(exact, reference, tolerance, scales, *terms, tf32=in_tf32, allow_tf32=allow_tf32)
-
-    reference: list[torch.Tensor] | None = None
-    if pieces:
-        reference = run()
-        cut = exact_in_pieces(whole, values, reference, memory.PIECE_BYTES[reference[0].device.type])
-        if cut is not None and not (made := expected(cut, reference)).far_off:
-            return made, "fp64"
-    exact, how = oracle(whole, values)
-    return expected(exact, reference or run()), how
-
-
-def expect_alike(
-    problem: Problem,
-    model: torch.nn.Module,
-    state: State,
-    values: Sequence[Any],
-    tolerance: Tolerance | None,
-    written: Sequence[int] = (),
-    scales: Sequence[float] | None = None,
-    *,
-    compared: Sequence[str] = (),
-    seed: int = 0,
-    allow_tf32: bool = False,
-    pieces: bool = False,
-) -> tuple[Expected, str]:
-    """Return what `expect` does, of a call with the state put back and torch seeded: of outputs, state, written inputs.
-
-    Where the reference draws random numbers, and in fp64 would draw others, it is its own oracle. A reference with a
-    state or random numbers is never run in `pieces`: fewer rows would leave another state, and draw other numbers.
-    Raises `ReferenceFailed`.
-    """
-    plain = not problem.state and not problem.random
-
-    def calls(*, own_precision: bool) -> torch.nn.Module:
-        if plain:
-            return model
-        once = seed if problem.random else None
-        return AlikeCalls(model, state, compared, once, outputs_of, own_precision=own_precision)
-
-    with running_reference("the reference, run for its expected outputs,"):
-        given = values, tolerance, written, scales
-        expected, how = expect(calls(own_precision=False), *given, allow_tf32=allow_tf32, pieces=pieces and plain)
-        if problem.random and not expected.reference_agrees():
-            expected, how = expect(calls(own_precision=True), *given, allow_tf32=allow_tf32)
-    return expected, how
+    slots: Sequence[list[Any]]
+    outputs: Sequence[torch.Tensor] = ()
+    states: Mapping[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
+    rooms: Sequence[torch.Tensor] = ()
 
 
 class Stage:
     """Buffers of one workload as the judge sees them.
 
-    `slots` are the input values that the candidate gets, `mirrors` further buffers that must hold the same inputs (the
-    anchor's). `written` are the positions, among the tensors of the inputs, that the reference writes to: they are put
-    back before every call, and compared after it as outputs are. `aliases` gives for an output, by position, the
-    written input in whose buffer device-only code leaves it; a module's result is copied out instead. `guards` knows
-    bytes that nobody may write to. `perturb` is false where changed inputs would mean nothing to the reference.
-    Expected values and master copies never leave this process; the candidate's code may share its address space
-    (`shared`; without mirrors unless told otherwise). `mirror_outputs` are the anchor's, poisoned as the
-    candidate's are: what was just written to is slower, or faster, to write to again. `allow_tf32`, false at first,
-    accepts products in TF32.
+    An `anchor` without buffers of its own is the reference in this process, or shares the candidate's. `written` are
+    the positions, among the tensors of the inputs, that the reference writes to: they are put back before every call,
+    and compared after it as outputs are. `aliases` gives for an output, by position, the written input in whose buffer
+    device-only code leaves it; a module's result is copied out instead. `perturb` is false where changed inputs would
+    mean nothing to the reference. Expected values and master copies never leave this process; the candidate's code may
+    share its address space (`shared`; without an anchor's buffers unless told otherwise). The anchor's outputs are
+    poisoned as the candidate's are: what was just written to is slower, or faster, to write to again. `allow_tf32`,
+    false at first, accepts products in TF32.
 
-    `states` are the candidate's buffers, by name, where it leaves what the reference's call changes of its own state;
-    `mirror_states` are the anchor's. With `state_in_place`, they are what its kernels read and write, and are put back
-    before a call; otherwise they are poisoned, and what it leaves as it was counts as not there. `call_seed` is what
-    torch is seeded with before every call, where the reference draws random numbers; left out, each draw of inputs has
-    its own.
+    With `state_in_place`, the arms' states are what their kernels read and write, and are put back before a call;
+    otherwise they are poisoned, and what the candidate leaves as it was counts as not there. `call_seed` is what torch
+    is seeded with before every call, where the reference draws random numbers; left out, each draw of inputs has its
+    own.
 
     `lean`, by default where inputs are large, keeps no copies of inputs beside the buffers: it draws them again from
     their seeds, and tells by digests whether they are as they were.
-
-    `rooms` are bytes that are poisoned too, the first for the candidate, the second for the anchor: where an output's
-    place is drawn only once the call has ended, nothing must show it before.
     """
 
     def __init__(
         self,
         problem: Problem,
         model: torch.nn.Module,
-        slots: Sequence[list[Any]],
-        outputs: Sequence[torch.Tensor],
+        candidate: ArmBuffers,
         tolerance: Tolerance | None,
-        mirrors: Sequence[Sequence[list[Any]]] = (),
+        anchor: ArmBuffers | None = None,
+        *,
         close: Callable[[], None] | None = None,
         written: Sequence[int] = (),
         aliases: Mapping[str, int] | None = None,
         guards: Guards | None = None,
         perturb: bool = True,
-        mirror_outputs: Sequence[torch.Tensor] = (),
-        states: Mapping[str, torch.Tensor] | None = None,
-        mirror_states: Mapping[str, torch.Tensor] | None = None,
-        *,
         state_in_place: bool = False,
         shared: bool | None = None,
         call_seed: int | None = None,
         lean: bool | None = None,
-        rooms: Sequence[Sequence[torch.Tensor]] = ((), ()),
     ) -> None:
-        self._rooms = rooms
-        self.mirror_outputs, self._call_seed = mirror_outputs, call_seed
-        self.states, self._mirror_states, self._in_place = states or {}, mirror_states or {}, state_in_place
+        self.problem, self.model, self.tolerance = problem, model, tolerance
+        self.candidate, self.anchor = candidate, anchor
+        self.slots, self.outputs, self.states = candidate.slots, candidate.outputs, candidate.states
+        self.written, self.perturb, self.aliases = tuple(written), perturb, aliases or {}
+        self.allow_tf32 = False
+        self.device = next(t.device.type for t in (*self.outputs, *tensors_of(self.slots[0])))
+        self._in_place, self._call_seed, self._close, self._guards = state_in_place, call_seed, close, guards
         self._state = State(model, problem.state)
         self._absent: set[str] = set()
-        self.problem, self.model, self.tolerance = problem, model, tolerance
-        self.slots, self.outputs, self.mirrors = slots, outputs, mirrors
-        self.written, self.perturb = tuple(written), perturb
-        self.aliases = aliases or {}
-        self.allow_tf32 = False
-        self._rows_whole = any(is_integral(o) for o in outputs)
-        self.device = next(t.device.type for t in (*outputs, *tensors_of(slots[0])))
-        self._close, self._guards = close, guards
+        self._rows_whole = any(is_integral(o) for o in self.outputs)
         self._check = problem.checker()
         self.oracle = "" if self._check is None else "the task's own check"
         self._left: list[torch.Tensor] | None = None
@@ -252,13 +133,13 @@ class Stage:
         alike, self._draw_s = self._draw_twice()
         # Where candidate and masters share an address space, masters may have to be drawn again; inputs that depend on
         # more than torch's seed cannot be.
-        self._shared = not mirrors if shared is None else shared
+        self._shared = anchor is None if shared is None else shared
         self._again = self._shared and alike
-        large = memory.is_large(sum(t.numel() * t.element_size() for t in tensors_of(slots[0])), self.device)
-        self.lean = (large if lean is None else lean) and alike
-        self._pieces = memory.in_pieces(_wide_bytes(tensors_of(slots[0])), _wide_bytes(outputs), self.device)
-        self._drawn = [Drawn(None) for _ in slots]
-        for slot in range(len(slots)):
+        inputs = tensors_of(self.slots[0])
+        self.lean = (memory.is_large(sum(t.nbytes for t in inputs), self.device) if lean is None else lean) and alike
+        self._pieces = memory.in_pieces(_wide_bytes(inputs), _wide_bytes(self.outputs), self.device)
+        self._drawn = [Drawn(None) for _ in self.slots]
+        for slot in range(self.slot_count):
             self._install(slot, self._draw())
 
     @property
@@ -272,8 +153,10 @@ class Stage:
             self._drawn[slot] = Drawn(None)  # before the next are made
         self._install(slot, self._draw(), arm)
 
-    def _buffers(self, arm: str) -> list[Sequence[list[Any]]]:
-        return [*self.mirrors, self.slots] if arm == "candidate" else [self.slots, *self.mirrors]
+    def _inputs_of_both(self, slot: int, arm: str) -> list[list[torch.Tensor]]:
+        """Return the tensors of a slot's inputs for both arms, the one that is to run last."""
+        both = [self.slots] if self.anchor is None else [self.anchor.slots, self.slots]
+        return [tensors_of(slots[slot]) for slots in (both if arm == "candidate" else reversed(both))]
 
     def renew(self, slot: int, arm: str = "candidate") -> None:
         """Give a slot inputs on which no earlier result is right: new ones, or changed ones where these are dear.
@@ -290,7 +173,7 @@ class Stage:
         digests: list[list[int]] = []
         for _ in range(2):
             start = time.perf_counter()
-            values = self._draw_from(seed)
+            values = self._values(seed)
             if self.device == "cuda":
                 torch.cuda.synchronize()
             seconds.append(time.perf_counter() - start)
@@ -308,13 +191,13 @@ class Stage:
         if not self.perturb:
             return
         drawn = self._drawn[slot]
-        if self.lean:
-            self._check_slot(slot)  # what is changed in place must be what it was
         drawn.expected = None
         if self.lean:
+            self._check_slot(slot)  # what is changed in place must be what it was
             drawn.values = None
         shifts: dict[int, tuple[int, float]] = {}
         masters = drawn.kept if drawn.values is None else dict(enumerate(tensors_of(drawn.values)))
+        both = self._inputs_of_both(slot, arm)
         for index, seen in enumerate(tensors_of(self.slots[slot])):
             if not seen.is_floating_point() or seen.numel() < 2:
                 continue
@@ -323,14 +206,13 @@ class Stage:
             master = masters.get(index)
             if master is not None:
                 _shift(master, distance, shrunk, pieces=self.lean, rows=self._rows_whole)
-            for buffers in self._buffers(arm):
-                buffer = tensors_of(buffers[slot])[index]
+            for buffers in both:
                 if master is None:
                     # The others are copies, in case that two addresses are of one memory.
-                    _shift(buffer, distance, shrunk, pieces=True, rows=self._rows_whole)
-                    master = buffer
+                    master = buffers[index]
+                    _shift(master, distance, shrunk, pieces=True, rows=self._rows_whole)
                 else:
-                    buffer.copy_(master)
+                    buffers[index].copy_(master)
             if self.lean:
                 drawn.digests[index] = self._digest.of(seen)
         drawn.shifts.append(shifts)
@@ -351,15 +233,16 @@ class Stage:
 
             def draw() -> list[Any]:
                 made.clear()  # before the next are made
-                return self._values()
+                return self._inputs(fresh_seed())
 
             def expect_drawn(values: Sequence[Any], scales: Sequence[float]) -> Expected:
                 made.append(Drawn(contiguous(values)))
                 return self._expect(made[-1], [*scales[:count], *(0.0 for _ in self.states), *scales[count:]])
 
-            changed = perturbations.cases(
-                self._usual(slot), draw, expect_drawn, self.problem.module, telling=not thorough or slow
-            )
+            # But for the state: a counter says nothing of the outputs' kind.
+            usual = self._called_for(self._drawn[slot], None, ()) if self.states else self._expected(slot)
+            changed = perturbations.cases(usual, draw, expect_drawn, self.problem.module, telling=not thorough or slow)
+            del usual  # it may be large
             self.release(slot)
             for name, values, expected in changed:
                 self._install(slot, made.pop())
@@ -368,12 +251,6 @@ class Stage:
                 if self.lean:
                     self._drawn[slot] = Drawn(None)  # before the next are made
         self.redraw(slot)
-
-    def _usual(self, slot: int) -> Expected:
-        """Return what a slot's draw calls for but for the state: a counter says nothing of the outputs' kind."""
-        if not self.states:
-            return self._expected(slot)
-        return self._called_for(self._drawn[slot], None, ())
 
     def seed_of(self, slot: int) -> int | None:
         """Return what torch is to be seeded with before a call on a slot; None where nothing random is drawn."""
@@ -394,25 +271,22 @@ class Stage:
         said = [f"state compared: {', '.join(here)}"] if here else []
         return [*said, f"state not compared, the candidate has no such buffers: {', '.join(gone)}"] if gone else said
 
-    def _values(self) -> list[Any]:
-        return self._inputs(fresh_seed())
-
     def _inputs(self, seed: int) -> list[Any]:
         with running_reference("drawing the task's inputs"):
             return self.problem.inputs(seed, self.device)
 
+    def _values(self, seed: int) -> list[Any]:
+        return contiguous(self._inputs(seed))
+
     def _draw(self) -> Drawn:
         seed = fresh_seed()
-        return Drawn(self._draw_from(seed), seed)
-
-    def _draw_from(self, seed: int) -> list[Any]:
-        return contiguous(self._inputs(seed))
+        return Drawn(self._values(seed), seed)
 
     def _given(self, drawn: Drawn) -> list[Any]:
         """Return the values that were drawn and shifted, drawn and shifted again where they were not kept."""
         if drawn.values is None:
             assert drawn.seed is not None, "inputs that no seed gives are kept"
-            drawn.values = self._draw_from(drawn.seed)
+            drawn.values = self._values(drawn.seed)
             tensors = tensors_of(drawn.values)
             for shifts in drawn.shifts:
                 for index, shift in shifts.items():
@@ -420,11 +294,7 @@ class Stage:
         return drawn.values
 
     def _expected(self, slot: int) -> Expected:
-        drawn = self._drawn[slot]
-        if drawn.expected is None:
-            self._expect(drawn)
-        assert drawn.expected is not None
-        return drawn.expected
+        return self._drawn[slot].expected or self._expect(self._drawn[slot])
 
     def release(self, slot: int) -> None:
         """Where memory is short, let go of what can be worked out again from a slot's seed."""
@@ -451,53 +321,42 @@ class Stage:
     def _install(self, slot: int, drawn: Drawn, arm: str = "candidate") -> None:
         self._drawn[slot] = drawn
         inputs = tensors_of(self._given(drawn))
-        for buffers in self._buffers(arm):
-            _fill(buffers[slot], inputs)
+        for buffers in self._inputs_of_both(slot, arm):
+            for buffer, master in zip(buffers, inputs, strict=True):
+                buffer.copy_(master)
         if self.lean:
             drawn.digests = [self._digest.of(t) for t in inputs]
             drawn.kept = {i: inputs[i].clone() for i in self.written}
             del inputs
             self.release(slot)
 
-    def prepare(self, slot: int) -> None:
-        """Make ready for a call of the candidate: poison the outputs, put back the inputs that the reference writes."""
-        self._left = None
+    def prepare(self, slot: int, arm: str = "candidate") -> None:
+        """Make ready for a call of an arm: poison its outputs, put back its state and the inputs that it writes to."""
         self.release(slot)
-        _poison(self._rooms[0] or self.outputs)
-        self._ready_states(self.states)
-        self._put_back(self.slots[slot], slot)
-
-    def prepare_anchor(self, slot: int) -> None:
-        """Make ready for a call of the anchor, likewise."""
-        self.release(slot)
-        _poison(self._rooms[1] or self.mirror_outputs)
-        self._ready_states(self._mirror_states)
-        if not self.mirrors:  # the reference runs in this process
+        own = self.candidate if arm == "candidate" else self.anchor
+        if own is self.candidate:
+            self._left = None
+        if own is None:  # the reference runs in this process
             self._state.put_back()
             if (seed := self.seed_of(slot)) is not None:
                 torch.manual_seed(seed)
-        for buffers in self.mirrors or (self.slots,):
-            self._put_back(buffers[slot], slot)
-
-    def _ready_states(self, states: Mapping[str, torch.Tensor]) -> None:
-        if not self._in_place:
-            _poison(list(states.values()))
-            return
-        for name, buffer in states.items():
-            buffer.copy_(self._state.saved[name])
-
-    def restored_state(self, arm: str) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return what the state that an arm changes in place is to be before each call, and where it lies."""
-        states = self.states if arm == "candidate" else self._mirror_states
-        return [(self._state.saved[name].contiguous(), buffer) for name, buffer in states.items()]
-
-    def _put_back(self, values: Sequence[Any], slot: int) -> None:
+        else:
+            _poison(own.rooms or own.outputs)
+            if not self._in_place:
+                _poison(list(own.states.values()))
+            for name, buffer in own.states.items() if self._in_place else ():
+                buffer.copy_(self._state.saved[name])
         if self.written:
-            tensors = tensors_of(values)
-            drawn = self._drawn[slot]
+            tensors, drawn = tensors_of((own or self.candidate).slots[slot]), self._drawn[slot]
             masters = drawn.kept or dict(enumerate(tensors_of(self._given(drawn))))
             for index in self.written:
                 tensors[index].copy_(masters[index])
+
+    def restored_state(self, arm: str) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return what the state that an arm changes in place is to be before each call, and where it lies."""
+        own = self.candidate if arm == "candidate" else self.anchor
+        states = {} if own is None else own.states
+        return [(self._state.saved[name].contiguous(), buffer) for name, buffer in states.items()]
 
     def spoil_inputs(self, slot: int) -> None:
         """Overwrite a slot's inputs, after checking that the candidate left them as they were.
@@ -542,11 +401,12 @@ class Stage:
 
         They are the candidate's; the anchor's, where its `outputs` are given.
         """
-        tensors = tensors_of((self.mirrors[0] if self.mirrors and outputs is not None else self.slots)[slot])
+        arm = self.candidate if outputs is None else self.anchor
+        states = {} if arm is None else arm.states
+        tensors = tensors_of((arm or self.candidate).slots[slot])
         own = list(self.outputs if outputs is None else outputs)
         for output, source in self.aliases.items():
             own[int(output)] = tensors[source]
-        states = self.states if outputs is None else self._mirror_states
         return [t.contiguous() for t in (*own, *self._left_in(states, slot), *(tensors[i] for i in self.written))]
 
     def _left_in(self, states: Mapping[str, torch.Tensor], slot: int) -> Iterator[torch.Tensor]:
@@ -613,12 +473,8 @@ class Stage:
         return self._expected(slot).kernelbench_allclose(self.results(slot))
 
     def snapshot(self, slot: int) -> list[int]:
-        """Return digests of the results of the call just made, for `same_bits`."""
+        """Return digests of the results of the call just made: equal ones are of equal bits."""
         return [self._digest.of(t) for t in self.results(slot)]
-
-    def same_bits(self, slot: int, snapshot: Sequence[int]) -> bool:
-        """Return whether the results have the same bits as an earlier call's on the same slot."""
-        return self.snapshot(slot) == list(snapshot)
 
     def check_guards(self) -> None:
         """Raise `Mismatch` naming the buffer if bytes beside it were overwritten."""
@@ -675,8 +531,3 @@ def _poisoned(buffer: torch.Tensor) -> bool:
     """Return whether a buffer is as `_poison` leaves it; one without elements never is."""
     flat = buffer.view(-1).view(torch.uint8)
     return flat.numel() > 0 and bool((flat == POISON_BYTE).all())
-
-
-def _fill(values: Sequence[Any], masters: Sequence[torch.Tensor]) -> None:
-    for tensor, master in zip(tensors_of(values), masters, strict=True):
-        tensor.copy_(master)

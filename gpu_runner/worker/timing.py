@@ -11,11 +11,16 @@ from __future__ import annotations
 import os
 import random
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
+import torch
+
+from forewarp.core import serde
+from forewarp.core.values import Signature, Tolerance, Workload
 from forewarp.gpu_runner.worker.channel import Answer
-from forewarp.gpu_runner.worker.stage import Stage
+from forewarp.gpu_runner.worker.stage import Stage, fresh_seed
 
 Arm = Literal["candidate", "anchor"]
 Condition = Literal["cold", "warm", "launched"]
@@ -48,22 +53,52 @@ class DeviceHung(Exception):
     """A kernel runs on; only the end of this process ends it."""
 
 
-class Timed(Protocol):
-    """What a bench offers for timing."""
+class Bench(ABC):
+    """How one kind of candidate is run and timed: in cells, or by the trusted launcher on the GPU.
 
-    conditions: tuple[Condition, ...]
+    `anchor_outputs` are where an anchor that is a kernel like the candidate leaves its outputs; None for the reference.
+    """
 
-    def sample(self, stage: Stage, arm: Arm, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
-        """Run one arm on a slot; the returned function gives the sample, and may wait for the device."""
-        ...
+    tier: str
+    protections: list[str]
+    conditions: tuple[Condition, ...] = ()
+    anchor_outputs: Sequence[torch.Tensor] | None = None
 
+    def __init__(self, job: dict[str, Any], workloads: Sequence[Workload], signatures: Sequence[Signature]) -> None:
+        self.job, self.workloads, self.signatures = job, workloads, signatures
+        self.weight_seed: int = job.get("weight_seed") or fresh_seed()
+        self.tolerance = serde.from_data(Tolerance, job["tolerance"]) if job["tolerance"] else None
+
+    @abstractmethod
+    def stage(self, index: int) -> Stage:
+        """Prepare a workload: fresh inputs in place, both arms loaded."""
+
+    @abstractmethod
     def choose_mode(self, stage: Stage, longest_s: float) -> str:
         """Settle how calls of this workload are launched, given the longer arm's seconds per call."""
-        ...
 
-    def reported(self) -> float | None:
-        """Return the candidate's own word for the device seconds of its last call, if it gives one."""
-        ...
+    @abstractmethod
+    def sample(self, stage: Stage, arm: Arm, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
+        """Run one arm on a slot; the returned function gives the sample, and may wait for the device."""
+
+    @abstractmethod
+    def deliver(self, stage: Stage) -> None:
+        """Bring the candidate's last result into the judged buffers, and wait for it."""
+
+    @abstractmethod
+    def state(self) -> dict[str, float]:
+        """Return the device's clocks and temperature, as far as they are known."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End all that this bench started."""
+
+    def excuse(self) -> None:  # noqa: B027
+        """Ask nothing more about the times of the workload on stage: it comes again, or they decide nothing."""
+
+    def flags(self) -> list[str]:
+        """Return what speaks against the candidate's times."""
+        return []
 
 
 def each_workload(count: int, visit: Callable[[int, bool], Answer]) -> bool:
@@ -88,7 +123,7 @@ class Schedule:
 
     def __init__(
         self,
-        bench: Timed,
+        bench: Bench,
         stage: Stage,
         *,
         looks: Sequence[int],
@@ -104,7 +139,6 @@ class Schedule:
         self.worst = self.verify_s = 0.0
         self.seconds: dict[str, list[float]] = {}
         self.hertz: dict[str, list[float]] = {}
-        self.reported: list[float] = []
 
     def run(self) -> dict[str, Any]:
         """Return the samples of all series; see `statistics.Samples`."""
@@ -183,9 +217,8 @@ class Schedule:
     def _prepared(self, arm: Arm, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
         # Both arms are prepared alike, the one that is to run last, so that neither finds the memory in another state:
         # an arm that alone followed a draw of inputs was 1 % off on GPU kernels of 10 µs, 5 % on a CPU.
-        ready = [self.stage.prepare_anchor, self.stage.prepare]
-        for prepare in ready if arm == "candidate" else reversed(ready):
-            prepare(slot)
+        for other in ("anchor", "candidate") if arm == "candidate" else ("candidate", "anchor"):
+            self.stage.prepare(slot, other)
         return self.bench.sample(self.stage, arm, slot, condition)
 
     def _order(self, first: Arm, second: Arm) -> tuple[Arm, Arm, Arm, Arm]:
@@ -202,13 +235,10 @@ class Schedule:
             # Alike for all four: inputs must not tell a call that is compared, nor leave other caches behind.
             self.stage.renew(slot, arm)
             pending.append((arm, self._prepared(arm, slot)))
-            if arm == "candidate":
-                if (reported := self.bench.reported()) is not None:
-                    self.reported.append(reported)
-                if verified.pop(0):
-                    start = time.perf_counter()
-                    self.worst = max(self.worst, self.verify(slot))
-                    self.verify_s = time.perf_counter() - start
+            if arm == "candidate" and verified.pop(0):
+                start = time.perf_counter()
+                self.worst = max(self.worst, self.verify(slot))
+                self.verify_s = time.perf_counter() - start
         for arm, sample in pending:
             self._keep(arm, sample())
 
@@ -255,7 +285,6 @@ class Schedule:
         return series | {
             "candidate_hz": self.hertz.get("candidate", []),
             "anchor_hz": self.hertz.get("anchor", []),
-            "reported_candidate_s": self.reported,
             "error_ratio": self.worst,
             "mode": mode,
             "looks": planned,

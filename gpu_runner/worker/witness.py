@@ -15,7 +15,8 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from forewarp.gpu_runner.worker.cells import FETCH, NOTHING, SLEEP, Cell, run_order
+from forewarp.gpu_runner.worker import cell_process
+from forewarp.gpu_runner.worker.cells import Cell
 from forewarp.gpu_runner.worker.stage import Stage
 from forewarp.gpu_runner.worker.timing import Arm
 
@@ -135,15 +136,15 @@ class Witness:
 
     def _fetch(self, arm: Arm) -> float:
         self.bench.warm(self.stage, arm, 0)
-        return self.bench.awake(arm).call(FETCH, self.bench.timeout) - self.bench.round_trip_s
+        return self.bench.awake(arm).deliver(self.bench.timeout) - self.bench.round_trip_s
 
     def _restless(self) -> str:
         cell = self.bench.awake("candidate")
         used: list[float] = []
-        for order in (NOTHING, run_order(0)):
-            cell.call(order, self.bench.timeout)
+        for command in (cell_process.NULL, cell_process.RUN):
+            cell.call(command, self.bench.timeout)
             if self.bench.spins:
-                cell.call(SLEEP, self.bench.timeout)  # or its own waiting would count
+                cell.call(cell_process.REST, self.bench.timeout)  # or its own waiting would count
             before = cell.processor_s()
             time.sleep(_GAP_S)
             used.append(cell.processor_s() - before)
@@ -212,7 +213,7 @@ class Copy:
 
 def copy_seconds(stage: Stage) -> float:
     """Return the seconds that it takes to copy results of this workload's sizes."""
-    results = stage.mirror_outputs or [o.clone() for o in stage.outputs]
+    results = (stage.anchor.outputs if stage.anchor else ()) or [o.clone() for o in stage.outputs]
     times: list[float] = []
     for _ in range(3):
         _synchronize(stage)

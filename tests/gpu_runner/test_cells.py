@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from forewarp.gpu_runner.worker import watch
-from forewarp.gpu_runner.worker.cells import FETCH, NOTHING, Cell, CellFailed, load_order, run_order
+from forewarp.gpu_runner.worker.cell_process import NULL, RUN
+from forewarp.gpu_runner.worker.cells import Cell, CellFailed
 from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.runners import Runner
 
@@ -28,9 +29,6 @@ class Scripted:
     def run(self, slot: int) -> None:
         self.act(slot)
 
-    def deliver(self, slot: int) -> None:
-        """Nothing to deliver."""
-
 
 @pytest.fixture(params=[False, True], ids=["by socket", "by page"])
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
@@ -44,7 +42,7 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
         how = Confinement(folder="", folder_bytes=1 << 20) if confined else None
         cell = Cell(load, memory=1 << 30, confinement=how, spins=request.param, own_processes=confined)
         cells.append(cell)
-        cell.call(load_order(3, b"hello" * 3), PATIENCE_S)
+        cell.load(3, PATIENCE_S, b"hello" * 3)
         return cell
 
     yield start
@@ -55,7 +53,7 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
 def test_commands_are_answered_and_timed(make: Make) -> None:
     cell = make(lambda slot: time.sleep(0.01 * slot))
     began = time.perf_counter()
-    told = [cell.call(order, PATIENCE_S) for order in (NOTHING, run_order(2), FETCH)]
+    told = [cell.call(NULL, PATIENCE_S), cell.call(RUN, PATIENCE_S, 2), cell.deliver(PATIENCE_S)]
     assert told[1] >= 0.02
     assert 0 < sum(told) < time.perf_counter() - began
 
@@ -63,22 +61,22 @@ def test_commands_are_answered_and_timed(make: Make) -> None:
 def test_a_cell_that_has_slept_wakes_up(make: Make) -> None:
     cell = make(lambda slot: None)
     time.sleep(0.1)
-    cell.call(NOTHING, PATIENCE_S)
+    cell.call(NULL, PATIENCE_S)
 
 
 def test_an_error_is_told_and_the_cell_goes_on(make: Make) -> None:
     cell = make(lambda slot: 1 / slot)
     with pytest.raises(CellFailed, match="ZeroDivisionError") as e:
-        cell.call(run_order(0), PATIENCE_S)
+        cell.call(RUN, PATIENCE_S)
     assert e.value.status == "runtime_error"
-    cell.call(run_order(1), PATIENCE_S)
+    cell.call(RUN, PATIENCE_S, 1)
 
 
 def test_a_hang_ends_at_its_time(make: Make) -> None:
     cell = make(lambda slot: time.sleep(PATIENCE_S))
     start = time.monotonic()
     with pytest.raises(CellFailed) as e:
-        cell.call(run_order(0), 0.2)
+        cell.call(RUN, 0.2)
     assert e.value.status == "timeout"
     assert time.monotonic() - start < PATIENCE_S / 2
 
@@ -90,7 +88,7 @@ def test_a_death_is_noticed_although_a_child_holds_the_channel(make: Make) -> No
         time.sleep(PATIENCE_S)
 
     with pytest.raises(CellFailed, match="exit status 7") as e:
-        make(leave).call(run_order(0), PATIENCE_S)
+        make(leave).call(RUN, PATIENCE_S)
     assert e.value.status == "crashed"
 
 
@@ -112,7 +110,7 @@ def test_a_stopped_cell_uses_no_processor_time_and_goes_on(make: Make) -> None:
     # The kernel may write down the last microseconds late.
     assert cell.processor_s() < before + 1e-3
     cell.resume()
-    cell.call(NOTHING, PATIENCE_S)
+    cell.call(NULL, PATIENCE_S)
 
 
 def test_what_a_stopped_cell_has_started_stops_with_it(make: Make) -> None:
@@ -122,7 +120,7 @@ def test_what_a_stopped_cell_has_started_stops_with_it(make: Make) -> None:
                 time.sleep(0.001)
 
     cell = make(start)
-    cell.call(run_order(0), PATIENCE_S)
+    cell.call(RUN, PATIENCE_S)
     family = [p.pid for p in watch.family({cell.pid})]
     assert len(family) == 2
     cell.pause()
@@ -131,7 +129,7 @@ def test_what_a_stopped_cell_has_started_stops_with_it(make: Make) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     cell.resume()
-    cell.call(NOTHING, PATIENCE_S)
+    cell.call(NULL, PATIENCE_S)
 
 
 def test_output_is_bounded_with_beginning_and_end(make: Make, capfd: pytest.CaptureFixture[str]) -> None:
@@ -142,7 +140,7 @@ def test_output_is_bounded_with_beginning_and_end(make: Make, capfd: pytest.Capt
         print("end")
 
     cell = make(chatter)
-    cell.call(run_order(0), PATIENCE_S)
+    cell.call(RUN, PATIENCE_S)
     cell.close()
     written = capfd.readouterr().err
     assert written.startswith("begin\n")
@@ -162,7 +160,7 @@ def test_a_candidate_finds_no_descriptor_but_its_own(make: Make) -> None:
         raise ValueError(kept)
 
     with pytest.raises(CellFailed) as e:
-        make(look).call(run_order(0), PATIENCE_S)
+        make(look).call(RUN, PATIENCE_S)
     os.close(secret)
     kept = e.value.log.rpartition("ValueError: ")[2]
     assert "/dev/null" not in kept

@@ -6,7 +6,7 @@ import torch
 from forewarp.core.values import Signature, TensorSpec
 from forewarp.gpu_runner.worker.arena import Arena, Layout
 from forewarp.gpu_runner.worker.check import Mismatch
-from forewarp.gpu_runner.worker.guards import ALIGN, BAND, Guarded, layout_guards
+from forewarp.gpu_runner.worker.guards import ALIGN, BAND, Guards, layout_guards
 
 
 def bytes_around(tensor: torch.Tensor) -> torch.Tensor:
@@ -23,7 +23,7 @@ def offset(tensor: torch.Tensor) -> int:
     [((3, 5), torch.float32), ((7,), torch.bool), ((2, 128), torch.bfloat16), ((), torch.int64), ((0, 4), torch.half)],
 )
 def test_a_guarded_tensor_is_a_plain_aligned_one(shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    guarded = Guarded("cpu")
+    guarded = Guards("cpu")
     tensor = guarded.tensor(shape, dtype)
     assert (tuple(tensor.shape), tensor.dtype, type(tensor)) == (shape, dtype, torch.Tensor)
     assert tensor.is_contiguous()
@@ -35,7 +35,7 @@ def test_a_guarded_tensor_is_a_plain_aligned_one(shape: tuple[int, ...], dtype: 
 
 @pytest.mark.parametrize("where", ["first byte before", "first byte behind", "far before", "far behind"])
 def test_a_byte_beside_a_buffer_is_seen(where: str) -> None:
-    guarded = Guarded("cpu")
+    guarded = Guards("cpu")
     guarded.tensor((4,), torch.float32, "input 0")
     tensor = guarded.tensor((3, 3), torch.float32, "output 1")
     block, start = bytes_around(tensor), offset(tensor)
@@ -53,7 +53,7 @@ def test_a_byte_beside_a_buffer_is_seen(where: str) -> None:
 
 
 def test_the_pattern_is_another_one_each_time() -> None:
-    one, other = (bytes_around(Guarded("cpu").tensor((1,), torch.float32))[:BAND].clone() for _ in range(2))
+    one, other = (bytes_around(Guards("cpu").tensor((1,), torch.float32))[:BAND].clone() for _ in range(2))
     assert not torch.equal(one, other)
 
 
@@ -89,7 +89,7 @@ def test_gaps_of_a_layout_are_watched() -> None:
 
 @pytest.mark.gpu
 def test_a_byte_beside_a_buffer_on_a_gpu_is_seen() -> None:
-    guarded = Guarded("cuda")
+    guarded = Guards("cuda")
     tensors = [guarded.tensor((n,), torch.bfloat16, f"output {n}") for n in (1, 1000, 65537)]
     assert all(t.data_ptr() % ALIGN == 0 for t in tensors)
     for tensor in tensors:

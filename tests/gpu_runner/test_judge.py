@@ -11,8 +11,8 @@ from forewarp.core import serde
 from forewarp.core.values import Signature, TensorSpec, Workload
 from forewarp.gpu_runner.worker import judge as judging
 from forewarp.gpu_runner.worker.check import Mismatch
-from forewarp.gpu_runner.worker.judge import Bench, Judge
-from forewarp.gpu_runner.worker.timing import Condition, Sample
+from forewarp.gpu_runner.worker.judge import Judge
+from forewarp.gpu_runner.worker.timing import Bench, Condition, Sample
 
 TENSOR = TensorSpec("x", (4,), "float32")
 SIGNATURE = Signature("only", (TENSOR,), {}, {}, (), (TENSOR,), None, 32)
@@ -49,18 +49,12 @@ class Scripted:
     def snapshot(self, slot: int) -> list[int]:
         return []
 
-    def same_bits(self, slot: int, snapshot: Sequence[int]) -> bool:
-        return True
-
     def sample(self, stage: object, arm: str, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
         self.asked.append(arm)
         return lambda: (1e-4, 0.0)
 
     def choose_mode(self, stage: object, longest_s: float) -> str:
         return "call"
-
-    def reported(self) -> None:
-        return None
 
     def compare(self, slot: int, outputs: Sequence[Any] | None = None) -> float:
         self.asked.append("compare" if outputs is None else "compare the anchor's")

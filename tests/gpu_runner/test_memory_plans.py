@@ -163,7 +163,7 @@ from forewarp.gpu_runner.worker import memory
 from forewarp.gpu_runner.worker.guards import Guarded
 from forewarp.gpu_runner.worker.problem import Problem
 from forewarp.gpu_runner.worker.signatures import describe
-from forewarp.gpu_runner.worker.stage import Stage
+from forewarp.gpu_runner.worker.stage import ArmBuffers, Stage
 
 def peak():
     with open("/proc/self/status") as file:
@@ -179,7 +179,7 @@ before = peak()
 problem, guarded = Problem.load(source, Workload("w"), 0), Guarded("cpu")
 slots = [[guarded.tensor(s.shape, torch.float32) for s in signature.inputs] for _ in range(plan.slots)]
 outputs = [guarded.tensor(s.shape, torch.float32) for s in signature.outputs]
-stage = Stage(problem, problem.model("cpu"), slots, outputs, None, lean=plan.lean)
+stage = Stage(problem, problem.model("cpu"), ArmBuffers(slots, outputs), None, lean=plan.lean)
 names = []
 for name in stage.cases(thorough=True):
     stage.prepare(0)

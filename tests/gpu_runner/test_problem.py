@@ -18,6 +18,7 @@ from forewarp.gpu_runner.worker import problem, signatures
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.modules import load_candidate
 from forewarp.gpu_runner.worker.nest import flatten, leaves
+from forewarp.gpu_runner.worker.oracle import oracle
 from forewarp.gpu_runner.worker.problem import Problem
 from forewarp.gpu_runner.worker.retarget import retarget
 
@@ -94,7 +95,7 @@ def test_an_input_that_is_read_and_written_moves_twice() -> None:
 def test_data_are_built_as_they_were_for_reference_and_submission() -> None:
     loaded = load_problem(job(), SHAPE, 0)
     values = loaded.inputs(7, "cpu")
-    exact, how = problem.oracle(loaded.model("cpu"), values)
+    exact, how = oracle(loaded.model("cpu"), values)
     assert how == "fp64"
     submission = """
 from task import input_t
@@ -226,7 +227,7 @@ def test_a_kernelbench_reference_that_writes_its_inputs() -> None:
     assert loaded.checker() is None
     values = loaded.inputs(1, "cpu")
     kept = values[0].clone()
-    exact, _ = problem.oracle(loaded.model("cpu"), values)
+    exact, _ = oracle(loaded.model("cpu"), values)
     assert torch.equal(values[0], kept)
     assert torch.allclose(exact[0], (kept.double() + 1).sum(-1, keepdim=True))
 
@@ -234,7 +235,7 @@ def test_a_kernelbench_reference_that_writes_its_inputs() -> None:
 def test_whatever_refuses_fp64_is_computed_in_its_own_precision() -> None:
     source = IN_PLACE.replace("x.add_(1)", "assert x.dtype == torch.float32")
     loaded = Problem.load(source, Workload("default"), 0)
-    _, how = problem.oracle(loaded.model("cpu"), loaded.inputs(1, "cpu"))
+    _, how = oracle(loaded.model("cpu"), loaded.inputs(1, "cpu"))
     assert how == "fp32 highest"
 
 

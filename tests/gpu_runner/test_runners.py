@@ -9,7 +9,7 @@ import torch
 
 from forewarp.core.values import Signature, TensorSpec
 from forewarp.gpu_runner.worker.arena import ALIGN, Layout
-from forewarp.gpu_runner.worker.runners import LAST, ModuleRunner, follows, make_span
+from forewarp.gpu_runner.worker.runners import LAST, ModuleRunner, follows, make_wait
 
 VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "transposed": lambda x: x.t(),
@@ -25,20 +25,11 @@ def test_a_view_becomes_a_tensor_of_its_own_within_the_call(view: Callable[[torc
     expected = view(x).clone()
     seen: list[torch.Tensor] = []
 
-    class Recorder:
-        """A span that looks at the result when the clock stops."""
+    def wait() -> None:
+        """Look at the result when the clock stops."""
+        seen.extend(runner._results[0])  # pyright: ignore[reportPrivateUsage]
 
-        def begin(self) -> None: ...
-
-        def end(self) -> None:
-            seen.extend(runner._results[0])  # pyright: ignore[reportPrivateUsage]
-
-        def seconds(self) -> float:
-            return 0.0
-
-        def wait(self) -> None: ...
-
-    runner = ModuleRunner(view, [[x]], [[torch.empty_like(expected)]], Recorder())
+    runner = ModuleRunner(view, [[x]], [[torch.empty_like(expected)]], wait)
     runner.run(0)
     (result,) = seen
     assert result.is_contiguous()
@@ -50,7 +41,7 @@ def test_a_view_becomes_a_tensor_of_its_own_within_the_call(view: Callable[[torc
 def test_a_result_goes_where_the_offset_says() -> None:
     room = torch.full((8,), torch.nan)
     places = [[room[start : start + 4]] for start in range(5)]
-    runner = ModuleRunner(torch.neg, [[torch.ones(4)]], places, make_span("cpu"))
+    runner = ModuleRunner(torch.neg, [[torch.ones(4)]], places, make_wait("cpu"))
     runner.run(0)
     runner.offset = 3
     runner.deliver(LAST)
@@ -64,7 +55,7 @@ def test_a_result_in_the_judges_memory_is_copied_to_the_offset() -> None:
     def write_in_advance(x: torch.Tensor) -> torch.Tensor:
         return torch.neg(x, out=room[:4])
 
-    runner = ModuleRunner(write_in_advance, [[torch.arange(4.0)]], places, make_span("cpu"))
+    runner = ModuleRunner(write_in_advance, [[torch.arange(4.0)]], places, make_wait("cpu"))
     runner.run(0)
     runner.offset = 1
     runner.deliver(0)

@@ -15,6 +15,7 @@ from forewarp.gpu_runner.worker.timing import (
     CONTROL_BLOCKS,
     SIGHTING,
     Arm,
+    Bench,
     Condition,
     Sample,
     Schedule,
@@ -41,11 +42,12 @@ class Recorded:
         self.asked.clear()  # what comes now is timed
         return "stream"
 
-    def reported(self) -> None:
-        return None
-
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *arguments: self.asked.append((name, str(arguments[-1]) if arguments else ""))
+
+
+def scheduled(bench: Recorded, **how: Any) -> Schedule:
+    return Schedule(cast("Bench", bench), cast("Stage", bench), **how)
 
 
 def timed() -> tuple[Recorded, dict[str, Any]]:
@@ -55,9 +57,7 @@ def timed() -> tuple[Recorded, dict[str, Any]]:
         bench.asked.append(("verify", str(slot)))
         return 0.0
 
-    schedule = Schedule(
-        bench, cast("Stage", bench), looks=(BLOCKS,), time_s=60.0, verify=verify, ask=lambda _: "enough"
-    )
+    schedule = scheduled(bench, looks=(BLOCKS,), time_s=60.0, verify=verify, ask=lambda _: "enough")
     return bench, schedule.run()
 
 
@@ -106,10 +106,10 @@ def test_both_arms_are_made_ready_for_every_call_its_own_last() -> None:
     bench, _ = timed()
     ready: list[str] = []
     for name, what in bench.asked:
-        if name in ("prepare", "prepare_anchor"):
-            ready.append(name)
+        if name == "prepare":
+            ready.append(what)
         elif name == "sample":
-            assert ready == (["prepare_anchor", "prepare"] if what == "candidate" else ["prepare", "prepare_anchor"])
+            assert ready == (["anchor", "candidate"] if what == "candidate" else ["candidate", "anchor"])
             ready.clear()
 
 
@@ -132,7 +132,13 @@ def test_a_sighting_is_compared_at_both_ends_and_may_be_the_last() -> None:
         return 0.0
 
     schedule = Schedule(
-        bench, cast("Stage", bench), looks=(BLOCKS,), time_s=60.0, verify=verify, ask=leave, sighting=True
+        cast("Bench", bench),
+        cast("Stage", bench),
+        looks=(BLOCKS,),
+        time_s=60.0,
+        verify=verify,
+        ask=leave,
+        sighting=True,
     )
     schedule.chance.random = lambda: 0.99  # nothing is compared by chance
     schedule.run()
@@ -159,7 +165,7 @@ def test_native_code_is_timed_on_while_its_verdict_is_open(mode: str, planned: l
         return "on"
 
     bench = Slow()
-    schedule = Schedule(bench, cast("Stage", bench), looks=(12, 25, 50), time_s=0.25, verify=lambda _: 0.0, ask=on)
+    schedule = scheduled(bench, looks=(12, 25, 50), time_s=0.25, verify=lambda _: 0.0, ask=on)
     schedule._pilot = lambda: (0.25 / 2 / 26, 1e-3)  # one block fits 26 times into the time
     result = schedule.run()
     assert len(result["candidate_s"]) == 2 * planned[-1]
@@ -182,7 +188,12 @@ def test_native_code_that_took_longer_is_timed_warm_all_the_same(monkeypatch: py
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     bench = Slow()
     schedule = Schedule(
-        bench, cast("Stage", bench), looks=(12, 25, 50), time_s=0.25, verify=lambda _: 0.0, ask=lambda _: "on"
+        cast("Bench", bench),
+        cast("Stage", bench),
+        looks=(12, 25, 50),
+        time_s=0.25,
+        verify=lambda _: 0.0,
+        ask=lambda _: "on",
     )
     schedule._pilot = lambda: (pair_s, 1e-3)
     result = schedule.run()

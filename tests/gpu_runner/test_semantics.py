@@ -16,7 +16,8 @@ from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.worker.modules import load_candidate
-from forewarp.gpu_runner.worker.problem import Problem, ReferenceFailed, oracle, outputs_of
+from forewarp.gpu_runner.worker.oracle import oracle
+from forewarp.gpu_runner.worker.problem import Problem, ReferenceFailed, outputs_of
 from forewarp.gpu_runner.worker.signatures import describe
 from forewarp.inspection import describing
 

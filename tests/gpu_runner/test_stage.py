@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -7,10 +8,10 @@ import torch
 
 from forewarp.core.values import Workload
 from forewarp.gpu_runner.worker.check import Mismatch
-from forewarp.gpu_runner.worker.guards import Guarded
+from forewarp.gpu_runner.worker.guards import Guards
 from forewarp.gpu_runner.worker.problem import Problem, outputs_of
 from forewarp.gpu_runner.worker.signatures import describe
-from forewarp.gpu_runner.worker.stage import FRESH_CASES, Stage
+from forewarp.gpu_runner.worker.stage import FRESH_CASES, ArmBuffers, Stage
 
 REFERENCE = """
 import torch
@@ -35,11 +36,16 @@ WRITES = "x.relu_()\n        return self.linear(x) * scale + n"
 NORMAL, UNIT = "torch.randn(8, 16)", "torch.rand(8, 16)"
 
 
-def buffers(problem: Problem, guarded: Guarded, count: int) -> list[list[Any]]:
+def buffers(problem: Problem, guarded: Guards, count: int) -> list[list[Any]]:
     return [
         [guarded.tensor(v.shape, v.dtype) if isinstance(v, torch.Tensor) else v for v in problem.inputs(0, "cpu")]
         for _ in range(count)
     ]
+
+
+def anchors(stage: Stage) -> Sequence[list[Any]]:
+    assert stage.anchor is not None
+    return stage.anchor.slots
 
 
 def staged(
@@ -54,16 +60,15 @@ def staged(
     torch.set_grad_enabled(False)
     reference = REFERENCE.format(forward=forward, inputs=inputs)
     signature = describe(reference, Workload("w"))
-    problem, guarded = Problem.load(reference, Workload("w"), 7), Guarded("cpu")
+    problem, guarded = Problem.load(reference, Workload("w"), 7), Guards("cpu")
     outputs = [guarded.tensor(s.shape, getattr(torch, s.dtype), f"output {s.name}") for s in signature.outputs]
     slots = buffers(problem, guarded, 3)
     return Stage(
         problem,
         problem.model("cpu"),
-        slots,
-        outputs,
+        ArmBuffers(slots, outputs),
         None,
-        [slots if one_memory else buffers(problem, guarded, 3)] if mirrored else (),
+        ArmBuffers(slots if one_memory else buffers(problem, guarded, 3)) if mirrored else None,
         written=signature.written,
         guards=guarded,
         perturb=perturb,
@@ -103,7 +108,7 @@ def test_slots_hold_different_inputs_and_mirrors_the_same() -> None:
     stage = staged()
     seen = [values[0] for values in stage.slots]
     assert not torch.equal(seen[0], seen[1])
-    assert all(torch.equal(s[0], m[0]) for s, m in zip(stage.slots, stage.mirrors[0], strict=True))
+    assert all(torch.equal(s[0], m[0]) for s, m in zip(stage.slots, anchors(stage), strict=True))
     before = seen[0].clone()
     stage.redraw(0)
     assert not torch.equal(stage.slots[0][0], before)
@@ -199,15 +204,15 @@ def test_what_the_reference_writes_must_be_written_alike() -> None:
 
 def test_what_the_anchor_writes_is_put_back_for_it() -> None:
     stage = staged(WRITES)
-    before = stage.mirrors[0][1][0].clone()
-    stage.model(*stage.mirrors[0][1])
-    assert not torch.equal(stage.mirrors[0][1][0], before)
-    stage.prepare_anchor(1)
-    assert torch.equal(stage.mirrors[0][1][0], before)
+    before = anchors(stage)[1][0].clone()
+    stage.model(*anchors(stage)[1])
+    assert not torch.equal(anchors(stage)[1][0], before)
+    stage.prepare(1, "anchor")
+    assert torch.equal(anchors(stage)[1][0], before)
     alone = staged(WRITES, mirrored=False)
     before = alone.slots[1][0].clone()
     alone.model(*alone.slots[1])
-    alone.prepare_anchor(1)
+    alone.prepare(1, "anchor")
     assert torch.equal(alone.slots[1][0], before)
 
 
@@ -227,7 +232,7 @@ def test_cases_are_judged_one_by_one_and_end_on_a_fresh_draw() -> None:
     for name in stage.cases():
         assert try_on(stage) < 0.1
         seen.append(name)
-        assert torch.equal(stage.slots[0][0], stage.mirrors[0][0][0])
+        assert torch.equal(stage.slots[0][0], anchors(stage)[0][0])
         if name == "zeros":
             assert not stage.slots[0][0].any()
     assert seen == [
@@ -290,14 +295,14 @@ def test_a_shortcut_for_positive_inputs_is_found_out() -> None:
     assert wrong == ["signs flipped", "small integers"]
 
 
-def test_same_bits_tells_a_repeat_from_another_result() -> None:
+def test_a_snapshot_tells_a_repeat_from_another_result() -> None:
     stage = staged(WRITES)
     try_on(stage)
     first = stage.snapshot(0)
     try_on(stage)
-    assert stage.same_bits(0, first)
+    assert stage.snapshot(0) == first
     stage.outputs[0][0, 0] = torch.nextafter(stage.outputs[0][0, 0], torch.tensor(9e9))
-    assert not stage.same_bits(0, first)
+    assert stage.snapshot(0) != first
     assert stage.compare(0) < 0.1
 
 

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from forewarp.gpu_runner.worker.check import Expected, Mismatch
 from forewarp.gpu_runner.worker.operations import as_tf32, run_in_tf32
-from forewarp.gpu_runner.worker.stage import expect
+from forewarp.gpu_runner.worker.oracle import expect
 
 Rounding = Callable[[torch.Tensor], torch.Tensor]
 

@@ -7,7 +7,8 @@ import torch
 
 from forewarp.core.values import Workload
 from forewarp.gpu_runner.worker import numerics
-from forewarp.gpu_runner.worker.problem import Problem, oracle
+from forewarp.gpu_runner.worker.oracle import oracle
+from forewarp.gpu_runner.worker.problem import Problem
 
 REFUSES = """
 import torch

@@ -16,7 +16,7 @@ from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.worker.check import POISON_BYTE
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.problem import copies, outputs_of
-from forewarp.gpu_runner.worker.stage import Stage, fresh_seed
+from forewarp.gpu_runner.worker.stage import ArmBuffers, Stage, fresh_seed
 from forewarp.inspection.describing import describe
 
 PAGE = 4096
@@ -53,8 +53,7 @@ class Scene:
         self.stage = Stage(
             problem,
             self.model,
-            [self.values],
-            self.outputs,
+            ArmBuffers([self.values], self.outputs),
             serde.from_data(Tolerance, job["tolerance"]) if job["tolerance"] else None,
             written=self.signature.written,
             aliases=self.signature.aliases,

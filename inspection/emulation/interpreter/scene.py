@@ -14,7 +14,7 @@ from forewarp.core.values import Candidate, Signature, TensorSpec, Tolerance, Wo
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.problem import Problem, copies, outputs_of
-from forewarp.gpu_runner.worker.stage import Stage, fresh_seed
+from forewarp.gpu_runner.worker.stage import ArmBuffers, Stage, fresh_seed
 from forewarp.inspection.describing import describe
 
 _ALIGN = 256
@@ -82,8 +82,7 @@ class Scene:
         self.stage = Stage(
             self.problem,
             self.model,
-            [self.values],
-            self.results,
+            ArmBuffers([self.values], self.results),
             tolerance,
             written=self.signature.written,
             aliases=self.signature.aliases if candidate.language == "triton" else None,

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from forewarp.core.values import Workload
-from forewarp.gpu_runner.worker import pieces
+from forewarp.gpu_runner.worker import oracle as oracles
 from forewarp.gpu_runner.worker.check import Mismatch
-from forewarp.gpu_runner.worker.pieces import exact_in_pieces
-from forewarp.gpu_runner.worker.problem import Problem, oracle
-from forewarp.gpu_runner.worker.stage import Stage, expect, expect_alike
+from forewarp.gpu_runner.worker.oracle import exact_in_pieces, expect, expect_alike, oracle
+from forewarp.gpu_runner.worker.problem import Problem
+from forewarp.gpu_runner.worker.stage import ArmBuffers, Stage
 from forewarp.gpu_runner.worker.state import State
 
 
@@ -72,7 +72,7 @@ def test_where_there_is_memory_they_are_worked_out_once(kept: bool, monkeypatch:
         calls.append(len(x))
         return x.exp()
 
-    monkeypatch.setattr(pieces, "_may_be_kept", lambda _: kept)
+    monkeypatch.setattr(oracles, "_may_be_kept", lambda _: kept)
     values = [torch.randn(33, 20)]
     found = exact_in_pieces(Function(count), values, [values[0].exp()], 5 * 33 * 8)
     assert found is not None
@@ -137,9 +137,8 @@ def get_init_inputs():
 def lean(forward: str = "return torch.tanh(x)", written: tuple[int, ...] = ()) -> Stage:
     problem = Problem.load(REFERENCE.format(forward=forward), Workload("w"), 0)
     slots, mirror = ([problem.inputs(0, "cpu")] for _ in range(2))
-    return Stage(
-        problem, problem.model("cpu"), slots, [torch.empty(64, 32)], None, [mirror], written=written, lean=True
-    )
+    candidate = ArmBuffers(slots, [torch.empty(64, 32)])
+    return Stage(problem, problem.model("cpu"), candidate, None, ArmBuffers(mirror), written=written, lean=True)
 
 
 def try_on(stage: Stage) -> float:
@@ -163,7 +162,8 @@ def test_inputs_of_which_no_copies_are_kept_are_judged_as_others_are() -> None:
     before = stage.slots[0][0].clone()
     stage.touch(0)
     assert not torch.equal(before, stage.slots[0][0])
-    assert torch.equal(stage.mirrors[0][0][0], stage.slots[0][0])
+    assert stage.anchor is not None
+    assert torch.equal(stage.anchor.slots[0][0], stage.slots[0][0])
     stage.touch(0)
     assert try_on(stage) < 0.1
     stage.check_inputs()
@@ -218,7 +218,7 @@ def test_state_and_random_numbers_are_judged_without_copies_of_the_inputs() -> N
     problem = Problem.load(ALIVE, Workload("w"), 0).described(("total",), random=True)
     total = torch.empty(32)
     slots, outputs = [problem.inputs(0, "cpu")], [torch.empty(64, 32)]
-    stage = Stage(problem, problem.model("cpu"), slots, outputs, None, states={"total": total}, lean=True)
+    stage = Stage(problem, problem.model("cpu"), ArmBuffers(slots, outputs, {"total": total}), None, lean=True)
 
     def run() -> float:
         stage.prepare(0)
