@@ -25,8 +25,7 @@ from forewarp.gpu_runner.lifting.window import Window
 from forewarp.gpu_runner.worker import extensions
 from forewarp.gpu_runner.worker.channel import MOST_DESCRIPTORS
 from forewarp.gpu_runner.worker.loading import load_problem
-from forewarp.gpu_runner.worker.modules import load_candidate
-from forewarp.gpu_runner.worker.problem import OnNest, copies, outputs_of, tensors_of
+from forewarp.gpu_runner.worker.problem import OnNest, copies, import_text, outputs_of, tensors_of
 from forewarp.gpu_runner.worker.stage import contiguous
 from forewarp.gpu_runner.worker.state import held_by
 
@@ -166,7 +165,7 @@ class _Subject:
         if not own:
             extensions.install(job["artefact"], job["manifest"])
             with observer.allocator.each_alone(MOST_ALONE // 2, SMALL):
-                call = load_candidate(job["source"], problem, "cuda", reference.state_dict())
+                call = problem.bind(import_text(job["source"]), "cuda", reference.state_dict())
         torch.cuda.synchronize()
         module = call.module if isinstance(call, OnNest) else call
         held = held_by(module) if isinstance(module, torch.nn.Module) else {}

@@ -6,17 +6,25 @@ A message could come too late, and would wake the controller while something is 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import mmap
 import os
-import struct
 import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_PAGE = struct.Struct("<??xxxxxxdd")
-"""Whether a candidate cannot have ended this process; whether the reference runs; since when; for how long before."""
+
+class _Page(ctypes.Structure):
+    """`depth` counts nested runs of the reference, the first since `since`; `total` are the seconds of earlier ones."""
+
+    _fields_ = (
+        ("out_of_reach", ctypes.c_bool),
+        ("depth", ctypes.c_int),
+        ("since", ctypes.c_double),
+        ("total", ctypes.c_double),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,41 +40,6 @@ class Activity:
     out_of_reach: bool = False
 
 
-class _Page:
-    """The writing end. A process that is forked from this one does not have it."""
-
-    def __init__(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        os.ftruncate(descriptor, mmap.PAGESIZE)
-        self._bytes = mmap.mmap(descriptor, mmap.PAGESIZE)
-        os.close(descriptor)
-        self._bytes.madvise(mmap.MADV_DONTFORK)
-        self._out_of_reach, self._depth, self._since, self._total = False, 0, 0.0, 0.0
-        self._write()
-
-    def _write(self) -> None:
-        _PAGE.pack_into(self._bytes, 0, self._out_of_reach, self._depth > 0, self._since, self._total)
-
-    def note_out_of_reach(self) -> None:
-        """Note that no candidate can end this process."""
-        self._out_of_reach = True
-        self._write()
-
-    def enter(self) -> None:
-        """Note that the reference begins to run; calls may be nested."""
-        self._depth += 1
-        if self._depth == 1:
-            self._since = time.monotonic()
-            self._write()
-
-    def leave(self) -> None:
-        """Note that it has ended."""
-        self._depth -= 1
-        if self._depth == 0:
-            self._total += time.monotonic() - self._since
-            self._write()
-
-
 _pages: list[_Page] = []
 """This process's page, once there is one."""
 
@@ -77,14 +50,18 @@ def path_of(log: str | Path) -> Path:
 
 
 def begin(job: Mapping[str, Any]) -> None:
-    """Give this process a page, for `read`."""
-    _pages[:] = [_Page(path_of(job["log"]))]
+    """Give this process a page, for `read`; a process that is forked from this one does not have it."""
+    with open(path_of(job["log"]), "w+b", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        file.truncate(mmap.PAGESIZE)
+        shared = mmap.mmap(file.fileno(), mmap.PAGESIZE)
+    shared.madvise(mmap.MADV_DONTFORK)
+    _pages[:] = [_Page.from_buffer(shared)]
 
 
 def out_of_reach() -> None:
     """Note that no candidate can end this process."""
     for page in _pages:
-        page.note_out_of_reach()
+        page.out_of_reach = True
 
 
 def end() -> None:
@@ -94,22 +71,23 @@ def end() -> None:
 
 @contextlib.contextmanager
 def running_reference() -> Generator[None]:
-    """Note that the reference runs, in a process that has a page."""
-    page = _pages[0] if _pages else None
-    if page is None:
-        yield
-        return
-    page.enter()
+    """Note that the reference runs, in a process that has a page; may be nested."""
+    page = _pages[0] if _pages else _Page()
+    if page.depth == 0:
+        page.since = time.monotonic()
+    page.depth += 1
     try:
         yield
     finally:
-        page.leave()
+        if page.depth == 1:
+            page.total += time.monotonic() - page.since
+        page.depth -= 1
 
 
 def read(log: Path) -> Activity:
     """Return what the job with this log was doing when it ended, which is now; nothing where it had no page."""
-    with contextlib.suppress(OSError, struct.error):
-        out_of_reach, running, since, total = _PAGE.unpack_from(path_of(log).read_bytes())
-        now_s = time.monotonic() - since if running else 0.0
-        return Activity(running, total + max(0.0, now_s), out_of_reach)
+    with contextlib.suppress(OSError, ValueError):
+        page = _Page.from_buffer_copy(path_of(log).read_bytes())
+        now_s = max(0.0, time.monotonic() - page.since) if page.depth else 0.0
+        return Activity(page.depth > 0, page.total + now_s, page.out_of_reach)
     return Activity()

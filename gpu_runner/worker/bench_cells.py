@@ -32,8 +32,7 @@ from forewarp.gpu_runner.worker.conditions import Conditions, processors
 from forewarp.gpu_runner.worker.guards import layout_guards
 from forewarp.gpu_runner.worker.least import require
 from forewarp.gpu_runner.worker.loading import load_problem
-from forewarp.gpu_runner.worker.modules import load_candidate
-from forewarp.gpu_runner.worker.problem import Problem, running_reference
+from forewarp.gpu_runner.worker.problem import Problem, import_text, running_reference
 from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.runners import (
     FLUSH_TURNS,
@@ -280,7 +279,7 @@ class CellBench(Bench):
             call: Callable[..., Any] = problem.model(self.device)
         else:
             extensions.install(kernel["artefact"], kernel["manifest"])
-            call = load_candidate(kernel["source"], problem, self.device, weights)
+            call = problem.bind(import_text(kernel["source"]), self.device, weights)
         places = [self._outputs(index, source, offset) for offset in range(self._offsets)]
         count = self.plans[index].slots if self._flush_size else 0
         flushes = list(self._flushed(source, count).view(count, self._flush_size)) if count else []

@@ -10,19 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _NAMES = (
-    *(
-        "PATH",
-        "HOME",
-        "LANG",
-        "TZ",
-        "TMPDIR",
-        "TEMP",
-        "USER",
-        "LOGNAME",
-        "XDG_CACHE_HOME",
-        "VIRTUAL_ENV",
-        "CONDA_PREFIX",
-    ),
+    *("PATH", "HOME", "LANG", "TZ", "TMPDIR", "TEMP", "USER", "LOGNAME"),
+    *("XDG_CACHE_HOME", "VIRTUAL_ENV", "CONDA_PREFIX"),
     *("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"),
     *("CC", "CXX", "CUDACXX", "MAX_JOBS"),
     *("FOREWARP_READABLE", "FOREWARP_UNPROTECTED"),

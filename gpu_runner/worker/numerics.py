@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 import torch
-
-
-def _attribute(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
-    return lambda: getattr(owner, name), lambda value: setattr(owner, name, value)
 
 
 def _settings() -> list[tuple[Callable[[], Any], Callable[[Any], None]]]:
@@ -25,11 +22,10 @@ def _settings() -> list[tuple[Callable[[], Any], Callable[[Any], None]]]:
         (backends.cuda.matmul, "allow_bf16_reduced_precision_reduction"),
         *((owner, "fp32_precision") for owner in _products()),
     ]
-    precision = (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision)
     return [
         (torch.get_default_dtype, torch.set_default_dtype),
-        precision,
-        *(_attribute(owner, name) for owner, name in names),
+        (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+        *((partial(getattr, owner, name), partial(setattr, owner, name)) for owner, name in names),
     ]
 
 

@@ -13,74 +13,36 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from forewarp.gpu_runner.worker import numerics
-from forewarp.gpu_runner.worker.dispatch import OperationMode
 
-_PRODUCTS = frozenset(["mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "convolution"])
-_SHAPES = frozenset(
-    [
-        "view",
-        "_unsafe_view",
-        "reshape",
-        "t",
-        "transpose",
-        "permute",
-        "expand",
-        "unsqueeze",
-        "squeeze",
-        "alias",
-        "detach",
-        "clone",
-        "contiguous",
-        "_to_copy",
-        "empty",
-        "zeros",
-    ]
+_PRODUCTS = frozenset(("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "convolution"))
+_SHAPES = (
+    *("view", "_unsafe_view", "reshape", "t", "transpose", "permute", "expand", "unsqueeze", "squeeze", "alias"),
+    *("detach", "clone", "contiguous", "_to_copy", "empty", "zeros", "arange"),
 )
-_ELEMENTS = frozenset(
-    [
-        "add",
-        "sub",
-        "rsub",
-        "mul",
-        "div",
-        "neg",
-        "exp",
-        "tanh",
-        "sigmoid",
-        "relu",
-        "gelu",
-        "silu",
-        "leaky_relu",
-        "elu",
-        "softplus",
-        "mish",
-        "hardswish",
-        "hardsigmoid",
-        "hardtanh",
-        "clamp",
-        "clamp_min",
-        "clamp_max",
-        "arange",
-        "bitwise_and",
-        "bitwise_or",
-        "__rshift__",
-        "__lshift__",
-        "_softmax",
-        "_log_softmax",
-        "native_layer_norm",
-        "native_group_norm",
-        "native_batch_norm",
-    ]
+_ELEMENTS = (
+    *("add", "sub", "rsub", "mul", "div", "neg", "exp", "bitwise_and", "bitwise_or", "__rshift__", "__lshift__"),
+    *("tanh", "sigmoid", "relu", "gelu", "silu", "leaky_relu", "elu", "softplus", "mish", "hardswish", "hardsigmoid"),
+    *("hardtanh", "clamp", "clamp_min", "clamp_max", "_softmax", "_log_softmax"),
+    *("native_layer_norm", "native_group_norm", "native_batch_norm"),
 )
-_KEEPING = _PRODUCTS | _SHAPES | _ELEMENTS
+_KEEPING = _PRODUCTS.union(_SHAPES, _ELEMENTS)
 """Operations each of whose results depends on every product that goes in, and that drop none."""
 
 _SHARES = ("dropout_p", "dropout", "p")
 _SWITCHES = ("train", "training", "is_training")
 _SILENT = frozenset(["_fused_sdp_choice"])
 """Operations that are marked as random and draw nothing."""
+
+
+class OperationMode(TorchDispatchMode):
+    """A dispatch mode for whose first operation torch does not import its compiler, which takes one to two seconds."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
 
 
 class Seen(OperationMode):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
@@ -54,6 +56,18 @@ def load_module(source: str, name: str, constants: Mapping[str, Any]) -> ModuleT
     if unknown:
         raise ValueError(f"the workload sets {unknown}, which the reference does not define")
     module.__dict__.update(constants)
+    return module
+
+
+def import_text(source: str, name: str = "candidate_module") -> ModuleType:
+    """Import text from a file of its own, because Triton reads a kernel's text through `inspect`."""
+    with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as f:
+        f.write(source)
+    spec = importlib.util.spec_from_file_location(name, f.name)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 

@@ -10,6 +10,7 @@ import torch
 
 from forewarp.core.values import Signature, TensorSpec, Workload
 from forewarp.gpu_runner.worker import operations
+from forewarp.gpu_runner.worker.check import same_bytes
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.problem import Problem, copies, dtype_name, outputs_of, plain_outputs, tensors_of
 from forewarp.gpu_runner.worker.state import held_by
@@ -96,7 +97,7 @@ def _describe_on(
     written = tuple(
         i
         for i, (t, v) in enumerate(zip(tensors, versions, strict=False))
-        if t._version != v or (real and not _equal(t, tensors_of(old)[i]))
+        if t._version != v or (real and not _alike(t, tensors_of(old)[i]))
     )
     if not outputs and not written:
         raise ValueError("forward returns nothing to compare: no tensor, no number, and no input is changed")
@@ -139,7 +140,7 @@ def _changed(
     for i, (name, tensor) in enumerate(held.items()):
         after = now.get(name)
         touched = after is not tensor or tensor._version != versions[i] or any(tensor is s for s in statistics)
-        if touched or (before and not _equal(tensor, before[i])):
+        if touched or (before and not _alike(tensor, before[i])):
             changed.append(name)
     return tuple(changed)
 
@@ -168,19 +169,17 @@ def _read_and_written(
         tensors = tensors_of(again)
         if change is not None:
             other = tensors[change]
-            other.fill_(1) if _equal(other, torch.zeros_like(other)) else other.zero_()
+            other.fill_(1) if _alike(other, torch.zeros_like(other)) else other.zero_()
         outputs = outputs_of(model(*again))
-        return all(_equal(a, b) for a, b in zip([*outputs, *tensors], results, strict=True))
+        return all(_alike(a, b) for a, b in zip([*outputs, *tensors], results, strict=True))
 
     if not same_with(None):  # a reference that never computes the same twice
         return []
     return [i for i in written if not same_with(i)]
 
 
-def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Compare bytes, so that NaN equals itself."""
-    first, second = (t.contiguous().view(-1).view(torch.uint8) for t in (one, other))
-    return torch.equal(first, second)
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return same_bytes(one.contiguous(), other.contiguous())
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 
-from forewarp.gpu_runner.worker.dispatch import OperationMode
+from forewarp.gpu_runner.worker.operations import OperationMode
 from forewarp.inspection.tracing.recorder import Recorder
 from forewarp.inspection.tracing.values import LibraryCall
 

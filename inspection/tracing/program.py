@@ -14,8 +14,7 @@ import torch
 
 from forewarp.core.values import Signature, Target, TensorSpec, Workload
 from forewarp.gpu_runner.worker.loading import load_problem
-from forewarp.gpu_runner.worker.modules import import_text
-from forewarp.gpu_runner.worker.problem import dtype_name, outputs_of
+from forewarp.gpu_runner.worker.problem import dtype_name, import_text, outputs_of
 from forewarp.inspection.tracing import masquerade
 from forewarp.inspection.tracing.recorder import Event, Recorder, TooMuch, merge
 from forewarp.inspection.tracing.values import Strategy, TracedLaunch, WorkloadTrace

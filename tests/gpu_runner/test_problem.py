@@ -15,12 +15,11 @@ import torch
 
 from forewarp.core.values import Workload
 from forewarp.gpu_runner.worker import problem, signatures
+from forewarp.gpu_runner.worker.kernelbot import retarget
 from forewarp.gpu_runner.worker.loading import load_problem
-from forewarp.gpu_runner.worker.modules import load_candidate
 from forewarp.gpu_runner.worker.nest import flatten, leaves
 from forewarp.gpu_runner.worker.oracle import oracle
-from forewarp.gpu_runner.worker.problem import Problem
-from forewarp.gpu_runner.worker.retarget import retarget
+from forewarp.gpu_runner.worker.problem import Problem, import_text
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +104,7 @@ def custom_kernel(data: input_t):
     assert options["name"] == "sum" and type(options["factor"]) is int
     return {"only": x * options["factor"] + options["w"].sum(-1)}
 """
-    (result,) = load_candidate(submission, loaded, "cpu", {})(*values)
+    (result,) = loaded.bind(import_text(submission), "cpu", {})(*values)
     assert torch.allclose(result.double(), exact[0], atol=1e-5)
 
 
@@ -201,7 +200,7 @@ def test_checks_of_every_form(body: str, good: bool, message: str) -> None:
 
 def test_a_submission_without_custom_kernel_is_named() -> None:
     with pytest.raises(TypeError, match="custom_kernel"):
-        load_candidate("class ModelNew: ...", load_problem(job(), SHAPE, 0), "cpu", {})
+        load_problem(job(), SHAPE, 0).bind(import_text("class ModelNew: ..."), "cpu", {})
 
 
 IN_PLACE = """

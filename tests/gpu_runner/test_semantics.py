@@ -15,9 +15,8 @@ from forewarp.core.values import Candidate, Measurement, Task, Workload
 from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 from forewarp.gpu_runner.formats import task as tasks
-from forewarp.gpu_runner.worker.modules import load_candidate
 from forewarp.gpu_runner.worker.oracle import oracle
-from forewarp.gpu_runner.worker.problem import Problem, ReferenceFailed, outputs_of
+from forewarp.gpu_runner.worker.problem import Problem, ReferenceFailed, import_text, outputs_of
 from forewarp.gpu_runner.worker.signatures import describe
 from forewarp.inspection import describing
 
@@ -71,7 +70,7 @@ class TestMode:
     def test_reference_and_candidate_are_in_the_tasks_mode(self, mode: Any, factor: int) -> None:
         loaded = Problem.load(self.SOURCE, SHAPE, 0, mode)
         (x,) = loaded.inputs(1, "cpu")
-        for call in (loaded.model("cpu"), load_candidate(as_candidate(self.SOURCE).source, loaded, "cpu", {})):
+        for call in (loaded.model("cpu"), loaded.bind(import_text(as_candidate(self.SOURCE).source), "cpu", {})):
             assert torch.equal(call(x), x * factor)
 
     def test_a_folder_may_say_eval(self, tmp_path: Path) -> None:
@@ -190,7 +189,7 @@ class TestInputs:
         values = loaded.inputs(1, "cpu")
         model = loaded.model("cpu")
         exact, how = oracle(model, values)
-        candidate = load_candidate(as_candidate(NESTED).source, loaded, "cpu", model.state_dict())
+        candidate = loaded.bind(import_text(as_candidate(NESTED).source), "cpu", model.state_dict())
         results = outputs_of(candidate(*values))
         assert how in ("fp64", "fp32 highest")
         assert torch.allclose(results[0].double(), exact[0].double(), atol=1e-4)

@@ -15,8 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from forewarp.core import serde
 from forewarp.core.values import Target
-from forewarp.gpu_runner.worker.modules import import_text
-from forewarp.gpu_runner.worker.problem import dtype_name, outputs_of
+from forewarp.gpu_runner.worker.problem import dtype_name, import_text, outputs_of
 from forewarp.inspection.emulation.interpreter import internals
 from forewarp.inspection.emulation.interpreter.builder import Unsupported
 from forewarp.inspection.emulation.interpreter.findings import Place

@@ -15,8 +15,7 @@ import numpy as np
 import torch
 
 from forewarp.core.values import TensorSpec
-from forewarp.gpu_runner.worker.modules import import_text
-from forewarp.gpu_runner.worker.problem import Problem
+from forewarp.gpu_runner.worker.problem import Problem, import_text
 from forewarp.inspection.emulation.interpreter.findings import Ledger, Place
 from forewarp.inspection.emulation.interpreter.memory import (
     Array,

@@ -11,7 +11,7 @@ import torch
 
 from forewarp.core.values import TensorSpec
 from forewarp.gpu_runner.formats.plan import Argument, ResolvedLaunch
-from forewarp.gpu_runner.worker.modules import import_text
+from forewarp.gpu_runner.worker.problem import import_text
 from forewarp.inspection.emulation.interpreter import internals
 from forewarp.inspection.emulation.interpreter.findings import Place
 from forewarp.inspection.emulation.interpreter.memory import Memory
