@@ -17,7 +17,6 @@ from forewarp.core.values import Candidate, Signature, Target, Workload
 from forewarp.gpu_runner.worker import activity, environment, memory, protections, toolchain
 from forewarp.gpu_runner.worker.channel import MACHINE, Answer, Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.conditions import driver
-from forewarp.gpu_runner.worker.host_watch import HostWatch, Suspect
 from forewarp.gpu_runner.worker.task_confinement import (
     around_task,
     confine_task,
@@ -28,8 +27,7 @@ from forewarp.gpu_runner.worker.task_confinement import (
     run_confined,
 )
 from forewarp.gpu_runner.worker.tracebacks import told
-from forewarp.gpu_runner.worker.watch import processes
-from forewarp.gpu_runner.worker.watched import run_watched
+from forewarp.gpu_runner.worker.watch import HostWatch, Suspect, processes, run_watched
 
 LAUNCHER_IDLE_S = 120.0
 OBSERVER_IDLE_S = 600.0
@@ -117,16 +115,14 @@ def _compile(job: dict[str, Any], folder: Path, answer: Channel, contained: bool
         else:
             signatures = [serde.from_data(Signature, s) for s in job["signatures"]]
             manifest = compile_candidate(candidate, signatures, target, folder)
+        found = {"status": "ok", "manifest": manifest}
     except MemoryError:
-        answer.send(
-            {"status": "out_of_memory", "log": "compiling took more memory than allowed", "protections": guards}
-        )
+        found = {"status": "out_of_memory", "log": "compiling took more memory than allowed"}
     except CompilerKilled as e:
-        answer.send({"status": MACHINE, "log": str(e), "protections": guards})
+        found = {"status": MACHINE, "log": str(e)}
     except (CompileError, CandidateError) as e:
-        answer.send({"status": "compile_error", "log": str(e), "protections": guards})
-    else:
-        answer.send({"status": "ok", "manifest": manifest, "protections": guards})
+        found = {"status": "compile_error", "log": str(e)}
+    answer.send(found | {"protections": guards})
 
 
 def measure(job: dict[str, Any], answer: Channel) -> None:
@@ -140,13 +136,9 @@ def measure(job: dict[str, Any], answer: Channel) -> None:
         lambda contained: _judge(job, answer, contained=contained), None, host=HostWatch(_arms_and_judge)
     )
     if stopped is not None:
-        answer.send(_stopped(*stopped))
-
-
-def _stopped(status: str, log: str) -> dict[str, Any]:
-    """Return the result of a measurement whose judge was stopped."""
-    nothing: dict[str, Any] = {"timings": [], "phases": {}, "protections": [], "environment": {}}
-    return nothing | {"status": status, "log": log, "tier": "T1", "checks": [], "flags": [], "conditions": {}}
+        status, log = stopped
+        nothing: dict[str, Any] = {"timings": [], "phases": {}, "protections": [], "environment": {}, "conditions": {}}
+        answer.send(nothing | {"status": status, "log": log, "tier": "T1", "checks": [], "flags": []})
 
 
 def _arms_and_judge(judge: int) -> list[Suspect]:
@@ -189,6 +181,8 @@ def observe(job: dict[str, Any], answer: Channel) -> None:
     the `base` of the process's window, and `reads`, the folder of compiled candidates.
     """
     guards = confine_task(job_folder(job), "cuda", keep={answer.descriptor}, reads=job["reads"])
+    import torch
+
     from forewarp.gpu_runner.lifting.graph import NotLiftable
     from forewarp.gpu_runner.lifting.observe import Observer, WrongResult
 
@@ -203,17 +197,13 @@ def observe(job: dict[str, Any], answer: Channel) -> None:
     except WrongResult as e:
         answer.send(told_of | {"status": "incorrect", "log": str(e)})
     except Exception as e:
-        status = "unlifted" if observer.allocator.exhausted else _kind_of(e)
+        memory_ran_out = isinstance(e, torch.OutOfMemoryError | MemoryError)
+        status = "out_of_memory" if memory_ran_out else "runtime_error"
+        status = "unlifted" if observer.allocator.exhausted else status
         answer.send(told_of | {"status": status, "log": told(e, 6)[-8000:]})
     else:
         found = {"status": "ok", "log": "", "programs": serde.to_data(programs), "seconds": observer.seconds}
         answer.send(told_of | found, descriptors)
-
-
-def _kind_of(error: Exception) -> str:
-    import torch
-
-    return "out_of_memory" if isinstance(error, torch.OutOfMemoryError | MemoryError) else "runtime_error"
 
 
 def launcher(job: dict[str, Any], answer: Channel) -> None:

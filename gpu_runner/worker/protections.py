@@ -19,19 +19,7 @@ from pathlib import Path
 
 from forewarp.gpu_runner.worker import environment, landlock, privileges, seccomp
 from forewarp.gpu_runner.worker.least import HIDDEN, LIMITS, NO_MEMORY, NO_NETWORK, NO_SIGNALS, READ_ONLY, require
-from forewarp.gpu_runner.worker.privileges import NOBODY, children_in_own_pid_namespace, libc
-
-__all__ = [
-    "Confinement",
-    "children_in_own_pid_namespace",
-    "close_descriptors",
-    "confine",
-    "device_files",
-    "die_with_parent",
-    "hide_memory",
-    "keep_signals_inside",
-    "take",
-]
+from forewarp.gpu_runner.worker.privileges import NOBODY, libc
 
 _PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_GET_NO_NEW_PRIVS = 1, 2, 4, 38, 39
 OWN_PROCESSES = "own process namespace"

@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from forewarp.gpu_runner.worker import protections, toolchain
@@ -19,7 +20,7 @@ from forewarp.gpu_runner.worker.least import INSIST, Unprotected
 from forewarp.gpu_runner.worker.privileges import children_in_own_pid_namespace
 from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.task_confinement import confine_task
-from forewarp.gpu_runner.worker.watched import run_watched
+from forewarp.gpu_runner.worker.watch import run_watched
 
 _MEMORY = 8 << 30
 
@@ -31,21 +32,28 @@ def survey() -> dict[str, list[str]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o711)
-        return {"candidate": _candidate(folder), "task": _task(folder), "compiler": _compiler(folder)}
+        compiler = Confinement(str(folder), memory=_MEMORY, drop_user=False, reads_only=toolchain.readable("cpu"))
+        return {
+            "candidate": _candidate(folder),
+            "task": _watched(lambda contained, keep: confine_task(folder, "cpu", contained=contained, keep={keep})),
+            "compiler": _watched(lambda contained, _: protections.take(replace(compiler, own_processes=contained))),
+        }
 
 
 def _candidate(folder: Path) -> list[str]:
     """Confine a process as a cell is."""
-    own = folder / "cell"
+    own, (reading, writing) = folder / "cell", os.pipe()
     own.mkdir()
-    reading, writing = os.pipe()
     with children_in_own_pid_namespace(wanted=True) as contained:
         pid = os.fork()
         if pid == 0:
-            reads = toolchain.readable("cpu")
-            keep = {writing}
             how = Confinement(
-                str(own), memory=_MEMORY, keep=keep, folder_bytes=1 << 20, own_processes=contained, reads_only=reads
+                str(own),
+                memory=_MEMORY,
+                keep={writing},
+                folder_bytes=1 << 20,
+                own_processes=contained,
+                reads_only=toolchain.readable("cpu"),
             )
             try:
                 _tell(lambda: protections.take(how), writing)
@@ -56,27 +64,10 @@ def _candidate(folder: Path) -> list[str]:
     return [*in_force, *([protections.OWN_PROCESSES] if contained else [])]
 
 
-def _task(folder: Path) -> list[str]:
-    """Confine a process as a task's code is."""
+def _watched(confine: Callable[[bool, int], list[str]]) -> list[str]:
+    """Confine a process that is watched, given whether it is contained and the descriptor that it has to keep."""
     reading, writing = os.pipe()
-
-    def act(contained: bool) -> None:
-        _tell(lambda: confine_task(folder, "cpu", contained=contained, keep={writing}), writing)
-
-    run_watched(act, _MEMORY, passes_on=False)
-    return _heard(reading, writing)
-
-
-def _compiler(folder: Path) -> list[str]:
-    """Confine a process as one that compiles is."""
-    reading, writing = os.pipe()
-
-    def act(contained: bool) -> None:
-        reads = toolchain.readable("cpu")
-        how = Confinement(str(folder), memory=_MEMORY, own_processes=contained, drop_user=False, reads_only=reads)
-        _tell(lambda: protections.take(how), writing)
-
-    run_watched(act, _MEMORY, passes_on=False)
+    run_watched(lambda contained: _tell(lambda: confine(contained, writing), writing), _MEMORY, passes_on=False)
     return _heard(reading, writing)
 
 
@@ -91,8 +82,7 @@ def _tell(confine: Callable[[], list[str]], writing: int) -> None:
 def _heard(reading: int, writing: int) -> list[str]:
     os.close(writing)
     with os.fdopen(reading) as told:
-        text = told.read()
-    return [str(name) for name in json.loads(text)] if text else []
+        return [str(name) for name in json.loads(told.read() or "[]")]
 
 
 if __name__ == "__main__":

@@ -19,10 +19,9 @@ from typing import Any
 
 from forewarp.gpu_runner.worker import environment, protections, toolchain
 from forewarp.gpu_runner.worker.channel import MACHINE, Channel
-from forewarp.gpu_runner.worker.host_watch import HostWatch
 from forewarp.gpu_runner.worker.least import UNPROTECTED, Unprotected, missing
 from forewarp.gpu_runner.worker.protections import Confinement
-from forewarp.gpu_runner.worker.watched import run_watched
+from forewarp.gpu_runner.worker.watch import HostWatch, run_watched
 
 _FOLDER_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}
 _CPU_S = 600

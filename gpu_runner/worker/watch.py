@@ -1,20 +1,33 @@
-"""A watch over a confined process and what it started: memory, number of tasks, processor time."""
+"""A watch over confined processes and what they start: memory, number of tasks, and what the machine has left."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
+import sys
 import time
-from collections.abc import Collection
+import traceback
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from forewarp.gpu_runner.worker import privileges, protections
+from forewarp.gpu_runner.worker.channel import MACHINE
+from forewarp.gpu_runner.worker.memory import HostMemory
 from forewarp.gpu_runner.worker.protections import task_limit, tasks_in_all
 
 _LOOK_S = 0.5
 _SUDDEN = 50
 """New tasks on the whole machine since the last look that make the next look come at once."""
+_WAIT_S, _HOST_WAIT_S = 0.05, 0.1
+"""How often `run_watched` looks; where only the machine's memory is looked at, while something is timed, less often."""
+RESERVE_BYTES = 512 << 20
+"""Left to the machine; an eighth of what can be had, where that is less."""
+MOST = 0.5
+"""Share of the memory that went since the watch began from which on whoever took it is to blame."""
+_GB = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +129,7 @@ class Watch:
     def __init__(self, pid: int, memory: int, keep: Collection[int] = ()) -> None:
         """`memory` is in bytes, on top of what the process has now; `keep` are this process's other children."""
         self.pid, self.keep = pid, keep
-        self.memory, self._first = memory, _resident(pid)
+        self.memory, self._first = memory, _in_memory(pid)[0]
         self.tasks = task_limit()
         self._seen = tasks_in_all()
         self._next_look = time.monotonic() + _LOOK_S
@@ -129,7 +142,7 @@ class Watch:
 
     def complaint(self) -> tuple[str, str] | None:
         """Return status and log if the process has gone too far, else None."""
-        if _resident(self.pid) - self._first > self.memory:
+        if _in_memory(self.pid)[0] - self._first > self.memory:
             return self._too_much_memory()
         now, total = time.monotonic(), tasks_in_all()
         if now < self._next_look and total < self._seen + _SUDDEN:
@@ -148,7 +161,141 @@ class Watch:
         return "out_of_memory", f"took over {self.memory >> 20} MiB and was killed"
 
 
-def _resident(pid: int) -> int:
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """Processes that may have taken the memory, with what they start; `status` is what the job's is then.
+
+    The log begins with `name`, which ends with a space where it is not empty.
+    """
+
+    name: str
+    status: str
+    pids: Collection[int]
+
+
+def it_alone(pid: int) -> list[Suspect]:
+    """Return one suspect: the process that is watched."""
+    return [Suspect("", "out_of_memory", [pid])]
+
+
+class HostWatch:
+    """Says when the machine runs low on memory, and who took it, so that the kernel need not end any process.
+
+    What takes too much by itself has limits of its own (`Watch`); this looks at what all programs take together.
+    """
+
+    def __init__(self, suspects: Callable[[int], Sequence[Suspect]] = it_alone, host: HostMemory | None = None) -> None:
+        """`suspects` names those that may be to blame, given the process that is watched."""
+        self._suspects, self._host = suspects, host or HostMemory()
+        self._first = self._host.available()
+        self._own = _private(os.getpid())  # which each process that is forked begins with
+        self._reserve = min(RESERVE_BYTES, (self._first or 0) // 8)
+
+    def complaint(self, pid: int) -> tuple[str, str] | None:
+        """Return status and log if memory is low while the process `pid` runs, else None."""
+        left = self._host.available()
+        if left is None or self._first is None or left >= self._reserve:
+            return None
+        gone = self._first - left
+        for suspect in self._suspects(pid):
+            taken = sum(max(0, _private(p.pid) - self._own) for p in family(suspect.pids))
+            if taken > MOST * gone:
+                return suspect.status, (
+                    f"{suspect.name}took {taken / _GB:.1f} GB of main memory and was stopped when this machine had "
+                    f"{left / _GB:.1f} GB left"
+                )
+        return MACHINE, (
+            f"this machine ran low on main memory, {left / _GB:.1f} GB were left: other programs took most of the "
+            f"{gone / _GB:.1f} GB that went since it began"
+        )
+
+
+def _private(pid: int) -> int:
+    """Return the bytes in memory that a process shares with no file: arenas, which all arms map, are not counted."""
+    resident, shared = _in_memory(pid)
+    return resident - shared
+
+
+def _in_memory(pid: int) -> tuple[int, int]:
+    """Return the bytes of a process in memory, and those of them that it shares with files; 0 if it is gone."""
     with contextlib.suppress(OSError, IndexError, ValueError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
+        return int(resident) * os.sysconf("SC_PAGE_SIZE"), int(shared) * os.sysconf("SC_PAGE_SIZE")
+    return 0, 0
+
+
+def run_watched(
+    work: Callable[[bool], None], memory: int | None, *, passes_on: bool = True, host: HostWatch | None = None
+) -> tuple[str, str] | None:
+    """Fork, do `work`, and wait for it; return status and log if it took too much and was stopped, else None.
+
+    `work` is told whether it is the first of a process namespace, whose processes then are all that its /proc shows.
+    If it fails, so does this process, in the same way: with its exit status, or by its signal; or the return value
+    tells so, without `passes_on`. `memory` bounds the resident bytes of it and all it starts; with None it is not
+    looked at, because that takes processor time. `host` stops it where the machine's memory runs low.
+    """
+    privileges.adopt_orphans()
+    pid = _fork(work, wanted=True) or _fork(work, wanted=False)
+    ended, complaint = os.pidfd_open(pid), None
+    watching = None
+    if memory is not None:
+        go_first()
+        watching = Watch(pid, memory)
+    every_s = _WAIT_S if memory is not None else _HOST_WAIT_S if host is not None else None
+    while complaint is None and not select.select([ended], [], [], every_s)[0]:
+        complaint = (watching and watching.complaint()) or (host and host.complaint(pid)) or None
+    end([pid])
+    _, code = os.waitpid(pid, 0)
+    os.close(ended)
+    end_strays(())
+    if complaint is None and code != 0:
+        status = os.waitstatus_to_exitcode(code)
+        if passes_on:
+            _end_as(status)
+        return "crashed", f"was ended by {signal.Signals(-status).name}" if status < 0 else f"left with status {status}"
+    return complaint
+
+
+def _fork(work: Callable[[bool], None], *, wanted: bool) -> int:
+    """Fork into a process namespace if that is `wanted`, and to be had; return 0 where its /proc is not to be had."""
+    ready, telling = os.pipe()
+    with privileges.children_in_own_pid_namespace(wanted=wanted) as contained:
+        pid = os.fork()
+        if pid == 0:
+            os.close(ready)
+            _run(work, contained, telling)
+    os.close(telling)
+    with os.fdopen(ready, "rb") as told:
+        begun = told.read(1)
+    if begun or not contained:
+        return pid
+    os.waitpid(pid, 0)
     return 0
+
+
+def _run(work: Callable[[bool], None], contained: bool, telling: int) -> None:
+    status = 1
+    try:
+        protections.die_with_parent()
+        if contained:
+            # With the /proc of another namespace, what it reads there of its children would be about others.
+            privileges.own_view_of_processes()
+        os.write(telling, b"1")
+        os.close(telling)
+        work(contained)
+        status = 0
+    except BaseException:  # the last line of a process: say why on the log, then go
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _end_as(status: int) -> None:
+    if status < 0:
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    os._exit(status)

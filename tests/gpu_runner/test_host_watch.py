@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from forewarp.gpu_runner.worker.channel import MACHINE
-from forewarp.gpu_runner.worker.host_watch import HostWatch, Suspect
 from forewarp.gpu_runner.worker.memory import HostMemory
-from forewarp.gpu_runner.worker.watched import run_watched
+from forewarp.gpu_runner.worker.watch import HostWatch, Suspect, run_watched
 
 MB = 1 << 20
 HOLDS = "import sys, time; held = b'x' * int(sys.argv[1]); print('holds', flush=True); time.sleep(60)"

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from forewarp.gpu_runner.worker import environment, landlock, protections, seccomp, toolchain
+from forewarp.gpu_runner.worker import environment, landlock, privileges, protections, seccomp, toolchain
 from forewarp.gpu_runner.worker.least import INSIST, Unprotected
 from forewarp.gpu_runner.worker.protections import Confinement
 
@@ -34,7 +34,7 @@ def inside(
     folder = tmp_path / "own"
     folder.mkdir()
     tmp_path.chmod(0o755)
-    with protections.children_in_own_pid_namespace(wanted=contained) as contained:
+    with privileges.children_in_own_pid_namespace(wanted=contained) as contained:
         pid = os.fork()
         if pid == 0:
             try:

@@ -19,7 +19,7 @@ from forewarp.gpu_runner.compilers.process import CompileError
 from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
 from forewarp.gpu_runner.worker import environment, protections, toolchain
-from forewarp.gpu_runner.worker.watched import run_watched
+from forewarp.gpu_runner.worker.watch import run_watched
 from forewarp.inspection.emulation.emulator import build, device
 from forewarp.inspection.emulation.emulator.ptx import UnsupportedPtx
 from forewarp.inspection.emulation.emulator.scene import Scene

@@ -28,7 +28,7 @@ from forewarp.gpu_runner.worker import protections
 from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.check import Mismatch
 from forewarp.gpu_runner.worker.loading import load_problem
-from forewarp.gpu_runner.worker.watched import run_watched
+from forewarp.gpu_runner.worker.watch import run_watched
 from forewarp.inspection.emulation.interpreter.child import live
 from forewarp.inspection.emulation.interpreter.judging import (
     Judged,
