@@ -54,8 +54,6 @@ ARMS: tuple[Arm, ...] = ("anchor", "candidate")
 ROUND_TRIPS = 51
 LEAST_SAMPLES = 9
 _FOLDER_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}
-_OPEN = 255
-"""Number of no workload: the cell opens its arena only."""
 
 
 @dataclass(slots=True)
@@ -98,7 +96,7 @@ class CellBench(Bench):
         """Fork the cells, then `confine` this process, before the first line of the task's code runs in it.
 
         Raises `Unprotected` before the first line of anybody's code has run.
-        `cautious` leaves out for the anchor's cell what a driver does not bear; the candidate's finds that out itself.
+        `cautious` leaves out what a driver does not bear.
         """
         super().__init__(job, workloads, signatures)
         self.device = "cuda" if job["target_kind"] == "cuda" else "cpu"
@@ -132,9 +130,7 @@ class CellBench(Bench):
         # The judge maps nothing before all cells exist: a candidate inherits no secret, and no other cell's memory.
         # The anchor is confined as the candidate is, so that neither is slower for it.
         pids: set[int] = set()
-        anchor = self._sides["anchor"].cell = self._cell("anchor", pids, cautious=cautious)
-        candidate = self._sides["candidate"].cell = self._cell("candidate", pids)
-        spare = self._cell("candidate", pids, cautious=True) if self._cuda else None
+        anchor, candidate = (self._cell(arm, pids, cautious=cautious) for arm in ARMS)
         watch.go_first()
         guarded = around_task(confine())
         for side in self._sides.values():
@@ -143,9 +139,7 @@ class CellBench(Bench):
             else:
                 side.arena = Arena.from_memfd(side.descriptor, self.size)
                 os.close(side.descriptor)
-        if spare is not None:
-            candidate = self._choose(candidate, spare)
-        else:
+        if not self._cuda:
             require(anchor.protections)
         if protections.sends_no_signals(candidate.protections):
             activity.out_of_reach()
@@ -156,8 +150,8 @@ class CellBench(Bench):
         self._probe = _Probe() if self._cuda else None
         self.conditions = ("warm",) if self._cuda else ()
 
-    def _cell(self, arm: Arm, pids: set[int], *, cautious: bool = False) -> Cell:
-        """Fork a cell; `pids` are those of the others, and get its own."""
+    def _cell(self, arm: Arm, pids: set[int], *, cautious: bool) -> Cell:
+        """Fork an arm's cell; `pids` are those of the others, and get its own."""
         side, most = self._sides[arm], int(self.job["memory"])
         how = Confinement(
             folder="",
@@ -173,16 +167,16 @@ class CellBench(Bench):
         )
         mapped: list[Arena] = []
 
-        def load(index: int, message: bytes) -> Runner | None:
+        def load(index: int, message: bytes) -> Runner:
             torch.set_grad_enabled(False)
             if not mapped and not self._cuda:
                 mapped.append(Arena.from_memfd(side.descriptor, self.size))
             elif not mapped:
                 rebuild, arguments = pickle.loads(message)  # from the judge, which is trusted
                 mapped.append(Arena(rebuild(*arguments)))
-            return None if index == _OPEN else self._bind(side.kernel, index, mapped[0])
+            return self._bind(side.kernel, index, mapped[0])
 
-        cell = Cell(
+        cell = side.cell = Cell(
             load,
             name=arm,
             memory=most,
@@ -196,22 +190,6 @@ class CellBench(Bench):
         )
         pids.add(cell.pid)
         return cell
-
-    def _choose(self, usual: Cell, spare: Cell) -> Cell:
-        """Let the candidate's cell open the device; take the more cautiously confined one if it cannot.
-
-        No line of the candidate has been read by then, so this says something of the driver only.
-        """
-        side = self._sides["candidate"]
-        try:
-            self._lend(side, _OPEN)
-        except CellFailed:
-            usual.close()
-            side.cell = spare
-            self._lend(side, _OPEN)
-        else:
-            spare.close()
-        return side.cell
 
     def _lend(self, side: _Side, index: int) -> None:
         """Have a cell load a workload; with the first, it gets what it needs to open an arena on the device."""

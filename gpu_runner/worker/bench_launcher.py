@@ -212,10 +212,8 @@ class LauncherBench(Bench):
         """Load a kernel of an arm; return the buffers that it is given of the state named."""
         workload = self.workloads[index].name
         # Copies: a kernel that writes to its weights must not change the reference.
-        weights: dict[str, torch.Tensor] = {}
-        for key, value in model.state_dict().items():
-            weights[key] = guards.tensor(value.shape, value.dtype)
-            weights[key].copy_(value)
+        values = model.state_dict()
+        weights = dict(zip(values, _copied(guards, list(values.values())), strict=True))
         plan = find_plan(built["manifest"], workload)
         buffers = Buffers(plan, slots, weights, outputs)
         self.runners[arm] = CubinRunner(Path(built["artefact"]), built["manifest"], workload, buffers)
@@ -283,19 +281,32 @@ class LauncherBench(Bench):
 
     def _event_s(self, graph: Built) -> float:
         """Return the seconds between two events around a graph that follows a flush of the L2 cache."""
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self._prepare()
+        self.launcher.flush.zero_()
+        marks, _ = self._marked(lambda: graph.launch(_stream()))
+        return self._seconds(marks)[0]
+
+    def _prepare(self) -> None:
         for runner in self.runners.values():
             runner.prepare()
-        self.launcher.flush.zero_()
-        self.launcher.hold.take()
+
+    def _marked(self, *works: Callable[[], None]) -> tuple[list[torch.cuda.Event], int]:
+        """Enqueue work while the stream is held; return events before, between and after it, and the hold's turn."""
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(len(works) + 1)]
+        turn = self.launcher.hold.take()
         try:
-            begin.record()
-            graph.launch(_stream())
-            end.record()
+            marks[0].record()
+            for work, mark in zip(works, marks[1:], strict=True):
+                work()
+                mark.record()
         finally:
             self.launcher.hold.release()
-        self._wait(end)
-        return begin.elapsed_time(end) / 1e3
+        return marks, turn
+
+    def _seconds(self, marks: Sequence[torch.cuda.Event]) -> list[float]:
+        """Wait for the last of some events; return the seconds between them."""
+        self._wait(marks[-1])
+        return [a.elapsed_time(b) / 1e3 for a, b in pairwise(marks)]
 
     def _chain(self, stage: Stage, arm: str, slot: int, condition: Condition) -> Chain:
         key = arm, slot, condition
@@ -310,24 +321,14 @@ class LauncherBench(Bench):
         return self.chains[key]
 
     def _chained(self, stage: Stage, arm: str, slot: int, condition: Condition) -> Callable[[], Sample]:
-        chain, hold = self._chain(stage, arm, slot, condition), self.launcher.hold
+        chain = self._chain(stage, arm, slot, condition)
         chain.renew()
         length, empty, full = chain.draw()
-        marks = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
-        turn = hold.take()
-        try:
-            marks[0].record()
-            empty.launch(_stream())
-            marks[1].record()
-            full.launch(_stream())
-            marks[2].record()
-        finally:
-            hold.release()
+        marks, turn = self._marked(lambda: empty.launch(_stream()), lambda: full.launch(_stream()))
 
         def sample() -> Sample:
-            self._wait(marks[2])
-            alone, whole = (a.elapsed_time(b) / 1e3 for a, b in pairwise(marks))
-            return max((whole - alone) / length + self.latency_s, 1e-9), hold.hertz(turn)
+            alone, whole = self._seconds(marks)
+            return max((whole - alone) / length + self.latency_s, 1e-9), self.launcher.hold.hertz(turn)
 
         return sample
 
@@ -351,35 +352,20 @@ class LauncherBench(Bench):
 
     def sample(self, stage: Stage, arm: Arm, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
         """Enqueue one timed call; the returned function waits for it."""
-        for runner in self.runners.values():
-            runner.prepare()
+        self._prepare()
         if condition == "launched":
             return self._launched(stage, arm, slot)
         if self.chained:
             reset_persisting_l2()
             return self._chained(stage, arm, slot, condition)
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         if condition == "warm":
             self._launch(stage, arm, slot)
-            for runner in self.runners.values():
-                runner.prepare()
+            self._prepare()
         else:
             reset_persisting_l2()
             self.launcher.flush.zero_()
-        hold = self.launcher.hold
-        turn = hold.take()
-        try:
-            begin.record()
-            self._launch(stage, arm, slot)
-            end.record()
-        finally:
-            hold.release()
-
-        def sample() -> Sample:
-            self._wait(end)
-            return begin.elapsed_time(end) / 1e3, hold.hertz(turn)
-
-        return sample
+        marks, turn = self._marked(lambda: self._launch(stage, arm, slot))
+        return lambda: (self._seconds(marks)[0], self.launcher.hold.hertz(turn))
 
     def _launched(self, stage: Stage, arm: str, slot: int) -> Callable[[], Sample]:
         """Time one call by the host's clock, launch included."""
@@ -425,28 +411,23 @@ def _stream() -> int:
     return torch.cuda.current_stream().cuda_stream
 
 
+def _replaced(values: Sequence[Any], change: Callable[[torch.Tensor], torch.Tensor]) -> list[Any]:
+    return [change(value) if isinstance(value, torch.Tensor) else value for value in values]
+
+
 def _with(values: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[Any]:
     """Return the values with their tensors replaced, in order; raises `Refused` where shapes or dtypes differ."""
-    replaced, rest = list[Any](), iter(tensors)
-    for value in values:
-        if not isinstance(value, torch.Tensor):
-            replaced.append(value)
-            continue
+    rest = iter(tensors)
+
+    def following(value: torch.Tensor) -> torch.Tensor:
         tensor = next(rest, None)
         if tensor is None or (tensor.shape, tensor.dtype) != (value.shape, value.dtype):
             raise Refused("the program was made for other inputs")
-        replaced.append(tensor)
-    return replaced
+        return tensor
+
+    return _replaced(values, following)
 
 
 def _copied(guards: Guards, values: Sequence[Any]) -> list[Any]:
     """Return the values with every tensor in a guarded buffer of its own."""
-    copies: list[Any] = []
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            copy = guards.tensor(value.shape, value.dtype)
-            copy.copy_(value)
-            copies.append(copy)
-        else:
-            copies.append(value)
-    return copies
+    return _replaced(values, lambda value: guards.tensor(value.shape, value.dtype).copy_(value))

@@ -46,7 +46,7 @@ SPIN_S = 0.02
 _LOOKS = 2000
 _NAP_MS = 50
 
-Loader = Callable[[int, bytes], Runner | None]
+Loader = Callable[[int, bytes], Runner]
 """Given a workload's index and the judge's message, build the runner for it. Called in the cell."""
 
 
