@@ -76,8 +76,8 @@ RULES = (
     Rule(
         "both arms are prepared alike",
         "gpu_runner/worker/timing.py",
-        'for prepare in ready if arm == "candidate" else reversed(ready):',
-        'for prepare in ready[1:] if arm == "candidate" else ready[:1]:',
+        'for other in ("anchor", "candidate") if arm == "candidate" else ("candidate", "anchor"):',
+        "for other in (arm,):",
         "tests/gpu_runner/test_schedule.py",
     ),
     Rule(
@@ -111,8 +111,8 @@ RULES = (
     Rule(
         "outputs are poisoned before a call",
         "gpu_runner/worker/stage.py",
-        "        _poison(self._rooms[0] or self.outputs)\n",
-        "",
+        "_poison(own.rooms or own.outputs)",
+        "pass",
         "tests/gpu_runner/test_stage.py",
     ),
     Rule(
@@ -145,7 +145,7 @@ RULES = (
     ),
     Rule(
         "low memory is blamed on who took it",
-        "gpu_runner/worker/host_watch.py",
+        "gpu_runner/worker/watch.py",
         "if taken > MOST * gone:",
         "if True:",
         "tests/gpu_runner/test_host_watch.py",
@@ -215,10 +215,10 @@ RULES = (
     ),
     Rule(
         "work before a call is told by processor time, beside busy neighbours too",
-        "gpu_runner/worker/witness.py",
+        "gpu_runner/worker/call_overhead.py",
         "    late = [pair for pair in by_processor if _much_longer(*pair)]",
         "    late = by_processor[:0]",
-        "tests/gpu_runner/test_witness.py",
+        "tests/gpu_runner/test_call_overhead.py",
     ),
 )
 

@@ -96,7 +96,7 @@ class Builds:
 
     def _job(self, candidate: Candidate, signatures: Sequence[Signature], folder: Path) -> dict[str, Any]:
         return {
-            "kind": "compile",
+            "kind": "compile_job",
             "candidate": serde.to_data(candidate),
             "signatures": serde.to_data(signatures),
             "target": serde.to_data(self._target),

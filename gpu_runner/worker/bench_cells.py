@@ -27,6 +27,7 @@ from forewarp.gpu_runner.worker import (
     watch,
 )
 from forewarp.gpu_runner.worker.arena import Arena, Layout
+from forewarp.gpu_runner.worker.call_overhead import LEAST_S, Copy, Readying, copy_seconds, works_early
 from forewarp.gpu_runner.worker.cells import Cell, CellFailed, may_spin
 from forewarp.gpu_runner.worker.conditions import Conditions, processors
 from forewarp.gpu_runner.worker.guards import layout_guards
@@ -48,9 +49,16 @@ from forewarp.gpu_runner.worker.runners import (
 from forewarp.gpu_runner.worker.stage import ArmBuffers, Stage
 from forewarp.gpu_runner.worker.task_confinement import around_task
 from forewarp.gpu_runner.worker.timing import Arm, Bench, Condition, Sample
-from forewarp.gpu_runner.worker.witness import Copy, Readying, Witness, copy_seconds
 
 ARMS: tuple[Arm, ...] = ("anchor", "candidate")
+DISPUTED_RATIO = 1.3
+_CALLS, _TIME_S = 8, 0.2
+_GAP_S = 0.02
+_ASKED, _REPEATS = 5, 3
+"""Times that a question is asked, and looks at each arm that it takes.
+
+The candidate's median is compared with the anchor's worst: on a busy machine, equal ones seldom exceed that.
+"""
 ROUND_TRIPS = 51
 LEAST_SAMPLES = 9
 _FOLDER_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}
@@ -510,6 +518,95 @@ class CellBench(Bench):
         for arm in reversed(ARMS):
             self._sides[arm].cell.close()
         watch.end_strays(())
+
+
+class Witness:
+    """A second look at a candidate's times on one workload, from outside its process.
+
+    Is all work done when it says so? Code in a cell may answer first and work later: in a thread, when its result is fetched, or once the judge looks
+    away. Or it works early, while it is made ready for a call whose inputs lie there already. Each question is asked
+    again before it counts, because a busy machine can make an honest candidate look odd once.
+
+    `copy_s` is what it takes to copy its result out: with modules that is part of every call. 0 for native code.
+    """
+
+    def __init__(self, bench: CellBench, stage: Stage, *, copy_s: float) -> None:
+        self.bench, self.stage, self.copy_s = bench, stage, copy_s
+        self.single_s = 0.0
+        self.calls = _CALLS
+
+    def findings(self) -> list[str]:
+        """Return what speaks against the candidate's times; raises `CellFailed` and `Mismatch`."""
+        early = works_early(self.bench.ready["candidate"], self.bench.ready["anchor"])
+        self.bench.awake("candidate").settle()
+        pilot = max(self.bench.warm(self.stage, "candidate", 0), 1e-7)
+        self.calls = int(min(_CALLS, max(2, _TIME_S / (2 * pilot))))
+        self.single_s = self._single("candidate")
+        questions: list[Callable[[], str]] = [self._disputed, self._restless]
+        if not self.copy_s:
+            questions.append(self._late)
+        return [answer for answer in (early, *map(self._insist, questions)) if answer]
+
+    def _insist(self, ask: Callable[[], str]) -> str:
+        answer = ""
+        for _ in range(_ASKED):
+            answer = ask()
+            if not answer:
+                return ""
+        return answer
+
+    def _single(self, arm: Arm) -> float:
+        slots = self.stage.slot_count
+        return max(median(self.bench.warm(self.stage, arm, i % slots) for i in range(self.calls)), 1e-7)
+
+    def _disputed(self) -> str:
+        seen = [self._stretch("candidate") for _ in range(_REPEATS)]
+        single, each = (median(values) for values in zip(*seen, strict=True))
+        single = max(self.single_s, single)
+        allowed = DISPUTED_RATIO * single + LEAST_S
+        if each < allowed:
+            return ""
+        # What a stretch of calls costs beyond single ones on a machine as busy as this, the anchor shows.
+        beyond = max(burst - alone for alone, burst in (self._stretch("anchor") for _ in range(_REPEATS)))
+        if each < allowed + DISPUTED_RATIO * max(0.0, beyond):
+            return ""
+        return (
+            f"timing disputed: calls at a stretch took {each * 1e6:.1f} µs each until their outputs were there,"
+            f" a single one {single * 1e6:.1f} µs"
+        )
+
+    def _stretch(self, arm: Arm) -> tuple[float, float]:
+        """Return the seconds of an arm's single call, and of each of a stretch of calls."""
+        single = self._single(arm)
+        return single, self.bench.burst(self.stage, arm, self.calls) - self.copy_s
+
+    def _late(self) -> str:
+        allowed = max(LEAST_S, 0.5 * self.single_s)
+        extra = median(self._fetch("candidate") for _ in range(_REPEATS))
+        if extra < allowed or extra < allowed + max(self._fetch("anchor") for _ in range(_REPEATS)):
+            return ""
+        return f"work is left for after the call: fetching its result took {extra * 1e6:.1f} µs"
+
+    def _fetch(self, arm: Arm) -> float:
+        self.bench.warm(self.stage, arm, 0)
+        return self.bench.awake(arm).deliver(self.bench.timeout) - self.bench.round_trip_s
+
+    def _restless(self) -> str:
+        cell = self.bench.awake("candidate")
+        used: list[float] = []
+        for command in (cell_process.NULL, cell_process.RUN):
+            cell.call(command, self.bench.timeout)
+            if self.bench.spins:
+                cell.call(cell_process.REST, self.bench.timeout)  # or its own waiting would count
+            before = cell.processor_s()
+            time.sleep(_GAP_S)
+            used.append(cell.processor_s() - before)
+        extra = used[1] - used[0]
+        if used[0] > _GAP_S / 2:
+            return f"works between its calls: {used[0] * 1e3:.1f} ms of processor time within {_GAP_S * 1e3:.0f} ms"
+        if extra < max(LEAST_S, 0.5 * self.single_s, _GAP_S / 10):
+            return ""
+        return f"works on after its call has ended: {extra * 1e6:.1f} µs of processor time within {_GAP_S * 1e3:.0f} ms"
 
 
 def _states(problem: Problem, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

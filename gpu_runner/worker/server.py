@@ -15,7 +15,6 @@ import contextlib
 import importlib
 import json
 import os
-import select
 import shutil
 import signal
 import socket
@@ -24,13 +23,14 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from forewarp.gpu_runner.worker import privileges, protections, toolchain, watch
-from forewarp.gpu_runner.worker.channel import Channel
+from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.task_confinement import folder_of, refusing
 
-REAP_S = 0.02
+REAP_S, IDLE_S = 0.02, 3600.0
+"""How long a job is waited for: while children run, and else."""
 _IMPORTED: Mapping[str, Sequence[str]] = {
     "measure": ("worker.bench_cells", "worker.judge"),
     "validate": ("worker.nulls",),
@@ -59,7 +59,7 @@ def preload() -> None:
         utilities: Any = driver.CudaUtils
         utilities()
         # The one object is made anew for everyone who asks for it, by a C compiler where caches are empty.
-        utilities.__init__ = _nothing
+        utilities.__init__ = object.__init__
     _wake_triton()
     importlib.import_module("forewarp.gpu_runner.worker.captured")
     _wake_meta()
@@ -85,10 +85,6 @@ def warm(kind: str) -> None:
         _wake_meta()  # what is looked at before it runs has shapes first
 
 
-def _nothing(self: object) -> None:
-    del self
-
-
 def _wake_triton() -> None:
     """Compile a small kernel: the first one of a process takes a third of a second, which children then do not pay."""
     with contextlib.suppress(Exception), tempfile.TemporaryDirectory() as cache:
@@ -97,18 +93,14 @@ def _wake_triton() -> None:
 
         from forewarp.gpu_runner.lifting.warm_kernel import add_one
 
-        before = os.environ.get("TRITON_CACHE_DIR")
+        before, source = dict(os.environ), cast("Any", ASTSource)
         os.environ["TRITON_CACHE_DIR"] = cache  # or it might be found there, and nothing be compiled
         try:
-            source: Any = ASTSource
-            compile(
-                source(add_one, {"x": "*fp32", "n": "i32", "block": "constexpr"}, {(2,): 256}),
-                GPUTarget("cuda", 80, 32),
-            )
+            kernel = source(add_one, {"x": "*fp32", "n": "i32", "block": "constexpr"}, {(2,): 256})
+            compile(kernel, GPUTarget("cuda", 80, 32))
         finally:
             os.environ.pop("TRITON_CACHE_DIR")
-            if before is not None:
-                os.environ["TRITON_CACHE_DIR"] = before
+            os.environ.update(before)
 
 
 def entry(kind: str) -> Callable[[dict[str, Any], Channel], None]:
@@ -117,21 +109,8 @@ def entry(kind: str) -> Callable[[dict[str, Any], Channel], None]:
     Rooms above this one have jobs of their own, which the controller names as `module:function`: the worker does not
     know them, it gives them a child.
     """
-    from forewarp.gpu_runner.worker import jobs
-
-    if ":" in kind:
-        module, _, function = kind.partition(":")
-        return getattr(importlib.import_module(module), function)
-    own: dict[str, Callable[[dict[str, Any], Channel], None]] = {
-        "probe": jobs.probe,
-        "compile": jobs.compile_job,
-        "measure": jobs.measure,
-        "launcher": jobs.launcher,
-        "observe": jobs.observe,
-        "validate": jobs.validate,
-        "read_inputs": jobs.read_inputs,
-    }
-    return own[kind]
+    home, _, name = kind.rpartition(":")
+    return getattr(importlib.import_module(home or "forewarp.gpu_runner.worker.jobs"), name)
 
 
 def _child(job: dict[str, Any], answer: socket.socket) -> None:
@@ -165,20 +144,23 @@ class Server:
     """Accepts jobs, forks, and reports how each child ended."""
 
     def __init__(self, control: socket.socket) -> None:
-        self.control = control
+        self.control = Channel(control)
         self.children: dict[int, socket.socket] = {}
         self.folders: dict[int, Path] = {}
-        self.buffer = bytearray()
-        self.descriptors: list[int] = []
 
     def serve(self) -> None:
         """Run until the controller goes away."""
+        descriptors: list[int] = []
         try:
             while True:
-                ready, _, _ = select.select([self.control], [], [], REAP_S if self.children else None)
-                if ready and not self._read():
-                    return
+                with contextlib.suppress(ChannelTimeout):
+                    job = self.control.receive(REAP_S if self.children else IDLE_S)
+                    descriptors += self.control.descriptors()
+                    answer, status = (socket.socket(fileno=descriptors.pop(0)) for _ in range(2))
+                    self._start(job, answer, status)
                 self._reap()
+        except ChannelClosed:
+            return
         finally:
             for pid in self.children:
                 with contextlib.suppress(ProcessLookupError):
@@ -186,17 +168,6 @@ class Server:
             watch.end_strays(())
             for folder in self.folders.values():
                 shutil.rmtree(folder, ignore_errors=True)
-
-    def _read(self) -> bool:
-        data, descriptors, _, _ = socket.recv_fds(self.control, 1 << 20, 16)
-        self.buffer += data
-        self.descriptors += descriptors
-        while b"\n" in self.buffer:
-            line, _, rest = bytes(self.buffer).partition(b"\n")
-            self.buffer = bytearray(rest)
-            answer, status = (socket.socket(fileno=self.descriptors.pop(0)) for _ in range(2))
-            self._start(json.loads(line), answer, status)
-        return bool(data)
 
     def _start(self, job: dict[str, Any], answer: socket.socket, status: socket.socket) -> None:
         warm(job["kind"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forewarp.gpu_runner.worker.witness import FETCHES, Copy, Readying, works_early
+from forewarp.gpu_runner.worker.call_overhead import FETCHES, Copy, Readying, works_early
 
 
 def readying(*parts: tuple[int, float, float]) -> list[Readying]:

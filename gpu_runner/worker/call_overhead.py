@@ -1,0 +1,104 @@
+"""What is no part of a call in a cell: making it ready, where code could work early, and copying its result out."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
+import torch
+
+from forewarp.gpu_runner.worker.stage import Stage
+
+LEAST_S = 5e-5
+"""Seconds below which nothing is made of a difference."""
+LEAST_FETCHES, FETCHES = 3, 15
+"""Results of the anchor that have to be fetched before that says what copying takes, and how many of the last count."""
+MOST_COPYING = 3.0
+"""How many times the judge's own copy a copy in a cell may take."""
+
+
+class Readying(NamedTuple):
+    """Cost of making a cell ready for a call, outside of its time: seconds by the judge's clock, and of processors.
+
+    Busy neighbours add to the first, now and then a lot; what work in other processes takes is only in it.
+    """
+
+    wall_s: float
+    processor_s: float
+
+
+def works_early(candidate: Sequence[Readying], anchor: Sequence[Readying]) -> str:
+    """Return a complaint where making a candidate ready for its calls cost much more than the anchor; "" elsewhere.
+
+    The quartiles are looked at, because work that fewer calls are spared buys nothing. Of processor time, which busy
+    neighbours hardly change, any of them counts. The judge's clock tells of work in other processes, too, but must say
+    so at all three. Half of the anchor's calls may be controls, which no draw of inputs comes before and which are
+    ready sooner: of all its calls, an eighth stands for a quarter.
+    """
+    if not candidate or not anchor:
+        return ""
+    by_clock, by_processor = (
+        [(_quantile(own, share), _quantile(others, (1 + share) / 2)) for share in (0.25, 0.5, 0.75)]
+        for own, others in zip(zip(*candidate, strict=True), zip(*anchor, strict=True), strict=True)
+    )
+    late = [pair for pair in by_processor if _much_longer(*pair)]
+    if not late and all(_much_longer(*pair) for pair in by_clock):
+        late = by_clock
+    if not late:
+        return ""
+    taken, usual = late[-1]
+    return f"works before its calls: it was ready after {taken * 1e6:.1f} µs, the anchor after {usual * 1e6:.1f} µs"
+
+
+def _much_longer(taken: float, usual: float) -> bool:
+    return taken >= usual + max(usual, 2 * LEAST_S)
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[int(share * len(ordered))]
+
+
+class Copy:
+    """What it takes to copy a result out of a module's cell, which is no part of the call.
+
+    That is seen where the anchor's results are fetched: there it takes longer than in the judge, which has its buffers
+    in the cache. An anchor can be a candidate, too, so that the judge's own copy bounds it.
+    """
+
+    def __init__(self, judges_s: float) -> None:
+        """`judges_s` are the seconds of the judge's own copy."""
+        self.judges_s = judges_s
+        self._seen: deque[float] = deque(maxlen=FETCHES)
+
+    def saw(self, seconds: float) -> None:
+        """Take note of how long fetching one of the anchor's results took, without the round trip."""
+        self._seen.append(seconds)
+
+    @property
+    def seconds(self) -> float:
+        """The median of the last ones."""
+        seen = median(self._seen) if len(self._seen) >= LEAST_FETCHES else self.judges_s
+        return min(max(seen, self.judges_s), MOST_COPYING * self.judges_s)
+
+
+def copy_seconds(stage: Stage) -> float:
+    """Return the seconds that it takes to copy results of this workload's sizes."""
+    results = (stage.anchor.outputs if stage.anchor else ()) or [o.clone() for o in stage.outputs]
+    times: list[float] = []
+    for _ in range(3):
+        _synchronize(stage)
+        start = time.perf_counter()
+        for output, result in zip(stage.outputs, results, strict=True):
+            output.copy_(result)
+        _synchronize(stage)
+        times.append(time.perf_counter() - start)
+    return median(times)
+
+
+def _synchronize(stage: Stage) -> None:
+    if stage.device == "cuda":
+        torch.cuda.synchronize()
