@@ -523,7 +523,7 @@ class CellBench(Bench):
 class Witness:
     """A second look at a candidate's times on one workload, from outside its process.
 
-    Is all work done when it says so? Code in a cell may answer first and work later: in a thread, when its result is fetched, or once the judge looks
+    Code in a cell may answer first and work later: in a thread, when its result is fetched, or once the judge looks
     away. Or it works early, while it is made ready for a call whose inputs lie there already. Each question is asked
     again before it counts, because a busy machine can make an honest candidate look odd once.
 
