@@ -8,13 +8,13 @@ import threading
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Generator
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from forewarp.gpu_runner.lifting import driver
 from forewarp.gpu_runner.lifting.program import GAP
-from forewarp.gpu_runner.lifting.window import Chunk
+from forewarp.gpu_runner.lifting.window import Window
 
 ALIGN = 512
 SMALL = 64 << 10
@@ -27,21 +27,6 @@ _Allocate = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ct
 _Free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)
 
 
-class Memory(Protocol):
-    """Interface of memory that grows: a `Window`, or a test's substitute."""
-
-    base: int
-
-    @property
-    def mapped(self) -> int:
-        """Mapped bytes, from `base` on."""
-        ...
-
-    def grow(self, size: int) -> Chunk:
-        """Add at least `size` bytes behind the others; raises `CudaError` where there are no more."""
-        ...
-
-
 class WindowAllocator:
     """Best fit among freed blocks of the same stream, else new memory from the window.
 
@@ -50,7 +35,7 @@ class WindowAllocator:
     other memory in its place.
     """
 
-    def __init__(self, window: Memory) -> None:
+    def __init__(self, window: Window) -> None:
         self.window = window
         self._alone_left, self._alone_from, self._sealed = 0, 0, False
         self._used: set[int] = set()

@@ -9,7 +9,7 @@ import contextlib
 import gc
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -66,7 +66,7 @@ class Observer:
         for workload, signature in zip(job["workloads"], job["signatures"], strict=True):
             loaded = serde.from_data(Workload, workload), serde.from_data(Signature, signature)
             with self._timed("load"):
-                subject = _Subject.load(job, *loaded, self)
+                subject = _Subject(job, *loaded, self.allocator)
             programs.append(self._program(subject, images))
             self._alive.append(subject)
         idle = self.allocator.idle()
@@ -136,49 +136,35 @@ class Observer:
         return captured, outputs
 
 
-@dataclass(slots=True)
 class _Subject:
     """A module with the values that it is called with.
 
-    `strides` are those of the reference's outputs where they are known.
+    `state` are the tensors that its calls change, `weights` its others. `strides` are those of the reference's outputs
+    where they are known.
     """
 
-    call: Callable[..., Any]
-    values: list[Any]
-    signature: Signature
-    weights: dict[str, torch.Tensor]
-    state: dict[str, torch.Tensor]
-    random_seed: int
-    strides: list[list[int]] | None
-    is_reference: bool
-
-    @classmethod
-    def load(cls, job: Mapping[str, Any], workload: Workload, signature: Signature, observer: Observer) -> _Subject:
+    def __init__(
+        self, job: Mapping[str, Any], workload: Workload, signature: Signature, allocator: WindowAllocator
+    ) -> None:
         problem = load_problem(job, workload, job["weight_seed"])
-        own = job["subject"] != "candidate"
-        with observer.allocator.each_alone(MOST_ALONE // 2 if own else 0, SMALL):
+        self.signature, self.random_seed = signature, job["random_seed"]
+        self.strides: list[list[int]] | None = (job.get("strides") or {}).get(workload.name)
+        self.is_reference = job["subject"] != "candidate"
+        with allocator.each_alone(MOST_ALONE // 2 if self.is_reference else 0, SMALL):
             reference = problem.model("cuda")
-        values = contiguous(problem.inputs(job["random_seed"], "cuda"))
-        with observer.allocator.each_alone(MOST_ALONE):
-            values = copies(values)
-        call: Callable[..., Any] = reference
-        if not own:
+        self.values = contiguous(problem.inputs(self.random_seed, "cuda"))
+        with allocator.each_alone(MOST_ALONE):
+            self.values = copies(self.values)
+        self.call: Callable[..., Any] = reference
+        if not self.is_reference:
             extensions.install(job["artefact"], job["manifest"])
-            with observer.allocator.each_alone(MOST_ALONE // 2, SMALL):
-                call = problem.bind(import_text(job["source"]), "cuda", reference.state_dict())
+            with allocator.each_alone(MOST_ALONE // 2, SMALL):
+                self.call = problem.bind(import_text(job["source"]), "cuda", reference.state_dict())
         torch.cuda.synchronize()
-        module = call.module if isinstance(call, OnNest) else call
+        module = self.call.module if isinstance(self.call, OnNest) else self.call
         held = held_by(module) if isinstance(module, torch.nn.Module) else {}
-        return cls(
-            call,
-            values,
-            signature,
-            {k: v for k, v in held.items() if k not in signature.state and v.is_contiguous()},
-            {k: v for k, v in held.items() if k in signature.state},
-            job["random_seed"],
-            (job.get("strides") or {}).get(workload.name),
-            own,
-        )
+        self.state = {k: v for k, v in held.items() if k in signature.state}
+        self.weights = {k: v for k, v in held.items() if k not in signature.state and v.is_contiguous()}
 
     def rehearse(self, allocator: WindowAllocator) -> list[torch.Tensor]:
         """Call the module a few times on the values; everything that it changes is put back."""

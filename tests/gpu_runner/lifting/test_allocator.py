@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import cast
 
 import pytest
 
 from forewarp.gpu_runner.lifting.allocator import LARGE, WindowAllocator
 from forewarp.gpu_runner.lifting.program import GAP
-from forewarp.gpu_runner.lifting.window import Chunk
+from forewarp.gpu_runner.lifting.window import Chunk, Window
 
 GRAIN = 2 << 20
 
@@ -37,7 +38,7 @@ def memory() -> Memory:
 
 @pytest.fixture
 def allocator(memory: Memory) -> WindowAllocator:
-    return WindowAllocator(memory)
+    return WindowAllocator(cast("Window", memory))
 
 
 def take(allocator: WindowAllocator, size: int, stream: int = 0) -> int:
