@@ -20,8 +20,8 @@ from forewarp.gpu_runner.worker import (
     cell_process,
     cores,
     extensions,
+    linux,
     memory,
-    privileges,
     protections,
     toolchain,
     watch,
@@ -129,7 +129,7 @@ class CellBench(Bench):
         self._witness: Witness | None = None
         self._flags: list[str] = []
         self._running: Arm | None = None
-        privileges.adopt_orphans()
+        linux.adopt_orphans()
         self._sides: dict[Arm, _Side] = {
             arm: _Side(kernel, -1 if self._cuda else arena.memfd(arm, self.size))
             for arm, kernel in zip(ARMS, (job["anchor"] or None, job), strict=True)

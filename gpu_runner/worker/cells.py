@@ -23,7 +23,7 @@ from dataclasses import replace
 from forewarp.gpu_runner.worker import activity, arena, watch
 from forewarp.gpu_runner.worker import cell_process as inside
 from forewarp.gpu_runner.worker.cell_process import Loader, Mailbox
-from forewarp.gpu_runner.worker.privileges import children_in_own_pid_namespace
+from forewarp.gpu_runner.worker.linux import children_in_own_pid_namespace
 from forewarp.gpu_runner.worker.protections import OWN_PROCESSES, Confinement
 from forewarp.gpu_runner.worker.runners import LAST
 from forewarp.gpu_runner.worker.watch import Watch

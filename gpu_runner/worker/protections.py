@@ -17,9 +17,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from forewarp.gpu_runner.worker import environment, landlock, privileges, seccomp
+from forewarp.gpu_runner.worker import environment, linux
 from forewarp.gpu_runner.worker.least import HIDDEN, LIMITS, NO_MEMORY, NO_NETWORK, NO_SIGNALS, READ_ONLY, require
-from forewarp.gpu_runner.worker.privileges import NOBODY, libc
+from forewarp.gpu_runner.worker.linux import NOBODY, libc
 
 _PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_GET_NO_NEW_PRIVS = 1, 2, 4, 38, 39
 OWN_PROCESSES = "own process namespace"
@@ -28,26 +28,26 @@ _MOST_DESCRIPTORS, _MAP_NORESERVE = 1 << 16, 0x4000
 
 def die_with_parent() -> None:
     """Be killed when the parent goes, however it goes."""
-    privileges.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    linux.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def hide_memory() -> None:
     """Forbid other processes of this user to attach to this one or to read its memory."""
-    privileges.prctl(_PR_SET_DUMPABLE, 0)
+    linux.prctl(_PR_SET_DUMPABLE, 0)
 
 
 def sends_no_signals(in_force: Collection[str]) -> bool:
     """Return whether a process with these protections can send no signal to the one that started it."""
     with contextlib.suppress(OSError):
-        return OWN_PROCESSES in in_force or (READ_ONLY in in_force and landlock.version() >= landlock.SIGNALS_SINCE)
+        return OWN_PROCESSES in in_force or (READ_ONLY in in_force and linux.landlock_version() >= linux.SIGNALS_SINCE)
     return OWN_PROCESSES in in_force
 
 
 def keep_signals_inside() -> None:
     """Refuse signals to processes that are not started from here on, where the kernel knows how."""
     with contextlib.suppress(OSError):
-        privileges.prctl(_PR_SET_NO_NEW_PRIVS, 1)
-        landlock.keep_signals_inside()
+        linux.prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        linux.restrict_signals()
 
 
 def device_files(device: str) -> list[str]:
@@ -111,25 +111,25 @@ class Confinement:
             most = self.memory
             steps.append(Step("memory limit", lambda: _limit_memory(most), lambda: _too_much_is_refused(most)))
         # Where no namespace is to be had, the filter below refuses sockets.
-        steps.append(Step(NO_NETWORK, lambda: _tried(privileges.no_network), _is_cut_off))
+        steps.append(Step(NO_NETWORK, lambda: _tried(linux.no_network), _is_cut_off))
         if (self.folder_bytes or self.own_processes) and not self.cautious:
             steps.append(self._mounting())
         if not self.cautious:
             if self.drop_user:
                 to_read = (*self.reads, *(sys.path if self.reads_only is None else self.reads_only))
-                become = lambda: privileges.become_nobody([self.folder], to_read)  # noqa: E731
+                become = lambda: linux.become_nobody([self.folder], to_read)  # noqa: E731
                 steps.append(Step("user nobody", become, lambda: set(os.getresuid()) == {NOBODY}))
             # Nobody, started by nobody, still has to read what its parent could.
-            drop = lambda: privileges.drop_capabilities(reading=os.geteuid() == NOBODY)  # noqa: E731
-            steps.append(Step("no capabilities", drop, privileges.holds_none))
+            drop = lambda: linux.drop_capabilities(reading=os.geteuid() == NOBODY)  # noqa: E731
+            steps.append(Step("no capabilities", drop, linux.holds_none))
         # Landlock needs this; without it there is none.
-        forbid = lambda: privileges.prctl(_PR_SET_NO_NEW_PRIVS, 1)  # noqa: E731
+        forbid = lambda: linux.prctl(_PR_SET_NO_NEW_PRIVS, 1)  # noqa: E731
         steps.append(Step("no new privileges", forbid, lambda: libc.prctl(_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1))
         steps += self._landlock()
         steps.append(Step("dies with its parent", die_with_parent, _will_die_with_parent))
         if not self.cautious:
             counted = self.memory is not None
-            filtering = lambda: seccomp.install(count_memory=counted, stoppable=self.stoppable)  # noqa: E731
+            filtering = lambda: linux.filter_calls(count_memory=counted, stoppable=self.stoppable)  # noqa: E731
             steps.append(Step("system calls filtered", filtering, _unsharing_is_refused))
         # What several of these see to; that it holds is tried.
         steps.append(Step(NO_SIGNALS, lambda: None, _signals_are_refused))
@@ -151,7 +151,7 @@ class Confinement:
         return all(0 <= resource.getrlimit(what)[0] <= most for what, most in bounds.items())
 
     def _mounting(self) -> Step:
-        mount = lambda: privileges.own_mounts(self.folder, self.folder_bytes, processes=self.own_processes)  # noqa: E731
+        mount = lambda: linux.own_mounts(self.folder, self.folder_bytes, processes=self.own_processes)  # noqa: E731
         if self.folder_bytes:
             return Step("private temporary files", mount, lambda: _is_mounted(self.folder))
         return Step("own view of processes", mount, _sees_itself_alone)
@@ -161,10 +161,10 @@ class Confinement:
         writable = [p for p in (self.folder, *self.files) if os.path.exists(p)]
         try_writing = lambda: _writing_is_refused(self.folder, writable)  # noqa: E731
         if self.reads_only is None or self.cautious:
-            return [Step(READ_ONLY, lambda: landlock.restrict(writable, signals=self.signals), try_writing)]
+            return [Step(READ_ONLY, lambda: linux.restrict_files(writable, signals=self.signals), try_writing)]
         readable = (*self.reads_only, *self.reads)
         return [
-            Step(READ_ONLY, lambda: landlock.restrict(writable, readable, signals=self.signals), try_writing),
+            Step(READ_ONLY, lambda: linux.restrict_files(writable, readable, signals=self.signals), try_writing),
             Step(HIDDEN, lambda: None, _reading_is_refused),
         ]
 

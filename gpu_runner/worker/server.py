@@ -25,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from forewarp.gpu_runner.worker import privileges, protections, toolchain, watch
+from forewarp.gpu_runner.worker import linux, protections, toolchain, watch
 from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.task_confinement import folder_of, refusing
 
@@ -207,7 +207,7 @@ def main() -> None:
     """Warm up, say so, and serve."""
     control = socket.socket(fileno=os.dup(0))
     preload()
-    privileges.adopt_orphans()
+    linux.adopt_orphans()
     control.sendall(b"ready\n")
     Server(control).serve()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from forewarp.gpu_runner.worker import protections, toolchain
 from forewarp.gpu_runner.worker.least import INSIST, Unprotected
-from forewarp.gpu_runner.worker.privileges import children_in_own_pid_namespace
+from forewarp.gpu_runner.worker.linux import children_in_own_pid_namespace
 from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.task_confinement import confine_task
 from forewarp.gpu_runner.worker.watch import run_watched

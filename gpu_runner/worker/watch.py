@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from forewarp.gpu_runner.worker import privileges, protections
+from forewarp.gpu_runner.worker import linux, protections
 from forewarp.gpu_runner.worker.channel import MACHINE
 from forewarp.gpu_runner.worker.memory import HostMemory
 from forewarp.gpu_runner.worker.protections import task_limit, tasks_in_all
@@ -234,7 +234,7 @@ def run_watched(
     tells so, without `passes_on`. `memory` bounds the resident bytes of it and all it starts; with None it is not
     looked at, because that takes processor time. `host` stops it where the machine's memory runs low.
     """
-    privileges.adopt_orphans()
+    linux.adopt_orphans()
     pid = _fork(work, wanted=True) or _fork(work, wanted=False)
     ended, complaint = os.pidfd_open(pid), None
     watching = None
@@ -259,7 +259,7 @@ def run_watched(
 def _fork(work: Callable[[bool], None], *, wanted: bool) -> int:
     """Fork into a process namespace if that is `wanted`, and to be had; return 0 where its /proc is not to be had."""
     ready, telling = os.pipe()
-    with privileges.children_in_own_pid_namespace(wanted=wanted) as contained:
+    with linux.children_in_own_pid_namespace(wanted=wanted) as contained:
         pid = os.fork()
         if pid == 0:
             os.close(ready)
@@ -279,7 +279,7 @@ def _run(work: Callable[[bool], None], contained: bool, telling: int) -> None:
         protections.die_with_parent()
         if contained:
             # With the /proc of another namespace, what it reads there of its children would be about others.
-            privileges.own_view_of_processes()
+            linux.own_view_of_processes()
         os.write(telling, b"1")
         os.close(telling)
         work(contained)

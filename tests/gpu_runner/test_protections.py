@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from forewarp.gpu_runner.worker import environment, landlock, privileges, protections, seccomp, toolchain
+from forewarp.gpu_runner.worker import environment, linux, protections, toolchain
 from forewarp.gpu_runner.worker.least import INSIST, Unprotected
 from forewarp.gpu_runner.worker.protections import Confinement
 
@@ -34,7 +34,7 @@ def inside(
     folder = tmp_path / "own"
     folder.mkdir()
     tmp_path.chmod(0o755)
-    with privileges.children_in_own_pid_namespace(wanted=contained) as contained:
+    with linux.children_in_own_pid_namespace(wanted=contained) as contained:
         pid = os.fork()
         if pid == 0:
             try:
@@ -259,7 +259,7 @@ def test_what_keeps_its_signals_inside_may_still_move_files_between_folders(tmp_
         status = 1
         try:
             protections.keep_signals_inside()
-            landlock.restrict([str(tmp_path)])
+            linux.restrict_files([str(tmp_path)])
             os.replace(made, tmp_path / "made")
             status = 0 if _cannot_signal(os.getppid()) else 2
         finally:
@@ -300,7 +300,7 @@ def test_a_secret_that_is_in_memory_is_not_hidden_by_forgetting_it(monkeypatch: 
 
 def test_the_filter_is_refused_for_an_unknown_machine() -> None:
     with pytest.raises(OSError, match="riscv64"):
-        seccomp.program("riscv64", count_memory=True)
+        linux.filter_program("riscv64", count_memory=True)
 
 
 @pytest.mark.parametrize("column", HEADERS)
@@ -308,7 +308,7 @@ def test_numbers_are_the_kernels(column: int) -> None:
     if not HEADERS[column].exists():
         pytest.skip("needs the kernel's headers")
     known = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", HEADERS[column].read_text()))
-    source = Path(seccomp.__file__).read_text()
+    source = Path(linux.__file__).read_text()
     ours = re.findall(r'"(\w+)": \((-?\d+), (-?\d+)\)', source)
     assert len(ours) > 40
     for name, *numbers in ours:

@@ -18,7 +18,7 @@ from forewarp.gpu_runner.compilers import nvrtc
 from forewarp.gpu_runner.devices import detect_cuda
 from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.gpu_runner.formats import kernelbot
-from forewarp.gpu_runner.worker import landlock, task_confinement, toolchain
+from forewarp.gpu_runner.worker import linux, task_confinement, toolchain
 from forewarp.gpu_runner.worker.protections import Confinement
 
 KEY = "sk-planted-0123456789"
@@ -26,7 +26,7 @@ KEY = "sk-planted-0123456789"
 
 def _landlock() -> bool:
     try:
-        return landlock.version() > 0
+        return linux.landlock_version() > 0
     except OSError:
         return False
 
