@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.gpu_runner.lifting import driver
+from forewarp.gpu_runner.lifting.graph import NotLiftable
 
 _RESOURCE, _MODULE_LOADED = 3, 6
 
@@ -29,12 +30,17 @@ _Callback = ctypes.CFUNCTYPE(None, driver.Handle, ctypes.c_int, ctypes.c_uint32,
 
 
 class CodeLog:
-    """Copies of all code that is loaded after this object was made, as CUPTI, which comes with torch, reports it."""
+    """Copies of all code that is loaded after this object was made, as CUPTI, which comes with torch, reports it.
+
+    `used` are those that `number` was asked for, by the number that it gave them.
+    """
 
     def __init__(self) -> None:
         """Start listening; raises OSError where CUPTI cannot be found or refuses."""
         self.images: list[bytes] = []
+        self.used: list[bytes] = []
         self._triton: dict[int, bytes] = {}
+        self._numbers: dict[int, int] = {}
         cupti = ctypes.CDLL(_cupti())
         self._callback = _Callback(self._loaded)
         subscriber = driver.Handle()
@@ -52,7 +58,18 @@ class CodeLog:
         if module.image and module.size:
             self.images.append(ctypes.string_at(module.image, module.size))
 
-    def image_of(self, function: int, name: str) -> bytes | None:
+    def number(self, function: int, name: str) -> int:
+        """Return the number of a function's code; raises `NotLiftable` where nobody has seen it loaded."""
+        if function not in self._numbers:
+            image = self._image_of(function, name)
+            if image is None:
+                raise NotLiftable(f"the compiled code of {name} was not seen")
+            if image not in self.used:
+                self.used.append(image)
+            self._numbers[function] = self.used.index(image)
+        return self._numbers[function]
+
+    def _image_of(self, function: int, name: str) -> bytes | None:
         """Return the code that a function came from, the last loaded of those that have its name; None if unknown."""
         if function not in self._triton:
             self._triton = _triton_codes()

@@ -61,22 +61,21 @@ class Observer:
 
         Raises `NotLiftable`, `WrongResult`, and whatever the module raises.
         """
-        images = _Images(self.code)
         programs: list[Program] = []
         for workload, signature in zip(job["workloads"], job["signatures"], strict=True):
             loaded = serde.from_data(Workload, workload), serde.from_data(Signature, signature)
             with self._timed("load"):
                 subject = _Subject(job, *loaded, self.allocator)
-            programs.append(self._program(subject, images))
+            programs.append(self._program(subject))
             self._alive.append(subject)
         idle = self.allocator.idle()
         chunks = [c for c in self.window.chunks if c.offset not in idle]
         if len(chunks) >= MOST_DESCRIPTORS // 2 - 1:  # those of both arms go in one message
             raise NotLiftable(f"it takes {len(chunks)} separate stretches of memory")
-        found = Programs(tuple(programs), tuple(chunks), tuple(map(len, images.found)))
-        return found, [pack(images.found), *self.window.export(chunks)]
+        found = Programs(tuple(programs), tuple(chunks), tuple(map(len, self.code.used)))
+        return found, [pack(self.code.used), *self.window.export(chunks)]
 
-    def _program(self, subject: _Subject, images: _Images) -> Program:
+    def _program(self, subject: _Subject) -> Program:
         # On the default stream, where programs run: code that launches there does not wait for other streams.
         with self._timed("rehearse"):
             results = subject.rehearse(self.allocator)
@@ -89,7 +88,7 @@ class Observer:
         self.allocator.seal()
         try:
             with self._timed("read"):
-                nodes, edges = graph.read(captured.raw_cuda_graph(), images.number, self.window.__contains__)
+                nodes, edges = graph.read(captured.raw_cuda_graph(), self.code.number, self.window.__contains__)
             # Torch writes the state of its random numbers before a replay; what it writes stays where it is read.
             captured.instantiate()
             torch.manual_seed(subject.random_seed)
@@ -210,28 +209,6 @@ def own_output(
     dense = output.permute(order).is_contiguous()
     alike = stride is not None and output.stride() == tuple(stride)
     return output if dense and (any_order or alike) else output.contiguous()
-
-
-class _Images:
-    """Compiled codes in the order in which launches name them."""
-
-    def __init__(self, code: CodeLog) -> None:
-        self.found: list[bytes] = []
-        self._code = code
-        self._numbers: dict[int, int] = {}
-
-    def number(self, function: int, name: str) -> int:
-        """Return the number of a function's code; raises `NotLiftable` where nobody has seen it loaded."""
-        if function not in self._numbers:
-            image = self._code.image_of(function, name)
-            if image is None:
-                raise NotLiftable(f"the compiled code of {name} was not seen")
-            with contextlib.suppress(ValueError):
-                self._numbers[function] = self.found.index(image)
-            if function not in self._numbers:
-                self._numbers[function] = len(self.found)
-                self.found.append(image)
-        return self._numbers[function]
 
 
 def _wake() -> None:

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from forewarp.gpu_runner.worker import environment, linux
@@ -103,33 +104,32 @@ class Confinement:
         """Return the protections in the order in which they must be taken."""
         steps: list[Step] = []
         if self.keep is not None:
-            kept = self.keep
-            steps.append(Step("no inherited descriptors", lambda: close_descriptors(kept), lambda: _none_but(kept)))
+            closing, closed = partial(close_descriptors, self.keep), partial(_none_but, self.keep)
+            steps.append(Step("no inherited descriptors", closing, closed))
         steps.append(Step("no secrets in the environment", environment.scrub, environment.is_clean))
         steps.append(Step(LIMITS, self._limit, self._is_limited))
         if self.memory is not None:
-            most = self.memory
-            steps.append(Step("memory limit", lambda: _limit_memory(most), lambda: _too_much_is_refused(most)))
+            limiting, limited = partial(_limit_memory, self.memory), partial(_too_much_is_refused, self.memory)
+            steps.append(Step("memory limit", limiting, limited))
         # Where no namespace is to be had, the filter below refuses sockets.
         steps.append(Step(NO_NETWORK, lambda: _tried(linux.no_network), _is_cut_off))
-        if (self.folder_bytes or self.own_processes) and not self.cautious:
-            steps.append(self._mounting())
         if not self.cautious:
+            if self.folder_bytes or self.own_processes:
+                steps.append(self._mounting())
             if self.drop_user:
                 to_read = (*self.reads, *(sys.path if self.reads_only is None else self.reads_only))
-                become = lambda: linux.become_nobody([self.folder], to_read)  # noqa: E731
-                steps.append(Step("user nobody", become, lambda: set(os.getresuid()) == {NOBODY}))
+                becoming = partial(linux.become_nobody, [self.folder], to_read)
+                steps.append(Step("user nobody", becoming, lambda: set(os.getresuid()) == {NOBODY}))
             # Nobody, started by nobody, still has to read what its parent could.
-            drop = lambda: linux.drop_capabilities(reading=os.geteuid() == NOBODY)  # noqa: E731
-            steps.append(Step("no capabilities", drop, linux.holds_none))
+            dropping = lambda: linux.drop_capabilities(reading=os.geteuid() == NOBODY)  # noqa: E731
+            steps.append(Step("no capabilities", dropping, linux.holds_none))
         # Landlock needs this; without it there is none.
-        forbid = lambda: linux.prctl(_PR_SET_NO_NEW_PRIVS, 1)  # noqa: E731
-        steps.append(Step("no new privileges", forbid, lambda: libc.prctl(_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1))
+        forbidding, forbidden = partial(linux.prctl, _PR_SET_NO_NEW_PRIVS, 1), (_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
+        steps.append(Step("no new privileges", forbidding, lambda: libc.prctl(*forbidden) == 1))
         steps += self._landlock()
         steps.append(Step("dies with its parent", die_with_parent, _will_die_with_parent))
         if not self.cautious:
-            counted = self.memory is not None
-            filtering = lambda: linux.filter_calls(count_memory=counted, stoppable=self.stoppable)  # noqa: E731
+            filtering = partial(linux.filter_calls, count_memory=self.memory is not None, stoppable=self.stoppable)
             steps.append(Step("system calls filtered", filtering, _unsharing_is_refused))
         # What several of these see to; that it holds is tried.
         steps.append(Step(NO_SIGNALS, lambda: None, _signals_are_refused))
@@ -151,22 +151,19 @@ class Confinement:
         return all(0 <= resource.getrlimit(what)[0] <= most for what, most in bounds.items())
 
     def _mounting(self) -> Step:
-        mount = lambda: linux.own_mounts(self.folder, self.folder_bytes, processes=self.own_processes)  # noqa: E731
+        mounting = partial(linux.own_mounts, self.folder, self.folder_bytes, processes=self.own_processes)
         if self.folder_bytes:
-            return Step("private temporary files", mount, lambda: _is_mounted(self.folder))
-        return Step("own view of processes", mount, _sees_itself_alone)
+            return Step("private temporary files", mounting, partial(_is_mounted, self.folder))
+        return Step("own view of processes", mounting, _sees_itself_alone)
 
     def _landlock(self) -> list[Step]:
         """Return the one restriction as two protections: not to write, and not to read."""
         writable = [p for p in (self.folder, *self.files) if os.path.exists(p)]
-        try_writing = lambda: _writing_is_refused(self.folder, writable)  # noqa: E731
-        if self.reads_only is None or self.cautious:
-            return [Step(READ_ONLY, lambda: linux.restrict_files(writable, signals=self.signals), try_writing)]
-        readable = (*self.reads_only, *self.reads)
-        return [
-            Step(READ_ONLY, lambda: linux.restrict_files(writable, readable, signals=self.signals), try_writing),
-            Step(HIDDEN, lambda: None, _reading_is_refused),
-        ]
+        hiding = self.reads_only is not None and not self.cautious
+        readable = (*(self.reads_only or ()), *self.reads) if hiding else None
+        restricting = partial(linux.restrict_files, writable, readable, signals=self.signals)
+        steps = [Step(READ_ONLY, restricting, partial(_writing_is_refused, self.folder, writable))]
+        return [*steps, Step(HIDDEN, lambda: None, _reading_is_refused)] if hiding else steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,13 +235,19 @@ def _limit_memory(most: int) -> None:
     _lower(resource.RLIMIT_AS, pages * resource.getpagesize() + most)
 
 
-def _too_much_is_refused(most: int) -> bool:
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+def _refused(act: Callable[[], object], *errors: type[Exception]) -> bool:
+    """Return whether an act fails in one of these ways."""
     try:
-        mmap.mmap(-1, most + (1 << 30), flags=flags, prot=mmap.PROT_READ).close()
-    except (OSError, ValueError):
+        act()
+    except errors:
         return True
     return False
+
+
+def _too_much_is_refused(most: int) -> bool:
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+    more = most + (1 << 30)
+    return _refused(lambda: mmap.mmap(-1, more, flags=flags, prot=mmap.PROT_READ).close(), OSError, ValueError)
 
 
 def _tried(take: Callable[[], object]) -> None:
@@ -262,22 +265,13 @@ def _is_cut_off() -> bool:
 
 
 def _local_sockets_are_refused() -> bool:
-    try:
-        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).close()
-    except PermissionError:
-        return True
-    return False
+    return _refused(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).close(), PermissionError)
 
 
 def _signals_are_refused() -> bool:
     """Return whether the parent cannot be sent a signal; none is sent. In a namespace of its own it has no number."""
     parent = os.getppid()
-    try:
-        if parent:
-            os.kill(parent, 0)
-    except PermissionError:
-        return True
-    return parent == 0
+    return parent == 0 or _refused(lambda: os.kill(parent, 0), PermissionError)
 
 
 def _memory_is_refused() -> bool:
@@ -332,8 +326,4 @@ def _reading_is_refused() -> bool:
 
 
 def _opens(path: str) -> bool:
-    try:
-        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-    except OSError:
-        return False
-    return True
+    return not _refused(lambda: os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC)), OSError)
