@@ -28,6 +28,7 @@ from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.problem import OnNest, copies, import_text, outputs_of, tensors_of
 from forewarp.gpu_runner.worker.stage import contiguous
 from forewarp.gpu_runner.worker.state import held_by
+from forewarp.gpu_runner.worker.tracebacks import first_line
 
 MOST_ALONE = 32
 """Small blocks of a call, and half as many weights, with memory of their own: two megabytes and a descriptor each."""
@@ -95,7 +96,7 @@ class Observer:
             captured.replay()
             torch.cuda.synchronize()
         except (AttributeError, RuntimeError) as e:  # an older driver or torch, or a graph that cannot be replayed
-            raise NotLiftable(f"its graph cannot be read: {_first_line(e)}") from None
+            raise NotLiftable(f"its graph cannot be read: {first_line(e)[:300]}") from None
         self._alive.append(captured)
         return Program(
             subject.signature.workload,
@@ -131,7 +132,7 @@ class Observer:
                 results = outputs_of(subject.call(*subject.values))
                 outputs = [subject.own(i, o, before) for i, o in enumerate(results)]
         except Exception as e:
-            raise NotLiftable(f"{NO_CAPTURE}: {_first_line(e)}") from None
+            raise NotLiftable(f"{NO_CAPTURE}: {first_line(e)[:300]}") from None
         return captured, outputs
 
 
@@ -223,7 +224,3 @@ def _wake() -> None:
 
         cast("Any", add_one)[(1,)](x, x.numel(), block=256)
     torch.cuda.synchronize()
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -497,9 +497,8 @@ class CellBench(Bench):
         known = self._probe.state() if self._probe is not None else processors()
         return known | {"round_trip_s": self.round_trip_s}
 
-    def deliver(self, stage: Stage) -> None:
+    def deliver(self) -> None:
         """Ask the candidate's cell for its result, unless that was part of the call."""
-        del stage
         self._synchronize()
         if self._bursting:
             offset = self._draw_place("candidate")

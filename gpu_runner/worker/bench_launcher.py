@@ -372,13 +372,12 @@ class LauncherBench(Bench):
         torch.cuda.synchronize()
         start = time.perf_counter()
         self._enqueue(stage, arm, slot)
-        self.deliver(stage)
+        self.deliver()
         seconds = time.perf_counter() - start
         return lambda: (seconds, 0.0)
 
-    def deliver(self, stage: Stage) -> None:
+    def deliver(self) -> None:
         """Wait for the device; a kernel's fault shows here."""
-        del stage
         event = torch.cuda.Event()
         event.record()
         self._wait(event)

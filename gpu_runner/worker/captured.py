@@ -18,6 +18,7 @@ from typing import Any, cast
 import torch
 
 from forewarp.core.values import CAPTURED
+from forewarp.gpu_runner.worker.tracebacks import first_line
 
 MOST_BYTES = 24 << 20
 """Bytes of the text: it is part of every job of the task."""
@@ -60,8 +61,7 @@ def _loaded(path: str) -> Any:
                 "it holds more than tensors, numbers, strings, tuples, lists and dicts, and code in a pickle is not "
                 f"run: {next(iter(reason.splitlines()), 'an object of another kind')}"
             ) from e
-        first = next(iter(said.strip().splitlines()), type(e).__name__)
-        raise BadCapture(f"torch.load cannot read it: {type(e).__name__}: {first}") from e
+        raise BadCapture(f"torch.load cannot read it: {type(e).__name__}: {first_line(e)}") from e
 
 
 def _calls(data: Any) -> list[dict[str, Any]]:

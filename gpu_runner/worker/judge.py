@@ -157,7 +157,7 @@ class Judge:
     def _verify(self, bench: Bench, stage: Stage, slot: int) -> float:
         # Inputs go bad before the result is fetched, so that work put off until then has nothing to work on.
         stage.spoil_inputs(slot)
-        bench.deliver(stage)
+        bench.deliver()
         stage.restore_inputs(slot)
         return stage.compare(slot)
 

@@ -142,11 +142,6 @@ def plan(signature: Signature, how: How, device: str, capacity: int | None) -> P
     return Plan(1, lean=True)
 
 
-def slots(signature: Signature, device: str = "cuda", capacity: int | None = None) -> int:
-    """Return how many sets of inputs the launcher makes."""
-    return plan(signature, "launched", device, capacity).slots
-
-
 def refusal(signature: Signature, how: How, device: str, capacity: int | None, name: str) -> str:
     """Say that a workload does not fit whatever is done, with the bytes needed; "" where it may."""
     if capacity is None:

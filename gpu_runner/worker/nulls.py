@@ -20,7 +20,7 @@ from forewarp.gpu_runner.worker.oracle import AlikeCalls, WithWritten, expect_al
 from forewarp.gpu_runner.worker.problem import ReferenceFailed, copies, outputs_of, tensors_of
 from forewarp.gpu_runner.worker.stage import fresh_seed
 from forewarp.gpu_runner.worker.state import State
-from forewarp.gpu_runner.worker.tracebacks import told
+from forewarp.gpu_runner.worker.tracebacks import first_line, told
 
 MOSTLY = 0.5
 """Share of elements above which it is worth a note that they never change."""
@@ -147,7 +147,7 @@ class Examination:
             try:
                 return self._expect(values, seeds[-1], scales)
             except ReferenceFailed as e:
-                self.refused.append(next(iter(str(e).splitlines())))
+                self.refused.append(first_line(e))
                 raise
 
         for name, values, expected in perturb.cases(self.first.expected, draw, expect_drawn, self.problem.module):

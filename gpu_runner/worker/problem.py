@@ -16,7 +16,7 @@ from forewarp.core.values import Mode, Workload
 from forewarp.gpu_runner.worker import activity
 from forewarp.gpu_runner.worker.captured import Call
 from forewarp.gpu_runner.worker.nest import Build, check_inputs, flatten, is_flat, leaves
-from forewarp.gpu_runner.worker.tracebacks import told
+from forewarp.gpu_runner.worker.tracebacks import first_line, told
 
 
 class ReferenceFailed(Exception):
@@ -35,17 +35,13 @@ def running_reference(doing: str) -> Generator[None]:
     except ReferenceFailed:
         raise
     except (torch.OutOfMemoryError, MemoryError) as e:
-        raise ReferenceFailed(f"{doing} ran out of memory: {_first_line(e)}") from e
+        raise ReferenceFailed(f"{doing} ran out of memory: {first_line(e)}") from e
     except (Exception, SystemExit) as e:
         if isinstance(e, RuntimeError) and "CUDA error" in str(e):
             raise
         memory = "can't allocate memory" in str(e)
         what = "ran out of memory" if memory else f"raised {type(e).__name__}"
-        raise ReferenceFailed(f"{doing} {what}: {_first_line(e)}\n{told(e, 4)}") from e
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), "no message")
+        raise ReferenceFailed(f"{doing} {what}: {first_line(e)}\n{told(e, 4)}") from e
 
 
 def load_module(source: str, name: str, constants: Mapping[str, Any]) -> ModuleType:

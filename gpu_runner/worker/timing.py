@@ -82,7 +82,7 @@ class Bench(ABC):
         """Run one arm on a slot; the returned function gives the sample, and may wait for the device."""
 
     @abstractmethod
-    def deliver(self, stage: Stage) -> None:
+    def deliver(self) -> None:
         """Bring the candidate's last result into the judged buffers, and wait for it."""
 
     @abstractmethod

@@ -9,6 +9,11 @@ from pathlib import Path
 _OWN = f"{Path(__file__).parents[2]}{os.sep}"
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or the kind of an error without one."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def told(error: BaseException, calls: int) -> str:
     """Return an error with its last `calls` calls; forewarp's own files are named from `forewarp/` on."""
     return "".join(traceback.format_exception(error, limit=-calls)).replace(_OWN, "forewarp/")

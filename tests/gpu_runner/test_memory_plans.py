@@ -39,7 +39,7 @@ def test_elements_have_the_bytes_that_torch_gives_them() -> None:
 
 def test_small_inputs_have_many_sets_and_large_ones_one() -> None:
     assert memory.plan(signature(1_000_000), "launched", "cuda", 80 * GB) == Plan(8)
-    assert memory.slots(signature(300_000_000)) == 3
+    assert memory.ordinary(signature(300_000_000), "launched", "cuda").slots == 3
     assert memory.plan(signature(1_000_000), "cells", "cuda", 80 * GB) == Plan(3)
     assert memory.plan(signature(1_600_000_000), "launched", "cuda", 80 * GB) == Plan(1, lean=True)
     # The same workload takes one set on a card that has no room for eight.
