@@ -134,7 +134,7 @@ def judged(scores: Array, rows: Sequence[RecordedRow]) -> dict[str, dict[str, fl
             "kernels": len(places),
             "spearman": metrics.spearman(said, speedups),
             "recovery_at_10": metrics.recovery(said, speedups, 0.1),
-            "pairs": metrics.pairwise_accuracy(said, speedups),
+            "pairs": float(metrics.pair_outcomes(said, speedups).mean()),
             "bin": float(np.mean(right)),
         }
     return found

@@ -20,8 +20,7 @@ from forewarp.archive.rows import RecordedRow
 from forewarp.core.protocols import Subject
 from forewarp.inspection.features.vector import columns as vector_columns
 from forewarp.surrogate import pretrained
-from forewarp.surrogate.pretrained import Model, Spread
-from forewarp.surrogate.trees import MISSING, Trees
+from forewarp.surrogate.pretrained import MISSING, Model, Spread, Trees
 from forewarp.training.rows import is_valid
 
 Array = NDArray[np.float64]

@@ -32,7 +32,7 @@ from forewarp.gpu_runner.devices import choose
 from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.search import events
 from forewarp.search.loop import Search
-from forewarp.search.proposers.llm import LlmProposer
+from forewarp.search.proposers.llm import KernelWriter
 from forewarp.search.proposers.portfolio import Portfolio
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings
@@ -124,7 +124,7 @@ def one_run(
     """Take one run as far as it goes; returns what must be measured for it to go on."""
     model = None if args.model is None else models.resolve(args.model, args.base_url)
     if model is not None:
-        writer = Portfolio([LlmProposer(model)], TunablesProposer(), max_calls=args.calls)
+        writer = Portfolio([KernelWriter(model)], TunablesProposer(), max_calls=args.calls)
     else:
         writer = TunablesProposer()
     forecaster: Forecaster | None = None

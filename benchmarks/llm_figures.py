@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_forecasts import drawn
+from pool_weights import FittedWeights, PooledOutcome, fit_weights
 from provenance import write
 
 from forewarp.archive.forecasts import read_forecasts
@@ -30,11 +31,10 @@ from forewarp.surrogate import calibration, pooling
 from forewarp.surrogate.evaluation import backtest, scorecard
 from forewarp.surrogate.evaluation.backtest import Answers, Group
 from forewarp.surrogate.evaluation.resampling import Resampled, cluster_draws
-from forewarp.surrogate.pooling import Weights
+from forewarp.surrogate.pooling import SHIPPED, Weights
 from forewarp.tools.session import make_forecaster
 
 DEFAULT = Weights({"learned": 0.5, "llm": 0.5}, sharpness=1.2, valid={"learned": 0.5, "llm": 0.5})
-SHIPPED = Path(pooling.__file__).with_name("cascade.json")
 SHOWN = (
     *("exact", "within_one", "pairwise", "spearman", "ece", "auroc_confidence", "crps", "nll", "coverage"),
     *("valid_auroc", "recovery_10", "recovery_mean_10", "recovery_20", "false_discard_15", "lost_wins_15"),
@@ -100,17 +100,17 @@ def together(learned: Answers, llm: Answers, weights: Weights) -> Answers:
     return Answers("cascade", rows, llm.milliseconds, llm.cost)
 
 
-def fitted(found: dict[str, Answers], path: Path) -> Weights:
+def fitted(found: dict[str, Answers], path: Path) -> FittedWeights:
     """Learn the weights of the pool from answers about validation families."""
     llm = changed(found["llm full"], "llm", calibration.shipped("llm").apply)
     told = [
-        pooling.PooledOutcome(
+        PooledOutcome(
             a.case.task, {"learned": a.forecast, "llm": b.forecast}, a.case.speedup, a.case.speedup is not None
         )
         for a, b in zip(found["learned, trials"].rows, llm.rows, strict=True)
     ]
     origin = f"fitted by nll on {path.name}, answers about validation families"
-    return pooling.fit_weights(told, DEFAULT, origin=origin)
+    return fit_weights(told, DEFAULT, origin=origin)
 
 
 def table(found: dict[str, Answers]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -151,17 +151,20 @@ def main() -> None:
     args = parser.parse_args()
     rows = read_pool(args.pool)
     learnt = answers_of(groups_of(rows, "validation", args.validation_count, args.known), args.validation)
-    corrected, weights = calibration.shipped("llm"), fitted(learnt, args.validation)
-    print(json.dumps(asdict(weights), indent=1))
+    corrected, pool = calibration.shipped("llm"), fitted(learnt, args.validation)
+    print(json.dumps(asdict(pool), indent=1))
     if args.fit:
-        pooling.write_weights(weights, SHIPPED)
-    result: dict[str, Any] = {"correction": asdict(corrected), "weights": asdict(weights)}
+        pool.save(SHIPPED)
+    result: dict[str, Any] = {
+        "correction": asdict(corrected),
+        "weights": asdict(pool.weights) | {"numbers": dict(pool.numbers)},
+    }
     for split, path, count in (("validation", args.validation, args.validation_count), ("test", args.test, args.count)):
         if path is None:
             continue
         found = learnt if split == "validation" else answers_of(groups_of(rows, split, count, args.known), path)
         found["llm full, corrected"] = changed(found["llm full"], "llm full, corrected", corrected.apply)
-        found["cascade"] = together(found["learned, trials"], found["llm full, corrected"], weights)
+        found["cascade"] = together(found["learned, trials"], found["llm full, corrected"], pool.weights)
         print(f"\n{split}: {len(found['cascade'].rows)} kernels")
         figures, differences = table(found)
         cost = {n: asdict(a.cost) for n, a in found.items() if n.startswith("llm")}

@@ -5,12 +5,14 @@
 
 Mutants are cosmic-ray's: a comparison, an arithmetic or boolean operator or a number replaced by another, `not`
 removed. From each module so many are drawn with a fixed seed, and each is tried in a copy of this checkout. "survived"
-lists those that no test noticed. Operators that no author would confuse, such as a shift for a sum, are left out.
+lists those that no test noticed. Operators that no author would confuse, such as a shift for a sum, are left out. With
+`--only`, what `--out` says of other modules stays.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import re
 import shutil
@@ -27,7 +29,7 @@ MODULES = {
     "gpu_runner/executors/verdicts.py": "tests/gpu_runner/test_verdicts.py",
     "gpu_runner/worker/timing.py": "tests/gpu_runner/test_schedule.py tests/gpu_runner/test_judge.py",
     "search/policy.py": "tests/search/test_policy.py",
-    "search/budget.py": "tests/search/test_budget.py",
+    "search/budget.py": "tests/search/test_budget.py tests/search/test_price.py",
     "search/puct.py": "tests/search/test_puct.py",
     "surrogate/calibration.py": "tests/surrogate/test_calibration.py",
 }
@@ -96,15 +98,17 @@ def main() -> None:
     parser.add_argument("--only", default="", help="modules with this in their path")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    rows: list[dict[str, Any]] = []
+    earlier = json.loads(args.out.read_text())["modules"] if args.out.exists() else []
+    rows: dict[str, dict[str, Any]] = {row["module"]: row for row in earlier}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "copy"
         shutil.copytree(ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns(".git", "__pycache__", "results"))
         for module in (m for m in MODULES if args.only in m):
-            rows.append(tried(folder, module, args.each))
-            print(f"{module}: {rows[-1]['noticed']} of {rows[-1]['tried']} noticed", flush=True)
-            noticed, count = (sum(r[key] for r in rows) for key in ("noticed", "tried"))
-            write(args.out, {"tried": count, "noticed": noticed, "modules": rows})
+            rows[module] = row = tried(folder, module, args.each)
+            print(f"{module}: {row['noticed']} of {row['tried']} noticed", flush=True)
+            kept = [rows[m] for m in MODULES if m in rows]
+            noticed, count = (sum(r[key] for r in kept) for key in ("noticed", "tried"))
+            write(args.out, {"tried": count, "noticed": noticed, "modules": kept})
 
 
 if __name__ == "__main__":

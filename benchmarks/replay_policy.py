@@ -25,7 +25,7 @@ from forewarp.archive.store import Archive
 from forewarp.core.budget import Budget
 from forewarp.gpu_runner.executors.replay import ReplayExecutor
 from forewarp.search.loop import Search
-from forewarp.search.proposers.pool import PoolProposer
+from forewarp.search.proposers.recorded import PoolProposer
 from forewarp.search.settings import SearchSettings
 from forewarp.surrogate.learned import LearnedForecaster
 

@@ -42,17 +42,10 @@ from provenance import write
 from forewarp.archive.store import Archive
 from forewarp.core import serde
 from forewarp.search.settings import SearchSettings
-from forewarp.search.state import Ask, Check, Decide, Finish, Measure, Propose, RunState, pending
+from forewarp.search.state import RunState, pending
 
 TESTS = Path(__file__).parents[1] / "tests"
-PHASES: dict[type, str] = {
-    Propose: "propose",
-    Check: "gate",
-    Ask: "forecast",
-    Decide: "decide",
-    Measure: "before a measurement",
-    Finish: "end",
-}
+PHASES = {"check": "gate", "measure": "before a measurement"}
 GONE_S = 20.0
 
 
@@ -184,10 +177,12 @@ def _killed(archive: Archive, controller: Controller, run: str, number: int) -> 
 def phase(archive: Archive, run: str) -> str:
     """Return what a killed run was doing: what is to be done next by what it wrote."""
     settings = serde.from_data(SearchSettings, archive.run(run).settings)
-    doing = pending(RunState.load(archive, run, forecasting=bool(settings.forecaster)), settings)
-    if isinstance(doing, Finish) or any(m.purpose == "confirm" for m in archive.measurements(run=run)):
+    state = RunState.load(archive, run, forecasting=bool(settings.forecaster))
+    doing = pending(state, settings)
+    if doing.kind == "finish" or any(m.purpose == "confirm" for m in archive.measurements(run=run)):
         return "confirm"
-    return "measure" if isinstance(doing, Measure) and doing.owed else PHASES[type(doing)]
+    announced = doing.kind == "measure" and state.rows[doing.proposals[0]].measurement_id is not None
+    return "measure" if announced else PHASES.get(doing.kind, doing.kind)
 
 
 def audited(archive: Archive, run: str, budget: int) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from forewarp.core.protocols import Forecaster, Subject, Trial
 from forewarp.core.values import Cost, Forecast, Target, Task
 from forewarp.gpu_runner.executors.replay import ReplayExecutor
 from forewarp.search.loop import Search
-from forewarp.search.proposers.pool import PoolProposer
+from forewarp.search.proposers.recorded import PoolProposer
 from forewarp.search.settings import SearchSettings
 from forewarp.surrogate.calibration import Recalibrated
 from forewarp.surrogate.cascade import CascadeForecaster, Tier

@@ -36,7 +36,7 @@ from forewarp.gpu_runner.executors.replay import ReplayExecutor
 from forewarp.search.compromise import compare
 from forewarp.search.islands import Islands
 from forewarp.search.loop import Search
-from forewarp.search.proposers.pool import PoolProposer
+from forewarp.search.proposers.recorded import PoolProposer
 from forewarp.search.settings import SearchSettings
 from forewarp.surrogate.calibration import Recalibrated
 from forewarp.surrogate.learned import LearnedForecaster

@@ -73,7 +73,11 @@ def judged(d: Data, ask: Callable[[str], Ask], history: int, repeats: int) -> di
         real = [2.0 ** float(d.speedup[i]) for i in about]
         score = [f.mean_log2 or 0.0 for f in found]
         table.append(
-            (metrics.spearman(score, real), metrics.recovery(score, real, 0.1), metrics.pairwise_accuracy(score, real))
+            (
+                metrics.spearman(score, real),
+                metrics.recovery(score, real, 0.1),
+                float(metrics.pair_outcomes(score, real).mean()),
+            )
         )
         said += found
         truth += real
@@ -116,7 +120,7 @@ def plainly(train: Data, d: Data) -> dict[str, float]:
             (
                 metrics.spearman(said[mask], real),
                 metrics.recovery(said[mask], real, 0.1),
-                metrics.pairwise_accuracy(said[mask], real),
+                float(metrics.pair_outcomes(said[mask], real).mean()),
                 float(right.mean()),
             )
         )

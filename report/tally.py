@@ -107,6 +107,8 @@ class Tally:
                 self.ended, self.spend = event.status, event.spend
                 self.measuring.clear()
                 return f"run {event.run} {event.status}: {event.reason}"
+            case _:
+                pass
         return ""
 
     def _resume(self, event: events.RunResumed) -> None:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from forewarp.core.protocols import Attempt
-from forewarp.core.values import Cost, Forecast
+from forewarp.core.values import Cost
 
 DECAY = 0.95
 BONUS = 0.5
@@ -51,27 +51,20 @@ def pulls_of(
     where it gives None, the fastest that was proposed earlier stands in, then the reference. What passed the gate and
     was not measured gets p_valid · max(0, the same of its forecast's median), at half its worth; what failed gets none.
     """
-    found: list[tuple[str, float, Cost]] = []
+    made: list[tuple[str, float, Cost]] = []
     incumbent = 1.0
     for a in attempts:
         arm = arm_of(a)
         if arm:
-            found.append((arm, _reward(a, base_of(a) or incumbent), a.proposal.cost))
+            made.append((arm, _reward(a, base_of(a) or incumbent), a.proposal.cost))
         if a.measurement is not None and a.measurement.trusted and a.measurement.speedup:
             incumbent = max(incumbent, a.measurement.speedup)
-    price = _currency([cost for _, _, cost in found])
-    return [Pull(arm, reward, price(cost)) for arm, reward, cost in found]
+    price = _currency([cost for _, _, cost in made])
+    return [Pull(arm, reward, price(cost)) for arm, reward, cost in made]
 
 
 def choose(
-    arms: Sequence[str],
-    pulls: Sequence[Pull],
-    count: int,
-    rng: random.Random,
-    *,
-    decay: float = DECAY,
-    bonus: float = BONUS,
-    handling: float = HANDLING,
+    arms: Sequence[str], pulls: Sequence[Pull], count: int, rng: random.Random, *, handling: float = HANDLING
 ) -> list[str]:
     """Return `count` arms to pull at once; arms that were never pulled come first, in random order.
 
@@ -79,62 +72,44 @@ def choose(
     `rng` alone.
     """
     order = rng.sample(list(arms), len(arms))
-    state = _State(order, pulls, decay)
+    weight, reward, cost = (dict.fromkeys(order, 0.0) for _ in range(3))
+
+    def add(pull: Pull) -> None:
+        for sums, value in ((weight, 1.0), (reward, pull.reward), (cost, pull.cost)):
+            for arm in sums:
+                sums[arm] *= DECAY
+            sums[pull.arm] += value
+
+    for pull in pulls:
+        if pull.arm in weight:
+            add(pull)
+    whole = sum(weight.values())
+    usual = sum(cost.values()) / whole if whole else 0.0
+    rewards = {a: reward[a] / w if w else 0.0 for a, w in weight.items()}
+    costs = {a: cost[a] / w if w else usual for a, w in weight.items()}
+    highest, dearest = max(rewards.values(), default=0.0) or 1.0, max(costs.values(), default=0.0) or 1.0
+
+    def index(arm: str) -> float:
+        if not weight[arm]:
+            return math.inf
+        doubt = BONUS * math.sqrt(math.log(1 + sum(weight.values())) / weight[arm])
+        return (rewards[arm] / highest + doubt) / (handling + costs[arm] / dearest)
+
     chosen: list[str] = []
     while order and len(chosen) < count:
-        best = max(order, key=lambda arm: state.index(arm, bonus, handling))
-        chosen.append(best)
-        state.pull(best)
+        chosen.append(max(order, key=index))
+        add(Pull(chosen[-1], rewards[chosen[-1]], costs[chosen[-1]]))
     return chosen
-
-
-class _State:
-    """Discounted sums of an arm's pulls."""
-
-    def __init__(self, arms: Sequence[str], pulls: Sequence[Pull], decay: float) -> None:
-        self._decay = decay
-        self._weight, self._reward, self._cost = (dict.fromkeys(arms, 0.0) for _ in range(3))
-        for pull in pulls:
-            if pull.arm in self._weight:
-                self._add(pull.arm, pull.reward, pull.cost)
-        self._rewards = {a: self._reward[a] / w if (w := self._weight[a]) else 0.0 for a in arms}
-        everything = sum(self._weight.values())
-        usual = sum(self._cost.values()) / everything if everything else 0.0
-        self._costs = {a: self._cost[a] / w if (w := self._weight[a]) else usual for a in arms}
-
-    def index(self, arm: str, bonus: float, handling: float) -> float:
-        """Return the arm's index; infinite for one that was never pulled."""
-        weight = self._weight[arm]
-        if not weight:
-            return math.inf
-        gain = self._rewards[arm] / (max(self._rewards.values()) or 1.0)
-        doubt = bonus * math.sqrt(math.log(1 + sum(self._weight.values())) / weight)
-        return (gain + doubt) / (handling + self._costs[arm] / (max(self._costs.values()) or 1.0))
-
-    def pull(self, arm: str) -> None:
-        """Count a pull whose outcome is not known yet."""
-        self._add(arm, self._rewards[arm], self._costs[arm])
-
-    def _add(self, arm: str, reward: float, cost: float) -> None:
-        for sums in (self._weight, self._reward, self._cost):
-            for name in sums:
-                sums[name] *= self._decay
-        self._weight[arm] += 1.0
-        self._reward[arm] += reward
-        self._cost[arm] += cost
 
 
 def _reward(attempt: Attempt, base: float) -> float:
     m = attempt.measurement
     if m is not None:
         return max(0.0, math.log2(m.speedup / base)) if m.trusted and m.speedup else 0.0
-    if attempt.outcome == "passed" and attempt.forecast is not None:
-        return FORECAST_WORTH * _promise(attempt.forecast, base)
+    forecast = attempt.forecast
+    if attempt.outcome == "passed" and forecast is not None:
+        return FORECAST_WORTH * forecast.p_valid * max(0.0, math.log2(forecast.median / base))
     return 0.0
-
-
-def _promise(forecast: Forecast, base: float) -> float:
-    return forecast.p_valid * max(0.0, math.log2(forecast.median / base))
 
 
 def _currency(costs: Sequence[Cost]) -> Callable[[Cost], float]:

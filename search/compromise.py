@@ -47,43 +47,33 @@ def compare(archive: Archive, runs: Mapping[str, str]) -> list[Everywhere]:
     `runs` are those of one search, by target. A confirmation counts instead of the number that it confirms, which is
     too high on average; so a kernel that failed one is no compromise.
     """
-    islands = {target: _Island.of(archive, run) for target, run in runs.items()}
+    islands = {target: _Island(archive, run) for target, run in runs.items()}
     kernels = {sha256: c for island in islands.values() for sha256, c in island.candidates.items()}
-    found = [_over_all(c, islands) for c in kernels.values()]
-    return sorted((e for e in found if e.won or e.mean), key=_order)
+    compared = [_over_all(c, islands) for c in kernels.values()]
+    return sorted((e for e in compared if e.won or e.mean), key=_order)
 
 
-@dataclass(frozen=True, slots=True)
 class _Island:
     """Results of one run, by the kernels' identities."""
 
-    winner: str
-    candidates: Mapping[str, Candidate]
-    outcomes: Mapping[str, str]
-    measured: Mapping[str, Measurement]
-
-    @classmethod
-    def of(cls, archive: Archive, run: str) -> _Island:
+    def __init__(self, archive: Archive, run: str) -> None:
         best, _ = best_of(archive, run)
         rows = archive.candidates(run)
+        self.winner = best.candidate.sha256 if best else ""
+        self.candidates = {r.candidate.sha256: r.candidate for r in rows}
+        self._outcomes = {r.candidate.sha256: r.decision.action if r.decision else r.outcome for r in rows}
         # The confirmation is the later one of its kernel.
-        measured = {r.candidate.sha256: r.measurement for r in archive.measurements(run=run) if r.measurement}
+        self.measured = {r.candidate.sha256: r.measurement for r in archive.measurements(run=run) if r.measurement}
         # A kernel that compiles to the code of another one is not measured again: it takes that one's measurement.
         known = {r.candidate.short: r.candidate.sha256 for r in rows}
         for row in rows:
             twin = known.get(twin_of(row), "")
-            if twin in measured:
-                measured[row.candidate.sha256] = measured[twin]
-        return cls(
-            best.candidate.sha256 if best else "",
-            {r.candidate.sha256: r.candidate for r in rows},
-            {r.candidate.sha256: r.decision.action if r.decision else r.outcome for r in rows},
-            measured,
-        )
+            if twin in self.measured:
+                self.measured[row.candidate.sha256] = self.measured[twin]
 
     def outcome(self, sha256: str) -> str:
         m = self.measured.get(sha256)
-        return self.outcomes.get(sha256, "not proposed") if m is None else m.verdict if m.status == "ok" else m.status
+        return self._outcomes.get(sha256, "not proposed") if m is None else m.verdict if m.status == "ok" else m.status
 
 
 def _over_all(candidate: Candidate, islands: Mapping[str, _Island]) -> Everywhere:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 from forewarp.core import serde
 from forewarp.core.budget import Budget, Spend
@@ -15,10 +15,30 @@ from forewarp.core.values import Cost, Decision, Forecast, Status, Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class RunStarted:
-    """A new run; `task` and `target` are names."""
+class Event:
+    """Something that happened in a run."""
 
     run: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEvent(Event):
+    """Something that happened in a round of a run."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelEvent(RoundEvent):
+    """Something that happened to a candidate; `kernel` is its identity (sha256)."""
+
+    kernel: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted(Event):
+    """A new run; `task` and `target` are names."""
+
     task: str
     target: str
     proposer: str
@@ -27,22 +47,17 @@ class RunStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class RunResumed:
+class RunResumed(RoundEvent):
     """An interrupted run goes on in `round`, with what it had spent before."""
 
-    run: str
-    round: int
     spend: Spend
 
 
 @dataclass(frozen=True, slots=True)
-class Proposed:
-    """A candidate entered the run. `kernel` is its identity (sha256) in this and all later events."""
+class Proposed(KernelEvent):
+    """A candidate entered the run at a position of the round."""
 
-    run: str
-    round: int
     position: int
-    kernel: str
     language: str
     tunables: Mapping[str, int]
     proposer: str
@@ -53,86 +68,64 @@ class Proposed:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(KernelEvent):
     """A candidate passed the gate; `seconds` is its compile time."""
 
-    run: str
-    round: int
-    kernel: str
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(KernelEvent):
     """The gate stopped a candidate. `outcome` is malformed, duplicate, same_code or compile_error."""
 
-    run: str
-    round: int
-    kernel: str
     outcome: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Forecasted:
+class Forecasted(KernelEvent):
     """A candidate was forecast."""
 
-    run: str
-    round: int
-    kernel: str
     forecast: Forecast
 
 
 @dataclass(frozen=True, slots=True)
-class Escalated:
+class Escalated(RoundEvent):
     """A dearer tier of a cascade was asked for some of the round's candidates; `tier` is its forecaster's name."""
 
-    run: str
-    round: int
     tier: str
     candidates: int
     cost: Cost
 
 
 @dataclass(frozen=True, slots=True)
-class Unanswered:
+class Unanswered(RoundEvent):
     """A forecaster had no usable answer for some of the round's candidates; `problem` says why."""
 
-    run: str
-    round: int
     forecaster: str
     candidates: int
     problem: str
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(KernelEvent):
     """It was decided whether to measure a candidate; `decision.numbers` holds what this rested on."""
 
-    run: str
-    round: int
-    kernel: str
     decision: Decision
 
 
 @dataclass(frozen=True, slots=True)
-class Measuring:
+class Measuring(KernelEvent):
     """A measurement is about to start and is already booked. `purpose` is candidate or confirm."""
 
-    run: str
-    round: int
-    kernel: str
     measurement: int
     purpose: str
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(KernelEvent):
     """A measurement is done; `best` is the run's highest speed-up so far, None while nothing worked."""
 
-    run: str
-    round: int
-    kernel: str
     measurement: int
     purpose: str
     status: Status
@@ -145,34 +138,28 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Alarmed:
+class Alarmed(RoundEvent):
     """Outcomes do not fit the forecasts (alarm number `alarms`): everything is measured for the next `outcomes`."""
 
-    run: str
-    round: int
     alarms: int
     outcomes: int
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class Examined(KernelEvent):
     """The winner was tried on shapes that nobody tuned for; `generalises` is yes, no, partly or unknown."""
 
-    run: str
-    round: int
-    kernel: str
     generalises: str
     said: str
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetWarning:
-    """At least `share` of one currency's cap is spent; said once per currency, share and run.
+class BudgetWarning(Event):
+    """At least `share` of one currency's cap is spent; told once per currency, share and run.
 
-    Where one step passes several shares, the highest alone is said.
+    Where one step passes several shares, only the highest is told.
     """
 
-    run: str
     currency: str
     spent: float
     cap: float
@@ -180,34 +167,18 @@ class BudgetWarning:
 
 
 @dataclass(frozen=True, slots=True)
-class RunFinished:
+class RunFinished(Event):
     """The run ended. `status` is finished, interrupted or failed; `reason` says why in words."""
 
-    run: str
     status: str
     reason: str
     best: float | None
     spend: Spend
 
 
-Event = (
-    RunStarted
-    | RunResumed
-    | Proposed
-    | Accepted
-    | Rejected
-    | Forecasted
-    | Escalated
-    | Unanswered
-    | Decided
-    | Measuring
-    | Measured
-    | Alarmed
-    | Examined
-    | BudgetWarning
-    | RunFinished
-)
-_KINDS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Event)}
+_KINDS: dict[str, Any] = {
+    name: kind for name, kind in globals().items() if isinstance(kind, type) and issubclass(kind, Event)
+}
 
 
 def to_data(event: Event) -> dict[str, Any]:

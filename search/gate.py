@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from forewarp.archive.rows import CandidateRow
 from forewarp.core.errors import CandidateError
@@ -15,7 +16,6 @@ from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import plan as plans
 
 LOG_CHARS = 2000
-
 
 _SAME_CODE = "compiles to the same code as "
 
@@ -30,11 +30,19 @@ class Gated:
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
-    """A candidate's keys: equal `program` means equal text, equal `launches` means equal launches."""
+class _Keys:
+    """A candidate's keys: equal `program` means equal text and plan, equal `launches` means equal launches."""
 
     program: str
     launches: str
+
+    def code(self, build: Build | None) -> str:
+        """Return a key that is equal for candidates that run the same machine code in the same launches, "" if unknown.
+
+        A Python module's host code is not in its binary, so equal binaries say nothing about it.
+        """
+        known = build is not None and build.binary_sha256 and self.launches
+        return f"{build.binary_sha256}\n{self.launches}" if build and known else ""
 
 
 class Gate:
@@ -52,15 +60,15 @@ class Gate:
         """Take note of a candidate that was checked before; later copies of it are duplicates."""
         if outcome not in ("passed", "compile_error", "same_code"):
             return
-        checked = self._check(candidate)
-        self._programs.setdefault(checked.program, candidate)
-        code = _code_key(candidate, checked, build)
+        keys = self._keys(candidate)
+        self._programs.setdefault(keys.program, candidate)
+        code = keys.code(build)
         if outcome == "passed" and code:
             self._code.setdefault(code, candidate)
 
     def key(self, candidate: Candidate) -> str:
         """Return a key that is equal for candidates that are the same program; raises `CandidateError` if malformed."""
-        return self._check(candidate).program
+        return self._keys(candidate).program
 
     def check(self, batch: Sequence[Candidate]) -> Generator[Gated]:
         """Yield one answer per candidate, in order; compiles run ahead in a few threads.
@@ -69,85 +77,80 @@ class Gate:
         """
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="compile")
         try:
-            waiting: list[tuple[Candidate, Gated | None, _Checked | None, Future[Build] | None]] = []
-            for candidate in batch:
-                early, checked = self._without_compiling(candidate)
-                future = None if early else pool.submit(self._build, candidate)
-                waiting.append((candidate, early, checked, future))
-            for candidate, early, checked, future in waiting:
-                if future is not None and checked is not None:
-                    yield self._compiled(candidate, checked, future)
-                elif early is not None:
-                    yield early
+            answers = [self._begin(candidate, pool) for candidate in batch]
+            for answer in answers:
+                yield answer if isinstance(answer, Gated) else answer()
         finally:
             pool.shutdown(cancel_futures=True)
+
+    def _begin(self, candidate: Candidate, pool: ThreadPoolExecutor) -> Gated | Callable[[], Gated]:
+        """Return the answer about a candidate, or the function that waits for its compile and returns it then."""
+        try:
+            keys = self._keys(candidate)
+        except CandidateError as e:
+            return Gated("malformed", str(e))
+        if keys.program in self._programs:
+            return Gated("duplicate", f"is the same program as {self._programs[keys.program].short}")
+        self._programs[keys.program] = candidate
+        return partial(self._compiled, candidate, keys, pool.submit(self._build, candidate))
 
     def _build(self, candidate: Candidate) -> Build:
         """Compile; a module is traced to its launches, so that forecasters know it as they know other kernels."""
         build = self._executor.compile(self._task, candidate)
         return with_evidence(self._executor, self._task, candidate, build)
 
-    def _without_compiling(self, candidate: Candidate) -> tuple[Gated | None, _Checked | None]:
+    def _compiled(self, candidate: Candidate, keys: _Keys, compiling: Future[Build]) -> Gated:
         try:
-            checked = self._check(candidate)
-        except CandidateError as e:
-            return Gated("malformed", str(e)), None
-        if checked.program in self._programs:
-            return Gated("duplicate", f"is the same program as {self._programs[checked.program].short}"), None
-        self._programs[checked.program] = candidate
-        return None, checked
-
-    def _compiled(self, candidate: Candidate, checked: _Checked, future: Future[Build]) -> Gated:
-        try:
-            build = future.result()
+            build = compiling.result()
         except CandidateError as e:
             return Gated("malformed", str(e))
         if build.status != "ok":
             return Gated("compile_error", f"{build.status}: {_trim(build.log)}", build)
-        code = _code_key(candidate, checked, build)
+        code = keys.code(build)
         if code and code in self._code:
             return Gated("same_code", f"{_SAME_CODE}{self._code[code].short}", build)
         if code:
             self._code[code] = candidate
         return Gated("passed", "", build)
 
-    def _check(self, candidate: Candidate) -> _Checked:
+    def _keys(self, candidate: Candidate) -> _Keys:
         """Return the candidate's keys; raises `CandidateError` if its plan or its tunables are not in order."""
-        text = candidates.normalise(candidate)
+        program = program_key(candidate)
         if candidate.language not in DEVICE_ONLY:
-            return _Checked(f"{candidate.language}\n{text}", "")
+            return _Keys(program, "")
         try:
             plan = plans.parse(candidate)
-            tunables = plan.defaults() | dict(candidate.tunables)
             resolved = [plans.resolve(plan, s, candidate.tunables) for s in self._signatures]
             plan.check(candidate.tunables)
         except CandidateError:
             if not self._recorded:
                 raise
-            return _Checked(f"{candidate.language}\n{sorted(candidate.tunables.items())!r}\n{text}", "")
-        # The normal form has no comments, so the plan, which lives in one, must be compared by itself: two equal
-        # kernels under other launches are two programs. How tunables may vary does not matter, only what they are.
-        bare = dataclasses.replace(plan, tunables={}, constraints=())
-        chosen = repr(sorted(tunables.items()))
-        launches = (
-            repr([(r.inputs, r.params, r.outputs, r.scratch, r.launches) for r in resolved]) if resolved else chosen
-        )
-        return _Checked(f"{candidate.language}\n{chosen}\n{bare!r}\n{text}", launches)
+            return _Keys(program, "")
+        launches = [(r.inputs, r.params, r.outputs, r.scratch, r.launches) for r in resolved]
+        return _Keys(program, repr(launches or sorted((plan.defaults() | dict(candidate.tunables)).items())))
+
+
+def program_key(candidate: Candidate) -> str:
+    """Return a key that is equal for candidates that are the same program.
+
+    The normal form has no comments, so the plan, which lives in one, counts by itself: two equal kernels under other
+    launches are two programs. How tunables may vary does not matter, only what they are. Of a malformed plan nothing
+    counts.
+    """
+    text, chosen, launches = candidates.normalise(candidate), dict(candidate.tunables), ""
+    if candidate.language in DEVICE_ONLY:
+        try:
+            plan = plans.parse(candidate)
+            chosen = plan.defaults() | chosen
+            launches = repr(dataclasses.replace(plan, tunables={}, constraints=()))
+        except CandidateError:
+            pass
+    return f"{candidate.language}\n{sorted(chosen.items())!r}\n{launches}\n{text}"
 
 
 def twin_of(row: CandidateRow) -> str:
     """Return the short identity of the kernel to whose code another one compiles, "" where it does not."""
     return row.reason.removeprefix(_SAME_CODE) if row.outcome == "same_code" else ""
-
-
-def _code_key(candidate: Candidate, checked: _Checked, build: Build | None) -> str:
-    """Return equal keys for candidates that run the same machine code in the same launches, "" where unknown.
-
-    A Python module's host code is not in its binary, so equal binaries say nothing about it.
-    """
-    if build is None or not build.binary_sha256 or not checked.launches:
-        return ""
-    return f"{build.binary_sha256}\n{checked.launches}"
 
 
 def _trim(log: str) -> str:

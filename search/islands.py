@@ -11,13 +11,11 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, field
 
 from forewarp.archive.rows import CandidateRow
 from forewarp.archive.store import Archive
 from forewarp.core.protocols import Elsewhere, Proposal, Subject, Trial
 from forewarp.core.values import Candidate
-from forewarp.search.ends import Stopped
 from forewarp.search.policy import is_visit
 from forewarp.search.state import standing
 
@@ -31,64 +29,50 @@ _LOOK_S = 0.2
 Able = Callable[[Candidate], bool]
 
 
-@dataclass(slots=True)
-class _Place:
-    """Progress of an island: its run ("" before there is one), its round, and whether it has finished searching."""
-
-    run: str = ""
-    begun: int = -1
-    searched: bool = False
+class Stopped(Exception):
+    """`Search.stop()` was called."""
 
 
-@dataclass(slots=True)
 class Islands:
     """The islands of one search by the names of their targets, shared by the threads that work on them."""
 
-    archive: Archive
-    _places: dict[str, _Place] = field(default_factory=dict[str, _Place])
-    _moved: threading.Condition = field(default_factory=threading.Condition)
+    def __init__(self, archive: Archive) -> None:
+        self.archive = archive
+        self._runs: dict[str, str] = {}
+        self._begun: dict[str, float] = {}
+        """The round that each island has begun, infinity once it has finished searching."""
+        self._moved = threading.Condition()
 
     def open(self, target: str, able: Able = lambda _: True) -> Island:
         """Return the island of a target; `able` says which kernels it can take in at all."""
-        self._places[target] = _Place()
+        self._begun[target] = -1
         return Island(self, target, able)
-
-    def ended(self, target: str, run: str) -> None:
-        """Add an island whose run is over; it only offers what it found."""
-        self._places[target] = _Place(run, searched=True)
 
     def enter(self, target: str, run: str) -> None:
         """Set the run that works on an island."""
-        self._places[target].run = run
+        self._runs[target] = run
 
-    def begin(self, target: str, number: int, stop: threading.Event) -> None:
-        """Wait until no other island is behind round `number`; raises `Stopped`."""
-        self._move(target, begun=number)
-        self._wait(lambda p: p.searched or p.begun >= number, stop)
+    def ended(self, target: str, run: str) -> None:
+        """Add an island whose run is over; it only offers what it found."""
+        self._runs[target], self._begun[target] = run, math.inf
 
-    def end(self, target: str, stop: threading.Event | None = None) -> None:
-        """Mark an island as searched; with `stop`, wait until all others are, too. Raises `Stopped`."""
-        self._move(target, searched=True)
-        if stop is not None:
-            self._wait(lambda p: p.searched, stop)
-
-    def others(self, target: str) -> Mapping[str, str]:
-        """Return the runs of the other islands by target."""
-        return {name: p.run for name, p in sorted(self._places.items()) if name != target and p.run}
-
-    def _move(self, target: str, *, begun: int | None = None, searched: bool = False) -> None:
+    def begin(self, target: str, number: float) -> None:
+        """Note that an island has begun a round; infinity stands for the end of its search."""
         with self._moved:
-            place = self._places[target]
-            place.begun = place.begun if begun is None else begun
-            place.searched = place.searched or searched
+            self._begun[target] = number
             self._moved.notify_all()
 
-    def _wait(self, reached: Callable[[_Place], bool], stop: threading.Event) -> None:
+    def wait(self, number: float, stop: threading.Event) -> None:
+        """Wait until no island is behind a round; raises `Stopped`."""
         with self._moved:
-            while not all(reached(p) for p in self._places.values()):
+            while min(self._begun.values()) < number:
                 if stop.is_set():
                     raise Stopped
                 self._moved.wait(_LOOK_S)
+
+    def others(self, target: str) -> Mapping[str, str]:
+        """Return the runs of the other islands by target."""
+        return {name: run for name, run in sorted(self._runs.items()) if name != target}
 
 
 class Island:
@@ -105,26 +89,26 @@ class Island:
 
     def leave(self) -> None:
         """Stop keeping other islands waiting for this one."""
-        self._islands.end(self._target)
+        self._islands.begin(self._target, math.inf)
 
     def migrants(self, number: int, seen: Set[str], most: int) -> list[Proposal]:
         """Return at most `most` kernels that others measured before round `number` and that are not `seen` here.
 
         Waits for the others to have finished that round; raises `Stopped`.
         """
-        self._islands.begin(self._target, number, self._stop)
+        self._islands.begin(self._target, number)
+        self._islands.wait(number, self._stop)
         made: list[Proposal] = []
         taken = set(seen)
         for target, run in self._islands.others(self._target).items():
-            led = self._led(run, number)
-            new = [r for r in led if r.candidate.sha256 not in taken and self._able(r.candidate)][:MIGRANTS]
-            taken |= {r.candidate.sha256 for r in new}
-            made += [_proposal(r, target) for r in new]
+            new = [r for r in self._led(run, number) if r.candidate.sha256 not in taken and self._able(r.candidate)]
+            taken |= {r.candidate.sha256 for r in new[:MIGRANTS]}
+            made += [_proposal(r, target) for r in new[:MIGRANTS]]
         return made[:most]
 
     def elsewhere(self, number: int) -> dict[str, Elsewhere]:
         """Return the trials of the other islands before round `number`, by target; they have finished that round."""
-        found: dict[str, Elsewhere] = {}
+        elsewhere: dict[str, Elsewhere] = {}
         for target, run in self._islands.others(self._target).items():
             trials = [
                 Trial(Subject(r.candidate, r.build), r.measurement)
@@ -132,15 +116,16 @@ class Island:
                 if r.build is not None and r.measurement is not None
             ]
             if trials:
-                found[target] = Elsewhere(self._islands.archive.run(run).target, trials)
-        return found
+                elsewhere[target] = Elsewhere(self._islands.archive.run(run).target, trials)
+        return elsewhere
 
     def visitors(self) -> list[Proposal]:
         """Return the winner of each other island once all of them have searched; raises `Stopped`.
 
         What others measure after that, as visits or confirmations, changes nothing here.
         """
-        self._islands.end(self._target, self._stop)
+        self.leave()
+        self._islands.wait(math.inf, self._stop)
         led = {target: self._led(run) for target, run in self._islands.others(self._target).items()}
         return [_proposal(rows[0], target) for target, rows in led.items() if rows and self._able(rows[0].candidate)]
 
@@ -164,5 +149,5 @@ class Island:
 
 def _proposal(row: CandidateRow, target: str) -> Proposal:
     speedup = row.measurement.speedup if row.measurement else None
-    said = f"S = {speedup:.3g} on {target}" if speedup is not None else f"from {target}"
-    return Proposal(row.candidate, NAME, note=said, operator=NAME)
+    note = f"S = {speedup:.3g} on {target}" if speedup is not None else f"from {target}"
+    return Proposal(row.candidate, NAME, note=note, operator=NAME)

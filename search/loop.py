@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import platform
-import threading
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from typing import Self
@@ -16,16 +15,11 @@ from forewarp.core.errors import ArchiveError, UsageError
 from forewarp.core.protocols import Executor, Forecaster, Proposer
 from forewarp.core.values import Task
 from forewarp.search import finals, lease, rounds
-from forewarp.search.context import RunContext
-from forewarp.search.ends import BudgetSpent, Stopped
 from forewarp.search.events import Event, RunFinished, RunResumed, RunStarted
-from forewarp.search.islands import Island
-from forewarp.search.recorder import Recorder
+from forewarp.search.islands import Island, Stopped
+from forewarp.search.run import BudgetSpent, Run
 from forewarp.search.settings import SearchSettings
-from forewarp.search.state import Finish
 from forewarp.search.summary import RunSummary, best_of, summarise
-
-__all__ = ["Search", "SearchSettings"]
 
 
 class Search:
@@ -34,7 +28,7 @@ class Search:
     def __init__(
         self,
         archive: Archive,
-        run: RunRow,
+        row: RunRow,
         executor: Executor,
         proposer: Proposer,
         forecaster: Forecaster | None,
@@ -43,17 +37,12 @@ class Search:
         island: Island | None,
     ) -> None:
         """Create a search of a run; call `start` or `resume` instead."""
-        self.run_id = run.id
-        self.settings = serde.from_data(SearchSettings, run.settings)
-        self._archive, self._resumed, self._run = archive, resumed, run
-        self._stop, self._begun = threading.Event(), False
-        self._recorder = Recorder(archive, run.id, self.settings.budget)
-        self._island = island
+        self.run_id = row.id
+        self._run = Run(archive, row, executor, proposer, forecaster, island)
+        self.settings = self._run.settings
+        self._resumed, self._begun = resumed, False
         if island is not None:
-            island.enter(run.id, self._stop)
-        self._context = RunContext(
-            archive, run, executor, proposer, forecaster, self.settings, self._recorder, self._stop, island
-        )
+            island.enter(row.id, self._run.stop)
 
     @classmethod
     def start(
@@ -123,12 +112,12 @@ class Search:
             raise UsageError(f"this search of run {self.run_id} was begun before", hint="use Search.resume")
         self._begun = True
         try:
-            with lease.hold(self._archive, self.run_id):
+            with lease.hold(self._run.archive, self.run_id):
                 yield from self._ended()
         finally:
             # Also where another process works on this run: the islands of this one must not wait for it.
-            if self._island is not None:
-                self._island.leave()
+            if self._run.island is not None:
+                self._run.island.leave()
 
     def run(self) -> RunSummary:
         """Do all the work without looking at the events, and return the summary."""
@@ -141,11 +130,11 @@ class Search:
 
         May be called from a signal handler or another thread.
         """
-        self._stop.set()
+        self._run.stop.set()
 
     def summary(self) -> RunSummary:
         """Return the summary of the run so far."""
-        return summarise(self._archive, self.run_id)
+        return summarise(self._run.archive, self.run_id)
 
     def _ended(self) -> Generator[Event]:
         """Do the work, and record the reason if it ends early."""
@@ -161,35 +150,32 @@ class Search:
             raise
 
     def _work(self) -> Generator[Event]:
+        run = self._run
         if self._resumed:
-            rounds.load(self._context)
-        yield from self._recorder.begin(self._first_event())
+            rounds.load(run)
+        yield from run.begin(self._first_event())
         try:
-            ended = yield from rounds.until_spent(self._context)
-            if self._island is not None:
-                yield from finals.receive(self._context, self._island.visitors())
-            yield from finals.confirm(self._context)
+            reason = yield from rounds.until_spent(run)
+            if run.island is not None:
+                yield from finals.receive(run, run.island.visitors())
+            yield from finals.confirm(run)
         except Stopped:
             yield self._end("interrupted", "stopped on request")
         else:
-            yield self._end("finished", self._why(ended))
-
-    def _why(self, ended: Finish | BudgetSpent) -> str:
-        if isinstance(ended, Finish):
-            return ended.reason
-        return ended.reason(self.settings.budget, self._recorder.spend())
+            if isinstance(reason, BudgetSpent):
+                reason = reason.words(run.settings.budget, run.spend())
+            yield self._end("finished", reason)
 
     def _first_event(self) -> Event:
+        run, s = self._run, self._run.settings
         if self._resumed:
-            return RunResumed(self.run_id, self._context.round, self._archive.spend(self.run_id))
-        s = self.settings
-        return RunStarted(self.run_id, self._run.task.name, self._run.target.name, s.proposer, s.forecaster, s.budget)
+            return RunResumed(run.id, run.round, run.archive.spend(run.id))
+        return RunStarted(run.id, run.task.name, run.target.name, s.proposer, s.forecaster, s.budget)
 
     def _end(self, status: RunStatus, reason: str) -> Event:
-        with self._archive.transaction():
-            self._recorder.tick()
-            self._archive.set_status(self.run_id, status, reason)
-            best, _ = best_of(self._archive, self.run_id)
-            return self._recorder.say(
-                RunFinished(self.run_id, status, reason, best.speedup if best else None, self._recorder.spend())
-            )
+        run = self._run
+        with run.archive.transaction():
+            run.tick()
+            run.archive.set_status(run.id, status, reason)
+            best, _ = best_of(run.archive, run.id)
+            return run.record(RunFinished(run.id, status, reason, best.speedup if best else None, run.spend()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,27 +21,23 @@ _LONG = 257
 _MOST_CONSTANTS = 8
 _MOST_WORKLOADS = 4
 
+Change = Callable[[int], int]
 Describe = Callable[[Task], Sequence[Signature]]
 """Returns a task's signatures, as `Executor.describe` does; raises `TaskError` where its reference fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """A task with a single workload, which is one of `task`'s own with other sizes.
+    """A task whose only workload is one of a task's own with other sizes.
 
     `origin` names the workload that it was made from, `changes` gives old and new value of each changed constant.
     """
 
     task: Task
-    kind: DeviceKind
+    workload: Workload
     origin: str
     changes: Mapping[str, tuple[int, int]]
     signature: Signature
-
-    @property
-    def workload(self) -> Workload:
-        """The workload with the changed sizes."""
-        return self.task.workloads[self.kind][0]
 
 
 def near_shapes(
@@ -55,40 +52,34 @@ def near_shapes(
     """
     if CAPTURED in task.files:
         return ()
-    pairs = list(zip(task.workloads[kind], signatures, strict=True))
+    workloads = [
+        _Sizes(task, kind, workload, signature, describe)
+        for workload, signature in zip(task.workloads[kind], signatures, strict=True)
+    ]
     known = {_shapes(s) for s in signatures}
-    found: list[Near] = []
-    for index, change in _order(len(pairs)):
-        if len(found) >= min(most, PER_WORKLOAD * len(pairs)):
-            break
-        workload, signature = pairs[index]
-        if sum(n.origin == workload.name for n in found) >= PER_WORKLOAD:
-            continue
-        made = _Changer(task, kind, workload, signature, describe).change(change)
-        if made is not None and _shapes(made.signature) not in known:
-            known.add(_shapes(made.signature))
-            found.append(made)
-    return tuple(found)
+    made: list[Near] = []
+    per_workload: Counter[int] = Counter()
+    for index, change, least in _order(len(workloads)):
+        if len(made) < min(most, PER_WORKLOAD * len(workloads)) and per_workload[index] < PER_WORKLOAD:
+            near = workloads[index].change(change, least)
+            if near is not None and _shapes(near.signature) not in known:
+                known.add(_shapes(near.signature))
+                made.append(near)
+                per_workload[index] += 1
+    return tuple(made)
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """How sizes from `least` on are changed."""
-
-    how: Callable[[int], int]
-    least: int = LEAST_SIZE
-
-
-def _order(count: int) -> Iterator[tuple[int, _Change]]:
-    """Yield which workload to change how: both ways early on, and each workload once where there are several.
+def _order(count: int) -> Iterator[tuple[int, Change, int]]:
+    """Yield which workload to change how from which size on: both ways early on, and each workload once.
 
     Small sizes stay as they are at first: a kernel may take one width of a head only, and still any length.
     """
-    long, odd, halved = _Change(_odd, _LONG), _Change(_odd), _Change(_halved)
+    long, odd, halved = (_odd, _LONG), (_odd, LEAST_SIZE), (_halved, LEAST_SIZE)
     first = [(0, long), (1, halved), (2, odd)] if count >= 3 else [(0, long), (0, halved), (1, odd)]
     rest = [(i, change) for i in range(min(count, _MOST_WORKLOADS)) for change in (odd, halved)]
-    yield from ((i, change) for i, change in first if i < count)
-    yield from (pair for pair in rest if pair not in first)
+    for i, change in [*first, *(pair for pair in rest if pair not in first)]:
+        if i < count:
+            yield i, *change
 
 
 def _odd(size: int) -> int:
@@ -101,8 +92,8 @@ def _halved(size: int) -> int:
     return 1 << ((size - 1).bit_length() - 1)
 
 
-class _Changer:
-    """Changes the sizes of one workload."""
+class _Sizes:
+    """The sizes of one workload, and what the reference takes instead of them."""
 
     def __init__(
         self, task: Task, kind: DeviceKind, workload: Workload, signature: Signature, describe: Describe
@@ -113,15 +104,15 @@ class _Changer:
         self._answers: dict[tuple[tuple[str, int], ...], Near | None] = {}
         self._refused: set[str] = set()
 
-    def change(self, change: _Change) -> Near | None:
-        """Change as many sizes as the reference takes together, the largest first; None where it takes none."""
+    def change(self, change: Change, least: int) -> Near | None:
+        """Change as many sizes from `least` on as the reference takes together, the largest first; None for none."""
         best: Near | None = None
         chosen: dict[str, int] = {}
-        wanted = {name: change.how(size) for name, size in self._sizes.items() if size >= change.least}
+        wanted = {name: change(size) for name, size in self._sizes.items() if size >= least}
         for group in self._groups(wanted):
-            found = self._near(chosen | group)
-            if found is not None:
-                chosen, best = chosen | group, found
+            near = self._near(chosen | group)
+            if near is not None:
+                chosen, best = chosen | group, near
         return best
 
     def _groups(self, wanted: Mapping[str, int]) -> Iterator[dict[str, int]]:
@@ -156,7 +147,7 @@ class _Changer:
         if not _smaller(self._signature, signature):
             return None
         changes = {k: (self._sizes[k], v) for k, v in changed.items()}
-        return Near(task, self._kind, self._workload.name, changes, signature)
+        return Near(task, workload, self._workload.name, changes, signature)
 
 
 def _constants(task: Task, kind: DeviceKind, workload: Workload) -> dict[str, int]:
@@ -170,11 +161,10 @@ def _constants(task: Task, kind: DeviceKind, workload: Workload) -> dict[str, in
 
 def _module_constants(reference: str) -> dict[str, int]:
     """Return the whole numbers that a file assigns to names, each once, at its top; the file is parsed, not run."""
-    found: dict[str, list[int | None]] = {}
-    for node in ast.parse(reference).body:
-        for name, value in _assigned(node):
-            found.setdefault(name, []).append(_number(value))
-    once = {name: values[0] for name, values in found.items() if len(values) == 1 and not name.startswith("_")}
+    values: dict[str, list[int | None]] = {}
+    for name, value in (pair for node in ast.parse(reference).body for pair in _assigned(node)):
+        values.setdefault(name, []).append(_number(value))
+    once = {name: each[0] for name, each in values.items() if len(each) == 1 and not name.startswith("_")}
     return {name: value for name, value in once.items() if value is not None}
 
 
@@ -199,6 +189,8 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv,
+    ast.LShift: operator.lshift,
+    ast.Pow: operator.pow,
 }
 _LARGE = 1 << 40
 
@@ -207,17 +199,15 @@ def _number(node: ast.expr | None) -> int | None:
     """Return the value of a whole number, or of arithmetic on such; None for anything else."""
     if isinstance(node, ast.Constant):
         return node.value if type(node.value) is int else None
-    if not isinstance(node, ast.BinOp):
+    if not isinstance(node, ast.BinOp) or type(node.op) not in _ARITHMETIC:
         return None
     left, right = _number(node.left), _number(node.right)
     if left is None or right is None or max(abs(left), abs(right)) > _LARGE:
         return None
-    if isinstance(node.op, ast.LShift | ast.Pow):
-        base = 2 if isinstance(node.op, ast.LShift) else left
-        factor = left if isinstance(node.op, ast.LShift) else 1
-        return factor * base**right if 0 <= right <= 40 else None
-    compute = _ARITHMETIC.get(type(node.op))
-    return compute(left, right) if compute and (right or not isinstance(node.op, ast.FloorDiv)) else None
+    too_far = isinstance(node.op, ast.LShift | ast.Pow) and not 0 <= right <= 40
+    if too_far or (isinstance(node.op, ast.FloorDiv) and not right):
+        return None
+    return _ARITHMETIC[type(node.op)](left, right)
 
 
 def _shapes(signature: Signature) -> tuple[TensorSpec, ...]:

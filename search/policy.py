@@ -18,6 +18,8 @@ CLUELESS = 0.9
 ROOM = 0.15
 """Distance, as a mean over the tunables, below which a candidate's score is lowered for being close to a pick."""
 
+_OTHER_SOURCE = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -59,26 +61,29 @@ def decide(
         in_order = sorted(options, key=lambda o: (not o.fresh, o.proposal))
         why = "drift: outcomes do not fit the forecasts, so everything is measured"
         return _everything(in_order, min(room, situation.fallback), why, {"drift": 1.0})
+    scored = {o.proposal: _numbers(o, situation, settings) for o in options}
     quota = min(settings.measure_per_round, room)
     unexplored = settings.explore - len(situation.measured)
     # The scores of a forecaster that cannot tell candidates apart decide nothing: whole rounds are spread out then.
     exploring = unexplored > 0 and _clueless(options)
     if exploring:
-        picks = _explore(options, situation, settings, min(quota, unexplored))
-        audits: dict[int, Decision] = {}
+        chosen = _explore(options, situation, scored, min(quota, unexplored))
     else:
-        picks = _exploit(options, situation, settings, quota)
-        discards = [o for o in options if o.fresh and o.proposal not in picks]
-        rate = min(settings.audit, settings.audit_budget * len(picks) / max(1, len(discards)))
-        drawn = [o for o in discards if rng.random() < rate][: room - len(picks)]
-        audits = _audits(drawn, situation, settings)
-    chosen = picks | audits
-    ordered = {
+        chosen = _exploit(options, scored, quota, settings.effort if unexplored <= 0 else 0.0)
+        discards = [o.proposal for o in options if o.fresh and o.proposal not in chosen]
+        rate = min(settings.audit, settings.audit_budget * len(chosen) / max(1, len(discards)))
+        for proposal in [p for p in discards if rng.random() < rate][: room - len(chosen)]:
+            facts = scored[proposal] | {"discard": 1.0, "audit": 1.0, "known": 1.0}
+            chosen[proposal] = Decision("measure", "audit: drawn from the discards", facts["score"], facts)
+    decisions = {
         p: replace(d, numbers={**d.numbers, "order": float(place)}) for place, (p, d) in enumerate(chosen.items())
     }
-    return ordered | {
-        o.proposal: _skip(o, situation, settings, discard=not exploring) for o in options if o.proposal not in chosen
-    }
+    for o in (o for o in options if o.proposal not in chosen):
+        score = scored[o.proposal]["score"]
+        why = "others promise more" if score >= settings.effort else "it promises too little"
+        facts = {"discard": float(not exploring and o.fresh), "known": float(not (exploring and o.fresh))}
+        decisions[o.proposal] = Decision("skip", why, score, scored[o.proposal] | facts)
+    return decisions
 
 
 def is_audit(decision: Decision) -> bool:
@@ -111,7 +116,7 @@ def may_stop_early(decision: Decision) -> bool:
 
 
 def _everything(options: Sequence[Option], room: int, why: str, facts: Mapping[str, float]) -> dict[int, Decision]:
-    """Measure every candidate, in the order proposed, as far as the budget goes."""
+    """Measure every candidate, in the order given, as far as the budget goes."""
     return {
         o.proposal: Decision("measure", why, 0.0, {**facts, "order": float(place)})
         if place < room
@@ -125,66 +130,53 @@ def _clueless(options: Sequence[Option]) -> bool:
 
     Doubt that all candidates share, such as about the reference's time, does not keep them from being told apart.
     """
-    doubts = [
-        math.sqrt(max(0.0, _spread_of(o.forecast) ** 2 - o.forecast.shared_sd_log2**2))
-        for o in options
-        if o.forecast is not None
-    ]
+    forecasts = [o.forecast for o in options if o.forecast is not None]
+    doubts = [math.sqrt(max(0.0, _spread(f) ** 2 - f.shared_sd_log2**2)) for f in forecasts]
     return bool(doubts) and statistics.median(doubts) > CLUELESS
 
 
 def _explore(
-    options: Sequence[Option], situation: Situation, settings: SearchSettings, count: int
+    options: Sequence[Option], situation: Situation, scored: Mapping[int, dict[str, float]], count: int
 ) -> dict[int, Decision]:
-    by_id = {o.proposal: o for o in options}
+    """Pick one by one what is farthest from all that is measured or picked; the first proposed of equals."""
+    spans = _spans([*(o.candidate for o in options), *situation.measured])
+    near = {
+        o.proposal: min((_distance(o.candidate, m, spans) for m in situation.measured), default=math.inf)
+        for o in options
+    }
     picks: dict[int, Decision] = {}
-    for proposal, distance in _spread(options, situation.measured, count).items():
-        facts = _numbers(by_id[proposal], situation, settings) | {"explore": 1.0, "distance": distance}
+    while len(picks) < min(count, len(options)):
+        chosen = max((o for o in options if o.proposal not in picks), key=lambda o: (near[o.proposal], -o.proposal))
+        # JSON has no infinity: a first pick is as far as another source.
+        facts = scored[chosen.proposal] | {"explore": 1.0, "distance": min(near[chosen.proposal], _OTHER_SOURCE)}
         why = "far from what was measured" if situation.measured or picks else "nothing was measured yet"
-        picks[proposal] = Decision("measure", f"explore: {why}", facts["score"], facts)
+        picks[chosen.proposal] = Decision("measure", f"explore: {why}", facts["score"], facts)
+        for o in options:
+            near[o.proposal] = min(near[o.proposal], _distance(o.candidate, chosen.candidate, spans))
     return picks
 
 
 def _exploit(
-    options: Sequence[Option], situation: Situation, settings: SearchSettings, count: int
+    options: Sequence[Option], scored: Mapping[int, dict[str, float]], count: int, least: float
 ) -> dict[int, Decision]:
     """Pick by score, lowered for candidates close to a pick of the same round: neighbours mostly tell the same.
 
-    What promises less than `effort` is not worth a measurement at all, but for the first few: a forecaster that sees
+    What scores below `least` is not worth a measurement at all. That is 0 for the first few: a forecaster that sees
     nothing in any candidate would never be found out.
     """
-    least = settings.effort if len(situation.measured) >= settings.explore else 0.0
-    scored = {o.proposal: (o.candidate, _numbers(o, situation, settings)) for o in options}
-    left = {p: pair for p, pair in scored.items() if pair[1]["score"] >= least}
+    left = {o.proposal: o.candidate for o in options if scored[o.proposal]["score"] >= least}
     room = dict.fromkeys(left, 1.0)
     spans = _spans([o.candidate for o in options])
     picks: dict[int, Decision] = {}
     while left and len(picks) < count:
-        chosen = max(left, key=lambda p: (left[p][1]["score"] * room[p], -p))
-        candidate, facts = left.pop(chosen)
-        facts |= {"room": room[chosen], "known": 1.0}
-        picks[chosen] = Decision("measure", _why(facts), facts["score"], facts)
-        for proposal, (other, _) in left.items():
+        chosen = max(left, key=lambda p: (scored[p]["score"] * room[p], -p))
+        candidate, facts = left.pop(chosen), scored[chosen] | {"room": room[chosen], "known": 1.0}
+        promising = facts["gain"] >= facts["unsure_weight"] * facts["unsure"]
+        why = "promising: high expected improvement" if promising else "unsure: the forecast is wide"
+        picks[chosen] = Decision("measure", why, facts["score"], facts)
+        for proposal, other in left.items():
             room[proposal] = min(room[proposal], _distance(other, candidate, spans) / ROOM)
     return picks
-
-
-def _audits(drawn: Sequence[Option], situation: Situation, settings: SearchSettings) -> dict[int, Decision]:
-    """Measure discards that were drawn at random, regardless of their scores."""
-    audits: dict[int, Decision] = {}
-    for option in drawn:
-        facts = _numbers(option, situation, settings) | {"discard": 1.0, "audit": 1.0, "known": 1.0}
-        audits[option.proposal] = Decision("measure", "audit: drawn from the discards", facts["score"], facts)
-    return audits
-
-
-def _skip(option: Option, situation: Situation, settings: SearchSettings, *, discard: bool) -> Decision:
-    facts = _numbers(option, situation, settings) | {
-        "discard": float(discard and option.fresh),
-        "known": float(discard or not option.fresh),
-    }
-    why = "others promise more" if facts["score"] >= settings.effort else "it promises too little"
-    return Decision("skip", why, facts["score"], facts)
 
 
 def _numbers(option: Option, situation: Situation, settings: SearchSettings) -> dict[str, float]:
@@ -192,7 +184,7 @@ def _numbers(option: Option, situation: Situation, settings: SearchSettings) -> 
     if forecast is None:
         raise ValueError("an option without a forecast has no score")
     incumbent = situation.incumbent or 1.0
-    unsure = _spread_of(forecast)
+    unsure = _spread(forecast)
     if forecast.mean_log2 is not None and forecast.sd_log2 is not None:
         gain = bins.normal_improvement(forecast.mean_log2, forecast.sd_log2, incumbent)
     else:
@@ -208,54 +200,30 @@ def _numbers(option: Option, situation: Situation, settings: SearchSettings) -> 
     }
 
 
-def _spread_of(forecast: Forecast) -> float:
+def _spread(forecast: Forecast) -> float:
     """Return the standard deviation of log2 S under a forecast, in octaves."""
     return bins.spread_log2(forecast.probabilities) if forecast.sd_log2 is None else forecast.sd_log2
 
 
-def _why(numbers: Mapping[str, float]) -> str:
-    promising = numbers["gain"] >= numbers["unsure_weight"] * numbers["unsure"]
-    return "promising: high expected improvement" if promising else "unsure: the forecast is wide"
-
-
-def _spread(options: Sequence[Option], measured: Sequence[Candidate], count: int) -> dict[int, float]:
-    """Pick `count` options one by one, each the farthest from all that is measured or picked; the first one proposed
-    where there is nothing to be far from. Returns proposal id → distance in the order picked.
-    """
-    spans = _spans([o.candidate for o in options] + list(measured))
-    near = {o.proposal: min((_distance(o.candidate, m, spans) for m in measured), default=math.inf) for o in options}
-    picked: dict[int, float] = {}
-    while len(picked) < min(count, len(options)):
-        chosen = max((o for o in options if o.proposal not in picked), key=lambda o: (near[o.proposal], -o.proposal))
-        # JSON has no infinity: a first pick is as far as another source.
-        picked[chosen.proposal] = min(near[chosen.proposal], _OTHER_SOURCE)
-        for o in options:
-            near[o.proposal] = min(near[o.proposal], _distance(o.candidate, chosen.candidate, spans))
-    return picked
-
-
-_OTHER_SOURCE = 2.0
-
-
-def _spans(candidates: Sequence[Candidate]) -> dict[str, tuple[float, float]]:
-    """Return the lowest value and the width of each tunable, in log2, since most of them are powers of two."""
+def _spans(candidates: Sequence[Candidate]) -> dict[str, float]:
+    """Return the width of each tunable's range, in log2, since most of them are powers of two."""
     values: dict[str, list[float]] = {}
     for c in candidates:
         for name, value in c.tunables.items():
             values.setdefault(name, []).append(_scale(value))
-    return {name: (min(v), max(v) - min(v)) for name, v in values.items()}
+    return {name: max(v) - min(v) for name, v in values.items()}
 
 
 def _scale(value: int) -> float:
     return math.copysign(math.log2(1 + abs(value)), value)
 
 
-def _distance(a: Candidate, b: Candidate, spans: Mapping[str, tuple[float, float]]) -> float:
+def _distance(a: Candidate, b: Candidate, spans: Mapping[str, float]) -> float:
     """Return the mean distance over the tunables, 0 to 1; candidates of different sources are farther than any."""
     if a.source != b.source:
         return _OTHER_SOURCE
     steps = [
-        abs(_scale(value) - _scale(b.tunables.get(name, value))) / (spans[name][1] or 1.0)
+        abs(_scale(value) - _scale(b.tunables.get(name, value))) / (spans[name] or 1.0)
         for name, value in a.tunables.items()
     ]
     return sum(steps) / len(steps) if steps else 0.0

@@ -8,117 +8,108 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from forewarp.archive.rows import CandidateRow
 from forewarp.core.errors import ForewarpError
-from forewarp.core.protocols import Borrowing, Proposal, Recalling, Subject
-from forewarp.core.values import Decision
+from forewarp.core.protocols import Borrowing, Forecaster, Proposal, Recalling, Subject
+from forewarp.core.values import Cost, Decision, Forecast
 from forewarp.gpu_runner.pipeline import compile_threads
-from forewarp.search import policy, price
-from forewarp.search.context import RunContext
-from forewarp.search.ends import BudgetSpent, Stopped
-from forewarp.search.events import Accepted, Decided, Event, Forecasted, Proposed, Rejected
+from forewarp.search import budget as budgets
+from forewarp.search import policy
+from forewarp.search.events import Accepted, Decided, Escalated, Event, Forecasted, Proposed, Rejected, Unanswered
 from forewarp.search.gate import Gate, Gated
+from forewarp.search.islands import Stopped
 from forewarp.search.measuring import measure
-from forewarp.search.state import Ask, Check, Decide, Finish, Measure, Propose, RunState, pending
-from forewarp.search.tiers import counts, escalated, unanswered
+from forewarp.search.run import BudgetSpent, Run
+from forewarp.search.state import RunState, pending
+from forewarp.surrogate.cascade import CascadeForecaster, TierCount
 
 
-def load(run: RunContext) -> None:
+def load(run: Run) -> None:
     """Load the run from the archive, and give the forecaster its earlier forecasts back."""
     run.state = RunState.load(run.archive, run.id, forecasting=run.forecaster is not None)
     run.signatures = run.archive.signatures(run.task.sha256, run.target.name)
     if isinstance(run.forecaster, Recalling):
-        said = {r.candidate.sha256: r.forecast for r in run.state.rows.values() if r.forecast is not None}
-        run.forecaster.recall(run.task, run.target, said)
+        earlier = {r.candidate.sha256: r.forecast for r in run.state.rows.values() if r.forecast is not None}
+        run.forecaster.recall(run.task, run.target, earlier)
 
 
-def until_spent(run: RunContext) -> Generator[Event, None, Finish | BudgetSpent]:
-    """Carry out pending actions until there is no budget or nothing left to do; returns which. Raises `Stopped`."""
+def until_spent(run: Run) -> Generator[Event, None, str | BudgetSpent]:
+    """Carry out pending actions until there is no budget or nothing left to do; return why. Raises `Stopped`."""
     try:
-        while True:
-            match pending(run.state, run.settings, run.floor()):
-                case Propose(number):
-                    yield from _propose(run, number)
-                case Check(proposals):
-                    yield from check(run, proposals)
-                case Ask(proposals):
-                    yield from forecast(run, proposals)
-                case Decide(proposals):
-                    yield from _decide(run, proposals)
-                case Measure():
-                    yield from measure(run, [r for r in run.state.chosen if r.measurement is None])
-                case Finish() as finish:
-                    return finish
+        while (action := pending(run.state, run.settings, run.floor())).kind != "finish":
+            rows = [run.state.rows[p] for p in action.proposals]
+            match action.kind:
+                case "propose":
+                    yield from _propose(run, run.state.round + 1)
+                case "check":
+                    yield from check(run, rows)
+                case "forecast":
+                    yield from forecast(run, rows)
+                case "decide":
+                    yield from _decide(run, rows)
+                case "measure":
+                    yield from measure(run, rows)
+        return action.reason
     except BudgetSpent as e:
         return e
 
 
-def _propose(run: RunContext, number: int) -> Generator[Event]:
+def _propose(run: Run, number: int) -> Generator[Event]:
     run.check_may_begin()
-    s = run.settings
-    known = run.state.known
+    s, known = run.settings, run.state.known
     if s.learn_across_runs:
         known = replace(known, trials=run.trials())
-    rng = random.Random(f"{s.seed}:{number}")
     migrants = run.island.migrants(number, known.seen, s.proposals_per_round // 2) if run.island else []
     if run.island is not None:
         run.check_may_begin()  # it may have waited long for the others
     held, room = {m.candidate.sha256 for m in migrants}, s.proposals_per_round - len(migrants)
-    made = run.proposer.propose(run.task, run.target, known, room, rng)[:room]
+    made = run.proposer.propose(run.task, run.target, known, room, random.Random(f"{s.seed}:{number}"))[:room]
     yield from enter(run, number, [*migrants, *(p for p in made if p.candidate.sha256 not in held)])
 
 
-def enter(run: RunContext, number: int, made: Sequence[Proposal]) -> Generator[Event, None, list[int]]:
-    """Begin a round with these proposals; returns their ids."""
-    with run.archive.transaction():
+def enter(run: Run, number: int, made: Sequence[Proposal]) -> Generator[Event]:
+    """Begin a round with these proposals."""
+    with run.step() as happened:
         added = run.archive.add_proposals(run.id, number, made)
-        said = [
-            run.recorder.say(
-                Proposed(
-                    *(run.id, number, place, p.candidate.sha256, p.candidate.language, p.candidate.tunables),
-                    *(p.proposer, p.parent, p.note, p.mate, p.operator),
-                )
+        happened += [
+            Proposed(
+                *(run.id, number, p.candidate.sha256, place, p.candidate.language, p.candidate.tunables),
+                *(p.proposer, p.parent, p.note, p.mate, p.operator),
             )
             for place, p in enumerate(made)
         ]
-        run.recorder.tick()
-        said += run.recorder.warn()
     run.state.begin(number)
-    for proposal, place, p in zip(added, range(len(made)), made, strict=True):
+    for place, (proposal, p) in enumerate(zip(added, made, strict=True)):
         run.state.put(CandidateRow.proposed(proposal, number, place, p))
-    yield from said
-    return added
+    yield from happened
 
 
-def check(run: RunContext, proposals: Sequence[int]) -> Generator[Event]:
-    """Send the round's proposals through the gate."""
-    rows = [run.state.rows[p] for p in proposals]
+def check(run: Run, rows: Sequence[CandidateRow]) -> Generator[Event]:
+    """Send the round's proposals through the gate; raises `Stopped`."""
     with contextlib.closing(_ready_gate(run).check([r.candidate for r in rows])) as answers:
         for row, gated in zip(rows, answers, strict=True):
-            yield _gated(run, row, gated)
+            yield from _record_gated(run, row, gated)
             if run.stop.is_set():
                 raise Stopped
 
 
-def _gated(run: RunContext, row: CandidateRow, gated: Gated) -> Event:
-    number, kernel = run.round, row.candidate.sha256
-    with run.archive.transaction():
+def _record_gated(run: Run, row: CandidateRow, gated: Gated) -> Generator[Event]:
+    with run.step() as happened:
         kept = run.archive.set_outcome(row.proposal, gated.outcome, gated.reason, gated.build)
-        run.recorder.tick()
-        if gated.outcome != "passed" or gated.build is None:
-            event: Event = Rejected(run.id, number, kernel, gated.outcome, gated.reason)
-        else:
-            event = Accepted(run.id, number, kernel, gated.build.seconds)
+        where = run.id, run.round, row.candidate.sha256
+        if gated.outcome == "passed" and gated.build is not None:
             run.builds[row.proposal] = gated.build
-        run.recorder.say(event)
+            happened.append(Accepted(*where, gated.build.seconds))
+        else:
+            happened.append(Rejected(*where, gated.outcome, gated.reason))
     run.state.put(replace(row, outcome=gated.outcome, reason=gated.reason, build=kept))
-    return event
+    yield from happened
 
 
-def _ready_gate(run: RunContext) -> Gate:
+def _ready_gate(run: Run) -> Gate:
     if run.gate is None:
         run.signatures = run.executor.describe(run.task)
         run.archive.add_signatures(run.task, run.target, run.signatures)
@@ -129,44 +120,64 @@ def _ready_gate(run: RunContext) -> Gate:
     return run.gate
 
 
-def forecast(run: RunContext, proposals: Sequence[int]) -> Generator[Event]:
-    """Forecast proposals, if there is a forecaster; raises `Stopped` and `BudgetSpent`."""
+def forecast(run: Run, rows: Sequence[CandidateRow]) -> Generator[Event]:
+    """Forecast candidates, if there is a forecaster; raises `Stopped` and `BudgetSpent`."""
     if run.forecaster is None:
         return
     run.check_may_begin()
-    number, rows = run.round, [run.state.rows[p] for p in proposals]
+    number = run.round
     subjects = [Subject(r.candidate, r.build) for r in rows if r.build is not None]
-    before = counts(run.forecaster)
+    before = _tier_counts(run.forecaster)
     if run.island is not None and isinstance(run.forecaster, Borrowing):
         run.forecaster.lend(run.task, run.target, run.island.elsewhere(number))
     made = run.forecaster.forecast(run.task, run.target, subjects, run.trials())
     if len(made) != len(rows):
         raise ForewarpError(f"forecaster {run.forecaster.name} gave {len(made)} forecasts for {len(rows)} subjects")
-    with run.archive.transaction():
-        run.archive.add_forecasts(run.id, number, dict(zip(proposals, made, strict=True)))
-        said = [
-            run.recorder.say(Forecasted(run.id, number, r.candidate.sha256, f))
-            for r, f in zip(rows, made, strict=True)
-            if r.round == number
-        ]
-        said += [run.recorder.say(event) for event in escalated(run.id, number, made)]
-        missing = unanswered(run.id, number, made, before, counts(run.forecaster))
-        said += [run.recorder.say(event) for event in missing]
-        run.recorder.tick()
-        said += run.recorder.warn()
-    for row, forecast in zip(rows, made, strict=True):
-        run.state.put(replace(row, forecast=forecast, forecast_round=number))
-    yield from said
+    forecasts = list(zip(rows, made, strict=True))
+    with run.step() as happened:
+        run.archive.add_forecasts(run.id, number, {r.proposal: f for r, f in forecasts})
+        happened += [Forecasted(run.id, number, r.candidate.sha256, f) for r, f in forecasts if r.round == number]
+        happened += _escalated(run, made)
+        happened += _unanswered(run, made, before, _tier_counts(run.forecaster))
+    for row, f in forecasts:
+        run.state.put(replace(row, forecast=f, forecast_round=number))
+    yield from happened
 
 
-def _decide(run: RunContext, proposals: Sequence[int]) -> Generator[Event]:
-    number, rows = run.round, [run.state.rows[p] for p in proposals]
+def _tier_counts(forecaster: Forecaster) -> dict[str, TierCount]:
+    """Return the counts of each tier of a cascade so far, by label; nothing for another forecaster."""
+    return forecaster.counts if isinstance(forecaster, CascadeForecaster) else {}
+
+
+def _escalated(run: Run, made: Iterable[Forecast]) -> list[Event]:
+    """Return events for the questions to each tier above the first; remembered answers are free and do not count."""
+    costs: dict[str, list[Cost]] = {}
+    for answer in (a for f in made for a in f.tiers[1:] if a.cost != Cost()):
+        costs.setdefault(answer.forecaster, []).append(answer.cost)
+    return [Escalated(run.id, run.round, tier, len(each), sum(each, Cost())) for tier, each in costs.items()]
+
+
+def _unanswered(
+    run: Run, made: Iterable[Forecast], before: Mapping[str, TierCount], after: Mapping[str, TierCount]
+) -> list[Event]:
+    """Return events for forecasters that failed in this round, or whose new answers were malformed (`raw_sum` 0)."""
+    failed = {label: count.failed - before[label].failed for label, count in after.items()}
+    events: list[Event] = [
+        Unanswered(run.id, run.round, label, count, after[label].problem) for label, count in failed.items() if count
+    ]
+    malformed: dict[str, list[str]] = {}
+    for answer in (a for f in made for a in f.tiers or (f,) if a.raw_sum <= 0 and a.cost != Cost()):
+        malformed.setdefault(answer.forecaster, []).append(answer.rationale)
+    return events + [Unanswered(run.id, run.round, name, len(notes), notes[0]) for name, notes in malformed.items()]
+
+
+def _decide(run: Run, rows: Sequence[CandidateRow]) -> Generator[Event]:
     spend = run.spend()
     budget = run.search_budget(spend)
-    prices = price.relative([r.candidate for r in rows], run.state.trials, budget, spend)
+    prices = budgets.relative_prices([r.candidate for r in rows], run.state.trials, budget, spend)
     options = [
-        policy.Option(r.proposal, r.candidate, r.forecast, not policy.is_known(r.decision), cost)
-        for r, cost in zip(rows, prices, strict=True)
+        policy.Option(r.proposal, r.candidate, r.forecast, not policy.is_known(r.decision), price)
+        for r, price in zip(rows, prices, strict=True)
     ]
     situation = policy.Situation(
         run.state.incumbent,
@@ -174,21 +185,20 @@ def _decide(run: RunContext, proposals: Sequence[int]) -> Generator[Event]:
         None if (left := budget.left("measurements", spend)) is None else round(left),
         fallback=run.state.watch.waiting,
     )
-    rng = random.Random(f"{run.settings.seed}:{number}:decide")
+    rng = random.Random(f"{run.settings.seed}:{run.round}:decide")
     yield from decided(run, policy.decide(options, situation, run.settings, rng))
 
 
-def decided(run: RunContext, made: Mapping[int, Decision]) -> Generator[Event]:
+def decided(run: Run, made: Mapping[int, Decision]) -> Generator[Event]:
     """Record and apply decisions, by the proposals' ids."""
     number, rows = run.round, [run.state.rows[p] for p in sorted(made)]
-    with run.archive.transaction():
+    with run.step() as happened:
         run.archive.add_decisions(run.id, number, made)
-        said = [
-            run.recorder.say(Decided(run.id, number, r.candidate.sha256, made[r.proposal]))
+        happened += [
+            Decided(run.id, number, r.candidate.sha256, made[r.proposal])
             for r in rows
             if r.round == number or made[r.proposal].action == "measure"
         ]
-        run.recorder.tick()
     for row in rows:
         run.state.put(replace(row, decision=made[row.proposal], decided_round=number))
-    yield from said
+    yield from happened

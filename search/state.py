@@ -1,72 +1,37 @@
 """State of a run, as a fold over what its archive holds, and the one next action that follows from it.
 
-`State.load` builds the state from the archive alone; a run that is going on keeps it up to date with the same two
+`RunState.load` builds the state from the archive alone; a run that is going on keeps it up to date with the same two
 methods, `put` and `add`, in step with what it writes. So resuming is replaying, and `pending` need not know whether a
 run was ever interrupted.
 """
 
 from __future__ import annotations
 
-import bisect
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
-from forewarp.archive.rows import CandidateRow, MeasurementRow, Purpose
+from forewarp.archive.rows import CandidateRow, MeasurementRow
 from forewarp.archive.store import Archive
 from forewarp.core.protocols import Attempt, Known, Proposal, Subject, Trial
 from forewarp.core.values import Measurement
 from forewarp.search import policy
 from forewarp.search.settings import SearchSettings
-from forewarp.search.watch import DriftWatch
+from forewarp.surrogate.drift import DriftWatch
 
 MAX_FRUITLESS_ROUNDS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Propose:
-    """Begin round `round` by asking for new candidates."""
+class NextAction:
+    """What a run has to do next, with the proposals that it is about; `reason` says why a run is to finish.
 
-    round: int
+    Proposals to measure stand in order. Those that have a measurement's id were announced, and so booked, before the
+    run was interrupted.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Send proposals through the gate."""
-
-    proposals: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """Forecast proposals."""
-
-    proposals: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Decide:
-    """Decide which of the proposals to measure."""
-
-    proposals: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """Measure a proposal. `owed` is true for one that was announced, and so booked, before the run was interrupted."""
-
-    proposal: int
-    purpose: Purpose
-    owed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """End the run."""
-
-    reason: str
-
-
-Action = Propose | Check | Ask | Decide | Measure | Finish
+    kind: Literal["propose", "check", "forecast", "decide", "measure", "finish"]
+    proposals: tuple[int, ...] = ()
+    reason: str = ""
 
 
 class RunState:
@@ -84,11 +49,10 @@ class RunState:
         self.best: CandidateRow | None = None
         self.forecasting = forecasting
         self._seen: set[str] = set()
-        self._attempts: list[Attempt] = []
-        self._places: dict[int, int] = {}
+        self._attempts: dict[int, Attempt] = {}
         self._fresh: list[int] = []
         self._chosen: dict[int, float] = {}
-        self._skipped: list[tuple[float, int]] = []
+        self._skipped: dict[int, float] = {}
         self._passed = self._decided = self._picked = -1
 
     @classmethod
@@ -112,29 +76,24 @@ class RunState:
 
     def put(self, row: CandidateRow) -> None:
         """Add a new candidate, or update one whose row has changed."""
-        old = self.rows.get(row.proposal)
-        if old is None:
-            self._places[row.proposal] = len(self._attempts)
-            self._attempts.append(_attempt(row))
+        number, decision = row.proposal, row.decision
+        if number not in self.rows:
             self._seen.add(row.candidate.sha256)
             if row.round == self.round:
-                self._fresh.append(row.proposal)
-        else:
-            self._attempts[self._places[row.proposal]] = _attempt(row)
-            if _skipped(old):
-                del self._skipped[bisect.bisect_left(self._skipped, _rank(old))]
-        self.rows[row.proposal] = row
-        if _skipped(row):
-            bisect.insort(self._skipped, _rank(row))
+                self._fresh.append(number)
+        self.rows[number], self._attempts[number] = row, _attempt(row)
+        self._skipped.pop(number, None)
+        if decision is not None and decision.action == "skip" and row.measurement_id is None:
+            self._skipped[number] = decision.score
         if row.outcome == "passed":
             self._passed = max(self._passed, row.round)
         if row.decided_round is not None:
             self._decided = max(self._decided, row.decided_round)
-        if row.decided_round is not None and row.decision and row.decision.action == "measure":
+        if row.decided_round is not None and decision is not None and decision.action == "measure":
             self._passed = max(self._passed, row.decided_round)
             if row.decided_round == self.round:
-                self._chosen[row.proposal] = row.decision.numbers.get("order", 0.0)
-            if not (policy.is_audit(row.decision) or policy.is_visit(row.decision)):
+                self._chosen[number] = decision.numbers.get("order", 0.0)
+            if not (policy.is_audit(decision) or policy.is_visit(decision)):
                 self._picked = max(self._picked, row.decided_round)
         if _leads(row, self.best):
             self.best = row
@@ -160,8 +119,8 @@ class RunState:
 
     @property
     def known(self) -> Known:
-        """History that proposers may learn from. The collections grow with the run; they are not copied."""
-        return Known(self._attempts, self.trials, self._seen)
+        """History that proposers may learn from. `trials` and `seen` grow with the run; they are not copied."""
+        return Known(list(self._attempts.values()), self.trials, self._seen)
 
     @property
     def incumbent(self) -> float | None:
@@ -188,9 +147,9 @@ class RunState:
 
         Without forecasts a candidate is only skipped for want of budget, so that none of those is left out.
         """
-        fresh = [r for r in self.fresh if r.outcome == "passed" and r.measurement_id is None]
-        skipped = [self.rows[p] for _, p in self._skipped[: reconsider if self.forecasting else None]]
-        return sorted([*fresh, *skipped], key=lambda r: r.proposal)
+        fresh = [r.proposal for r in self.fresh if r.outcome == "passed" and r.measurement_id is None]
+        skipped = sorted(self._skipped, key=lambda p: (-self._skipped[p], p))
+        return [self.rows[p] for p in sorted(fresh + skipped[: reconsider if self.forecasting else None])]
 
 
 def standing(m: Measurement | None, number: int) -> tuple[bool, float, int] | None:
@@ -203,47 +162,48 @@ def standing(m: Measurement | None, number: int) -> tuple[bool, float, int] | No
     return m.verdict != "ambiguous", m.speedup, -number
 
 
-def pending(state: RunState, settings: SearchSettings, floor: float | None = None) -> Action:
+def pending(state: RunState, settings: SearchSettings, floor: float | None = None) -> NextAction:
     """Return the next thing to do; the same for equal states.
 
     `floor` is the speed-up at which the device could go no faster, where it is known.
     """
     if state.round < 0:
-        return Propose(0)
+        return NextAction("propose")
     unchecked = tuple(r.proposal for r in state.fresh if r.outcome == "pending")
     if unchecked:
-        return Check(unchecked)
+        return NextAction("check", unchecked)
     if not state.is_decided:
         ready = _before_deciding(state, settings)
         if ready is not None:
             return ready
-    for row in state.chosen:
-        if row.measurement is None:
-            return Measure(row.proposal, "candidate", owed=row.measurement_id is not None)
-    return _enough(state, settings, floor) or Propose(state.round + 1)
+    unmeasured = tuple(r.proposal for r in state.chosen if r.measurement is None)
+    if unmeasured:
+        return NextAction("measure", unmeasured)
+    end = _enough(state, settings, floor)
+    return NextAction("finish", reason=end) if end else NextAction("propose")
 
 
-def _before_deciding(state: RunState, settings: SearchSettings) -> Action | None:
+def _before_deciding(state: RunState, settings: SearchSettings) -> NextAction | None:
     """Return the next action before the round's decisions; None where there is nothing to decide, but may be later."""
     ready = state.open(settings.reconsider)
     if not state.fresh and not ready:
-        return Finish("there are no more candidates")
+        return NextAction("finish", reason="there are no more candidates")
     if state.fruitless >= MAX_FRUITLESS_ROUNDS:
-        return Finish(f"nothing passed the gate in {MAX_FRUITLESS_ROUNDS} rounds")
-    asked = tuple(r.proposal for r in ready if state.forecasting and _to_forecast(r, state.round))
-    if asked:
-        return Ask(asked)
-    return Decide(tuple(r.proposal for r in ready)) if ready else None
+        return NextAction("finish", reason=f"nothing passed the gate in {MAX_FRUITLESS_ROUNDS} rounds")
+    unforecast = tuple(r.proposal for r in ready if state.forecasting and _to_forecast(r, state.round))
+    if unforecast:
+        return NextAction("forecast", unforecast)
+    return NextAction("decide", tuple(r.proposal for r in ready)) if ready else None
 
 
-def _enough(state: RunState, settings: SearchSettings, floor: float | None) -> Finish | None:
-    """Return the end of the run where going on is not expected to pay."""
+def _enough(state: RunState, settings: SearchSettings, floor: float | None) -> str:
+    """Return why going on is not expected to pay; "" where it is."""
     best = state.incumbent
     if floor is not None and best is not None and best >= settings.reach * floor:
-        return Finish(f"the best kernel is within {1 - best / floor:.0%} of what the device allows at most")
+        return f"the best kernel is within {1 - best / floor:.0%} of what the device allows at most"
     if settings.patience and state.barren >= settings.patience:
-        return Finish(f"for {state.barren} rounds no candidate promised to be worth a measurement")
-    return None
+        return f"for {state.barren} rounds no candidate promised to be worth a measurement"
+    return ""
 
 
 def _to_forecast(row: CandidateRow, number: int) -> bool:
@@ -262,16 +222,6 @@ def _to_forecast(row: CandidateRow, number: int) -> bool:
 def _attempt(row: CandidateRow) -> Attempt:
     proposal = Proposal(row.candidate, row.proposer, row.parent, row.note, row.cost, row.mate, row.operator)
     return Attempt(proposal, row.outcome, row.reason, row.build, row.forecast, row.measurement)
-
-
-def _skipped(row: CandidateRow) -> bool:
-    """Return whether a candidate may be decided on again."""
-    decision = row.decision
-    return row.measurement_id is None and decision is not None and decision.action == "skip"
-
-
-def _rank(row: CandidateRow) -> tuple[float, int]:
-    return -(row.decision.score if row.decision else 0.0), row.proposal
 
 
 def _leads(row: CandidateRow, best: CandidateRow | None) -> bool:

@@ -1,14 +1,22 @@
 """Recalibration of forecasts from what was measured after them, shrunk so that few outcomes change little.
 
-The five parameters of `correction` are the mode of a posterior whose priors (normal for `tails`, Cauchy for the others)
-sit at the calibration that the fit starts from: a small correction takes much evidence, a large one, once it is clear,
-is hardly held back. Outcomes of one task resemble each other, so n of them count as n / (1 + (n − 1)·correlation).
+A correction has five parameters. A forecast's cumulative probability F at each bin edge becomes
+
+    z = Φ⁻¹(F) / s,   s = exp(spread) · (sd / 0.3)^tilt,   F′ = (1 − tails)·Φ(z) + tails·Φ(z / 4)
+
+with sd the forecast's own spread in octaves: one factor for all spreads, one for forecasts that are sharper or wider
+than usual, and a wide component for surprises. It is a recalibration of the probability integral transform (Kuleshov,
+Fenner, Ermon 2018) with R(½) = ½, so that medians, and with them the order of candidates, stay exactly as they are.
+`p_valid` goes through a rising line on the logit scale (Platt 1999).
+
+A fit is the mode of a posterior whose priors (normal for `tails`, Cauchy for the others) sit at the calibration that
+the fit starts from: a small correction takes much evidence, a large one, once it is clear, is hardly held back.
+Outcomes of one task resemble each other, so n of them count as n / (1 + (n − 1)·correlation).
 `docs/forecasting.md` says what else was compared.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections import Counter
@@ -19,12 +27,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from forewarp.core import bins, serde
 from forewarp.core.protocols import Borrowing, Elsewhere, Forecaster, Recalling, Subject, Trial
 from forewarp.core.values import Z80, Cost, Forecast, Measurement, Target, Task
-from forewarp.surrogate.correction import Array, corrected, half_width, line, normal_scores, scale, spread_of
 from forewarp.surrogate.drift import Drift
+
+Array = NDArray[np.float64]
 
 MIN_OUTCOMES = 12
 """With fewer outcomes than this, a fit stays where it starts."""
@@ -34,6 +44,11 @@ CORRELATION = 0.3
 
 _SHIPPED = Path(__file__).parent / "calibrations.json"
 _TINY = 1e-6
+_USUAL_SD = 0.3
+_WIDE = 4.0
+_FAR = 37.0
+_RESOLVED = 1e-4
+_ALARMED = 2.0
 _PRIOR = np.array([0.15, 0.08, 0.04])
 _FIRST_TAILS = 0.02
 _SEARCH = {"maxiter": 40, "ftol": 1e-7, "eps": 1e-6}
@@ -101,15 +116,6 @@ class Calibration:
             sd_log2=None if forecast.sd_log2 is None else forecast.sd_log2 * float(factor),
         )
 
-    def to_json(self) -> str:
-        """Return the calibration as a JSON object."""
-        return json.dumps(serde.to_data(self))
-
-    @staticmethod
-    def from_json(text: str) -> Calibration:
-        """Build a calibration from what `to_json` returned."""
-        return serde.from_data(Calibration, json.loads(text))
-
 
 IDENTITY = Calibration()
 
@@ -147,29 +153,10 @@ def shipped(tier: str) -> Calibration:
     return table.get(tier) or table.get(tier.partition(":")[0]) or Calibration(tier)
 
 
-def pit(forecast: Forecast, speedup: float, key: str) -> float:
-    """Return the randomised probability integral transform, in (0, 1): uniform if the forecast is calibrated.
-
-    Where in the measured bin's share it lies is drawn from `key`, so that the same question has the same answer.
-    """
-    k = bins.bin_of(speedup)
-    below = math.fsum(forecast.probabilities[:k])
-    return _inside(below + _draw(key) * forecast.probabilities[k])
-
-
-def pit_valid(p_valid: float, *, valid: bool, key: str) -> float:
-    """Return the randomised probability integral transform of the forecast that a candidate is valid."""
-    v = _draw(f"valid {key}")
-    return _inside(1 - p_valid + v * p_valid if valid else v * (1 - p_valid))
-
-
 @lru_cache(maxsize=1)
 def _shipped() -> dict[str, Calibration]:
-    if not _SHIPPED.exists():
-        return {}
     rows: list[Any] = json.loads(_SHIPPED.read_text())
-    found = [serde.from_data(Calibration, row) for row in rows]
-    return {c.tier: c for c in found}
+    return {c.tier: c for c in (serde.from_data(Calibration, row) for row in rows)}
 
 
 class Recalibrated:
@@ -180,17 +167,14 @@ class Recalibrated:
     outcomes that rests on, as its prior. When the drift alarm goes off, the run's outcomes count in full, the prior is
     loosened and the rationale says so.
 
-    The same calls in the same order give the same answers. A new object uses the shipped calibration and `recorded`,
-    outcomes of uncorrected forecasts of the task at hand; after a resume, `recall` gives it back what it had forecast.
+    The same calls in the same order give the same answers. A new object uses the shipped calibration; after a resume,
+    `recall` gives it back what it had forecast.
     """
 
-    def __init__(
-        self, forecaster: Forecaster, calibration: Calibration | None = None, recorded: Sequence[Outcome] = ()
-    ) -> None:
+    def __init__(self, forecaster: Forecaster, calibration: Calibration | None = None) -> None:
         self._forecaster = forecaster
-        self._shipped = shipped(forecaster.name) if calibration is None else calibration
-        self._recorded = tuple(recorded)
-        self._runs: dict[tuple[str, str], _Run] = {}
+        self._start = shipped(forecaster.name) if calibration is None else calibration
+        self._outcomes: dict[tuple[str, str], TaskOutcomes] = {}
 
     @property
     def name(self) -> str:
@@ -202,22 +186,22 @@ class Recalibrated:
     ) -> list[Forecast]:
         """Return one corrected forecast per subject, in order."""
         raw = self._forecaster.forecast(task, target, subjects, history)
-        run = self._run(task, target)
-        run.learn(history, task.name)
-        current = run.calibration(self._shipped, self._recorded)
-        made = [replace(current.apply(f), uncorrected=_bare(f)) for f in raw]
+        outcomes = self.outcomes(task, target)
+        outcomes.learn(history, task.name)
+        current = outcomes.calibration()
+        made = [replace(current.apply(f), uncorrected=replace(f, rationale="", cost=Cost(), tiers=())) for f in raw]
         measured = {t.subject.candidate.sha256 for t in history}
         for subject, before, after in zip(subjects, raw, made, strict=True):
             if subject.candidate.sha256 not in measured:
-                run.open[subject.candidate.sha256] = before, after
-        return [replace(f, rationale=f"{f.rationale}; {_DOUBT}") for f in made] if run.drift.alarmed else made
+                outcomes.open[subject.candidate.sha256] = before, after
+        return [replace(f, rationale=f"{f.rationale}; {_DOUBT}") for f in made] if outcomes.drift.alarmed else made
 
     def recall(self, task: Task, target: Target, forecasts: Mapping[str, Forecast]) -> None:
         """Take over the forecasts that an earlier process made of this task's candidates."""
-        run = self._run(task, target)
+        outcomes = self.outcomes(task, target)
         for kernel, made in forecasts.items():
             if made.uncorrected is not None:
-                run.open.setdefault(kernel, (made.uncorrected, made))
+                outcomes.open.setdefault(kernel, (made.uncorrected, made))
         if isinstance(self._forecaster, Recalling):
             self._forecaster.recall(task, target, forecasts)
 
@@ -226,65 +210,103 @@ class Recalibrated:
         if isinstance(self._forecaster, Borrowing):
             self._forecaster.lend(task, target, elsewhere)
 
-    def calibration(self, task: Task, target: Target) -> Calibration:
-        """Return the calibration as the outcomes of this task on this target have made it."""
-        return self._run(task, target).calibration(self._shipped, self._recorded)
-
-    def drift(self, task: Task, target: Target) -> Drift:
-        """Return the state of the drift alarm for this task on this target."""
-        return self._run(task, target).drift
-
-    def _run(self, task: Task, target: Target) -> _Run:
-        return self._runs.setdefault((task.sha256, target.name), _Run())
+    def outcomes(self, task: Task, target: Target) -> TaskOutcomes:
+        """Return the outcomes of this task on this target so far, with the calibration that they make."""
+        return self._outcomes.setdefault((task.sha256, target.name), TaskOutcomes(self._start))
 
 
 _DOUBT = "measured outcomes drift away from this forecaster's calibration"
-_ALARMED = 2.0
 
 
 @dataclass(slots=True)
-class _Run:
-    """History of one task on one target: forecasts (uncorrected, corrected) without and with their outcomes."""
+class TaskOutcomes:
+    """Forecasts of one task on one target, with their outcomes where there are any.
 
+    `open` holds the forecasts (uncorrected, corrected) of what was not measured yet, by kernel.
+    """
+
+    start: Calibration
     open: dict[str, tuple[Forecast, Forecast]] = field(default_factory=dict[str, tuple[Forecast, Forecast]])
     outcomes: list[Outcome] = field(default_factory=list[Outcome])
     drift: Drift = field(default_factory=Drift)
-    fitted: tuple[int, Calibration] | None = None
+    _fitted: tuple[int, Calibration] | None = None
 
     def learn(self, history: Sequence[Trial], task: str) -> None:
         """Turn open forecasts into outcomes, in the order of the history."""
         for trial in history:
             key = trial.subject.candidate.sha256
-            given = self.open.pop(key, None)
-            if given is None:
-                continue
-            before, after = given
-            outcome = Outcome.of(before, trial.measurement, task)
-            self.outcomes.append(outcome)
-            self.drift.update(pit_valid(after.p_valid, valid=outcome.valid, key=key), "valid")
-            if outcome.speedup is not None:
-                self.drift.update(pit(after, outcome.speedup, key), "speed")
+            if key in self.open:
+                before, after = self.open.pop(key)
+                outcome = Outcome.of(before, trial.measurement, task)
+                self.outcomes.append(outcome)
+                self.drift.observe(key, after, valid=outcome.valid, speedup=outcome.speedup)
 
-    def calibration(self, start: Calibration, recorded: Sequence[Outcome]) -> Calibration:
+    def calibration(self) -> Calibration:
         """Return the calibration after all outcomes so far; refitted only when there are new ones."""
-        known = [*recorded, *self.outcomes]
-        if self.fitted is None or self.fitted[0] != len(known):
-            alarmed = self.drift.alarmed
-            correlation, looseness = (0.0, _ALARMED) if alarmed else (CORRELATION, 1.0)
-            self.fitted = len(known), fit(known, start, correlation=correlation, looseness=looseness)
-        return self.fitted[1]
+        if self._fitted is None or self._fitted[0] != len(self.outcomes):
+            correlation, looseness = (0.0, _ALARMED) if self.drift.alarmed else (CORRELATION, 1.0)
+            fitted = fit(self.outcomes, self.start, correlation=correlation, looseness=looseness)
+            self._fitted = len(self.outcomes), fitted
+        return self._fitted[1]
 
 
-def _bare(forecast: Forecast) -> Forecast:
-    return replace(forecast, rationale="", cost=Cost(), tiers=())
+def normal_scores(forecast: Forecast) -> Array:
+    """Return Φ⁻¹(F) at the seven inner edges.
+
+    Where F is too near 0 or 1 to tell how far an edge is, the distance from the median in standard deviations is taken:
+    mass that a wider forecast sends over an edge must land beside it, not in the outermost bin.
+    """
+    from scipy.special import ndtri  # slow to import, and not needed by whoever only reads a calibration
+
+    cdf = np.cumsum(np.array(forecast.probabilities))[:-1]
+    edges = (np.array(bins.LOG2_BOUNDS[1:-1]) - math.log2(forecast.median)) / spread_of(forecast)
+    limit = -float(ndtri(_RESOLVED))
+    scores = ndtri(np.clip(cdf, _RESOLVED, 1 - _RESOLVED))
+    below, above = np.flatnonzero(cdf < _RESOLVED), np.flatnonzero(cdf > 1 - _RESOLVED)
+    if below.size:
+        scores[below] = edges[below] + min(0.0, -limit - edges[below[-1]])
+    if above.size:
+        scores[above] = edges[above] + max(0.0, limit - edges[above[0]])
+    return np.clip(scores, -_FAR, _FAR)
 
 
-def _draw(key: str) -> float:
-    return (int.from_bytes(hashlib.sha256(key.encode()).digest()[:7], "big") + 0.5) / 2**56
+def spread_of(forecast: Forecast) -> float:
+    """Return the standard deviation in octaves that the forecast's 80 % interval stands for."""
+    low, high = forecast.interval
+    return max(0.01, (math.log2(high) - math.log2(low)) / (2 * Z80))
 
 
-def _inside(value: float) -> float:
-    return min(1 - 1e-12, max(1e-12, value))
+def scale(sd: Array, spread: float, tilt: float) -> Array:
+    """Return the factors s by which forecasts of these spreads are widened."""
+    return np.exp(spread + tilt * np.log(sd / _USUAL_SD))
+
+
+def corrected(scores: Array, sd: Array, parameters: Sequence[float]) -> Array:
+    """Return bin probabilities, a row of eight for each row of seven normal scores."""
+    from scipy.special import ndtr
+
+    spread, tilt, tails = parameters
+    z = scores / scale(sd, spread, tilt)[:, None]
+    inner = (1 - tails) * ndtr(z) + tails * ndtr(z / _WIDE)
+    ends = np.zeros((len(inner), 1))
+    return np.diff(np.concatenate([ends, inner, ends + 1.0], axis=1), axis=1)
+
+
+def half_width(tails: float) -> float:
+    """Return the half-width of the central 80 % of the standard mixture, by bisection."""
+    low, high = Z80, Z80 * _WIDE
+    for _ in range(40):
+        middle = (low + high) / 2
+        inside = (1 - tails) * math.erf(middle / math.sqrt(2)) + tails * math.erf(middle / _WIDE / math.sqrt(2))
+        low, high = (middle, high) if inside < 0.8 else (low, middle)
+    return low
+
+
+def line(p: float, shift: float, slope: float) -> float:
+    """Return a probability that went through a rising line on the logit scale; certainty stays. `slope` is a log."""
+    if not 0 < p < 1:
+        return p
+    return 1 / (1 + math.exp(-(shift + math.exp(slope) * math.log(p / (1 - p)))))
 
 
 def _weights(outcomes: Sequence[Outcome], correlation: float) -> Array:

@@ -18,6 +18,21 @@ from forewarp.core.values import Cost, Forecast, Target, Task
 from forewarp.surrogate import compare, pooling
 from forewarp.surrogate.pooling import Weights
 
+WORTH = 0.1
+"""A candidate below this chance of beating the incumbent is not measured, whatever its score."""
+
+SURE = 0.95
+"""A candidate above this chance of beating the incumbent is measured or taken anyhow."""
+
+REACH = 2.0
+"""How far a tier's answer is thought to move log2 S, in spreads of what it moved so far."""
+
+RIVAL_GAIN = 0.02
+"""Expected improvement, in octaves, that a candidate has to beat where no other candidate promises more."""
+
+OCTAVE_DOLLARS = 10.0
+"""What one octave of expected improvement is worth."""
+
 # Nine Gauss-Hermite nodes for a standard normal.
 _NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 _NOTHING = 1e-6
@@ -42,25 +57,6 @@ class Tier:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """Rule that decides when a dearer tier is asked.
-
-    Attributes:
-        worth: A candidate below this chance of beating the incumbent is not measured, whatever its score.
-        sure: A candidate above this chance is measured or taken anyhow.
-        reach: How far a tier's answer is thought to move log2 S, in spreads of what it moved so far.
-        effort: What a measurement has to promise, in octaves of expected improvement.
-        dollars: What one octave of expected improvement is worth.
-    """
-
-    worth: float = 0.1
-    sure: float = 0.95
-    reach: float = 2.0
-    effort: float = 0.02
-    dollars: float = 10.0
-
-
-@dataclass(frozen=True, slots=True)
 class TierCount:
     """Counts of one tier: candidates answered and failed, the cost, and the problem of the latest failure."""
 
@@ -80,11 +76,10 @@ class CascadeForecaster:
 
     name = "cascade"
 
-    def __init__(self, tiers: Sequence[Tier], weights: Weights | None = None, rule: Rule | None = None) -> None:
+    def __init__(self, tiers: Sequence[Tier], weights: Weights | None = None) -> None:
         if not tiers:
             raise ValueError("a cascade has at least one tier")
-        self._tiers, self._rule = tuple(tiers), rule or Rule()
-        self._weights = weights or pooling.shipped()
+        self._tiers, self._weights = tuple(tiers), weights or pooling.shipped()
         self._kept: dict[tuple[str, str, str, str], Forecast] = {}
         self._counts = {tier.label: TierCount() for tier in tiers}
         self._down: dict[str, str] = {}
@@ -188,19 +183,19 @@ class CascadeForecaster:
         what the best choice gains on average by knowing it: E[max(score', rival)] − max(E[score'], rival), where the
         rival is the best of the other candidates, or what a measurement has to promise.
         """
-        incumbent, rule, moved = best_trusted(history), self._rule, self._weights.shift_sd
+        incumbent, moved = best_trusted(history), self._weights.shift_sd
         now = {sha256: pooling.pool(answers, self._weights, self.name) for sha256, answers in said.items()}
         scores = {k: f.p_valid * float(compare.gains(f, incumbent, np.zeros(1))[0]) for k, f in now.items()}
-        price = self._price(tier) / rule.dollars
+        price = self._price(tier) / OCTAVE_DOLLARS
         values: dict[str, float] = {}
         for sha256, f in now.items():
             if any(label == tier.label for label, _ in said[sha256]):
                 continue
-            away = 2.0 ** (rule.reach * moved)
+            away = 2.0 ** (REACH * moved)
             least, most = (f.p_valid * compare.chance_above(f, incumbent * by) for by in (away, 1 / away))
-            if most < rule.worth or least >= rule.sure:
+            if most < WORTH or least >= SURE:
                 continue
-            rival = max([rule.effort, *(s for other, s in scores.items() if other != sha256)])
+            rival = max([RIVAL_GAIN, *(s for other, s in scores.items() if other != sha256)])
             moved_scores = f.p_valid * compare.gains(f, incumbent, moved * _NODES)
             mean = float(_NODE_SHARES @ moved_scores)
             gain = float(_NODE_SHARES @ np.maximum(moved_scores, rival)) - max(mean, rival)

@@ -10,10 +10,18 @@ money of all is averaged.
 
 from __future__ import annotations
 
+import hashlib
+import math
 from dataclasses import dataclass, field
+
+from forewarp.core import bins
+from forewarp.core.values import Forecast, Measurement
 
 ALPHA = 0.01
 """Probability of a false alarm in a whole run, however long, at most."""
+
+FALLBACK = 8
+"""Number of outcomes to collect, by measuring everything, before forecasts are trusted again after an alarm."""
 
 STREAMS = ("speed", "valid")
 
@@ -47,6 +55,11 @@ class Drift:
         """True once the alarm has gone off."""
         return self.alarmed_at is not None
 
+    def observe(self, kernel: str, forecast: Forecast, *, valid: bool, speedup: float | None) -> bool:
+        """Add the outcome of a forecast and return whether the alarm has gone off; `kernel` is its identity."""
+        self.update(pit_valid(forecast.p_valid, valid=valid, key=kernel), "valid")
+        return self.alarmed if speedup is None else self.update(pit(forecast, speedup, kernel), "speed")
+
     def update(self, pit: float, stream: str = "speed") -> bool:
         """Add one probability integral transform, of one of `STREAMS`, and return whether the alarm has gone off."""
         if self.alarmed:
@@ -58,6 +71,60 @@ class Drift:
         if self.evidence >= 1 / self.alpha:
             self.alarmed_at = self.count
         return self.alarmed
+
+
+@dataclass(slots=True)
+class DriftWatch:
+    """The drift alarm of a run, as a fold over its forecasts and what was measured after them.
+
+    After an alarm everything is measured until `FALLBACK` more outcomes have recalibrated the forecaster; then the
+    alarm is set again at half its rate, so that all false alarms of a run together stay below twice that of the first.
+    `waiting` is how many of these outcomes are still to come: while it is above 0, forecasts must not decide.
+    """
+
+    drift: Drift = field(default_factory=Drift)
+    alarms: int = 0
+    waiting: int = 0
+
+    def add(self, kernel: str, forecast: Forecast, measurement: Measurement) -> None:
+        """Add one outcome; `kernel` is its identity.
+
+        A timing that ended early counts, too: it ended because it was slow, and without the slow ones the rest would
+        look as if all forecasts were too low.
+        """
+        if self.waiting:
+            self.waiting -= 1
+            if not self.waiting:
+                self.drift = Drift(alpha=self.drift.alpha / 2)
+            return
+        valid = measurement.trusted
+        if self.drift.observe(kernel, forecast, valid=valid, speedup=measurement.speedup if valid else None):
+            self.alarms += 1
+            self.waiting = FALLBACK
+
+
+def pit(forecast: Forecast, speedup: float, key: str) -> float:
+    """Return the randomised probability integral transform of a measured speed-up, uniform under a true forecast.
+
+    The position within the measured bin is drawn from a hash of `key`, so that the same outcome always has the same
+    answer.
+    """
+    k = bins.bin_of(speedup)
+    return _inside(math.fsum(forecast.probabilities[:k]) + _draw(key) * forecast.probabilities[k])
+
+
+def pit_valid(p_valid: float, *, valid: bool, key: str) -> float:
+    """Return the randomised probability integral transform of the forecast that a candidate is valid."""
+    v = _draw(f"valid {key}")
+    return _inside(1 - p_valid + v * p_valid if valid else v * (1 - p_valid))
+
+
+def _draw(key: str) -> float:
+    return (int.from_bytes(hashlib.sha256(key.encode()).digest()[:7], "big") + 0.5) / 2**56
+
+
+def _inside(value: float) -> float:
+    return min(1 - 1e-12, max(1e-12, value))
 
 
 def _bet(purse: list[float], value: float) -> list[float]:

@@ -112,16 +112,15 @@ class LearnedForecaster:
         if not subjects:
             return []
         start = time.perf_counter()
-        known = [not self._alone and pretrained.covered(target, s) for s in subjects]
-        found: dict[int, Forecast] = {}
+        forecasts: dict[int, Forecast] = {}
         for covered in (True, False):
-            places = [i for i, k in enumerate(known) if k == covered]
+            places = [i for i, s in enumerate(subjects) if self._covered(target, s) == covered]
             used = [t for t in history if not covered or pretrained.covered(target, t.subject)]
             if places:
                 made = self._made(task, target, [subjects[i] for i in places], used, covered=covered)
-                found |= dict(zip(places, made, strict=True))
+                forecasts |= dict(zip(places, made, strict=True))
         cost = Cost(seconds=(time.perf_counter() - start) / len(subjects))
-        return [replace(found[i], cost=cost, informed=has_features(s)) for i, s in enumerate(subjects)]
+        return [replace(forecasts[i], cost=cost, informed=has_features(s)) for i, s in enumerate(subjects)]
 
     def _made(
         self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial], *, covered: bool
@@ -146,7 +145,7 @@ class LearnedForecaster:
         known_here = any(_timed(t) for t in history)
         narrowed = np.minimum(1.0, sd / prior.sd[len(history) :])
         shared = (0.0 if known_here else math.sqrt(prior.level)) * narrowed
-        valid = _p_valid(known, asked, [is_valid(t.measurement) for t in history], prior.valid)
+        valid = _p_valid(known, asked, [t.measurement.trusted for t in history], prior.valid)
         return [
             Forecast(
                 _student(m, s, freedom),
@@ -162,16 +161,17 @@ class LearnedForecaster:
 
     def _borrowed(self, task: Task, target: Target, *, covered: bool) -> list[Elsewhere]:
         """Return the timed trials lent for a target: those that the trees cover, or, unless `covered`, the others."""
-        lent = self._lent.get((task.sha256, target.name), [])
         kept = [
-            [
-                t
-                for t in there.trials
-                if _timed(t) and (not self._alone and pretrained.covered(there.target, t.subject)) == covered
-            ]
-            for there in lent
+            Elsewhere(
+                there.target,
+                [t for t in there.trials if _timed(t) and self._covered(there.target, t.subject) == covered],
+            )
+            for there in self._lent.get((task.sha256, target.name), [])
         ]
-        return [replace(there, trials=trials) for there, trials in zip(lent, kept, strict=True) if trials]
+        return [there for there in kept if there.trials]
+
+    def _covered(self, target: Target, subject: Subject) -> bool:
+        return not self._alone and pretrained.covered(target, subject)
 
     def _beyond(self, task: Task, lent: Sequence[Elsewhere], table: Array, *, covered: bool) -> _Residuals:
         """Return the residuals of trials on other targets: log2 S less the prior mean there."""
@@ -219,11 +219,6 @@ def _anchor_s(history: Sequence[Trial]) -> float | None:
     return math.exp(float(np.median(logs))) if logs else None
 
 
-def is_valid(measurement: Measurement) -> bool:
-    """Return whether a measurement counts as a valid candidate; a suspicious one does not, however fast it was."""
-    return measurement.trusted
-
-
 def noise_variance(measurement: Measurement) -> float:
     """Return the variance of the measured log2 speed-up, read off its 95 % interval."""
     low, high = measurement.low, measurement.high
@@ -238,7 +233,7 @@ def _numbers(keys: Sequence[str]) -> Array:
 
 
 def _timed(trial: Trial) -> bool:
-    return is_valid(trial.measurement) and (trial.measurement.speedup or 0) > 0
+    return trial.measurement.trusted and (trial.measurement.speedup or 0) > 0
 
 
 def _speedups(

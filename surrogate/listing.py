@@ -6,7 +6,6 @@ trust the hope. Layout is kept, because the text is for reading.
 
 from __future__ import annotations
 
-import ast
 import io
 import re
 import tokenize
@@ -20,6 +19,7 @@ FENCES = {"cpp": "cpp", "cuda": "cuda", "triton": "python", "python": "python"}
 _PLAN = re.compile(r'\A\s*(?:/\*|"""|\'\'\')\s*forewarp\s*\n(.*?)(?:\*/|"""|\'\'\')', re.DOTALL)
 _C_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TOML_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*"|\'[^\'\n]*\')|[ \t]*#[^\n]*')
+_STATEMENT_BEGINS = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 _QUOTED = re.compile(r"\A(\w*)(\"\"\"|'''|\"|')(.*)\2\Z", re.DOTALL)
 
 
@@ -64,34 +64,22 @@ def _c(source: str) -> str:
 
 def _python(source: str) -> str:
     """Blank out comments and bare strings by position, and comments of C source inside strings."""
-    starts = _bare_strings(source)
     edits: list[tuple[tuple[int, int], tuple[int, int], str]] = []
+    previous = tokenize.NEWLINE
     try:
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type == tokenize.COMMENT:
-                edits.append((token.start, token.end, ""))
-            elif token.type == tokenize.STRING and token.start in starts:
-                edits.append((token.start, token.end, "..."))
-            elif token.type == tokenize.STRING and ("__global__" in token.string or "#include" in token.string):
-                edits.append((token.start, token.end, _c_in_string(token.string)))
+        tokens = [t for t in tokenize.generate_tokens(io.StringIO(source).readline) if t.type != tokenize.NL]
     except (tokenize.TokenError, SyntaxError):
         return re.sub(r"(?m)(^|\s)#.*$", "", source)
+    for token in tokens:
+        if token.type == tokenize.COMMENT:
+            edits.append((token.start, token.end, ""))
+            continue
+        if token.type == tokenize.STRING and previous in _STATEMENT_BEGINS:
+            edits.append((token.start, token.end, "..."))
+        elif token.type == tokenize.STRING and ("__global__" in token.string or "#include" in token.string):
+            edits.append((token.start, token.end, _c_in_string(token.string)))
+        previous = tokenize.NEWLINE if token.string == ";" else token.type
     return _apply(source, edits)
-
-
-def _bare_strings(source: str) -> set[tuple[int, int]]:
-    """Return where string statements start (docstrings among them), as the tokenizer counts: in characters."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return set()
-    lines = source.splitlines(keepends=True)
-    found: set[tuple[int, int]] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            head = lines[node.lineno - 1].encode()[: node.col_offset] if node.lineno <= len(lines) else b""
-            found.add((node.lineno, len(head.decode(errors="replace"))))
-    return found
 
 
 def _c_in_string(literal: str) -> str:

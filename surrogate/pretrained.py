@@ -1,8 +1,8 @@
 """Prior of the learned forecaster before the first trial: trees over `vector`, fitted to a pool of measured kernels.
 
-The file beside this module is made by `benchmarks/train_learned.py`. It holds plain arrays and a JSON text with the
-version of the vector, the hash and the date of the data, and the figures that the fit reached on families of operations
-that it had not seen.
+The file beside this module is made by `benchmarks/train_learned.py`. It holds plain arrays, so that the answer is the
+same everywhere, and a JSON text with the version of the vector, the hash and the date of the data, and the figures that
+the fit reached on families of operations that it had not seen.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from forewarp.core import serde
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Subject
 from forewarp.core.values import Target
 from forewarp.inspection.features.vector import VECTOR_VERSION, vector
-from forewarp.surrogate.trees import Trees
 
 Array = NDArray[np.float64]
 
@@ -30,8 +30,81 @@ FORMAT = 1
 NEEDED = ("floor_s", "registers", "instructions", "threads", "blocks")
 """Facts that a candidate must have to be of the kind that the trees were fitted to."""
 
+MISSING = -1e6
+"""Stand-in for a number that is not known: below all known ones, so that a tree can split it off."""
+
+_FIELDS = ("feature", "threshold", "left", "right", "value", "root")
+
 _TIMES = ("absolute", "deviation", "rank")
+_PARTS = (*_TIMES, "spreads", "validity")
 _SPREADS = (0.4, 2.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """Nodes of all trees in one table. A leaf is its own child; `root` holds the first node of each tree.
+
+    At a node a row goes left if its feature is at most the threshold. A row's answer is the sum of its leaves' values,
+    times `scale`.
+    """
+
+    feature: NDArray[np.int16]
+    threshold: NDArray[np.float64]
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+    value: NDArray[np.float32]
+    root: NDArray[np.int32]
+    scale: float = 1.0
+
+    def predict(self, rows: Array) -> Array:
+        """Return one number a row of features; NaN is an unknown feature."""
+        filled = np.where(np.isfinite(rows), rows, MISSING)
+        place = np.broadcast_to(self.root, (len(filled), len(self.root))).copy()
+        index = np.arange(len(filled))[:, None]
+        while True:
+            goes_left = filled[index, self.feature[place]] <= self.threshold[place]
+            after = np.where(goes_left, self.left[place], self.right[place])
+            if np.array_equal(after, place):
+                return self.value[place].sum(axis=1, dtype=np.float64) * self.scale
+            place = after
+
+    def arrays(self, prefix: str) -> dict[str, Any]:
+        """Return the parts as arrays to be stored under names that begin with `prefix`."""
+        return {f"{prefix}.{name}": getattr(self, name) for name in _FIELDS} | {f"{prefix}.scale": np.array(self.scale)}
+
+    @staticmethod
+    def of_arrays(stored: Mapping[str, Any], prefix: str) -> Trees:
+        """Build trees from what `arrays` returned."""
+        return Trees(*(stored[f"{prefix}.{name}"] for name in _FIELDS), scale=float(stored[f"{prefix}.scale"]))
+
+    @staticmethod
+    def of_nested(trees: Sequence[Mapping[str, Any]], scale: float = 1.0) -> Trees:
+        """Flatten trees as LightGBM dumps them (`tree_structure`), whose splits are all `<=`."""
+        nodes: list[tuple[int, float, int, int, float]] = []
+
+        def add(node: Mapping[str, Any]) -> int:
+            place = len(nodes)
+            if "split_feature" not in node:
+                nodes.append((0, 0.0, place, place, float(node["leaf_value"])))
+                return place
+            if node["decision_type"] != "<=":
+                raise ValueError(f"a split by {node['decision_type']!r} is not known here")
+            nodes.append((0, 0.0, 0, 0, 0.0))
+            left, right = add(node["left_child"]), add(node["right_child"])
+            nodes[place] = (int(node["split_feature"]), float(node["threshold"]), left, right, 0.0)
+            return place
+
+        roots = [add(t) for t in trees]
+        feature, threshold, left, right, value = zip(*nodes, strict=True)
+        return Trees(
+            np.array(feature, np.int16),
+            np.array(threshold, np.float64),
+            np.array(left, np.int32),
+            np.array(right, np.int32),
+            np.array(value, np.float32),
+            np.array(roots, np.int32),
+            scale,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +177,7 @@ def table(columns: Sequence[str], target: Target, subjects: Sequence[Subject]) -
 
 def save(model: Model, path: Path) -> None:
     """Write a model; the same model gives the same bytes."""
-    said = {
+    facts = {
         "format": FORMAT,
         "vector_version": VECTOR_VERSION,
         "columns": list(model.columns),
@@ -112,13 +185,11 @@ def save(model: Model, path: Path) -> None:
         "bias": model.bias,
         "anchor": model.anchor,
         "logistic": list(model.logistic),
-        "spread": {name: getattr(model.spread, name) for name in Spread.__slots__},
+        "spread": serde.to_data(model.spread),
         "info": dict(model.info),
     }
-    text = np.frombuffer(json.dumps(said, sort_keys=True).encode(), np.uint8)
-    arrays: dict[str, Any] = {"said": text}
-    parts = (*model.times, model.spreads, model.validity)
-    for name, trees in zip((*_TIMES, "spreads", "validity"), parts, strict=True):
+    arrays: dict[str, Any] = {"said": np.frombuffer(json.dumps(facts, sort_keys=True).encode(), np.uint8)}
+    for name, trees in zip(_PARTS, (*model.times, model.spreads, model.validity), strict=True):
         arrays |= trees.arrays(name)
     with path.open("wb") as file:
         np.savez_compressed(file, **arrays)
@@ -129,26 +200,27 @@ def load(path: Path = SHIPPED) -> Model:
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
-        said = json.loads(arrays["said"].tobytes())
-        trees = {name: Trees.of_arrays(arrays, name) for name in (*_TIMES, "spreads", "validity")}
+        facts = json.loads(arrays["said"].tobytes())
+        *times, spreads, validity = (Trees.of_arrays(arrays, name) for name in _PARTS)
     except (OSError, ValueError, KeyError) as e:
         raise UsageError(f"{path} is no model of the learned forecaster: {e}", hint=_HINT) from None
-    if (said["format"], said["vector_version"]) != (FORMAT, VECTOR_VERSION):
+    if (facts["format"], facts["vector_version"]) != (FORMAT, VECTOR_VERSION):
         raise UsageError(
-            f"{path} was made for version {said['vector_version']} of the features; this is {VECTOR_VERSION}",
+            f"{path} was made for version {facts['vector_version']} of the features; this is {VECTOR_VERSION}",
             hint=_HINT,
         )
+    slope, shift = facts["logistic"]
     return Model(
-        columns=tuple(said["columns"]),
-        times=tuple(trees[name] for name in _TIMES),
-        weights=tuple(said["weights"]),
-        bias=said["bias"],
-        anchor=said["anchor"],
-        spreads=trees["spreads"],
-        validity=trees["validity"],
-        logistic=(said["logistic"][0], said["logistic"][1]),
-        spread=Spread(**said["spread"]),
-        info=said["info"],
+        columns=tuple(facts["columns"]),
+        times=tuple(times),
+        weights=tuple(facts["weights"]),
+        bias=facts["bias"],
+        anchor=facts["anchor"],
+        spreads=spreads,
+        validity=validity,
+        logistic=(slope, shift),
+        spread=Spread(**facts["spread"]),
+        info=facts["info"],
     )
 
 

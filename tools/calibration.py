@@ -346,9 +346,7 @@ def _drift(seen: Sequence[ScoredOutcome]) -> DriftState:
     states: dict[str, Drift] = {}
     for s in seen:
         state, o = states.setdefault(s.run, Drift()), s.outcome
-        state.update(calibration.pit_valid(o.forecast.p_valid, valid=o.valid, key=s.key), "valid")
-        if o.speedup is not None:
-            state.update(calibration.pit(o.forecast, o.speedup, s.key))
+        state.observe(s.key, o.forecast, valid=o.valid, speedup=o.speedup)
     return DriftState(
         runs=len(states),
         alarmed=[run for run, state in states.items() if state.alarmed],

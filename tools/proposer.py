@@ -10,8 +10,7 @@ from forewarp.archive.rows import RunRow
 from forewarp.archive.store import Archive
 from forewarp.core.protocols import Executor, Proposer
 from forewarp.core.values import Candidate, Measurement, Target, Task
-from forewarp.search.proposers.archived import Archived, ArchivedProposer
-from forewarp.search.proposers.pool import PoolProposer
+from forewarp.search.proposers.recorded import Archived, ArchivedProposer, PoolProposer
 from forewarp.search.proposers.tunables import TunablesProposer
 
 if TYPE_CHECKING:
@@ -48,10 +47,10 @@ def make_proposer(
     archived = None if archive is None else ArchivedProposer(earlier_kernels(archive, task, executor.target, resumed))
     if not models and archived is None:
         return TunablesProposer()
-    from forewarp.search.proposers.llm import LlmProposer
+    from forewarp.search.proposers.llm import KernelWriter
     from forewarp.search.proposers.portfolio import Portfolio
 
-    writers = [LlmProposer(m, archived=archived) for m in models]
+    writers = [KernelWriter(m, archived=archived) for m in models]
     return Portfolio(writers, TunablesProposer(), archived=archived)
 
 

@@ -15,7 +15,6 @@ from forewarp.core.values import Candidate, Forecast, Measurement, Task
 from forewarp.inspection.features.features import program_of
 from forewarp.search.gate import Gate
 from forewarp.surrogate import compare
-from forewarp.surrogate.learned import is_valid
 from forewarp.tools.parts import Interval, speedup_of
 
 Advice = Literal["measure", "skip", "accept"]
@@ -77,7 +76,7 @@ class MeasuredPrograms:
         A program that was measured several times counts with the geometric mean of its speed-ups: taking the highest
         would reward noise. Its interval then reaches from the lowest end to the highest.
         """
-        valid = [[t.measurement for t in trials if is_valid(t.measurement)] for trials in self._trials.values()]
+        valid = [[t.measurement for t in trials if t.measurement.trusted] for trials in self._trials.values()]
         clear = [[m for m in found if m.verdict != "ambiguous"] for found in valid]
         pooled = [_pooled(found) for found in (clear if any(clear) else valid)]
         return max((p for p in pooled if p is not None), key=lambda p: p.ratio, default=None)

@@ -7,15 +7,14 @@ one to cross it with, then an example of the format, then a kernel of another ta
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from forewarp.core.protocols import Attempt
-from forewarp.core.values import Candidate, Forecast, Measurement
+from forewarp.core.values import Forecast, Measurement
 from forewarp.prompts.render import render
-from forewarp.search.proposers.archived import Archived
 from forewarp.search.proposers.operators import Directive, is_uneven
-from forewarp.search.proposers.past import Past
+from forewarp.search.proposers.past import Past, source_of, works
+from forewarp.search.proposers.recorded import Archived
 from forewarp.surrogate import evidence_text
 from forewarp.surrogate.listing import FENCES, clip
 
@@ -33,86 +32,70 @@ _WIDE = 4.0
 
 def prompt(past: Past, directive: Directive, inspiration: Archived | None, *, edits: bool) -> str:
     """Return the text that asks for one candidate."""
-    return render("propose_user.j2", **_values(past, directive, inspiration, edits=edits))
-
-
-def _values(past: Past, directive: Directive, inspiration: Archived | None, *, edits: bool) -> dict[str, Any]:
     begin, other, broken = directive.begin, directive.other, directive.operator.begins == "broken"
     room = _Room(SOURCE_CHARS)
-    two = other is not None
-    main = (
-        _program(past, begin, room.take(begin.proposal.candidate.source, _MAIN_CHARS * 3 // 4 if two else _MAIN_CHARS))
-        if begin
-        else None
-    )
-    mate = _program(past, other, room.take(other.proposal.candidate.source, _MAIN_CHARS)) if other else None
-    weakest = (
-        min(begin.measurement.workloads, key=lambda w: w.speedup)
-        if begin and begin.measurement and is_uneven(begin)
-        else None
-    )
-    shown = {_source(a) for a in (begin, other) if a is not None}
+    main = _program(past, begin, room, _MAIN_CHARS * 3 // 4 if other else _MAIN_CHARS) if begin else None
+    mate = _program(past, other, room, _MAIN_CHARS) if other else None
+    uneven = begin.measurement if begin and is_uneven(begin) else None
+    shown = {source_of(a) for a in (begin, other) if a is not None}
     tried = _tried(past, begin) if begin and not broken else {}
-    return {
-        "task": past.task,
-        "target": past.target,
-        "languages": past.languages,
-        "fences": FENCES,
-        "operator": directive.operator.name,
-        "edits": edits,
-        "parent": None if broken else main,
-        "failure": _failure(main, begin) if broken and main and begin else None,
-        "repairs": directive.repairs,
-        "mate": mate,
-        "weakest": weakest,
-        "example": None if begin else _example(past, room),
-        "tried": [_told(past, a) for a in tried.values()],
-        "others": _others(past, shown),
-        "failed": _failed(past, shown | set(tried)),
-        "inspiration": _inspiration(inspiration, room),
-    }
+    return render(
+        "propose_user.j2",
+        task=past.task,
+        target=past.target,
+        languages=past.languages,
+        fences=FENCES,
+        operator=directive.operator.name,
+        edits=edits,
+        parent=None if broken else main,
+        failure=_failure(main, begin) if broken and main and begin else None,
+        repairs=directive.repairs,
+        mate=mate,
+        weakest=min(uneven.workloads, key=lambda w: w.speedup) if uneven else None,
+        example=None if begin else _example(past, room),
+        tried=[_told(past, a) for a in tried.values()],
+        others=_others(past, shown),
+        failed=_failed(past, shown | set(tried)),
+        inspiration=_inspiration(inspiration, room),
+    )
 
 
 class _Room:
     """Characters of source that are left for a prompt."""
 
     def __init__(self, left: int) -> None:
-        self._left = left
+        self.left = left
 
     def take(self, source: str, most: int) -> str:
         """Return as much of a source as there is room for, at most `most` characters."""
-        text = clip(source, max(0, min(most, self._left)))
-        self._left -= len(text)
+        text = clip(source, max(0, min(most, self.left)))
+        self.left -= len(text)
         return text
 
-    def fits(self, source: str) -> bool:
-        """Return whether a source can be shown whole."""
-        return len(source) <= self._left
 
-
-def _program(past: Past, attempt: Attempt, source: str) -> dict[str, Any]:
+def _program(past: Past, attempt: Attempt, room: _Room, most: int) -> dict[str, Any]:
     candidate, m = attempt.proposal.candidate, attempt.measurement
-    worked = m is not None and m.trusted and m.speedup is not None
+    worked = m if m is not None and works(attempt) else None
     evidence = attempt.build.evidence if attempt.build else None
     facts = dict(evidence.facts) if evidence else {}
     return {
         "language": candidate.language,
-        "speedup": m.speedup if worked and m else None,
+        "speedup": worked.speedup if worked else None,
         "low": m.low if m else None,
         "high": m.high if m else None,
         "verdict": m.verdict if m else "",
-        "workloads": m.workloads if worked and m else (),
+        "workloads": worked.workloads if worked else (),
         "tunables": dict(candidate.tunables),
         "seconds": _seconds(m),
         "floor": facts.pop("floor_s", None) if _seconds(m) else None,
-        "surprise": _surprise(attempt.forecast, m) if worked and m else "",
+        "surprise": _surprise(attempt.forecast, worked) if worked else "",
         "settings": _settings(past, attempt) if worked else [],
         "failed": attempt.outcome == "compile_error" or (m is not None and not worked),
         "forecast": _forecast(attempt.forecast) if attempt.forecast else "",
         "idea": _line(attempt.proposal.note, _IDEA_CHARS * 3),
         "facts": evidence_text.lines(facts),
         "problems": evidence.problems if evidence else (),
-        "source": source,
+        "source": room.take(candidate.source, most),
     }
 
 
@@ -131,12 +114,12 @@ def _surprise(forecast: Forecast | None, m: Measurement) -> str:
     if forecast is None or m.speedup is None:
         return ""
     low, high = forecast.interval
-    said = f"Before it ran, it was forecast at {_forecast(forecast)}"
+    before = f"Before it ran, it was forecast at {_forecast(forecast)}"
     if low <= m.speedup <= high:
         # A forecast that was nearly uninformative says nothing by coming true.
-        return f"{said}: as expected." if high <= _WIDE * low else ""
+        return f"{before}: as expected." if high <= _WIDE * low else ""
     how = "faster" if m.speedup > high else "slower"
-    return f"{said}: it is {how} than it looks. Find out why before you change it."
+    return f"{before}: it is {how} than it looks. Find out why before you change it."
 
 
 def _forecast(forecast: Forecast) -> str:
@@ -147,15 +130,15 @@ def _forecast(forecast: Forecast) -> str:
 def _settings(past: Past, attempt: Attempt) -> list[dict[str, Any]]:
     """Return other measured tunables of the same source: the fastest few and the slowest, with those that differ."""
     own = attempt.proposal.candidate
-    found = [
+    measured = [
         (a.measurement.speedup if a.measurement.trusted else None, a)
         for a in past.identified.values()
         if a.measurement is not None
-        and _source(a) == _source(attempt)
+        and source_of(a) == source_of(attempt)
         and a.proposal.candidate.tunables != own.tunables
     ]
-    found.sort(key=lambda pair: -(pair[0] or 0.0))
-    kept = found if len(found) <= _SETTINGS else [*found[: _SETTINGS - 1], found[-1]]
+    measured.sort(key=lambda pair: -(pair[0] or 0.0))
+    kept = measured if len(measured) <= _SETTINGS else [*measured[: _SETTINGS - 1], measured[-1]]
     return [
         {
             "tunables": {k: v for k, v in a.proposal.candidate.tunables.items() if own.tunables.get(k) != v},
@@ -167,13 +150,13 @@ def _settings(past: Past, attempt: Attempt) -> list[dict[str, Any]]:
 
 def _tried(past: Past, begin: Attempt) -> dict[tuple[str, str], Attempt]:
     """Return the latest programs that were made from the same source, with their outcomes."""
-    source = _source(begin)
-    own = {key for key, a in past.identified.items() if _source(a) == source} | {begin.proposal.candidate.sha256}
+    source = source_of(begin)
+    own = {key for key, a in past.identified.items() if source_of(a) == source} | {begin.proposal.candidate.sha256}
     made = (a for a in reversed(past.attempts) if a.proposal.parent in own or a.proposal.mate in own)
     found: dict[tuple[str, str], Attempt] = {}
     for a in made:
-        if _source(a) != source and len(found) < _TRIED:
-            found.setdefault(_source(a), a)
+        if source_of(a) != source and len(found) < _TRIED:
+            found.setdefault(source_of(a), a)
     return found
 
 
@@ -184,13 +167,13 @@ def _others(past: Past, shown: set[tuple[str, str]]) -> list[str]:
 
 def _failed(past: Past, shown: set[tuple[str, str]]) -> list[str]:
     """Return the latest failures of programs that never worked, and changes that changed no code."""
-    worked = {_source(a) for a in past.identified.values() if _status(a) == "ok"}
+    worked = {source_of(a) for a in past.identified.values() if _status(a) == "ok"}
     found: dict[tuple[str, str], Attempt] = {}
     for a in reversed(past.attempts):
-        if _source(a) in worked | shown or len(found) >= _FAILED:
+        if source_of(a) in worked | shown or len(found) >= _FAILED:
             continue
         if a.outcome in ("compile_error", "same_code") or (a.measurement is not None and _status(a) != "ok"):
-            found.setdefault(_source(a), a)
+            found.setdefault(source_of(a), a)
     return [_told(past, a) for a in found.values()]
 
 
@@ -198,7 +181,7 @@ def _told(past: Past, attempt: Attempt) -> str:
     """Return an attempt as one line: kind, idea, outcome."""
     p = attempt.proposal
     seeds = {(s.language, s.source) for s in past.task.seeds}
-    label = "the task's seed" if _source(attempt) in seeds else p.operator.replace("_", " ") or p.candidate.language
+    label = "the task's seed" if source_of(attempt) in seeds else p.operator.replace("_", " ") or p.candidate.language
     idea = f" ({_line(p.note, _IDEA_CHARS)})" if p.note else ""
     return f"{label}{idea}: {_outcome(attempt)}"
 
@@ -209,7 +192,7 @@ def _outcome(attempt: Attempt) -> str:
         return "compiled to machine code that was there already"
     if attempt.outcome == "duplicate":
         return "the same program as an earlier one"
-    if m is not None and m.trusted and m.speedup is not None:
+    if m is not None and works(attempt):
         span = f" ({m.low:.3f} to {m.high:.3f})" if m.low is not None and m.high is not None else ""
         return f"S = {m.speedup:.3f}{span}"
     if m is not None or attempt.outcome in ("compile_error", "malformed"):
@@ -229,8 +212,8 @@ def _status(attempt: Attempt) -> str:
 
 def _log(attempt: Attempt) -> str:
     m = attempt.measurement
-    said = m.log if m is not None else attempt.build.log if attempt.build and attempt.build.log else attempt.reason
-    return said.strip()
+    log = m.log if m is not None else attempt.build.log if attempt.build and attempt.build.log else attempt.reason
+    return log.strip()
 
 
 def _first_error(log: str) -> str:
@@ -244,19 +227,15 @@ def _line(text: str, limit: int) -> str:
 
 
 def _example(past: Past, room: _Room) -> dict[str, Any]:
-    seed = _first_seed(past.languages, past.task.seeds)
+    seed = next((s for s in past.task.seeds if s.language in past.languages), None)
     language = seed.language if seed else past.languages[0]
     source = seed.source if seed else render(f"_example_{language}.j2")
     return {"language": language, "is_seed": seed is not None, "source": room.take(source, _MAIN_CHARS)}
 
 
-def _first_seed(languages: Sequence[str], seeds: Iterable[Candidate]) -> Candidate | None:
-    return next((s for s in seeds if s.language in languages), None)
-
-
 def _inspiration(kernel: Archived | None, room: _Room) -> dict[str, Any] | None:
     """Return a kernel of another task; none that would have to be cut."""
-    if kernel is None or not room.fits(kernel.candidate.source):
+    if kernel is None or len(kernel.candidate.source) > room.left:
         return None
     candidate = kernel.candidate
     return {
@@ -265,7 +244,3 @@ def _inspiration(kernel: Archived | None, room: _Room) -> dict[str, Any] | None:
         "speedup": kernel.measurement.speedup,
         "source": candidate.source,
     }
-
-
-def _source(attempt: Attempt) -> tuple[str, str]:
-    return attempt.proposal.candidate.language, attempt.proposal.candidate.source

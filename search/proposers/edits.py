@@ -103,18 +103,3 @@ def candidate_of(source: str, language: Language | str, parent: Candidate | None
     except CandidateError:
         return fresh
     return Candidate(fresh.source, fresh.language, chosen)
-
-
-def program_key(candidate: Candidate) -> str:
-    """Return a key that is equal for candidates that the gate would call duplicates, malformed ones apart.
-
-    The normal form has no comments, and a launch plan is in one: the plan counts by itself.
-    """
-    text = f"{candidate.language}\n{candidates.normalise(candidate)}"
-    try:
-        plan = plans.parse(candidate)
-    except CandidateError:
-        return f"{text}\n{sorted(candidate.tunables.items())}"
-    chosen = sorted((plan.defaults() | dict(candidate.tunables)).items())
-    said = (plan.inputs, plan.outputs, plan.params, plan.let, plan.constants, plan.scratch, plan.launches)
-    return f"{text}\n{chosen}\n{said!r}"

@@ -9,7 +9,7 @@ from typing import Literal
 
 from forewarp.core.protocols import Attempt
 from forewarp.search import bandit, puct
-from forewarp.search.proposers.past import REPAIR, Broken, Past, as_attempt
+from forewarp.search.proposers.past import REPAIR, Broken, Past
 
 _UNEVEN = 1.1
 """Ratio of the best to the worst workload's speed-up above which the imbalance is worth mentioning."""
@@ -48,14 +48,18 @@ LATER = (
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """One request: an operator with what it begins from. `parent` and `mate` are identities, "" where there is none."""
+    """One request: an operator with what it begins from, None where that is nothing."""
 
     operator: Operator
-    parent: str = ""
     begin: Attempt | None = None
-    mate: str = ""
     other: Attempt | None = None
     repairs: int = 0
+
+    @property
+    def parents(self) -> tuple[str, str]:
+        """The identities of what it begins from, "" where there is none."""
+        parent, mate = (a.proposal.candidate.sha256 if a else "" for a in (self.begin, self.other))
+        return parent, mate
 
 
 def plan(past: Past, count: int, rng: random.Random) -> list[Directive]:
@@ -73,8 +77,8 @@ def plan(past: Past, count: int, rng: random.Random) -> list[Directive]:
         names = [n for n in names if n != REPAIR] + [REPAIR] * len(past.broken)
         names += bandit.choose(rest, pulls, surplus, rng)
     repairs = iter(past.broken)
-    usable = {n.identity for n in past.parents}
-    parents = iter(past.tree.choose(sum(n != REPAIR for n in names), among=lambda node: node.identity in usable))
+    usable = set(past.parents)
+    parents = iter(past.tree.choose(sum(n != REPAIR for n in names), among=lambda node: node in usable))
     return [_repair(next(repairs)) if name == REPAIR else _change(past, arms[name], next(parents)) for name in names]
 
 
@@ -92,7 +96,7 @@ def _eligible(past: Past) -> dict[str, Operator]:
         missing.add(REPAIR)
     if not any(_mate(past, node) for node in past.working[:1]):
         missing.add(CROSSOVER.name)
-    if not is_uneven(as_attempt(past, past.working[0])):
+    if not is_uneven(past.attempt(past.working[0])):
         missing.add(WORKLOAD.name)
     return {o.name: o for o in LATER if o.name not in missing}
 
@@ -104,21 +108,18 @@ def is_uneven(attempt: Attempt) -> bool:
 
 
 def _repair(broken: Broken) -> Directive:
-    return Directive(MENDING, broken.identity, broken.attempt, repairs=broken.repairs)
+    return Directive(MENDING, broken.attempt, repairs=broken.repairs)
 
 
 def _change(past: Past, operator: Operator, node: puct.Node) -> Directive:
-    begin = as_attempt(past, node)
-    if operator is CROSSOVER:
-        mate = _mate(past, node) if node.value is not None else None
-        if mate is None:
-            return Directive(REWRITE, node.identity, begin)
-        return Directive(operator, node.identity, begin, mate.identity, as_attempt(past, mate))
-    return Directive(operator, node.identity, begin)
+    begin = past.attempt(node)
+    if operator is not CROSSOVER:
+        return Directive(operator, begin)
+    mate = _mate(past, node) if node.value is not None else None
+    return Directive(REWRITE, begin) if mate is None else Directive(operator, begin, past.attempt(mate))
 
 
 def _mate(past: Past, node: puct.Node) -> puct.Node | None:
     """Return a working program of another line than the node's, by the same rule as parents."""
-    able = {n.identity for n in past.working if not past.tree.related(n.identity, node.identity)}
-    found = past.tree.choose(1, among=lambda n: n.identity in able)
-    return found[0] if found else None
+    able = {n for n in past.working if not past.tree.related(n.identity, node.identity)}
+    return next(iter(past.tree.choose(1, among=lambda n: n in able)), None)

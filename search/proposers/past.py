@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
-from forewarp.core.errors import CandidateError
 from forewarp.core.protocols import Attempt, Known, Proposal
-from forewarp.core.values import DEVICE_ONLY, Candidate, DeviceKind, Language, Target, Task
+from forewarp.core.values import DEVICE_ONLY, Candidate, Language, Target, Task
 from forewarp.inspection.features.features import program_of
 from forewarp.search import puct
-from forewarp.search.proposers import edits
+from forewarp.search.gate import program_key
+from forewarp.search.proposers.tunables import RUNS_ON, with_defaults
 
 REPAIRS = 3
 """Repairs that one broken program is worth; then it is left alone (the debugging trap of GEAK, arXiv 2507.23194)."""
 
 REPAIR = "repair"
-_RUNS_ON: dict[DeviceKind, tuple[Language, ...]] = {"cpu": ("cpp",), "cuda": ("triton", "cuda")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,6 @@ class Broken:
     """A failed program, with the number of repairs that its line has had."""
 
     attempt: Attempt
-    identity: str
     repairs: int
 
 
@@ -36,7 +35,7 @@ class Past:
         self.attempts = puct.attempts_of(known)
         self.languages = languages_for(task, target)
         seeds = [s for s in task.seeds if s.language in self.languages]
-        self.tree = puct.Tree(self.attempts, [_with_defaults(s) for s in seeds], by_source=True)
+        self.tree = puct.Tree(self.attempts, [with_defaults(s) for s in seeds], by_source=True)
 
     @cached_property
     def parents(self) -> list[puct.Node]:
@@ -47,6 +46,10 @@ class Past:
     def working(self) -> list[puct.Node]:
         """The parents that were measured, the fastest first."""
         return [n for n in self.parents if n.value is not None]
+
+    def attempt(self, node: puct.Node) -> Attempt:
+        """Return the attempt behind a node; a seed that was not tried yet is one that is still to come."""
+        return self.identified.get(node.identity) or Attempt(Proposal(node.candidate, "", operator="seed"))
 
     @cached_property
     def identified(self) -> dict[str, Attempt]:
@@ -60,20 +63,16 @@ class Past:
 
         One that has a repair already is not mended twice, and a line that had `REPAIRS` of them is abandoned.
         """
-        fine = {_source(a) for a in self.identified.values() if _works(a)}
+        fine = {source_of(a) for a in self.identified.values() if works(a)}
         mended = {a.proposal.parent for a in self.attempts if a.proposal.operator == REPAIR}
-        count: dict[str, int] = {}
-        for a in self.attempts:
-            if a.proposal.operator == REPAIR:
-                root = self._root(a.proposal.parent)
-                count[root] = count.get(root, 0) + 1
-        latest = {_source(a): (identity, a) for identity, a in self.identified.items() if _fails(a)}
-        found = [
-            Broken(a, identity, count.get(self._root(identity), 0))
+        repairs = Counter(self._root(a.proposal.parent) for a in self.attempts if a.proposal.operator == REPAIR)
+        latest = {source_of(a): (identity, a) for identity, a in self.identified.items() if _fails(a)}
+        broken = [
+            Broken(a, repairs[self._root(identity)])
             for identity, a in reversed(latest.values())
-            if _source(a) not in fine and identity not in mended and a.proposal.candidate.language in self.languages
+            if source_of(a) not in fine and identity not in mended and a.proposal.candidate.language in self.languages
         ]
-        return sorted((b for b in found if b.repairs < REPAIRS), key=lambda b: b.repairs)
+        return sorted((b for b in broken if b.repairs < REPAIRS), key=lambda b: b.repairs)
 
     def base(self, attempt: Attempt) -> float | None:
         """Return the speed-up from which an attempt began: the better of two parents, or that of the repaired program.
@@ -81,8 +80,8 @@ class Past:
         None where nothing that works is above it.
         """
         p = attempt.proposal
-        found = [self._speedup(key) for key in (p.parent, p.mate) if key]
-        return max((s for s in found if s is not None), default=None)
+        speedups = [self._speedup(key) for key in (p.parent, p.mate) if key]
+        return max((s for s in speedups if s is not None), default=None)
 
     def twin(self, candidate: Candidate) -> Attempt | None:
         """Return the attempt that the gate would call the same program, or None."""
@@ -90,15 +89,15 @@ class Past:
         for a in self.attempts:
             other = a.proposal.candidate
             if other.tunables == candidate.tunables and program_of(other) == program:
-                key = key or edits.program_key(candidate)
-                if edits.program_key(other) == key:
+                key = key or program_key(candidate)
+                if program_key(other) == key:
                     return a
         return None
 
     def _speedup(self, identity: str) -> float | None:
         walked: set[str] = set()
         while (a := self.identified.get(identity)) is not None and identity not in walked:
-            if _works(a) and a.measurement is not None:
+            if works(a) and a.measurement is not None:
                 return a.measurement.speedup
             walked.add(identity)
             identity = a.proposal.parent
@@ -118,25 +117,13 @@ class Past:
 
 def languages_for(task: Task, target: Target) -> tuple[Language, ...]:
     """Return the device-only languages to write in: those of the seeds that run on the target, else all that do."""
-    able = _RUNS_ON[target.kind]
+    able = RUNS_ON[target.kind]
     used = {s.language for s in task.seeds if s.language in DEVICE_ONLY}
     return tuple(language for language in able if language in used) or able
 
 
-def as_attempt(past: Past, node: puct.Node) -> Attempt:
-    """Return the attempt behind a node; a seed that was not tried yet is one that is still to come."""
-    found = past.identified.get(node.identity)
-    return found or Attempt(Proposal(node.candidate, "", operator="seed"))
-
-
-def _with_defaults(seed: Candidate) -> Candidate:
-    try:
-        return edits.candidate_of(seed.source, seed.language, seed)
-    except CandidateError:
-        return seed
-
-
-def _works(a: Attempt) -> bool:
+def works(a: Attempt) -> bool:
+    """Return whether an attempt was measured and may be trusted."""
     return a.measurement is not None and a.measurement.trusted and a.measurement.speedup is not None
 
 
@@ -144,5 +131,6 @@ def _fails(a: Attempt) -> bool:
     return a.outcome == "compile_error" or (a.measurement is not None and a.measurement.status != "ok")
 
 
-def _source(a: Attempt) -> tuple[str, str]:
+def source_of(a: Attempt) -> tuple[str, str]:
+    """Return an attempt's language and text, which all choices of its tunables share."""
     return a.proposal.candidate.language, a.proposal.candidate.source

@@ -14,10 +14,10 @@ from forewarp.core.values import Target, Task
 from forewarp.search import bandit
 from forewarp.search.bandit import Pull
 from forewarp.search.proposers import operators
-from forewarp.search.proposers.archived import ArchivedProposer
-from forewarp.search.proposers.llm import LlmProposer
+from forewarp.search.proposers.llm import KernelWriter
 from forewarp.search.proposers.operators import Directive
 from forewarp.search.proposers.past import Past
+from forewarp.search.proposers.recorded import ArchivedProposer
 from forewarp.search.proposers.tunables import TunablesProposer
 
 MAX_CALLS = 4
@@ -41,7 +41,7 @@ class Portfolio:
 
     def __init__(
         self,
-        writers: Sequence[LlmProposer],
+        writers: Sequence[KernelWriter],
         tunables: TunablesProposer,
         *,
         archived: ArchivedProposer | None = None,

@@ -18,7 +18,8 @@ GOOD = 5
 """Number of the best measured candidates from which sources to vary and mates to cross with are taken."""
 _TRIES = 20
 _ENUMERATED = 50_000
-_RUNS_ON: dict[DeviceKind, tuple[Language, ...]] = {"cpu": ("cpp", "python"), "cuda": ("cuda", "triton", "python")}
+RUNS_ON: dict[DeviceKind, tuple[Language, ...]] = {"cpu": ("cpp",), "cuda": ("triton", "cuda")}
+"""Languages of kernels by the kind of device; Python modules run on all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +47,17 @@ class TunablesProposer:
     def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
         """Return up to `count` new candidates; none when every choice of every source was seen."""
         batch = _Batch(known.seen, count)
-        seeds = [s for s in task.seeds if s.language in _RUNS_ON[target.kind]]
+        seeds = [s for s in task.seeds if s.language in (*RUNS_ON[target.kind], "python")]
         for seed in seeds:
-            batch.add(_with_defaults(seed), "seed")
+            batch.add(with_defaults(seed), "seed")
         if batch.full:
             return batch.proposals
-        tree = puct.Tree(puct.attempts_of(known), [_with_defaults(s) for s in seeds])
+        tree = puct.Tree(puct.attempts_of(known), [with_defaults(s) for s in seeds])
         worked = [node for node in tree.nodes if node.value is not None]
         spaces = _spaces([*seeds, *(node.candidate for node in worked[:GOOD])])
         by_source: dict[tuple[str, str], _Space] = {(s.language, s.source): s for s in spaces}
-        able = {n.identity for n in worked if (n.candidate.language, n.candidate.source) in by_source}
-        parents = tree.choose(count, among=lambda node: node.identity in able, blocking=False)
+        able = {n for n in worked if (n.candidate.language, n.candidate.source) in by_source}
+        parents = tree.choose(count, among=lambda node: node in able, blocking=False)
         near, good = [node.candidate for node in parents], [node.candidate for node in worked[:GOOD]]
         misses = 0
         while spaces and not batch.full and misses < _TRIES * count:
@@ -158,6 +159,7 @@ def _plan(candidate: Candidate) -> plans.LaunchPlan | None:
         return None
 
 
-def _with_defaults(seed: Candidate) -> Candidate:
+def with_defaults(seed: Candidate) -> Candidate:
+    """Return a seed with all tunables of its plan chosen."""
     plan = _plan(seed)
     return Candidate(seed.source, seed.language, plan.defaults() | dict(seed.tunables)) if plan else seed

@@ -161,17 +161,19 @@ def recorded(forecasts: Iterable[RecordedForecast], cases: Sequence[Case] | None
     """
     records = list(forecasts)
     conditions = _conditions(records)
-    found: dict[str, dict[Key, list[RecordedForecast]]] = {}
+    repeats: dict[str, dict[Key, list[RecordedForecast]]] = {}
     outcomes: dict[Key, Case] = {}
-    known = _Known(cases or ())
+    by_task: dict[str, dict[str, Case]] = {}
+    for case in cases or ():
+        by_task.setdefault(case.task, {})[case.kernel] = case
     for forecast in records:
-        case = _own_case(forecast) if cases is None else known.find(forecast)
+        case = _own_case(forecast) if cases is None else _matched(forecast, by_task)
         if case is not None:
             outcomes[case.key] = case
             shared = forecast.comparison in conditions
             name = f"{forecast.forecaster} {forecast.comparison}" if shared else forecast.forecaster
-            found.setdefault(name, {}).setdefault(case.key, []).append(forecast)
-    return [_answers(name, by_case, outcomes, judged=cases is not None) for name, by_case in found.items()]
+            repeats.setdefault(name, {}).setdefault(case.key, []).append(forecast)
+    return [_answers(name, by_case, outcomes, judged=cases is not None) for name, by_case in repeats.items()]
 
 
 def common(answers: Sequence[Answers]) -> list[Answers]:
@@ -240,19 +242,14 @@ def _case(row: RecordedRow, incumbent: float) -> Case:
     )
 
 
-class _Known:
-    """Finds the case that a record is about."""
-
-    def __init__(self, cases: Sequence[Case]) -> None:
-        self._exact = {(c.task, c.kernel): c for c in cases}
-        self._cases = cases
-
-    def find(self, forecast: RecordedForecast) -> Case | None:
-        exact = self._exact.get((forecast.task, forecast.kernel))
-        if exact is not None or len(forecast.kernel) < _FEWEST_DIGITS:
-            return exact
-        fits = [c for c in self._cases if c.task == forecast.task and c.kernel.startswith(forecast.kernel)]
-        return fits[0] if len(fits) == 1 else None
+def _matched(forecast: RecordedForecast, cases: Mapping[str, Mapping[str, Case]]) -> Case | None:
+    """Return the case that a record is about, of those by task and kernel."""
+    kernels = cases.get(forecast.task, {})
+    exact = kernels.get(forecast.kernel)
+    if exact is not None or len(forecast.kernel) < _FEWEST_DIGITS:
+        return exact
+    fits = [c for kernel, c in kernels.items() if kernel.startswith(forecast.kernel)]
+    return fits[0] if len(fits) == 1 else None
 
 
 def _conditions(records: Sequence[RecordedForecast]) -> frozenset[str]:

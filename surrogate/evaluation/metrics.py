@@ -73,11 +73,7 @@ def ece(p: ArrayLike, y: ArrayLike, buckets: int = 10) -> float:
     Σ n_i/N · |mean confidence − accuracy|.
     """
     forecast, measured = _rows(p, y)
-    confident, right = forecast.max(axis=1), forecast.argmax(axis=1) == measured
-    if len(confident) == 0:
-        return math.nan
-    table = _table(confident, right.astype(float), buckets)
-    return sum(b.count * abs(b.forecast - b.observed) for b in table) / len(confident)
+    return event_ece(forecast.max(axis=1), forecast.argmax(axis=1) == measured, buckets)
 
 
 def ece_adaptive(p: ArrayLike, y: ArrayLike, buckets: int = 10) -> float:
@@ -91,8 +87,7 @@ def ece_adaptive(p: ArrayLike, y: ArrayLike, buckets: int = 10) -> float:
     if len(forecast) == 0:
         return math.nan
     confident, right = forecast.max(axis=1), forecast.argmax(axis=1) == measured
-    _, group = np.unique(confident, return_inverse=True)
-    shares = (np.bincount(group, weights=right.astype(float)) / np.bincount(group))[group]
+    shares = _shared(confident, right.astype(float))
     order = np.argsort(confident, kind="stable")
     off = [abs(float((confident[part] - shares[part]).sum())) for part in np.array_split(order, buckets)]
     return sum(off) / len(forecast)
@@ -124,15 +119,6 @@ def event_brier(p_event: ArrayLike, happened: ArrayLike) -> float:
     return _mean((np.asarray(p_event, float) - np.asarray(happened, float)) ** 2)
 
 
-def sharpness(lows: ArrayLike, highs: ArrayLike) -> float:
-    """Mean width of the forecast intervals of the speed-up, log2(high / low), in octaves.
-
-    Sharpness is how concentrated forecasts are, whatever came true, and is to be maximised subject to calibration
-    (Gneiting, Balabdaoui & Raftery 2007); its measure there is the average width of central intervals.
-    """
-    return _mean(np.log2(np.asarray(highs, float)) - np.log2(np.asarray(lows, float)))
-
-
 def entropy(p: ArrayLike) -> float:
     """Mean Shannon entropy of the eight probabilities in nats: 0 if all are sure, ln 8 = 2.08 if all are uniform."""
     forecast = np.asarray(p, float).reshape(-1, bins.COUNT)
@@ -140,16 +126,12 @@ def entropy(p: ArrayLike) -> float:
     return _mean(-(forecast * logs).sum(axis=1))
 
 
-def pairwise_accuracy(scores: ArrayLike, speedups: ArrayLike, apart: float = 0.1) -> float:
-    """Share of pairs that the scores order as measured, among pairs whose speed-ups are more than `apart` apart.
-
-    A pair counts if the larger speed-up exceeds (1 + apart) times the smaller one; a tie of scores counts one half.
-    """
-    return _mean(pair_outcomes(scores, speedups, apart))
-
-
 def pair_outcomes(scores: ArrayLike, speedups: ArrayLike, apart: float = 0.1) -> Array:
-    """Return 1, 0 or, where the scores tie, one half for each pair that `pairwise_accuracy` counts."""
+    """Return for each pair whether the scores order it as measured: 1, 0 or, where the scores tie, one half.
+
+    A pair counts if its larger speed-up exceeds (1 + apart) times the smaller one; their mean is the share of pairs in
+    the right order.
+    """
     score, logs = np.asarray(scores, float), np.log(np.asarray(speedups, float))
     first, second = np.triu_indices(len(score), 1)
     real, said = logs[first] - logs[second], score[first] - score[second]
@@ -186,9 +168,7 @@ def risk_coverage(confidence: ArrayLike, loss: ArrayLike) -> tuple[Array, Array]
     confident, losses = np.asarray(confidence, float), np.asarray(loss, float)
     if len(losses) == 0:
         return np.zeros(0), np.zeros(0)
-    _, group = np.unique(-confident, return_inverse=True)
-    means = np.bincount(group, weights=losses) / np.bincount(group)
-    ordered = means[np.sort(group)]
+    ordered = _shared(confident, losses)[np.argsort(-confident, kind="stable")]
     counts = np.arange(1, len(losses) + 1)
     return counts / len(losses), np.cumsum(ordered) / counts
 
@@ -218,20 +198,9 @@ def recovery(scores: ArrayLike, speedups: ArrayLike, share: float = 0.1) -> floa
     score, measured = np.asarray(scores, float), np.nan_to_num(np.asarray(speedups, float), nan=0.0)
     if len(measured) == 0 or measured.max() <= 0:
         return math.nan
-    count = _taken(share, len(measured))
-    limit = np.sort(score)[-count]
-    sure, tied = measured[score > limit], np.sort(measured[score == limit])
-    floor = float(sure.max(initial=0.0))
-    return _expected_best(np.maximum(tied, floor), count - len(sure)) / float(measured.max())
-
-
-def regret(scores: ArrayLike, speedups: ArrayLike, share: float = 0.1) -> float:
-    """Simple regret relative to the best: the share of the best speed-up that is lost by measuring the top `share`.
-
-    (best of all − best measured) / best of all (simple regret as in Bubeck, Munos & Stoltz 2009), which is one minus
-    `recovery`.
-    """
-    return 1.0 - recovery(scores, speedups, share)
+    sure, tied, left = _top(score, share)
+    floor = float(measured[sure].max(initial=0.0))
+    return _expected_best(np.maximum(np.sort(measured[tied]), floor), left) / float(measured.max())
 
 
 def kept(scores: ArrayLike, share: float = 0.1) -> Array:
@@ -242,10 +211,8 @@ def kept(scores: ArrayLike, share: float = 0.1) -> Array:
     score = np.asarray(scores, float)
     if len(score) == 0:
         return np.zeros(0)
-    count = _taken(share, len(score))
-    limit = np.sort(score)[-count]
-    tied = score == limit
-    return np.where(tied, (count - (score > limit).sum()) / tied.sum(), (score > limit).astype(float))
+    sure, tied, left = _top(score, share)
+    return np.where(tied, left / tied.sum(), sure.astype(float))
 
 
 def near_best(speedups: ArrayLike, margin: float = 0.05) -> NDArray[np.bool_]:
@@ -275,18 +242,28 @@ def miss_rate(scores: ArrayLike, wanted: ArrayLike, share: float = 0.1) -> float
     score, good = np.asarray(scores, float), np.asarray(wanted, bool)
     if not good.any():
         return math.nan
-    count = _taken(share, len(score))
-    limit = np.sort(score)[-count]
-    if good[score > limit].any():
+    sure, tied, left = _top(score, share)
+    if good[sure].any():
         return 0.0
-    tied, left = score == limit, count - int((score > limit).sum())
     size = int(tied.sum())
     return math.comb(size - int(good[tied].sum()), left) / math.comb(size, left)
 
 
-def _taken(share: float, rows: int) -> int:
-    """Return how many of `rows` the top `share` is: rounded up, at least one."""
-    return max(1, math.ceil(share * rows - 1e-9))
+def _top(score: Array, share: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_], int]:
+    """Return which rows are surely in the top `share`, which tie at its limit, and how many of those it takes.
+
+    The top is rounded up, and holds at least one row.
+    """
+    count = max(1, math.ceil(share * len(score) - 1e-9))
+    limit = np.sort(score)[-count]
+    sure = score > limit
+    return sure, score == limit, count - int(sure.sum())
+
+
+def _shared(keys: Array, values: Array) -> Array:
+    """Return each row's value as the mean over the rows of an equal key."""
+    _, group = np.unique(keys, return_inverse=True)
+    return (np.bincount(group, weights=values) / np.bincount(group))[group]
 
 
 def _expected_best(values: Array, taken: int) -> float:

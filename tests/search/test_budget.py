@@ -13,11 +13,11 @@ from support.synthetic_executor import KnowingForecaster, SyntheticExecutor, tas
 
 from forewarp.archive.store import Archive
 from forewarp.core.budget import Budget, Spend
-from forewarp.search.context import searching
-from forewarp.search.ends import BudgetSpent
+from forewarp.search.budget import searching
 from forewarp.search.events import BudgetWarning, Measured, RunFinished, from_data
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
+from forewarp.search.run import BudgetSpent
 from forewarp.search.settings import SearchSettings
 
 
@@ -100,7 +100,7 @@ def test_a_hard_stop_keeps_everything(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_the_reason_names_the_cap_and_what_was_kept_back() -> None:
     budget = Budget(measurements=10, dollars=2.5)
-    assert [BudgetSpent(name).reason(budget, Spend(9)) for name in ("measurements", "dollars")] == [
+    assert [BudgetSpent(name).words(budget, Spend(9)) for name in ("measurements", "dollars")] == [
         "the budget of 10 measurements is spent, except 1 kept back for the end and not used",
         "the budget of 2.5 dollars is spent",
     ]

@@ -20,12 +20,12 @@ from forewarp.core.errors import UsageError, WorkerError
 from forewarp.core.protocols import Elsewhere, Known, Proposal, Subject
 from forewarp.core.values import Build, Candidate, Measurement, Target, Task
 from forewarp.search import compromise
-from forewarp.search.ends import Stopped
 from forewarp.search.events import Decided, Measured
-from forewarp.search.islands import MIGRANTS, NAME, Islands
-from forewarp.search.loop import Search, SearchSettings
+from forewarp.search.islands import MIGRANTS, NAME, Islands, Stopped
+from forewarp.search.loop import Search
 from forewarp.search.policy import is_visit
 from forewarp.search.proposers.tunables import TunablesProposer
+from forewarp.search.settings import SearchSettings
 
 SETTINGS = SearchSettings(
     budget=Budget(measurements=14), visitors=1, holdout=False, patience=0, proposals_per_round=6, measure_per_round=2

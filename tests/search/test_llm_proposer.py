@@ -1,22 +1,19 @@
-import itertools
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from contracts.forecaster_contract import TARGET, TASK, failed, measured, source, subject
-from contracts.proposer_contract import ProposerContract
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
 from forewarp.core import bins
 from forewarp.core.errors import ModelError
-from forewarp.core.protocols import Attempt, Known, Proposal, Proposer, Subject, Trial
+from forewarp.core.protocols import Attempt, Known, Proposal, Subject, Trial
 from forewarp.core.values import Build, Candidate, Cost, Forecast, Status, Target, Task
 from forewarp.search.proposers.context import SOURCE_CHARS, prompt
-from forewarp.search.proposers.llm import MISFIT, LlmProposer
+from forewarp.search.proposers.llm import MISFIT, KernelWriter
 from forewarp.search.proposers.operators import FIRST, LATER, Directive, Operator, plan
 from forewarp.search.proposers.past import REPAIRS, Past, languages_for
 from forewarp.surrogate.models import LanguageModel
@@ -55,9 +52,13 @@ def propose(
     seen: frozenset[str] = frozenset(),
     number: int = 0,
 ) -> list[Proposal]:
-    proposer = LlmProposer(FunctionModel(script))
-    assert isinstance(proposer, Proposer)
-    return proposer.propose(task, target, Known(trials=history, seen=seen), count, random.Random(number))
+    return asked(
+        KernelWriter(FunctionModel(script)), Past(task, target, Known(trials=history, seen=seen)), count, number
+    )
+
+
+def asked(writer: KernelWriter, past: Past, count: int = 1, number: int = 0) -> list[Proposal]:
+    return writer.write(past, plan(past, count, random.Random(number)))
 
 
 def test_a_reply_becomes_a_candidate_with_its_declared_tunables():
@@ -68,8 +69,7 @@ def test_a_reply_becomes_a_candidate_with_its_declared_tunables():
     assert proposal.cost.output_tokens > 0
 
 
-def test_at_most_four_calls_and_never_more_than_asked():
-    assert len(propose(Script(*(kernel(f"f{i}();") for i in range(4))), count=24)) == 4
+def test_never_more_than_asked():
     assert len(propose(Script(kernel("a();"), kernel("b();")), count=2)) == 2
     assert propose(Script(), count=0) == []
 
@@ -97,13 +97,13 @@ def test_a_malformed_reply_is_told_why_and_may_be_mended(bad: dict[str, str], me
 
 def test_what_stays_malformed_is_dropped_and_its_cost_carried_over():
     script = Script("no", "no", "no", kernel("a();"))
-    proposer = LlmProposer(FunctionModel(script))
-    assert proposer.propose(SEEDED, TARGET, Known(), 1, random.Random(0)) == []
-    owed = proposer.owed
+    writer, past = KernelWriter(FunctionModel(script)), Past(SEEDED, TARGET, Known())
+    assert asked(writer, past) == []
+    owed = writer.owed
     assert owed.output_tokens > 0
-    (proposal,) = proposer.propose(SEEDED, TARGET, Known(), 1, random.Random(0))
+    (proposal,) = asked(writer, past)
     assert proposal.cost.output_tokens > owed.output_tokens
-    assert proposer.owed == Cost()
+    assert writer.owed == Cost()
 
 
 def test_seen_candidates_are_asked_for_again_and_never_returned():
@@ -203,12 +203,12 @@ def identity(a: Attempt) -> str:
 
 
 def write(script: Script, run: Known, *directives: Directive, model: str = "m") -> list[Proposal]:
-    proposer = LlmProposer(LanguageModel(FunctionModel(script), model))
+    proposer = KernelWriter(LanguageModel(FunctionModel(script), model))
     return proposer.write(Past(SEEDED, TARGET, run), directives)
 
 
 GOOD = attempt("good();", speedup=2.0)
-CHANGE = Directive(LATER[0], identity(GOOD), GOOD)
+CHANGE = Directive(LATER[0], GOOD)
 
 
 def edit(search: str, replace: str) -> dict[str, Any]:
@@ -220,7 +220,7 @@ def test_edits_change_the_parents_source_and_keep_its_tunables():
         GOOD, proposal=replace(GOOD.proposal, candidate=replace(GOOD.proposal.candidate, tunables={"BLOCK": 16}))
     )
     script = Script(edit("good();", "better();"))
-    (made,) = write(script, known(tuned), Directive(LATER[0], identity(tuned), tuned))
+    (made,) = write(script, known(tuned), Directive(LATER[0], tuned))
     assert made.candidate == Candidate(source("better();"), "cpp", {"BLOCK": 16})
     assert (made.parent, made.operator, made.note) == (identity(tuned), "tiling", "edited")
 
@@ -296,7 +296,7 @@ def test_crossing_takes_two_lines():
     past = Past(SEEDED, TARGET, known(GOOD, child, other))
     plans = [d for n in range(20) for d in plan(past, 4, random.Random(n)) if d.operator.name == "crossover"]
     assert plans
-    assert all(identity(other) in (d.parent, d.mate) for d in plans)
+    assert all(identity(other) in d.parents for d in plans)
     text = prompt(past, plans[0], None, edits=False)
     assert "good();" in text or "child();" in text
     assert "other();" in text
@@ -310,7 +310,7 @@ def test_a_prompt_tells_what_came_of_siblings_and_of_the_forecast():
     ]
     surprising = replace(GOOD, forecast=Forecast(bins.from_normal(-1, 0.2), 0.9, "f", mean_log2=-1, sd_log2=0.2))
     past = Past(SEEDED, TARGET, known(surprising, *tried))
-    text = prompt(past, Directive(LATER[0], identity(GOOD), surprising), None, edits=True)
+    text = prompt(past, Directive(LATER[0], surprising), None, edits=True)
     assert "memory (idea of slow();): S = 1.200" in text
     assert "fusion (idea of same();): compiled to machine code that was there already" in text
     assert "runtime error: max error 3.2" in text
@@ -323,9 +323,9 @@ def test_every_operator_has_its_words(operator: Operator, target: Target):
     broken, other = attempt("b();", status="incorrect"), attempt("other();", speedup=1.5)
     past = Past(SEEDED, target, known(GOOD, other, broken))
     begin = {"nothing": None, "broken": broken}.get(operator.begins, GOOD)
-    directive = Directive(operator, identity(begin) if begin else "", begin)
+    directive = Directive(operator, begin)
     if operator.begins == "two":
-        directive = replace(directive, mate=identity(other), other=other)
+        directive = replace(directive, other=other)
     text = prompt(past, directive, None, edits=operator.edits).split("## What to write")[1]
     assert len(text.split("\n\n")[1]) > 80
     assert ("`edits`" in text) == operator.edits
@@ -334,30 +334,5 @@ def test_every_operator_has_its_words(operator: Operator, target: Target):
 def test_a_long_source_leaves_room_for_the_rest():
     long = attempt("x();" + " // padding" * 4000, speedup=2.0)
     past = Past(SEEDED, TARGET, known(long))
-    text = prompt(past, Directive(LATER[0], identity(long), long), None, edits=True)
+    text = prompt(past, Directive(LATER[0], long), None, edits=True)
     assert len(text) < SOURCE_CHARS
-
-
-class TestLlmProposer(ProposerContract):
-    repeats = False  # a proposal carries how long the model took
-
-    @pytest.fixture
-    def make(self) -> Callable[[], Proposer]:
-        numbers = itertools.count()
-
-        def reply(messages: Any, info: Any) -> ModelResponse:
-            return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, kernel(f"f{next(numbers)}();"))])
-
-        return lambda: LlmProposer(FunctionModel(reply))
-
-    @pytest.fixture
-    def task(self) -> Task:
-        return SEEDED
-
-    @pytest.fixture
-    def target(self) -> Target:
-        return TARGET
-
-    @pytest.fixture
-    def history(self) -> list[Trial]:
-        return [Trial(subject(16), measured(1.5)), Trial(subject(16, "wrong();"), failed())]

@@ -17,8 +17,9 @@ from forewarp.core.protocols import Subject
 from forewarp.core.values import Build, Candidate, Measurement, Task
 from forewarp.gpu_runner.executors.several import SeveralExecutor
 from forewarp.search.events import Event, Measured
-from forewarp.search.loop import Search, SearchSettings
+from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
+from forewarp.search.settings import SearchSettings
 from forewarp.search.state import RunState
 
 DEVICES = 3

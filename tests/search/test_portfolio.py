@@ -17,16 +17,16 @@ from pydantic_ai.models.function import FunctionModel
 from forewarp.core.errors import ModelError
 from forewarp.core.protocols import Attempt, Known, Proposal, Proposer, Trial
 from forewarp.core.values import Build, Candidate, Cost, Target, Task
-from forewarp.search.proposers.archived import Archived, ArchivedProposer
-from forewarp.search.proposers.llm import LlmProposer
+from forewarp.search.proposers.llm import KernelWriter
 from forewarp.search.proposers.portfolio import Portfolio
+from forewarp.search.proposers.recorded import Archived, ArchivedProposer
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.surrogate.models import LanguageModel
 
 TASK = replace(BARE, seeds=(Candidate(source(), "cpp"),), family="scaling")
 
 
-def writer(label: str = "m", fails: bool = False, mute: bool = False) -> LlmProposer:
+def writer(label: str = "m", fails: bool = False, mute: bool = False) -> KernelWriter:
     numbers = itertools.count()
 
     def reply(messages: Any, info: Any) -> ModelResponse:
@@ -37,7 +37,7 @@ def writer(label: str = "m", fails: bool = False, mute: bool = False) -> LlmProp
         written = {"idea": "i", "language": "cpp", "source": source(f"{label}{next(numbers)}();")}
         return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, written)])
 
-    return LlmProposer(LanguageModel(FunctionModel(reply), label))
+    return KernelWriter(LanguageModel(FunctionModel(reply), label))
 
 
 def archived(*bodies: str) -> ArchivedProposer:

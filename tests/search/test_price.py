@@ -10,8 +10,17 @@ from support.synthetic_executor import TARGET, seed
 
 from forewarp.core.budget import Budget, Spend
 from forewarp.core.protocols import Subject, Trial
-from forewarp.core.values import Build, Candidate, Language, Measurement, Signature, TensorSpec, WorkloadTiming
-from forewarp.search import price
+from forewarp.core.values import (
+    Build,
+    Candidate,
+    Language,
+    Measurement,
+    Signature,
+    TensorSpec,
+    WorkloadTiming,
+)
+from forewarp.search import budget as budgets
+from forewarp.search.run import floor_speedup
 
 FAST = replace(TARGET, memory_bandwidth=1e9)
 CPP, PYTHON = seed(), Candidate("class ModelNew: ...", "python")
@@ -37,38 +46,40 @@ def timed(**anchors: float) -> Measurement:
 
 def test_where_measurements_are_counted_all_cost_the_same() -> None:
     for budget in (Budget(measurements=10), Budget(dollars=1.0), Budget(measurements=10, device_s=1000.0)):
-        assert price.relative([CPP, PYTHON], TRIALS, budget, Spend()) == [1.0, 1.0]
+        assert budgets.relative_prices([CPP, PYTHON], TRIALS, budget, Spend()) == [1.0, 1.0]
 
 
 def test_where_seconds_run_out_first_a_candidate_costs_what_its_language_took() -> None:
     for budget in (Budget(device_s=20.0), Budget(measurements=10, device_s=20.0), Budget(wall_s=20.0)):
-        assert price.relative([CPP, PYTHON], TRIALS, budget, Spend()) == pytest.approx([0.5, 2.0])
+        assert budgets.relative_prices([CPP, PYTHON], TRIALS, budget, Spend()) == pytest.approx([0.5, 2.0])
     # Nothing is known of CUDA yet: it costs what is usual.
-    assert price.relative([Candidate("x", "cuda")], TRIALS, Budget(device_s=20.0), Spend()) == [1.0]
+    assert budgets.relative_prices([Candidate("x", "cuda")], TRIALS, Budget(device_s=20.0), Spend()) == [1.0]
 
 
 def test_what_is_scarce_changes_as_it_is_spent() -> None:
     budget = Budget(measurements=10, device_s=60.0)
-    assert price.relative([PYTHON], TRIALS, budget, Spend()) == [1.0]
-    assert price.relative([PYTHON], TRIALS, budget, Spend(measurements=3, device_s=40.0)) == pytest.approx([2.0])
+    assert budgets.relative_prices([PYTHON], TRIALS, budget, Spend()) == [1.0]
+    assert budgets.relative_prices([PYTHON], TRIALS, budget, Spend(measurements=3, device_s=40.0)) == pytest.approx(
+        [2.0]
+    )
 
 
 def test_nothing_measured_yet_or_only_looked_up_says_nothing_of_seconds() -> None:
     budget = Budget(device_s=1.0)
-    assert price.relative([CPP, PYTHON], [], budget, Spend()) == [1.0, 1.0]
-    assert price.relative([CPP, PYTHON], [trial("cpp", 0.0)], budget, Spend()) == [1.0, 1.0]
+    assert budgets.relative_prices([CPP, PYTHON], [], budget, Spend()) == [1.0, 1.0]
+    assert budgets.relative_prices([CPP, PYTHON], [trial("cpp", 0.0)], budget, Spend()) == [1.0, 1.0]
 
 
 def test_the_floor_is_what_a_kernel_would_gain_that_only_waits_for_memory() -> None:
     signatures = [signature("small", 1000), signature("large", 100_000)]
     # 8 kB take 8 µs at a gigabyte a second, 800 kB take 800 µs.
-    found = price.floor_speedup(timed(small=16e-6, large=6400e-6), signatures, FAST)
+    found = floor_speedup(timed(small=16e-6, large=6400e-6), signatures, FAST)
     assert found == pytest.approx(math.sqrt(2.0 * 8.0))
 
 
 def test_a_floor_that_is_not_known_for_all_shapes_is_none() -> None:
     both = [signature("small", 1000), signature("large", 100_000)]
-    assert price.floor_speedup(timed(small=16e-6, large=6400e-6), both, TARGET) is None
-    assert price.floor_speedup(timed(small=16e-6), both, FAST) is None
-    assert price.floor_speedup(timed(small=16e-6, large=6400e-6), both[:1], FAST) is None
-    assert price.floor_speedup(timed(), [], FAST) is None
+    assert floor_speedup(timed(small=16e-6, large=6400e-6), both, TARGET) is None
+    assert floor_speedup(timed(small=16e-6), both, FAST) is None
+    assert floor_speedup(timed(small=16e-6, large=6400e-6), both[:1], FAST) is None
+    assert floor_speedup(timed(), [], FAST) is None

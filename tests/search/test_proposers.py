@@ -10,7 +10,7 @@ from support.synthetic_executor import BEST, SOURCE, TARGET, SyntheticExecutor, 
 from forewarp.core.protocols import Known, Proposer, Subject, Trial
 from forewarp.core.values import Candidate, Target, Task
 from forewarp.gpu_runner.formats import plan as plans
-from forewarp.search.proposers.pool import PoolProposer
+from forewarp.search.proposers.recorded import PoolProposer
 from forewarp.search.proposers.tunables import TunablesProposer
 
 

@@ -17,7 +17,7 @@ from forewarp.core.values import Candidate, Status, Target, Task
 from forewarp.gpu_runner.executors.replay import ReplayExecutor
 from forewarp.search.gate import Gate
 from forewarp.search.loop import Search
-from forewarp.search.proposers.pool import PoolProposer
+from forewarp.search.proposers.recorded import PoolProposer
 from forewarp.search.settings import SearchSettings
 
 CRASHING = synthetic.seed(synthetic.SOURCE.replace("go(", "crash("))

@@ -28,7 +28,7 @@ from forewarp.core.values import Build, Candidate, Cost, Forecast, Measurement, 
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.search import events as kinds
 from forewarp.search.loop import Search
-from forewarp.search.proposers.pool import PoolProposer
+from forewarp.search.proposers.recorded import PoolProposer
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings
 

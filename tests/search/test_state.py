@@ -20,17 +20,7 @@ from forewarp.search.events import Measuring
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings
-from forewarp.search.state import (
-    MAX_FRUITLESS_ROUNDS,
-    Ask,
-    Check,
-    Decide,
-    Finish,
-    Measure,
-    Propose,
-    RunState,
-    pending,
-)
+from forewarp.search.state import MAX_FRUITLESS_ROUNDS, NextAction, RunState, pending
 from forewarp.surrogate.calibration import Recalibrated
 from forewarp.surrogate.learned import LearnedForecaster
 
@@ -64,13 +54,15 @@ def compared(archive: Archive, search: Search, settings: SearchSettings) -> int:
     count = 0
     for event in search.events():
         count += 1
-        live = search._context.state
+        live = search._run.state
         loaded = RunState.load(archive, search.run_id, forecasting=True)
         if isinstance(event, Measuring) and event.purpose == "candidate":
             # Whoever takes this over owes what was announced; nobody here does yet.
             owed = pending(loaded, settings)
-            assert owed == replace(pending(live, settings), owed=True)  # type: ignore[type-var]
-            loaded.put(replace(loaded.rows[owed.proposal], measurement_id=None))  # type: ignore[union-attr]
+            assert owed == pending(live, settings)
+            row = loaded.rows[owed.proposals[0]]
+            assert row.measurement_id == event.measurement
+            loaded.put(replace(row, measurement_id=None))
         assert told(loaded, settings) == told(live, settings), event
     return count
 
@@ -99,10 +91,10 @@ def test_so_it_is_after_a_resume(tmp_path: Path) -> None:
         # It owes a measurement, and hears so from the archive.
         live = iter(again.events())
         next(live)
-        assert isinstance(pending(again._context.state, settings), Measure)
+        assert pending(again._run.state, settings).kind == "measure"
         rest = list(live)
         loaded = RunState.load(archive, first.run_id, forecasting=True)
-        assert told(loaded, settings) == told(again._context.state, settings)
+        assert told(loaded, settings) == told(again._run.state, settings)
         assert len(rest) > 20
 
 
@@ -157,8 +149,17 @@ class Story:
             )
         )
 
-    def next(self, settings: SearchSettings = SETTINGS, floor: float | None = None) -> Any:
+    def next(self, settings: SearchSettings = SETTINGS, floor: float | None = None) -> NextAction:
         return pending(self.state, settings, floor)
+
+
+def finish(reason: str) -> NextAction:
+    return NextAction("finish", reason=reason)
+
+
+def propose(story: Story, number: int) -> NextAction:
+    assert story.state.round + 1 == number
+    return NextAction("propose")
 
 
 def decided(story: Story, *, speedup: float | None = 1.5) -> list[int]:
@@ -173,22 +174,28 @@ def decided(story: Story, *, speedup: float | None = 1.5) -> list[int]:
 
 def test_a_round_goes_from_proposing_to_measuring() -> None:
     story = Story()
-    assert story.next() == Propose(0)
+    assert story.next() == propose(story, 0)
     made = story.propose(0, 3)
-    assert story.next() == Check(tuple(made))
+    assert story.next() == NextAction("check", tuple(made))
     story.gate(made[0])
-    assert story.next() == Check(tuple(made[1:]))
+    assert story.next() == NextAction("check", tuple(made[1:]))
     story.gate(made[1])
     story.gate(made[2], outcome="compile_error")
-    assert story.next() == Ask(tuple(made[:2]))
+    assert story.next() == NextAction("forecast", tuple(made[:2]))
     story.forecast(0, *made[:2])
-    assert story.next() == Decide(tuple(made[:2]))
+    assert story.next() == NextAction("decide", tuple(made[:2]))
     story.decide(0, [made[1], made[0]], [])
-    assert story.next() == Measure(made[1], "candidate")
+    assert story.next() == NextAction(
+        "measure",
+        (
+            made[1],
+            made[0],
+        ),
+    )
     story.measure(made[1], 1.5)
-    assert story.next() == Measure(made[0], "candidate")
+    assert story.next() == NextAction("measure", (made[0],))
     story.measure(made[0], None)
-    assert story.next() == Propose(1)
+    assert story.next() == propose(story, 1)
 
 
 def test_what_was_announced_and_has_no_result_is_owed() -> None:
@@ -198,25 +205,26 @@ def test_what_was_announced_and_has_no_result_is_owed() -> None:
     story.forecast(0, *made)
     story.decide(0, made[:1], made[1:])
     story.change(made[0], measurement_id=7)
-    assert story.next() == Measure(made[0], "candidate", owed=True)
+    assert story.next() == NextAction("measure", (made[0],))
+    assert story.state.rows[made[0]].measurement_id == 7
 
 
 def test_without_a_forecaster_nobody_is_asked_and_what_there_was_no_budget_for_comes_again() -> None:
     story = Story(forecasting=False)
     made = story.propose(0)
     story.gate(*made)
-    assert story.next() == Decide(tuple(made))
+    assert story.next() == NextAction("decide", tuple(made))
     story.decide(0, made[:1], made[1:])
     story.measure(made[0], 1.5)
-    assert story.next() == Propose(1)
+    assert story.next() == propose(story, 1)
     story.propose(1, 0)
-    assert story.next() == Decide(tuple(made[1:]))
+    assert story.next() == NextAction("decide", tuple(made[1:]))
     story.decide(1, made[1:], [])
     for proposal in made[1:]:
         story.measure(proposal, 1.2)
-    assert story.next() == Propose(2)
+    assert story.next() == propose(story, 2)
     story.propose(2, 0)
-    assert story.next() == Finish("there are no more candidates")
+    assert story.next() == finish("there are no more candidates")
 
 
 def test_skips_are_asked_about_again_the_best_first_unless_they_were_paid_for() -> None:
@@ -227,12 +235,12 @@ def test_skips_are_asked_about_again_the_best_first_unless_they_were_paid_for() 
     story.forecast(0, first[3], cost=Cost(input_tokens=5))
     story.decide(0, [], first)
     story.propose(1, 0)
-    assert story.next() == Ask(tuple(first[:3]))
+    assert story.next() == NextAction("forecast", tuple(first[:3]))
     # Their scores fall with their numbers, so that the first ones are the best.
-    assert story.next(replace(SETTINGS, reconsider=2)) == Ask(tuple(first[:2]))
+    assert story.next(replace(SETTINGS, reconsider=2)) == NextAction("forecast", tuple(first[:2]))
     story.forecast(1, *first[:3])
-    assert story.next() == Decide(tuple(first))
-    assert story.next(replace(SETTINGS, reconsider=0)) == Finish("there are no more candidates")
+    assert story.next() == NextAction("decide", tuple(first))
+    assert story.next(replace(SETTINGS, reconsider=0)) == finish("there are no more candidates")
 
 
 def test_a_cascade_is_asked_anew_because_its_free_tier_is() -> None:
@@ -243,16 +251,18 @@ def test_a_cascade_is_asked_anew_because_its_free_tier_is() -> None:
     story.change(made, forecast=replace(paid, tiers=(paid,)), forecast_round=0)
     story.decide(0, [], [made])
     story.propose(1, 0)
-    assert story.next() == Ask((made,))
+    assert story.next() == NextAction("forecast", (made,))
 
 
 def test_nothing_passing_the_gate_ends_the_run() -> None:
     story = Story()
     decided(story)
     for number in range(1, MAX_FRUITLESS_ROUNDS + 1):
-        assert story.next(replace(SETTINGS, reconsider=0)) == Propose(number)
+        assert story.next(replace(SETTINGS, reconsider=0)) == propose(story, number)
         story.gate(*story.propose(number), outcome="duplicate")
-    assert story.next(replace(SETTINGS, reconsider=0)) == Finish("nothing passed the gate in 10 rounds")
+    assert story.next(replace(SETTINGS, reconsider=0)) == NextAction(
+        "finish", reason="nothing passed the gate in 10 rounds"
+    )
 
 
 @pytest.mark.parametrize("count", [0, 2])
@@ -260,20 +270,20 @@ def test_deciding_on_what_is_old_again_and_again_is_no_progress(count: int) -> N
     story, endless = Story(), replace(SETTINGS, patience=0)
     _, skipped = decided(story)
     for number in range(1, MAX_FRUITLESS_ROUNDS + 1):
-        assert story.next(endless) == Propose(number)
+        assert story.next(endless) == propose(story, number)
         story.gate(*story.propose(number, count), outcome="duplicate")
         if number < MAX_FRUITLESS_ROUNDS:
-            assert story.next(endless) == Ask((skipped,))
+            assert story.next(endless) == NextAction("forecast", (skipped,))
             story.forecast(number, skipped)
             story.decide(number, [], [skipped])
-    assert story.next(endless) == Finish("nothing passed the gate in 10 rounds")
+    assert story.next(endless) == finish("nothing passed the gate in 10 rounds")
 
 
 def test_patience_counts_rounds_without_a_pick_and_an_audit_is_none() -> None:
     story = Story()
     decided(story)
     for number in range(1, 4):
-        assert story.next() == Propose(number)
+        assert story.next() == propose(story, number)
         made = story.propose(number)
         story.gate(*made)
         story.forecast(number, *made)
@@ -281,17 +291,19 @@ def test_patience_counts_rounds_without_a_pick_and_an_audit_is_none() -> None:
         story.measure(made[0], 1.1)
         assert story.state.barren == number
     end = story.next()
-    assert isinstance(end, Finish)
+    assert end.kind == "finish"
     assert "for 3 rounds no candidate promised" in end.reason
-    assert story.next(replace(SETTINGS, patience=0)) == Propose(4)
+    assert story.next(replace(SETTINGS, patience=0)) == propose(story, 4)
 
 
 def test_the_floor_within_reach_ends_the_run() -> None:
     story = Story()
     decided(story, speedup=1.9)
-    assert story.next() == Propose(1)
-    assert story.next(floor=4.0) == Propose(1)
-    assert story.next(floor=2.0) == Finish("the best kernel is within 5% of what the device allows at most")
+    assert story.next() == propose(story, 1)
+    assert story.next(floor=4.0) == propose(story, 1)
+    assert story.next(floor=2.0) == NextAction(
+        "finish", reason="the best kernel is within 5% of what the device allows at most"
+    )
 
 
 def test_the_best_is_trusted_whole_and_plain() -> None:
@@ -324,4 +336,4 @@ def test_a_measurement_without_a_result_says_nothing() -> None:
 def test_a_round_of_rejects_leads_to_the_next_one(outcome: str) -> None:
     story = Story(forecasting=False)
     story.gate(*story.propose(0), outcome=outcome)
-    assert story.next() == Propose(1)
+    assert story.next() == propose(story, 1)

@@ -27,7 +27,7 @@ from forewarp.search import events as kinds
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings
-from forewarp.search.watch import FALLBACK
+from forewarp.surrogate.drift import FALLBACK
 
 # 128 bytes at 512 a second take a quarter of the reference's second, so that nothing is faster than four times.
 WITH_FLOOR = replace(TARGET, memory_bandwidth=512.0)

@@ -6,7 +6,7 @@ import pytest
 from support.synthetic_executor import Asked, SyntheticExecutor
 
 from forewarp.core.values import Measurement
-from forewarp.search import recorder
+from forewarp.search import run
 
 
 class Clock:
@@ -35,5 +35,5 @@ class Timed(SyntheticExecutor):
 def timed(patch: pytest.MonkeyPatch) -> Timed:
     """Return such a device, and have runs read its clock."""
     clock = Clock()
-    patch.setattr(recorder, "time", clock)
+    patch.setattr(run, "time", clock)
     return Timed(clock)

@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 from forewarp.core import bins, serde
 from forewarp.core.protocols import Forecaster, Subject, Trial
-from forewarp.core.values import Cost, Forecast, Measurement, Target, Task
+from forewarp.core.values import Z80, Cost, Forecast, Measurement, Target, Task
 from forewarp.surrogate import calibration
 from forewarp.surrogate.calibration import (
     CORRELATION,
@@ -19,11 +19,16 @@ from forewarp.surrogate.calibration import (
     Calibration,
     Outcome,
     Recalibrated,
+    corrected,
     fit,
-    pit,
-    pit_valid,
+    half_width,
+    line,
+    normal_scores,
+    scale,
     shipped,
+    spread_of,
 )
+from forewarp.surrogate.drift import pit, pit_valid
 from forewarp.surrogate.evaluation import metrics
 from forewarp.surrogate.learned import LearnedForecaster
 
@@ -166,7 +171,6 @@ def test_a_fit_starts_from_another_calibration():
 
 
 def test_it_survives_json():
-    assert Calibration.from_json(SOME.to_json()) == SOME
     assert serde.from_data(Calibration, serde.to_data(SOME)) == SOME
 
 
@@ -229,7 +233,7 @@ def test_a_run_learns_that_its_forecaster_is_too_sure():
 def test_a_run_that_no_spread_explains_raises_the_alarm():
     forecaster = Recalibrated(Sharp(), IDENTITY)
     history = run(forecaster, 40, 0.05, level=-1.5)
-    assert forecaster.drift(TASK, TARGET).alarmed
+    assert forecaster.outcomes(TASK, TARGET).drift.alarmed
     assert "drift" in forecaster.forecast(TASK, TARGET, [subject(500)], history)[0].rationale
 
 
@@ -237,20 +241,31 @@ def test_a_run_that_goes_as_forecast_stays_as_it_is():
     forecaster = Recalibrated(Sharp(), IDENTITY)
     history = run(forecaster, 40, 0.05)
     found = forecaster.forecast(TASK, TARGET, [subject(500)], history)[0]
-    assert not forecaster.drift(TASK, TARGET).alarmed
+    assert not forecaster.outcomes(TASK, TARGET).drift.alarmed
     assert 0.03 < (found.sd_log2 or 0) < 0.09
 
 
-def test_a_fresh_object_uses_the_shipped_calibration_and_what_was_recorded():
+def test_a_fresh_object_uses_the_calibration_that_it_is_given():
     history = run(Recalibrated(Sharp(), SOME), 30, 0.8)
     fresh = Recalibrated(Sharp(), SOME)
     raw = Sharp().forecast(TASK, TARGET, [subject(500)], [])[0]
     made = without_cost(fresh.forecast(TASK, TARGET, [subject(500)], history)[0])
     assert replace(made, uncorrected=None) == SOME.apply(raw)
-    recorded = [Outcome.of(raw, t.measurement, TASK.name) for t in history]
-    assert Recalibrated(Sharp(), SOME, recorded).calibration(TASK, TARGET) == fit(
-        recorded, SOME, correlation=CORRELATION
-    )
+
+
+def test_a_run_is_fitted_from_its_own_outcomes_and_the_calibration_that_it_began_with():
+    forecaster = Recalibrated(Sharp(), SOME)
+    history = run(forecaster, 30, 0.1)
+    forecaster.forecast(TASK, TARGET, [subject(500)], history)
+    raw = Sharp().forecast(TASK, TARGET, [subject(500)], [])[0]
+    own = [Outcome.of(raw, t.measurement, TASK.name) for t in history]
+    learned = forecaster.outcomes(TASK, TARGET)
+    assert not learned.drift.alarmed
+    assert learned.calibration() == fit(own, SOME, correlation=CORRELATION)
+    # Once the alarm goes off, outcomes count in full and the prior is loosened.
+    learned.drift.alarmed_at = 30
+    learned.outcomes.append(own[0])
+    assert learned.calibration() == fit([*own, own[0]], SOME, correlation=0.0, looseness=2.0)
 
 
 def test_forecasts_made_after_the_measurement_teach_nothing():
@@ -258,10 +273,36 @@ def test_forecasts_made_after_the_measurement_teach_nothing():
     history = [Trial(subject(k), measured(4.0)) for k in range(1, 30)]
     for _ in range(3):
         forecaster.forecast(TASK, TARGET, [t.subject for t in history], history)
-    assert forecaster.calibration(TASK, TARGET) == IDENTITY
+    assert forecaster.outcomes(TASK, TARGET).calibration() == IDENTITY
 
 
 def test_outcomes_of_one_task_count_less_the_more_there_are_and_a_single_one_counts_whole() -> None:
     outcomes = [SimpleNamespace(task=name) for name in ("alone", "pair", "pair")]
     weights = vars(calibration)["_weights"](outcomes, 0.5)
     assert list(weights) == pytest.approx([1.0, 1 / 1.5, 1 / 1.5])
+
+
+def test_without_parameters_nothing_changes() -> None:
+    given = normal(0.2, 0.5)
+    same = corrected(normal_scores(given)[None, :], np.array([spread_of(given)]), (0.0, 0.0, 0.0))
+    assert same[0] == pytest.approx(given.probabilities, abs=1e-4)
+    assert half_width(0.0) == pytest.approx(Z80)
+
+
+def test_the_spread_is_that_of_the_interval_and_is_scaled_by_how_sharp_it_is() -> None:
+    assert spread_of(normal(0.2, 0.5)) == pytest.approx(0.5)
+    factors = scale(np.array([0.3, 0.6]), math.log(2), 1.0)
+    assert factors == pytest.approx([2.0, 4.0])
+
+
+def test_tails_widen_the_interval_up_to_that_of_the_wide_part() -> None:
+    widths = [half_width(tails) for tails in (0.0, 0.1, 0.3, 1.0)]
+    assert widths == sorted(widths)
+    assert widths[-1] == pytest.approx(4 * Z80)
+
+
+def test_a_line_leaves_certainty_and_moves_the_rest_in_order() -> None:
+    assert [line(p, 1.0, 0.5) for p in (0.0, 1.0)] == [0.0, 1.0]
+    moved = [line(p, 1.0, 0.5) for p in (0.1, 0.5, 0.9)]
+    assert moved == sorted(moved)
+    assert moved[1] == pytest.approx(1 / (1 + math.exp(-1.0)))

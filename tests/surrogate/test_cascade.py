@@ -11,7 +11,7 @@ from forewarp.core import bins
 from forewarp.core.errors import ModelError
 from forewarp.core.protocols import Forecaster, Subject, Trial
 from forewarp.core.values import Cost, Forecast, Target, Task
-from forewarp.surrogate.cascade import CascadeForecaster, Rule, Tier, best_trusted
+from forewarp.surrogate.cascade import CascadeForecaster, Tier, best_trusted
 from forewarp.surrogate.llm import LlmForecaster
 
 
@@ -43,11 +43,9 @@ class Saying:
         ]
 
 
-def cascade(
-    first: Forecaster, second: Forecaster, rule: Rule | None = None, **second_tier: object
-) -> CascadeForecaster:
+def cascade(first: Forecaster, second: Forecaster, **second_tier: object) -> CascadeForecaster:
     dearer = Tier("llm", second, **second_tier)  # type: ignore[arg-type]
-    return CascadeForecaster([Tier("learned", first), dearer], rule=rule)
+    return CascadeForecaster([Tier("learned", first), dearer])
 
 
 class Settled:
@@ -116,7 +114,7 @@ def test_an_answer_must_be_worth_its_price() -> None:
     dear = Saying("dear", BLOCKS)
     cascade(Saying("cheap", BLOCKS), dear, price=100.0).forecast(TASK, TARGET, subjects, [])
     assert dear.asked == []
-    cascade(Saying("cheap", BLOCKS), dear, Rule(dollars=1e6), price=100.0).forecast(TASK, TARGET, subjects, [])
+    cascade(Saying("cheap", BLOCKS), dear, price=1e-3).forecast(TASK, TARGET, subjects, [])
     assert dear.asked == [[32, 64]]
 
 

@@ -13,7 +13,7 @@ from forewarp.core.values import Build, Candidate, Evidence, Measurement
 from forewarp.surrogate.calibration import Recalibrated
 from forewarp.surrogate.cascade import CascadeForecaster, Tier
 from forewarp.surrogate.evaluation import metrics
-from forewarp.surrogate.learned import PRIOR_VALID, LearnedForecaster, is_valid, noise_variance
+from forewarp.surrogate.learned import PRIOR_VALID, LearnedForecaster, noise_variance
 
 
 class TestLearnedForecaster(ForecasterContract):
@@ -67,7 +67,7 @@ def test_failures_lower_the_chance_of_validity_nearby():
 
 def test_suspicious_trials_teach_no_speed():
     cheat = Measurement("ok", "suspicious", "a CPU", "T0", speedup=40.0, low=39.0, high=41.0)
-    assert not is_valid(cheat)
+    assert not cheat.trusted
     forecast = ask([subject(64)], [Trial(subject(b), cheat) for b in (16, 32, 64)])[0]
     assert forecast.median == pytest.approx(1)
     assert forecast.p_valid < PRIOR_VALID

@@ -155,15 +155,6 @@ def test_a_folder_remembers_answers_across_processes(tmp_path: Path):
     assert counted.asked == 3
 
 
-def test_several_answers_are_averaged():
-    replies = iter([[0, 0, 0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 2, 0, 0]])
-    counted = Counted(lambda m, info: call(info, one(next(replies))))
-    forecast = LlmForecaster(FunctionModel(counted), samples=2).forecast(TASK, TARGET, [subject()], [])[0]
-    assert counted.asked == 2
-    assert forecast.probabilities == pytest.approx((0, 0, 0, 0.5, 0, 0.5, 0, 0))
-    assert forecast.raw_sum == pytest.approx(1.5)
-
-
 def test_provider_errors_raise_but_answers_are_kept():
     refusing = True
 

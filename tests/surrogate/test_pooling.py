@@ -1,15 +1,12 @@
 import math
-import random
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from forewarp.core import bins
-from forewarp.core.errors import UsageError
 from forewarp.core.values import Cost, Forecast
 from forewarp.surrogate import pooling
-from forewarp.surrogate.pooling import PooledOutcome, Weights, fit_weights, pool
+from forewarp.surrogate.pooling import Weights, pool
 
 EQUAL = Weights({"learned": 0.5, "llm": 0.5}, valid={"learned": 0.5, "llm": 0.5})
 
@@ -67,61 +64,6 @@ def test_an_unreadable_answer_has_no_say_but_is_paid_for() -> None:
     assert (found.probabilities, found.p_valid) == (normal(0.3).probabilities, 0.8)
     assert found.cost.dollars == 1.0
     assert len(found.tiers) == 2
-
-
-def outcomes(good: str, tasks: int = 5, count: int = 20) -> list[PooledOutcome]:
-    """One tier knows the speed-up to 0.3 octaves and says so; the other is as sure and knows nothing."""
-    rng = random.Random(3)
-    found: list[PooledOutcome] = []
-    for i in range(tasks * count):
-        truth = rng.gauss(0.0, 1.0)
-        said = {
-            "learned": normal(truth + rng.gauss(0, 0.3) if good == "learned" else rng.gauss(0.0, 1.0), 0.3),
-            "llm": normal(truth + rng.gauss(0, 0.3) if good == "llm" else rng.gauss(0.0, 1.0), 0.3),
-        }
-        valid = rng.random() < 0.7
-        knows = {"learned": 0.5, "llm": 0.5, good: 0.95 if valid else 0.05}
-        forecasts = {k: normal(f.mean_log2 or 0.0, 0.3, knows[k]) for k, f in said.items()}
-        found.append(PooledOutcome(f"task {i % tasks}", forecasts, 2.0**truth if valid else None, valid))
-    return found
-
-
-@pytest.mark.parametrize(("good", "loss"), [("learned", "nll"), ("llm", "crps")])
-def test_the_tier_that_knows_gets_the_weight(good: str, loss: pooling.Loss) -> None:
-    found = fit_weights(outcomes(good), EQUAL, loss=loss)
-    assert found.weights[good] > 0.8
-    assert found.valid[good] > 0.6
-    assert sum(found.weights.values()) == pytest.approx(1.0, abs=1e-3)
-    assert found.numbers["left_out_loss"] < found.numbers["left_out_loss_default"]
-    assert found.origin == f"fitted by {loss}"
-    assert fit_weights(outcomes(good, tasks=3, count=5), EQUAL, loss=loss, origin="here").origin == "here"
-
-
-def test_outcomes_that_teach_nothing_leave_the_default() -> None:
-    rng = random.Random(5)
-    flat = Forecast((0.125,) * 8, 0.5, "f")
-    said = [PooledOutcome(f"t{i % 4}", {"learned": flat, "llm": flat}, 2.0 ** rng.gauss(0, 1)) for i in range(40)]
-    found = fit_weights(said, EQUAL)
-    assert found.weights == EQUAL.weights
-    assert found.sharpness == EQUAL.sharpness
-    assert found.valid == EQUAL.valid
-
-
-def test_a_fit_needs_tasks_and_all_tiers() -> None:
-    with pytest.raises(UsageError, match="two tasks"):
-        fit_weights(outcomes("llm", tasks=1), EQUAL)
-    with pytest.raises(UsageError, match="every outcome"):
-        fit_weights([PooledOutcome("t", {"learned": normal(0.0)}, 1.0)], EQUAL)
-
-
-def test_weights_go_to_a_file_and_back(tmp_path: Path) -> None:
-    fitted = Weights({"learned": 0.3, "llm": 0.7}, 1.3, {"learned": 0.4, "llm": 0.6}, 0.7, "fitted", {"rows": 3})
-    pooling.write_weights(fitted, tmp_path / "w.json")
-    assert pooling.read_weights(tmp_path / "w.json") == fitted
-    for text in ("{}", "[1]", '{"format": 2}', '{"format": 1, "weights": {"a": 0}}'):
-        (tmp_path / "bad.json").write_text(text)
-        with pytest.raises(UsageError):
-            pooling.read_weights(tmp_path / "bad.json")
 
 
 def test_weights_ship_with_the_package() -> None:

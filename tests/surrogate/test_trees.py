@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forewarp.surrogate.trees import MISSING, Trees
+from forewarp.surrogate.pretrained import MISSING, Trees
 
 
 def leaf(value: float) -> dict[str, object]:

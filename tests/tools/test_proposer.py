@@ -8,8 +8,8 @@ from support import synthetic_executor as synthetic
 
 from forewarp.archive.store import Archive
 from forewarp.core.protocols import Proposal
-from forewarp.search.proposers.archived import ArchivedProposer
 from forewarp.search.proposers.portfolio import Portfolio
+from forewarp.search.proposers.recorded import ArchivedProposer
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.surrogate import models
 from forewarp.tools.proposer import earlier_kernels, from_label, label, make_proposer, reads_archive, several

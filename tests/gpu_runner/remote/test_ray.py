@@ -32,7 +32,8 @@ from forewarp.gpu_runner.remote import over_ray
 from forewarp.gpu_runner.remote.executor import RemoteExecutor
 from forewarp.gpu_runner.remote.opening import extent_of
 from forewarp.search.events import Measured, Measuring
-from forewarp.search.loop import Search, SearchSettings
+from forewarp.search.loop import Search
+from forewarp.search.settings import SearchSettings
 from forewarp.tools.parts import Place
 from forewarp.tools.slots import SlotExecutors
 

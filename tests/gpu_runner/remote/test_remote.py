@@ -27,8 +27,9 @@ from forewarp.core.values import Candidate, Status, Task
 from forewarp.gpu_runner.remote import executor as remote
 from forewarp.gpu_runner.remote.executor import RemoteExecutor
 from forewarp.gpu_runner.remote.far_end.link import Link, LinkLost
-from forewarp.search.loop import Search, SearchSettings
+from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
+from forewarp.search.settings import SearchSettings
 from forewarp.tools.measure_kernel import MeasureManyRequest, MeasureRequest, measure_kernel, measure_kernels
 from forewarp.tools.parts import Kernel, Place
 from forewarp.tools.session import Executors

@@ -51,6 +51,8 @@ def test_a_forecaster_that_is_wrong_way_round():
 def test_uniform_is_worth_what_chance_is():
     found = figures(answers(baselines.uniform()))
     assert found["brier"] == pytest.approx(0.4375)
+    even = [1 / 8] * 8
+    assert found["sharpness"] == pytest.approx(math.log2(bins.quantile(even, 0.9) / bins.quantile(even, 0.1)))
     assert found["nll"] == pytest.approx(math.log(8))
     assert found["pairwise"] == 0.5
     assert found["spearman"] == 0

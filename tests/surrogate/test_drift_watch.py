@@ -7,8 +7,7 @@ import random
 
 from forewarp.core import bins
 from forewarp.core.values import Forecast, Measurement
-from forewarp.search.watch import FALLBACK, DriftWatch
-from forewarp.surrogate.drift import ALPHA
+from forewarp.surrogate.drift import ALPHA, FALLBACK, DriftWatch
 
 SD = 0.4
 
@@ -53,13 +52,13 @@ def test_forecasts_that_are_too_high_raise_it_and_everything_is_measured_for_a_w
         told(watch, count, 1, off=-1.5)
         count += 1
         assert count < 60
-    assert watch.fallback
+    assert watch.waiting
     assert watch.waiting == FALLBACK
     for left in range(FALLBACK - 1, -1, -1):
-        assert watch.fallback
+        assert watch.waiting
         told(watch, 1000 + left, 1, off=-1.5)
         assert watch.waiting == left
-    assert not watch.fallback
+    assert not watch.waiting
     assert watch.alarms == 1
     # It is set again, and less easily raised.
     assert watch.drift.alpha == ALPHA / 2

@@ -1,4 +1,4 @@
-"""Kernels that earlier runs found: candidates for the same task, ideas for a similar one."""
+"""Candidates that were measured before: those of a recorded pool, and the best kernels of earlier runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,22 @@ from forewarp.core.protocols import Known, Proposal
 from forewarp.core.values import Candidate, Measurement, Target, Task
 
 OFFERED = 4
+"""Programs of earlier runs that are offered at most."""
+
+
+class PoolProposer:
+    """Proposes exactly the given candidates, each once, in random order."""
+
+    name = "pool"
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        """`candidates` come from `Executor.candidates(task)`."""
+        self._candidates = tuple({c.sha256: c for c in candidates}.values())
+
+    def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
+        """Return `count` of the candidates that are left, drawn at random, regardless of measurements."""
+        left = [c for c in self._candidates if c.sha256 not in known.seen]
+        return [Proposal(c, self.name) for c in rng.sample(left, min(count, len(left)))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +54,9 @@ class ArchivedProposer:
 
     def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
         """Return up to `count` of them that the run has not seen, the fastest first."""
+        note = "S = {:.3g} in an earlier run"
         return [
-            Proposal(k.candidate, self.name, note=_note(k), operator="archived")
+            Proposal(k.candidate, self.name, note=note.format(k.measurement.speedup or 0.0), operator="archived")
             for k in self._own
             if k.candidate.sha256 not in known.seen
         ][:count]
@@ -57,11 +74,7 @@ def _best(kernels: Sequence[Archived]) -> list[Archived]:
     """Return the fastest trusted setting of each program, the fastest first."""
     working = [k for k in kernels if k.measurement.trusted and k.measurement.speedup]
     working.sort(key=lambda k: (-(k.measurement.speedup or 0.0), k.candidate.sha256))
-    found: dict[tuple[str, str], Archived] = {}
+    programs: dict[tuple[str, str], Archived] = {}
     for kernel in working:
-        found.setdefault((kernel.candidate.language, kernel.candidate.source), kernel)
-    return list(found.values())
-
-
-def _note(kernel: Archived) -> str:
-    return f"S = {kernel.measurement.speedup or 0.0:.3g} in an earlier run"
+        programs.setdefault((kernel.candidate.language, kernel.candidate.source), kernel)
+    return list(programs.values())

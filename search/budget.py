@@ -1,0 +1,59 @@
+"""The part of a budget that may be searched with, and what a measurement costs in the scarcest currency."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+
+from forewarp.core.budget import Budget, Spend
+from forewarp.core.protocols import Trial
+from forewarp.core.values import Candidate
+
+
+def searching(budget: Budget, spend: Spend, *, each_s: float, confirm: bool, visitors: int = 0) -> Budget:
+    """Return the part of the budget that is not kept back for the confirmation and for other targets' winners.
+
+    `each_s` is what measuring one of them takes of the device. It takes no more wall time than a measurement has taken
+    so far, with all that belongs to it. A budget of one measurement has nothing to keep back: its only candidate is not
+    confirmed.
+    """
+    kept = confirm + visitors
+    each_wall_s = min(each_s, spend.wall_s / max(1, spend.measurements))
+    most = budget.measurements
+    return replace(
+        budget,
+        measurements=None if most is None else max(min(1, most), most - kept),
+        device_s=None if budget.device_s is None else budget.device_s - kept * each_s,
+        wall_s=None if budget.wall_s is None else budget.wall_s - kept * each_wall_s,
+    )
+
+
+def relative_prices(
+    candidates: Sequence[Candidate], trials: Sequence[Trial], budget: Budget, spend: Spend
+) -> list[float]:
+    """Return the expected cost of measuring each candidate, as a multiple of a typical measurement.
+
+    Measurements all cost one. Where seconds (of the device, or of wall time) run out first at the present rate, what a
+    candidate costs is the mean of the seconds that those of its language took.
+    """
+    by_language: dict[str, list[float]] = {}
+    for t in trials:
+        by_language.setdefault(t.subject.candidate.language, []).append(t.measurement.device_s)
+    all_s = [s for seconds in by_language.values() for s in seconds if s > 0]
+    typical = statistics.fmean(all_s) if all_s else 0.0
+    if not typical or not _seconds_bind(typical, budget, spend):
+        return [1.0] * len(candidates)
+    return [statistics.fmean(by_language.get(c.language) or all_s) / typical or 1.0 for c in candidates]
+
+
+def _seconds_bind(typical: float, budget: Budget, spend: Spend) -> bool:
+    """Return whether a cap on seconds allows fewer further measurements than the one on measurements does."""
+    left = [
+        (cap - spent) / typical
+        for cap, spent in ((budget.device_s, spend.device_s), (budget.wall_s, spend.wall_s))
+        if cap is not None
+    ]
+    counted = math.inf if budget.measurements is None else budget.measurements - spend.measurements
+    return bool(left) and min(left) < counted
