@@ -33,7 +33,7 @@ def story() -> list[events.Event]:
     told: list[events.Event] = [
         events.RunStarted("r-1", "softmax", "NVIDIA H200", "tunables", "cascade", Budget(10, None, 1.0, None, 600.0))
     ]
-    told += [events.Proposed("r-1", 0, i, k, "cuda", {"TILE": 64}, "t", "", "") for i, k in enumerate(kernels)]
+    told += [events.Proposed("r-1", 0, k, i, "cuda", {"TILE": 64}, "t", "", "") for i, k in enumerate(kernels)]
     told += [events.Accepted("r-1", 0, k, 0.5) for k in kernels[:4]]
     told += [events.Rejected("r-1", 0, kernels[4], "compile_error", "no such register")]
     free = Forecast(EVEN, 0.9, "learned")
