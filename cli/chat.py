@@ -176,20 +176,17 @@ def _recorded(settings: Settings, resume: str | None, *, latest: bool) -> tuple[
 
 def _listed(where: Where, output: Output) -> int:
     from forewarp.agent.transcript import conversations
+    from forewarp.report import display
     from forewarp.report.documents import ConversationLine, ConversationsDocument
 
     found = conversations(where.place())
 
     def render(console: Console) -> None:
-        from rich.table import Table
-
         if not found:
             console.print("No conversation was recorded yet.", style="dim")
             return
-        table = Table("id", "began", "first words", "folder", box=None)
-        for h in found:
-            table.add_row(h.id, time.strftime("%Y-%m-%d %H:%M", time.localtime(h.began)), h.title, h.folder)
-        console.print(table)
+        rows = [(h.id, time.strftime("%Y-%m-%d %H:%M", time.localtime(h.began)), h.title, h.folder) for h in found]
+        console.print(display.table(("id", "began", "first words", "folder"), rows))
 
     lines = [ConversationLine(id=h.id, title=h.title, folder=h.folder, began=h.began) for h in found]
     summary = f"{len(lines)} conversations."

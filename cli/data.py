@@ -21,7 +21,7 @@ from forewarp.tools.requests import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forewarp.archive.pools.counts import DataGroup, PoolCounts, TaskGroup
+    from forewarp.archive.pools.counts import DataGroup, PoolCounts
     from forewarp.tools.archive_repair import ArchiveState
     from forewarp.tools.data import DataResult
 
@@ -105,37 +105,25 @@ def _show(result: DataResult, summary: str, output: Output) -> int:
 
 
 def _tables(console: Console, counts: PoolCounts) -> None:
-    from rich.table import Table
+    from forewarp.report.display import table
 
     heads = ("rows", "programs", "worked", "speed-up: 5 %", "median", "95 %")
-    for title, places in (("family", counts.families), ("task", counts.tasks)):
-        extra = ("split",) if title == "family" else ("split", "family")
-        table = Table(title, *extra, *heads, box=None)
-        for place in places:
-            table.add_row(place.counts.name, place.split, *_family(place, title), *_numbers(place.counts))
-        console.print(table)
+    families = [(g.counts.name, g.split, *_numbers(g.counts)) for g in counts.families]
+    tasks = [(g.counts.name, g.split, g.family, *_numbers(g.counts)) for g in counts.tasks]
+    console.print(table(("family", "split", *heads), families))
+    console.print(table(("task", "split", "family", *heads), tasks))
     for title, groups in (("split", counts.splits), ("language", counts.languages)):
-        table = Table(title, *heads, box=None)
-        for group in groups:
-            table.add_row(group.name, *_numbers(group))
-        console.print(table)
+        console.print(table((title, *heads), [(g.name, *_numbers(g)) for g in groups]))
     for title, named in (
         ("bin", counts.bins),
         ("failure", counts.failures.items()),
         ("device", counts.targets.items()),
         ("from", counts.datasets.items()),
     ):
-        table = Table(title, "rows", box=None)
-        for name, number in named:
-            table.add_row(name, str(number))
-        if table.row_count:
-            console.print(table)
+        if named:
+            console.print(table((title, "rows"), [(name, str(number)) for name, number in named]))
     if counts.pairs:
         console.print(f"{counts.pairs} rows are against another kernel than the reference.")
-
-
-def _family(place: TaskGroup, title: str) -> tuple[str, ...]:
-    return () if title == "family" else (place.family,)
 
 
 def _numbers(group: DataGroup) -> tuple[str, ...]:

@@ -67,6 +67,7 @@ _SURVEY = "import runpy; runpy.run_module('forewarp.gpu_runner.worker.survey', r
 
 def doctor(*, where: Where = HERE, output: Output = PLAIN) -> int:
     """Say what was found on this machine, and what each missing part costs."""
+    from forewarp.report import display
     from forewarp.report.documents import DoctorDocument
 
     with output.waiting("looking around"):
@@ -85,13 +86,14 @@ def doctor(*, where: Where = HERE, output: Output = PLAIN) -> int:
             summary = f"Ready: `forewarp optimize softmax {flags}` measures there."
 
     def render(console: Console) -> None:
-        from rich.table import Table
-
-        table = Table("", "part", "found", box=None)
-        for c in checks:
-            detail = c.detail if c.found else f"{c.detail.removesuffix('.')}; without it: {c.costs}"
-            table.add_row("ok" if c.found else "–", c.name, detail, style="" if c.found else "yellow")
-        console.print(table)
+        rows = [
+            ("ok", c.name, c.detail)
+            if c.found
+            else ("–", c.name, f"{c.detail.removesuffix('.')}; without it: {c.costs}")
+            for c in checks
+        ]
+        styles = ["" if c.found else "yellow" for c in checks]
+        console.print(display.table(("", "part", "found"), rows, styles=styles))
         console.print(summary, style="bold")
 
     status = "ok" if able else "degraded"

@@ -16,10 +16,9 @@ from forewarp.tools.requests import CalibrationRequest, EvaluateRequest, TrainRe
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from forewarp.report.documents import EvaluateDocument
-    from forewarp.tools.calibration import CalibrationResult, Limit, TierCalibration
+    from forewarp.tools.calibration import CalibrationResult, CalibrationScores, Limit, TierCalibration
     from forewarp.tools.train import PlanLine, TrainPlan, TrainResult
 
 
@@ -137,6 +136,7 @@ def calibration(
 
 def _tier(tier: TierCalibration, found: CalibrationResult, console: Console) -> None:
     from forewarp.report import reliability
+    from forewarp.report.display import table
     from forewarp.tools.wording import counted
 
     tasks = counted(tier.tasks, "task")
@@ -144,8 +144,15 @@ def _tier(tier: TierCalibration, found: CalibrationResult, console: Console) -> 
     for title, kind in reliability.DIAGRAMS:
         if drawn := reliability.terminal(tier, kind, title):
             console.print(drawn)
-    console.print(_scores(tier))
-    console.print(_limits(tier, found.alpha))
+    rows = [*_scores("as given", tier.before), *_scores(f"corrected by {tier.corrected_by}", tier.after)]
+    console.print(table(("", "ECE", "Brier", "CRPS", "NLL", "in 80 % interval", "Brier of p(correct)"), rows))
+    heads = (f"so that at most {found.alpha:.0%} …", "threshold", "decides", "share on these", "outcomes")
+    limits = [
+        ("of stated bins are wrong: confidence above", *_limit(tier.abstain)),
+        ("of discards beat the best so far: p(better) below", *_limit(tier.discard)),
+        ("of what beats it is discarded: p(better) below", *_limit(tier.keep_winners)),
+    ]
+    console.print(table(heads, limits))
     console.print(_drift(tier))
     if tier.after is None:
         more = tier.needed - tier.valid
@@ -153,32 +160,12 @@ def _tier(tier: TierCalibration, found: CalibrationResult, console: Console) -> 
     console.print()
 
 
-def _scores(tier: TierCalibration) -> Table:
-    from rich.table import Table
-
-    table = Table("", "ECE", "Brier", "CRPS", "NLL", "in 80 % interval", "Brier of p(correct)", box=None)
-    rows = [("as given", tier.before)]
-    if tier.after is not None:
-        rows.append((f"corrected by {tier.corrected_by}", tier.after))
-    for label, s in rows:
-        numbers = (_number(v) for v in (s.ece, s.brier, s.crps, s.nll))
-        covered = "–" if s.coverage is None else f"{s.coverage:.0%}"
-        table.add_row(label, *numbers, covered, _number(s.brier_valid))
-    return table
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
-
-
-def _limits(tier: TierCalibration, alpha: float) -> Table:
-    from rich.table import Table
-
-    table = Table(f"so that at most {alpha:.0%} …", "threshold", "decides", "share on these", "outcomes", box=None)
-    table.add_row("of stated bins are wrong: confidence above", *_limit(tier.abstain))
-    table.add_row("of discards beat the best so far: p(better) below", *_limit(tier.discard))
-    table.add_row("of what beats it is discarded: p(better) below", *_limit(tier.keep_winners))
-    return table
+def _scores(label: str, scores: CalibrationScores | None) -> list[tuple[str, ...]]:
+    if scores is None:
+        return []
+    s = scores
+    shown = ["–" if v is None else f"{v:.3f}" for v in (s.ece, s.brier, s.crps, s.nll, s.brier_valid)]
+    return [(label, *shown[:4], "–" if s.coverage is None else f"{s.coverage:.0%}", shown[4])]
 
 
 def _limit(limit: Limit) -> tuple[str, str, str, str]:
@@ -261,13 +248,11 @@ def _show(done: TrainResult, console: Console) -> None:
 
 
 def _show_plan(found: TrainPlan, console: Console, *, full: bool) -> None:
-    from rich.table import Table
+    from forewarp.report.display import table
 
-    table = Table("what", "", "held in", "from", "", box=None)
-    for line in [*found.memory, *found.time]:
-        table.add_row(line.name, _amount(line), line.phase, line.origin, line.note)
     if found.memory:
-        console.print(table)
+        lines = [(n.name, _amount(n), n.phase, n.origin, n.note) for n in (*found.memory, *found.time)]
+        console.print(table(("what", "", "held in", "from", ""), lines))
     console.print(found.summary, style="bold", soft_wrap=True)
     for advice in found.advice:
         console.print(advice, style="yellow", soft_wrap=True)

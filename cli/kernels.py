@@ -1,4 +1,4 @@
-"""Verbs that look at kernels and tasks: `measure`, `suite`, `inspect`, `forecast` and `validate`."""
+"""Verbs that look at kernels and tasks: `measure`, `suite`, `inspect`, `forecast`, `validate` and `tasks`."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from forewarp.tools.suite_measuring import SuiteProgress
     from forewarp.tools.validate_task import ValidateResult
 
+KINDS = ("cpu", "cuda")
 CANDIDATE = Parameter(name="CANDIDATE")
 INSPECTED_TASK = (
     "Bundled task, task folder or KernelBench file; left out, the task whose folder holds the kernels. Files of Triton "
@@ -185,8 +186,6 @@ def forecast(request: ForecastRequest, *, output: Output = PLAIN) -> int:
 
 def _forecast(result: ForecastResult, console: Console) -> None:
     """Print a forecast: what to do, the ranking if there is one, the distribution, and what it rests on."""
-    from rich.table import Table
-
     from forewarp.report import display
     from forewarp.surrogate.evidence_text import lines
     from forewarp.tools import wording
@@ -201,10 +200,8 @@ def _forecast(result: ForecastResult, console: Console) -> None:
         console.print(result.log.rstrip())
         return
     f = result.forecast
-    table = Table("speed-up S", "", "probability", "", box=None)
-    for b in f.distribution:
-        table.add_row(b.range, b.label, f"{b.probability:6.1%}", "█" * round(b.probability * 50))
-    console.print(table)
+    bins = [(b.range, b.label, f"{b.probability:6.1%}", "█" * round(b.probability * 50)) for b in f.distribution]
+    console.print(display.table(("speed-up S", "", "probability", ""), bins))
     console.print(
         f"median {wording.speedup(f.median)} (80 %) · correct {f.p_valid:.0%} · correct and faster {f.p_faster:.0%}"
         f" · confidence {f.confidence:.0%}"
@@ -222,34 +219,27 @@ def _forecast(result: ForecastResult, console: Console) -> None:
 
 
 def _ranking_table(result: ForecastResult) -> Table:
-    from rich.table import Table
+    from rich.table import Column
 
     from forewarp.report import display
     from forewarp.tools import wording
 
-    table = Table(box=None, title="the most promising first", title_justify="left")
-    table.add_column("kernel", overflow="fold")
-    table.add_column("forecast [80 %]", no_wrap=True)
-    for head in ("correct", "faster", "best of\nthese", "beats\nnext"):
-        table.add_column(head, justify="right")
-    table.add_column("do", no_wrap=True)
-    ranked = [line for line in result.ranking if line.forecast is not None]
-    for place, line in enumerate(ranked):
-        f = line.forecast
-        if f is None:
-            continue
-        following = line.p_faster_than[place + 1 : place + 2]
-        table.add_row(
+    ranked = [(line, line.forecast) for line in result.ranking if line.forecast is not None]
+    following = [line.p_faster_than[place : place + 1] for place, (line, _) in enumerate(ranked, 1)]
+    rows = [
+        (
             Path(line.path).name or (line.kernel.short if line.kernel else ""),
             wording.speedup(f.median),
-            f"{f.p_valid:.0%}",
-            f"{f.p_faster:.0%}",
-            f"{line.p_best or 0:.0%}",
-            f"{following[0]:.0%}" if following else "–",
+            *(f"{p:.0%}" for p in (f.p_valid, f.p_faster, line.p_best or 0.0)),
+            f"{after[0]:.0%}" if after else "–",
             line.recommendation or "",
-            style=display.colour(line.recommendation or ""),
         )
-    return table
+        for (line, f), after in zip(ranked, following, strict=True)
+    ]
+    chances = [Column(head, justify="right") for head in ("correct", "faster", "best of\nthese", "beats\nnext")]
+    heads = (Column("kernel", overflow="fold"), Column("forecast [80 %]", no_wrap=True), *chances)
+    styles = [display.colour(row[-1]) for row in rows]
+    return display.table((*heads, Column("do", no_wrap=True)), rows, title="the most promising first", styles=styles)
 
 
 @takes(ValidateRequest, "task")
@@ -267,23 +257,25 @@ def validate(request: ValidateRequest, *, output: Output = PLAIN) -> int:
 
 def _validation(result: ValidateResult, console: Console, *, full: bool = False) -> None:
     """Print the verdict, the nulls that were let through (with -v all of them), problems and notes."""
-    from rich.table import Table
+    from forewarp.report.display import table
 
     console.print(result.summary, style="green" if result.verdict == "sound" else "red")
-    table = Table("workload", "null candidate", "output", "error/tolerance", "turned down on", "KernelBench", box=None)
-    for w in result.workloads:
-        for n in w.nulls:
-            if full or n.passed:
-                table.add_row(
-                    w.name,
-                    n.name,
-                    "all" if n.output is None else str(n.output),
-                    "not finite" if n.error is None else f"{n.error:.3g}",
-                    "let through" if n.passed else n.turned_down_on,
-                    "lets it through" if n.passes_kernelbench else "turns it down",
-                )
-    if table.rows:
-        console.print(table)
+    rows = [
+        (
+            w.name,
+            n.name,
+            "all" if n.output is None else str(n.output),
+            "not finite" if n.error is None else f"{n.error:.3g}",
+            "let through" if n.passed else n.turned_down_on,
+            "lets it through" if n.passes_kernelbench else "turns it down",
+        )
+        for w in result.workloads
+        for n in w.nulls
+        if full or n.passed
+    ]
+    if rows:
+        heads = ("workload", "null candidate", "output", "error/tolerance", "turned down on", "KernelBench")
+        console.print(table(heads, rows))
     for w in result.workloads:
         if w.random:
             console.print(f"{w.name}: the reference draws random numbers: {', '.join(w.random)}", style="red")
@@ -294,3 +286,33 @@ def _validation(result: ValidateResult, console: Console, *, full: bool = False)
         fooled = [str(n) for n in w.nulls if n.passes_kernelbench and not n.passed]
         if fooled:
             console.print(f"note: {w.name}: KernelBench's own check would let through: {', '.join(fooled)}")
+
+
+def tasks(*, output: Output = PLAIN) -> int:
+    """List the bundled tasks. Any KernelBench file is a task, too: pass its path."""
+    from forewarp.gpu_runner.formats import task as formats
+    from forewarp.report import display
+    from forewarp.report.documents import TaskLine, TasksDocument
+
+    loaded = [formats.load(name) for name in formats.bundled()]
+    lines = [
+        TaskLine(
+            name=t.name,
+            title=t.title,
+            languages=sorted({s.language for s in t.seeds}),
+            workloads={kind: [w.name for w in workloads] for kind, workloads in t.workloads.items()},
+        )
+        for t in loaded
+    ]
+    summary = f"{len(lines)} bundled tasks; any KernelBench file is a task, too."
+
+    def render(console: Console) -> None:
+        rows = [
+            (line.name, line.title, ", ".join(line.languages), *(", ".join(line.workloads.get(k, [])) for k in KINDS))
+            for line in lines
+        ]
+        console.print(display.table(("task", "what it is", "seed kernels", *(f"shapes on {k}" for k in KINDS)), rows))
+        console.print(summary, style="dim")
+
+    output.show(TasksDocument(command="tasks", status="ok", summary=summary, tasks=lines), render)
+    return exits.OK

@@ -33,7 +33,7 @@ VERBS = {
     ),
     "train": ("forecasters", "Train a language model to forecast, on measured kernels and one's own GPU."),
     "validate": ("kernels", "Try answers on a task that must be turned down, before anything is measured on it."),
-    "tasks": ("tasks", "List the bundled tasks."),
+    "tasks": ("kernels", "List the bundled tasks."),
     "runs": ("searches", "List the latest runs of the archive."),
     "show": ("searches", "Show what a run came to."),
     "report": ("searches", "Write a run as one HTML page with its charts, lineage, changes and decisions."),

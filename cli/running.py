@@ -124,12 +124,9 @@ def foresee_all(found: Sequence[Estimate], output: Output) -> int:
 
 
 def _amounts(found: Estimate) -> Table:
-    from rich.table import Table
-
     from forewarp.tools.estimate import clock, number
 
-    title = f"{found.task} on {found.device.name}" + (" (replay)" if found.source == "replay" else "")
-    table = Table("what", "low", "likely", "high", "cap", box=None, title=title, title_justify="left")
+    rows: list[tuple[str, ...]] = []
     limit = found.limit
     for name, value, cap, form in (
         ("measurements", found.measurements, limit.measurements, number),
@@ -139,8 +136,9 @@ def _amounts(found: Estimate) -> Table:
         ("dollars", found.dollars, limit.dollars, "${:.2f}".format),
     ):
         said = ["unknown"] * 3 if value is None else [form(v) for v in (value.low, value.likely, value.high)]
-        table.add_row(name, *said, "" if cap is None else form(cap))
-    return table
+        rows.append((name, *said, "" if cap is None else form(cap)))
+    title = f"{found.task} on {found.device.name}" + (" (replay)" if found.source == "replay" else "")
+    return display.table(("what", "low", "likely", "high", "cap"), rows, title=title)
 
 
 def show(document: SearchDocument, output: Output, record: RunRecord) -> None:
@@ -175,47 +173,46 @@ def _complain(error: Failure | None, output: Output) -> None:
 
 
 def _kernels(document: JointDocument) -> Table:
-    from rich.table import Column, Table
+    from rich.table import Column
 
     from forewarp.tools.joint_report import differing
 
-    devices = [r.device.name for r in document.runs]
-    title = "kernels over all targets: speed-up over the reference on the same device [95 %], * wins there"
-    table = Table(
-        *(Column(name, no_wrap=name == "kernel") for name in ("kernel", *devices, "geometric mean", "least")),
-        Column("tunables that differ", no_wrap=True, overflow="ellipsis", max_width=_TUNABLES),
-        box=None,
-        title=title,
-        title_justify="left",
-    )
-    for k, differ in zip(document.kernels, differing(document.kernels), strict=True):
-        cells = [
-            f"{wording.speedup(t.speedup) if t.speedup else t.outcome}{' *' if t.device in k.won else ''}"
-            for t in k.targets
-        ]
-        best = document.compromise is not None and k.kernel.sha256 == document.compromise.kernel.sha256
-        table.add_row(
+    rows = [
+        (
             k.kernel.short,
-            *cells,
+            *(
+                f"{wording.speedup(t.speedup) if t.speedup else t.outcome}{' *' if t.device in k.won else ''}"
+                for t in k.targets
+            ),
             wording.speedup(k.mean) if k.mean else "–",
             f"{k.worst:.3g}×" if k.worst is not None else "–",
             differ,
-            style="green" if best else "",
         )
-    return table
+        for k, differ in zip(document.kernels, differing(document.kernels), strict=True)
+    ]
+    best = document.compromise.kernel.sha256 if document.compromise else ""
+    styles = ["green" if k.kernel.sha256 == best else "" for k in document.kernels]
+    tunables = Column("tunables that differ", no_wrap=True, overflow="ellipsis", max_width=_TUNABLES)
+    heads = (
+        Column("kernel", no_wrap=True),
+        *(r.device.name for r in document.runs),
+        "geometric mean",
+        "least",
+        tunables,
+    )
+    title = "kernels over all targets: speed-up over the reference on the same device [95 %], * wins there"
+    return display.table(heads, rows, title=title, styles=styles)
 
 
 def _runs(document: JointDocument) -> Table:
-    from rich.table import Table
-
-    table = Table("run", "target", "proposed", "considered", "measured", "spent", "status", box=None)
-    for r in document.runs:
-        c = r.counts
-        table.add_row(
-            *(r.run_id, r.device.name, f"{c.proposed}", f"{c.considered}", f"{c.measured}"),
+    rows = [
+        (
+            *(r.run_id, r.device.name, f"{r.counts.proposed}", f"{r.counts.considered}", f"{r.counts.measured}"),
             *(wording.amounts(r.budget.spent, r.budget.limit), r.status),
         )
-    return table
+        for r in document.runs
+    ]
+    return display.table(("run", "target", "proposed", "considered", "measured", "spent", "status"), rows)
 
 
 @contextmanager
@@ -240,20 +237,13 @@ def _shown(
 
 def overview(tallies: Mapping[str, Tally]) -> Table:
     """Return the live view: where each target stands."""
-    from rich.table import Table
-
-    table = Table("target", "best [95 %]", "best so far", "measured", "now", box=None, expand=True)
+    rows: list[tuple[str, ...]] = []
     for tally in tallies.values():
         share = tally.share()
         room = round(share * _CURVE)
-        table.add_row(
-            _target(tally),
-            wording.speedup(tally.best),
-            sparkline(tally.curve, room, share) + "·" * (_CURVE - room),
-            tally.meter(),
-            tally.doing(),
-        )
-    return table
+        curve = sparkline(tally.curve, room, share) + "·" * (_CURVE - room)
+        rows.append((_target(tally), wording.speedup(tally.best), curve, tally.meter(), tally.doing()))
+    return display.table(("target", "best [95 %]", "best so far", "measured", "now"), rows, expand=True)
 
 
 def _target(tally: Tally) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +16,6 @@ from forewarp.tools.requests import ResumeRequest, SearchRequest
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from forewarp.report.documents import RunLine
 
@@ -223,6 +221,7 @@ def runs(
     output: Output = PLAIN,
 ) -> int:
     """List the latest runs, the newest first."""
+    from forewarp.report import display
     from forewarp.report.documents import RunLine, RunsDocument
     from forewarp.tools import session
     from forewarp.tools.parts import Device
@@ -253,32 +252,28 @@ def runs(
         summary = f"No runs in {where} yet; start one with `forewarp optimize softmax`."
 
     def render(console: Console) -> None:
+        heads = ("run", "task", "device", "best [95 %]", "verdict", "noise", "status", "started (UTC)")
+        full = output.verbose
+        rows = [(*_row(line), line.reason) if full else _row(line) for line in lines]
         if lines:
-            console.print(_table(lines, full=output.verbose))
+            console.print(display.table((*heads, "why it ended") if full else heads, rows))
         console.print(summary, style="dim")
 
     output.show(RunsDocument(command="runs", status="ok", summary=summary, runs=lines), render)
     return exits.OK
 
 
-def _table(lines: Sequence[RunLine], *, full: bool) -> Table:
-    from rich.table import Table
-
+def _row(line: RunLine) -> tuple[str, ...]:
     from forewarp.tools import wording
 
-    heads = ("run", "task", "device", "best [95 %]", "verdict", "noise", "status", "started (UTC)")
-    table = Table(*heads, *(("why it ended",) if full else ()), box=None)
-    for line in lines:
-        best = line.best
-        cells = [
-            f"{line.run_id} ({line.group_id})" if line.group_id else line.run_id,
-            line.task,
-            line.device.name,
-            wording.speedup(best.speedup if best else None),
-            best.verdict if best else "",
-            "" if best is None or best.noise_percent is None else f"±{best.noise_percent:.2g} %",
-            line.status,
-            line.created[:16].replace("T", " "),
-        ]
-        table.add_row(*cells, *((line.reason,) if full else ()))
-    return table
+    best = line.best
+    return (
+        f"{line.run_id} ({line.group_id})" if line.group_id else line.run_id,
+        line.task,
+        line.device.name,
+        wording.speedup(best.speedup if best else None),
+        best.verdict if best else "",
+        "" if best is None or best.noise_percent is None else f"±{best.noise_percent:.2g} %",
+        line.status,
+        line.created[:16].replace("T", " "),
+    )

@@ -18,7 +18,6 @@ from pydantic import Field
 from forewarp.core.errors import UsageError
 from forewarp.mcp_server.answers import Detail, ToolAnswer
 from forewarp.mcp_server.options import ServerOptions
-from forewarp.tools import runs, sources
 from forewarp.tools.parts import Kernel, Part, Place
 from forewarp.tools.requests import Caps, checked
 
@@ -106,6 +105,8 @@ class Requests:
         inside = self._files.root / given
         if _NAME.fullmatch(given) and not inside.exists():
             return given
+        from forewarp.tools import sources
+
         found = self._files.locate(given, "task")
         if found.is_dir() and (inputs := sources.captured_file(found)) is not None:
             self._files.locate(str(inputs), "inputs of task.toml")
@@ -153,6 +154,8 @@ class Requests:
 
     def seed(self, path: str) -> Path:
         """Return a copy of a kernel's file, which nobody changes while a run reads it."""
+        from forewarp.tools import runs
+
         kernel = self.file(path, "seed_kernels")
         folder = runs.home(self._options.place) / "mcp-jobs" / "seeds" / secrets.token_hex(4)
         folder.mkdir(parents=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Column, Table
 from rich.text import Text
 
 from forewarp.core.untrusted_text import one_line, printable
@@ -72,6 +74,21 @@ def _console(*, stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else 120
     return SafeConsole(stderr=stderr, markup=False, highlight=False, emoji=False, width=width)
+
+
+def table(
+    heads: Sequence[str | Column],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str | None = None,
+    styles: Iterable[str] = (),
+    expand: bool = False,
+) -> Table:
+    """Return a table without lines; `styles` are those of its first rows."""
+    made = Table(*heads, box=None, title=title, title_justify="left", expand=expand)
+    for row, style in zip_longest(rows, styles):
+        made.add_row(*row, style=style)
+    return made
 
 
 def colour(word: str) -> str:
