@@ -33,6 +33,11 @@ class CandidateRow:
         return self.measured.speedup if self.measured else None
 
     @property
+    def surprise(self) -> float | None:
+        """Standard deviations from the forecast to the measurement, if both are known."""
+        return self.measured.surprise if self.measured else None
+
+    @property
     def is_valid(self) -> bool:
         """True if it was measured as correct, with a trusted time and a clear verdict."""
         m = self.measured

@@ -162,10 +162,11 @@ class Conversation(BaseConversation):
             self._turn = None
 
     async def _ask_model(self, text: str) -> None:
+        from pydantic_ai.exceptions import RunCancelled
         from pydantic_ai.usage import RunUsage
 
         from forewarp.agent.model_tools import ModelTools
-        from forewarp.agent.model_turn import ModelTurn, Stopped, instructions
+        from forewarp.agent.model_turn import ModelTurn, instructions
 
         over = over_budget(self.settings.budget, self._spent)
         if over:
@@ -187,23 +188,24 @@ class Conversation(BaseConversation):
         system = await asyncio.to_thread(instructions, self.settings.place)
         tools = ModelTools(self, self._tools, self._written)
         turn = self._turn = ModelTurn(model, system, tools.all(), self.emit)
-        before = self._remembered()
+        before, began = self._remembered(), time.perf_counter()
         try:
             result = await turn.run(prompt, before, spent=spent)
-        except Stopped as e:
+        except RunCancelled as e:
             self._pay(model, e.usage, booked)
-            self._remember(e.messages)
-            if e.__cause__ is not None:
-                raise UsageError(str(e.__cause__), hint="`/budget` raises it") from None
+            self._remember(e.all_messages())
+            if turn.over:
+                raise UsageError(turn.over, hint="`/budget` raises it") from None
             self.emit(Interrupted(self._during()))
             return
         except BaseException:
             # A fault of the provider or of a tool: what was said and measured in this turn is not forgotten.
             self._remember(turn.all_messages or before)
             raise
-        self._remember(result.messages)
-        cost = model.cost(result.seconds, result.usage)
-        self.emit(Answered(result.text, cost.input_tokens, cost.output_tokens, cost.dollars, result.seconds))
+        self._remember(result.all_messages())
+        seconds = time.perf_counter() - began
+        cost = model.cost(seconds, result.usage)
+        self.emit(Answered(result.output, cost.input_tokens, cost.output_tokens, cost.dollars, seconds))
 
     def _stop(self, work: asyncio.Task[None]) -> None:
         self._tools.interrupt()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pydantic_ai import Agent, AgentRunResultEvent, CancellationToken, RunContext, exceptions
+from pydantic_ai import Agent, AgentRunResult, AgentRunResultEvent, CancellationToken, RunContext, exceptions
 from pydantic_ai.capabilities import AbstractCapability, Caching
 from pydantic_ai.messages import (
     EnqueuedMessagesEvent,
@@ -58,24 +58,6 @@ _PASSING = (
 )
 
 
-class Stopped(Exception):
-    """The turn was stopped before its end; `messages` are those so far, `usage` what it took."""
-
-    def __init__(self, history: Sequence[ModelMessage], usage: RunUsage) -> None:
-        super().__init__("stopped")
-        self.messages, self.usage = list(history), usage
-
-
-@dataclass(frozen=True, slots=True)
-class TurnResult:
-    """Result of a turn: the text, all messages, and the usage."""
-
-    text: str
-    messages: list[ModelMessage]
-    usage: RunUsage
-    seconds: float
-
-
 class ModelTurn:
     """A turn that can be steered and stopped while it goes."""
 
@@ -87,6 +69,8 @@ class ModelTurn:
         emit: Callable[[Event], None],
     ) -> None:
         self._model, self._emit = model, emit
+        self.over = ""
+        """Cap of the budget that ended the turn, in words."""
         self._token = CancellationToken()
         self._hooks = _Hooks()
         self._agent: Agent[None, str] = Agent(
@@ -126,13 +110,12 @@ class ModelTurn:
 
     async def run(
         self, prompt: str, history: Sequence[ModelMessage], *, spent: Callable[[RunUsage], str]
-    ) -> TurnResult:
+    ) -> AgentRunResult[str]:
         """Run the turn. `spent` is called with the usage after each step, and returns why to end, "" to go on.
 
-        Whatever ends it, `all_messages` holds all messages until then. Raises `Stopped` when it was stopped, from a
-        `UsageError` where the budget is used up; `ModelError` where the provider refuses.
+        Whatever ends it, `all_messages` holds all messages until then. Raises `RunCancelled` when it was stopped,
+        because of what `over` says if that is not ""; `ModelError` where the provider refuses.
         """
-        began, over = time.perf_counter(), ""
         stream = self._agent.run_stream_events(
             prompt,
             message_history=list(history),
@@ -144,17 +127,15 @@ class ModelTurn:
                 async for event in events:
                     self._all_messages = events.all_messages
                     if isinstance(event, AgentRunResultEvent):
-                        result = event.result
-                        spent(result.usage)
-                        seconds = time.perf_counter() - began
-                        return TurnResult(str(result.output), result.all_messages(), result.usage, seconds)
+                        spent(event.result.usage)
+                        return event.result
                     self._translate(event)
-                    if isinstance(event, FunctionToolCallEvent | FunctionToolResultEvent) and not over:
-                        over = spent(events.usage)
-                        if over:
+                    if isinstance(event, FunctionToolCallEvent | FunctionToolResultEvent) and not self.over:
+                        self.over = spent(events.usage)
+                        if self.over:
                             self._token.cancel()
-        except exceptions.RunCancelled as e:
-            raise Stopped(e.all_messages(), e.usage) from (UsageError(over) if over else None)
+        except exceptions.RunCancelled:
+            raise
         except (exceptions.AgentRunError, exceptions.UserError) as e:
             raise _model_error(self._model, e) from e
         finally:

@@ -28,8 +28,8 @@ from forewarp.agent.settings import Settings
 from forewarp.agent.tui.app import ForewarpApp
 from forewarp.agent.tui.approval import Approvals
 from forewarp.agent.tui.candidates import CandidatesPane
-from forewarp.agent.tui.history import History
-from forewarp.agent.tui.plots import Plots
+from forewarp.agent.tui.plots import PlotsPane
+from forewarp.agent.tui.prompt import History
 from forewarp.tools.parts import Amounts, Place
 
 HERE = Path(__file__).parent
@@ -120,7 +120,7 @@ async def take(out: Path, theme: str, size: tuple[int, int]) -> None:
             await pilot.press("enter", "b")
             await save("difference")
             await pilot.press("f5")
-            await until(pilot, lambda: app.query_one(Plots).text.startswith(TASK))
+            await until(pilot, lambda: app.query_one(PlotsPane).text.startswith(TASK))
             await save("plots")
             await pilot.press("f3")
             table.select(best)

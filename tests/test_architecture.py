@@ -139,5 +139,4 @@ def test_the_command_line_writes_through_two_modules_only() -> None:
                 writes |= called.startswith(("sys.stdout.write", "sys.stderr.write", "sys.__std"))
                 writes |= called.endswith((".print_exception", ".status", ".from_markup"))
                 writes |= called in ("Content.assemble", "Content.styled") and path.name != "printable.py"
-                # Markdown is drawn into memory, from where it goes through the filter of the application.
-                assert not writes or path.name == "prose.py", f"{path}:{node.lineno}: {called}"
+                assert not writes, f"{path}:{node.lineno}: {called}"

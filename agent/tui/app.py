@@ -2,41 +2,157 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal, get_args
 
-from textual import on, work
+from textual import events, on, work
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
 from textual.filter import LineFilter
 from textual.screen import Screen
-from textual.widgets import Static
+from textual.widgets import ContentSwitcher, Static
 
+import forewarp
 from forewarp.agent.base import BaseConversation
-from forewarp.agent.events import ApprovalAsked, ApprovalGiven, Event, SettingChanged, Spent, UserSaid
+from forewarp.agent.events import (
+    ApprovalAsked,
+    ApprovalGiven,
+    Event,
+    Failed,
+    Interrupted,
+    SettingChanged,
+    Spent,
+    UserSaid,
+)
 from forewarp.agent.replay import Replay
-from forewarp.agent.tui import look
+from forewarp.agent.settings import Settings
+from forewarp.agent.tui import themes
 from forewarp.agent.tui.approval import Approvals
 from forewarp.agent.tui.candidates import CandidatesPane
 from forewarp.agent.tui.chat import Chat
-from forewarp.agent.tui.history import History
-from forewarp.agent.tui.printable import Printable
-from forewarp.agent.tui.prompt import Prompt
-from forewarp.agent.tui.status import StatusLine, lines_waiting, what_goes_on
-from forewarp.agent.tui.turns import Turns
-from forewarp.agent.tui.views import KEYS, VIEWS, WIDE, Names, Panes, View, Views
-from forewarp.agent.tui.welcome import REPLAYED, welcome
-from forewarp.agent.tui.wording import seconds
+from forewarp.agent.tui.plots import PlotsPane
+from forewarp.agent.tui.printable import Printable, assemble
+from forewarp.agent.tui.prompt import History, Prompt
+from forewarp.agent.tui.source import SourcePane
+from forewarp.agent.tui.status import StatusLine, activity, model_name
+from forewarp.agent.tui.wording import cut, seconds
 from forewarp.core.untrusted_text import printable
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
+
+View = Literal["chat", "candidates", "source", "plots"]
+VIEWS: tuple[View, ...] = get_args(View)
+KEYS: dict[View, str] = {view: f"f{n}" for n, view in enumerate(VIEWS, 2)}
+
+WIDE = 110
+"""Columns from which on the panes stand beside the chat."""
+
+FRAME_S = 0.1
+"""Seconds within which candidates that change are shown together."""
 
 LONG_TURN_S = 10.0
 """Seconds after which a turn announces its end and its questions."""
 
 AGAIN_S = 3.0
 """Seconds within which a second ctrl+c leaves."""
+
+WAITING_SHOWN = 3
+"""Messages that wait, each in a line above the prompt."""
+
+HELP = """`/` lists commands, `@` files. Enter sends, ctrl+j begins a new line, Esc interrupts.
+F2 chat, F3 candidates, F4 source, F5 plots; ctrl+o unfolds tool calls, ctrl+y copies, ctrl+p has the rest."""
+
+NO_MODEL = """**No language model is set.** What works without one: `/forecast` and `/measure` a kernel file,
+`/search` over a plan's tunables, and looking at what the archive holds (`/runs`, `/candidates`, `/report`).
+
+To add one, set `ANTHROPIC_API_KEY` or `OPENAI_API_KEY` and start with `--model anthropic:NAME` or
+`--model openai:NAME`, or type `/model NAME`. A model of your own:
+`--model openai:NAME --base-url http://127.0.0.1:8000/v1`."""
+
+REPLAYED = """**A recorded conversation, played again**: no model is asked, nothing is measured. Esc stops it, Enter
+goes on with the prompts that come back."""
+
+
+class TurnQueue:
+    """Sends the user's messages to a conversation, in order; knows nothing of the screen."""
+
+    def __init__(
+        self, conversation: BaseConversation, take: Callable[[Event], None], clock: Callable[[], float]
+    ) -> None:
+        self.queued: list[str] = []
+        self.steering: list[str] = []
+        """Messages handed to the model that have not reached it yet."""
+        self.running = False
+        self.began = 0.0
+        self._conversation, self._take, self._clock = conversation, take, clock
+
+    @property
+    def took(self) -> float:
+        """Seconds since the turn began."""
+        return self._clock() - self.began
+
+    def send(self, text: str) -> bool:
+        """Take a message; returns whether `run` is to be called for it, since nothing runs."""
+        steerable = self.running and not text.startswith(("/", "!")) and not self.queued
+        if steerable and self._conversation.steer(text):
+            self.steering.append(text)
+            return False
+        self.queued.append(text)
+        start = not self.running
+        if start:
+            self.running, self.began = True, self._clock()
+        return start
+
+    def recall(self) -> str:
+        """Return the queued messages and empty the queue; messages already handed to the model stay with it."""
+        text = "\n".join(self.queued)
+        self.queued.clear()
+        return text
+
+    async def run(self) -> bool:
+        """Run turns until the queue is empty, or one of them did not end well; returns whether all did."""
+        try:
+            while self.queued:
+                if not await self._turn(self.queued.pop(0)):
+                    return False
+        finally:
+            self.running = False
+        return True
+
+    async def _turn(self, text: str) -> bool:
+        self.began = self._clock()
+        last: Event | None = None
+        try:
+            async for last in self._conversation.say(text):
+                if isinstance(last, UserSaid) and last.steering and last.text in self.steering:
+                    self.steering.remove(last.text)
+                self._take(last)
+                # Events that come at once leave room for keys and drawing between them.
+                await asyncio.sleep(0)
+        except Exception as e:
+            last = Failed("internal", f"{type(e).__name__}: {e}", hint="this is a defect of forewarp; the chat goes on")
+            self._take(last)
+        # Steering messages that came too late for the model are sent as the next turn.
+        self.queued[:0] = self.steering
+        self.steering.clear()
+        return not isinstance(last, Interrupted | Failed)
+
+
+class ViewName(Static):
+    """Name of a view; a click shows it."""
+
+    def __init__(self, view: View) -> None:
+        name = assemble(view.capitalize(), (f" {KEYS[view].upper()}", "dim"))
+        super().__init__(name, id=f"name-{view}", classes="name", markup=False)
+        self._view = view
+
+    async def on_click(self) -> None:
+        """Show the view."""
+        await self.run_action(f"app.view('{self._view}')")
 
 
 class ForewarpApp(App[int]):
@@ -62,7 +178,7 @@ class ForewarpApp(App[int]):
 
     def __init__(
         self,
-        talk: BaseConversation,
+        conversation: BaseConversation,
         *,
         earlier: Sequence[Event] = (),
         first: str = "",
@@ -71,29 +187,38 @@ class ForewarpApp(App[int]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
-        self.talk = talk
-        self._earlier, self._first_words, self._clock = earlier, first, clock
+        self.conversation = conversation
+        self.view: View = "chat"
+        self.turns = TurnQueue(conversation, self._take, clock)
+        self._earlier, self._first, self._clock = earlier, first, clock
         self._history = history or History()
-        self._turns = Turns(talk, self._take, clock)
         self._armed = float("-inf")
-        self._printable = Printable()
-        for each in look.THEMES:
+        self._changed: dict[int, CandidateForecast | CandidateMeasured] = {}
+        self._shown_candidates = conversation.candidates
+        for each in themes.THEMES:
             self.register_theme(each)
-        self.theme = look.named(theme or "dark", self.available_themes) or look.DARK.name
+        self.theme = themes.named(theme or "dark", self.available_themes) or themes.DARK.name
 
     def compose(self) -> ComposeResult:
         """Yield everything from top to bottom."""
-        folder = self.talk.settings.folder
-        chat, panes = Chat(clock=self._clock, id="chat"), Panes(self.talk.settings.place, id="panes")
-        yield Views(f"forewarp  {folder.name or folder}", chat, panes, id="views")
+        settings = self.conversation.settings
+        with Horizontal(id="names"):
+            yield Static(f"forewarp  {settings.folder.name or settings.folder}", id="title", markup=False)
+            yield from map(ViewName, VIEWS)
+        with Horizontal(id="main"):
+            yield Chat(clock=self._clock, id="chat")
+            with ContentSwitcher(id="panes", initial="candidates"):
+                yield CandidatesPane(id="candidates")
+                yield SourcePane(id="source")
+                yield PlotsPane(settings.place, id="plots")
         yield Static(id="waiting", markup=False)
         yield Approvals(id="approvals")
-        yield Prompt(folder, self._history, placeholder="Ask, /command, @file", id="prompt")
+        yield Prompt(settings.folder, self._history, placeholder="Ask, /command, @file", id="prompt")
         yield StatusLine(clock=self._clock, id="status")
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return the filters that every line of every widget passes on its way to the terminal."""
-        return [*super().get_line_filters(), self._printable]
+        return [*super().get_line_filters(), Printable()]
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy printable text: what is copied is pasted into other terminals."""
@@ -101,44 +226,43 @@ class ForewarpApp(App[int]):
 
     def on_mount(self) -> None:
         """Show the conversation so far, then send the first message if one was given."""
-        self.theme_changed_signal.subscribe(self, lambda _: self._chat.recolour())
         self.query_one("#waiting").display = False
-        self._prompt.typing.focus()
-        self._panes.load(self.talk.candidates)
-        if isinstance(self.talk, Replay):
+        self.prompt.area.focus()
+        self._load_candidates()
+        self._arrange()
+        if isinstance(self.conversation, Replay):
             self._status.state.label = "REPLAY"
-            self._chat.note(REPLAYED)
-            for text in self.talk.prompts:
+            self.chat.note(REPLAYED)
+            for text in self.conversation.prompts:
                 self._send(text)
         elif self._earlier:
             self._status.state.label = "resumed"
-            self._chat.open(self._earlier)
+            self.chat.open(self._earlier)
         else:
-            self._chat.note(welcome(self.talk.settings))
-        self._tell()
-        if self._first_words:
-            self._send(self._first_words)
+            self.chat.note(welcome(self.conversation.settings))
+        self._refresh_status()
+        if self._first:
+            self._send(self._first)
 
     async def on_unmount(self) -> None:
         """End the turn and all processes of the conversation."""
-        self.talk.interrupt()
-        self.talk.close()
+        self.conversation.interrupt()
+        self.conversation.close()
 
     @property
-    def _chat(self) -> Chat:
+    def chat(self) -> Chat:
+        """The chat."""
         return self.query_one(Chat)
 
     @property
-    def _views(self) -> Views:
-        return self.query_one(Views)
-
-    @property
-    def _panes(self) -> Panes:
-        return self.query_one(Panes)
-
-    @property
-    def _prompt(self) -> Prompt:
+    def prompt(self) -> Prompt:
+        """The prompt."""
         return self.query_one(Prompt)
+
+    @property
+    def panes(self) -> ContentSwitcher:
+        """The panes beside the chat, of which one is shown."""
+        return self.query_one("#panes", ContentSwitcher)
 
     @property
     def _status(self) -> StatusLine:
@@ -152,24 +276,47 @@ class ForewarpApp(App[int]):
 
     def _take(self, event: Event) -> None:
         """Show an event."""
-        self._chat.take(event)
+        self.chat.take(event, self.conversation.candidates)
         match event:
             case CandidateForecast() | CandidateMeasured():
-                self._panes.take(self.talk.candidates, event)
-                if isinstance(event, CandidateForecast):
-                    self._status.state.device = event.device
+                self._take_candidate(event)
             case ApprovalAsked():
                 self._approvals.ask(event)
                 self.set_timer(Approvals.GRACE_S, self._offer_keys)
-                if self._turns.took > LONG_TURN_S:
+                if self.turns.took > LONG_TURN_S:
                     self._announce(f"{event.tool} waits for your approval")
             case ApprovalGiven():
                 self._approvals.settle(event.call)
             case Spent() | SettingChanged() | UserSaid():
-                self._tell()
+                self._refresh_status()
             case _:
                 pass
-        self._doing()
+        self._refresh_activity()
+
+    def _take_candidate(self, event: CandidateForecast | CandidateMeasured) -> None:
+        """Show what an event changed in the panes, with the next frame."""
+        if isinstance(event, CandidateForecast):
+            self._status.state.device = event.device
+        if self.conversation.candidates is not self._shown_candidates:
+            self._load_candidates()
+        elif (row := self.conversation.candidates.of(event)) is not None:
+            if not self._changed:
+                self.set_timer(FRAME_S, self._refresh_rows)
+            self._changed[row.number] = event
+
+    def _load_candidates(self) -> None:
+        self._shown_candidates = self.conversation.candidates
+        self._changed.clear()
+        self.query_one(CandidatesPane).load(self._shown_candidates)
+        self.query_one(PlotsPane).load(self._shown_candidates)
+
+    def _refresh_rows(self) -> None:
+        changed, self._changed = self._changed, {}
+        for event in changed.values():
+            if (row := self._shown_candidates.of(event)) is not None:
+                self.query_one(CandidatesPane).refresh_row(row)
+        if any(isinstance(event, CandidateMeasured) for event in changed.values()):
+            self.query_one(PlotsPane).refresh_plot()
 
     def _announce(self, text: str) -> None:
         self.bell()
@@ -177,7 +324,7 @@ class ForewarpApp(App[int]):
 
     def _offer_keys(self) -> None:
         """Give a question the keys, unless something is being typed."""
-        if self._approvals.current is not None and not self._prompt.text:
+        if self._approvals.current is not None and not self.prompt.text:
             self._approvals.focus()
 
     # Input of the user
@@ -185,75 +332,86 @@ class ForewarpApp(App[int]):
     @on(Prompt.Sent)
     def _sent(self, message: Prompt.Sent) -> None:
         name, _, rest = message.text.strip().partition(" ")
-        own: dict[str, Callable[[str], None]] = {
-            "/theme": self._change_theme,
-            "/copy": lambda _: self.action_copy(),
-            "/clear": lambda _: self._clear(),
-            "/quit": lambda _: self._leave(),
-        }
-        if name in own:
-            own[name](rest.strip())
-        else:
-            self._send(message.text.strip())
+        match name:
+            case "/theme":
+                self._change_theme(rest.strip())
+            case "/copy":
+                self.action_copy()
+            case "/clear":
+                self.chat.clear()
+            case "/quit":
+                self._leave()
+            case _:
+                self._send(message.text.strip())
         self._offer_keys()
 
     def _send(self, text: str) -> None:
-        if self._turns.send(text):
-            self._run()
-        self._chat.action_latest()
-        self._tell()
+        if self.turns.send(text):
+            self._run_turns()
+        self.chat.action_latest()
+        self._refresh_status()
 
     @work(group="turn")
-    async def _run(self) -> None:
-        well = await self._turns.run()
-        self._approvals.clear()
+    async def _run_turns(self) -> None:
+        well = await self.turns.run()
+        self._approvals.settle()
         if not well:
             self._recall()
-        if self._turns.took > LONG_TURN_S:
-            self._announce(f"{'done' if well else 'ended'} after {seconds(self._turns.took)}")
+        if self.turns.took > LONG_TURN_S:
+            self._announce(f"{'done' if well else 'ended'} after {seconds(self.turns.took)}")
         if self.focused is None or not self.focused.display:
-            self._prompt.typing.focus()
-        self._tell()
+            self.prompt.area.focus()
+        self._refresh_status()
 
-    @on(Prompt.Recall)
+    @on(Prompt.Key)
+    async def _key_of_prompt(self, message: Prompt.Key) -> None:
+        actions = {"pageup": "back", "pagedown": "page_down", "end": "latest", "ctrl+end": "latest"}
+        match message.key:
+            case "ctrl+u":
+                self._recall()
+            case "ctrl+d":
+                self._leave()
+            case key:
+                await self.run_action(actions.get(key, "oldest"), self.chat)
+
     def _recall(self) -> None:
         """Put queued messages back into the prompt."""
-        waiting = self._turns.recall()
-        if waiting:
-            self._prompt.fill("\n".join(part for part in (waiting, self._prompt.text) if part))
-        self._tell()
+        if waiting := self.turns.recall():
+            self.prompt.fill("\n".join(part for part in (waiting, self.prompt.text) if part))
+        self._refresh_status()
 
     @on(Approvals.Replied)
     def _replied(self, message: Approvals.Replied) -> None:
-        self.talk.answer(message.call, message.reply, message.why)
+        self.conversation.answer(message.call, message.reply, message.why)
         if self._approvals.current is None:
-            self._prompt.typing.focus()
+            self.prompt.area.focus()
 
     @on(Approvals.Typed)
     def _typed(self, message: Approvals.Typed) -> None:
-        self._prompt.typing.focus()
-        self._prompt.typing.insert(message.character)
+        self.prompt.area.focus()
+        self.prompt.area.insert(message.character)
 
     # Status
 
-    def _tell(self) -> None:
+    def _refresh_status(self) -> None:
         """Update the lines around the prompt."""
-        waiting = self._turns.waiting
-        shown = self.query_one("#waiting", Static)
-        shown.display = bool(waiting)
-        shown.update(lines_waiting(self._turns.steering, self._turns.queue))
-        self._prompt.typing.holding = bool(self._turns.queue)
-        self._status.state.queued = len(waiting)
-        self._doing()
-        self._status.show(self.talk.settings, self.talk.spent)
+        lines = [f"steering: {cut(t, 200)}" for t in self.turns.steering]
+        lines += [f"queued: {cut(t, 200)}" for t in self.turns.queued]
+        more = [f"… {len(lines) - WAITING_SHOWN} more"] if len(lines) > WAITING_SHOWN else []
+        waiting = self.query_one("#waiting", Static)
+        waiting.display = bool(lines)
+        waiting.update("\n".join([*lines[:WAITING_SHOWN], *more]))
+        self.prompt.area.holding = bool(self.turns.queued)
+        self._status.state.queued = len(lines)
+        self._refresh_activity()
+        self._status.show(self.conversation.settings, self.conversation.spent)
 
-    def _doing(self) -> None:
-        state = self._status.state
-        state.since = self._turns.began
-        asking = self._approvals.current is not None
-        doing = what_goes_on(self._chat.fold, asking=asking) if self._turns.running else ""
-        if doing != state.doing:
-            state.doing = doing
+    def _refresh_activity(self) -> None:
+        state, asking = self._status.state, self._approvals.current is not None
+        state.since = self.turns.began
+        now = activity(self.chat.items, asking=asking) if self.turns.running else ""
+        if now != state.activity:
+            state.activity = now
             self._status.redraw()
 
     @on(Chat.Behind)
@@ -264,26 +422,39 @@ class ForewarpApp(App[int]):
     # Views
 
     def action_view(self, view: View) -> None:
-        """Show a pane, or the chat."""
-        self._views.show(view)
+        """Show a pane, or the chat, and make it answer to keys."""
+        self.view = view
         if view == "chat":
-            self._prompt.typing.focus()
+            self._arrange()
+            self.prompt.area.focus()
+        else:
+            self.panes.current = view
+            self._arrange()
+            self.panes.get_child_by_id(view).focus()
 
     def action_turn(self) -> None:
         """Show the next pane."""
-        self.action_view(self._views.next)
+        self.action_view(VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)])
 
-    @on(Names.Clicked)
-    def _named(self, message: Names.Clicked) -> None:
-        self.action_view(message.view)
+    def on_resize(self, event: events.Resize) -> None:
+        """Choose between one pane and two."""
+        self.call_after_refresh(self._arrange)
+
+    def _arrange(self) -> None:
+        narrow = self.size.width < WIDE
+        self.chat.display = not narrow or self.view == "chat"
+        self.panes.display = not narrow or self.view != "chat"
+        shown = self.view if narrow or self.view != "chat" else self.panes.current
+        for name in self.query(ViewName):
+            name.set_class(name.id == f"name-{shown}", "-current")
 
     @on(CandidatesPane.Selected)
-    def _chosen(self) -> None:
-        self.action_view("source")
-
-    @on(Prompt.Scroll)
-    async def _scroll(self, message: Prompt.Scroll) -> None:
-        await self._chat.go(message.key)
+    def _candidate_selected(self, message: CandidatesPane.Selected) -> None:
+        row, candidates = message.row, self._shown_candidates
+        best = candidates.best(row.forecast.task)
+        self.query_one(SourcePane).show(row, parent=candidates.parent(row), best=best)
+        if not message.moved:
+            self.action_view("source")
 
     # Keys
 
@@ -295,37 +466,34 @@ class ForewarpApp(App[int]):
 
     def action_interrupt(self) -> None:
         """End the turn at once; without one, close what is open or go back to the prompt."""
-        completing = self._prompt.completing
-        self._prompt.close()
-        if self._turns.running:
-            self._approvals.clear()
-            self.talk.interrupt()
+        completing = bool(self.prompt.completions)
+        self.prompt.close()
+        if self.turns.running:
+            self._approvals.settle()
+            self.conversation.interrupt()
         elif not completing:
             self.action_view("chat")
 
     def action_clear_or_leave(self) -> None:
         """Copy what is selected, or clear the prompt; twice in a row, leave."""
-        selected = self.screen.get_selected_text() or self._prompt.typing.selected_text
+        selected = self.screen.get_selected_text() or self.prompt.area.selected_text
         if selected:
             self.copy_to_clipboard(selected)
             self.notify("copied", timeout=2)
-            return
-        if self._clock() - self._armed < AGAIN_S:
+        elif self._clock() - self._armed < AGAIN_S:
             self._leave()
-            return
-        self._armed = self._clock()
-        self._prompt.fill("")
-        self._status.state.message = "ctrl+c again leaves"
-        self._status.redraw()
-        self.set_timer(AGAIN_S, self._disarm)
+        else:
+            self._armed = self._clock()
+            self.prompt.fill("")
+            self._show_message("ctrl+c again leaves")
+            self.set_timer(AGAIN_S, partial(self._show_message, ""))
 
-    def _disarm(self) -> None:
-        self._status.state.message = ""
+    def _show_message(self, text: str) -> None:
+        self._status.state.message = text
         self._status.redraw()
 
-    @on(Prompt.Leave)
     def _leave(self) -> None:
-        self.talk.interrupt()
+        self.conversation.interrupt()
         self.exit(0)
 
     async def action_quit(self) -> None:
@@ -334,30 +502,31 @@ class ForewarpApp(App[int]):
 
     def action_copy(self) -> None:
         """Copy the chosen candidate's text where a pane is in sight, else the latest answer."""
-        chosen = self._views.text
-        text = chosen or self._chat.fold.last_answer
+        source, row = self.query_one(SourcePane).text, self.query_one(CandidatesPane).selected
+        if self.view in ("source", "candidates"):
+            text = source if self.view == "source" and source else row.forecast.source if row else ""
+            what = "the candidate's text"
+        else:
+            text, what = "", ""
+        text, what = (text, what) if text else (self.chat.items.last_answer, "the latest answer")
         if text:
             self.copy_to_clipboard(text)
-            what = "the candidate's text" if chosen else "the latest answer"
             self.notify(f"copied {what}, {len(text.splitlines())} lines", timeout=2)
         else:
             self.notify("there is nothing to copy yet", severity="warning", timeout=2)
 
     def action_unfold(self) -> None:
         """Unfold all tool calls, or fold them."""
-        self._chat.toggle()
+        self.chat.toggle()
 
     def _change_theme(self, name: str) -> None:
-        known = look.named(name, self.available_themes)
+        known = themes.named(name, self.available_themes)
         if not name:
             self.search_themes()
         elif known is None:
-            self._chat.note(f"there is no theme {name}", failed=True, hint=", ".join(sorted(self.available_themes)))
+            self.chat.fail(f"there is no theme {name}", hint=", ".join(sorted(self.available_themes)))
         else:
             self.theme = known
-
-    def _clear(self) -> None:
-        self._chat.clear()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield what the palette offers."""
@@ -365,13 +534,17 @@ class ForewarpApp(App[int]):
         yield SystemCommand("Copy", "Copy the latest answer, or the chosen candidate's text", self.action_copy)
         yield SystemCommand("Unfold", "Unfold all tool calls, or fold them", self.action_unfold)
         for view in VIEWS:
-            yield SystemCommand(view.capitalize(), f"Show this pane ({KEYS[view].upper()})", _call(self, view))
+            show = partial(self.action_view, view)
+            yield SystemCommand(view.capitalize(), f"Show this pane ({KEYS[view].upper()})", show)
         yield SystemCommand("Keys", "Show the keys of what has the focus", self.action_show_help_panel)
         yield SystemCommand("Quit", "Leave; the conversation can be resumed", self._leave)
 
 
-def _call(app: ForewarpApp, view: View) -> Callable[[], None]:
-    return lambda: app.action_view(view)
+def welcome(settings: Settings) -> str:
+    """Return the welcome text of a new conversation, as Markdown."""
+    model = "" if settings.model is None else f" · {model_name(settings)}"
+    head = f"**forewarp {forewarp.__version__}** · `{settings.folder}` · device {settings.place.device}{model}"
+    return "\n\n".join([head, HELP] if settings.model is not None else [head, NO_MODEL, HELP])
 
 
 def run(

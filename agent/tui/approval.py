@@ -13,14 +13,9 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from forewarp.agent.events import ApprovalAsked, Reply
-from forewarp.agent.tui.code import coloured
-from forewarp.agent.tui.printable import assemble
+from forewarp.agent.tui.markdown import coloured
+from forewarp.agent.tui.printable import Part, assemble
 from forewarp.core.untrusted_text import UNREADABLE, one_line, printable
-
-_Parts = tuple[str | tuple[str, str], ...]
-_YES: _Parts = ("   ", ("y", "bold $text-success"), (" yes  ", "dim"))
-_ALWAYS: _Parts = (("a", "bold $text-success"), (" always in budget  ", "dim"))
-_NO: _Parts = (("n", "bold $text-error"), (" no", "dim"))
 
 
 class Approvals(Vertical, can_focus=True):
@@ -56,7 +51,7 @@ class Approvals(Vertical, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._asked: deque[ApprovalAsked] = deque()
+        self._questions: deque[ApprovalAsked] = deque()
         self._typing = False
 
     def compose(self) -> ComposeResult:
@@ -73,25 +68,20 @@ class Approvals(Vertical, can_focus=True):
     @property
     def current(self) -> ApprovalAsked | None:
         """The question that is shown."""
-        return self._asked[0] if self._asked else None
+        return self._questions[0] if self._questions else None
 
     def ask(self, question: ApprovalAsked) -> None:
         """Add a question."""
-        self._asked.append(question)
+        self._questions.append(question)
         self._show()
 
-    def settle(self, call: str) -> None:
-        """Take a question away that was answered."""
-        self._asked = deque(q for q in self._asked if q.call != call)
-        self._show()
-
-    def clear(self) -> None:
-        """Take all questions away: the turn is over."""
-        self._asked.clear()
+    def settle(self, call: str | None = None) -> None:
+        """Take a question away that was answered, or all of them: the turn is over."""
+        self._questions = deque(q for q in self._questions if call is not None and q.call != call)
         self._show()
 
     def on_resize(self) -> None:
-        """Fit into the new height."""
+        """Keep the question in sight above the text that would be written, however low the terminal is."""
         self.query_one("#approval-text").styles.max_height = max(2, self.app.size.height // 2 - 4)
 
     def action_reply(self, reply: Reply) -> None:
@@ -121,7 +111,7 @@ class Approvals(Vertical, can_focus=True):
             self.post_message(self.Typed(event.character))
 
     @on(Input.Submitted)
-    def _why(self, message: Input.Submitted) -> None:
+    def _submitted(self, message: Input.Submitted) -> None:
         message.stop()
         self._answer("no", message.value.strip())
 
@@ -132,24 +122,22 @@ class Approvals(Vertical, can_focus=True):
             self.post_message(self.Replied(question.call, reply, why))
 
     def _show(self) -> None:
-        question = self.current
+        question, why = self.current, self.query_one(Input)
         self.display = question is not None
-        why = self.query_one(Input)
         why.display, why.value = False, ""
         if question is None:
             return
         if why.has_focus:
             self.focus()
-        many = f"  1 of {len(self._asked)}" if len(self._asked) > 1 else ""
-        keys = (*_YES, *(() if question.once else _ALWAYS), *_NO)
-        parts: list[str | tuple[str, str]] = [(f"Allow {question.tool}?", "bold"), (many, "dim"), *keys]
         # Hidden characters must not be approved unseen, so control characters are marked.
         command, reason = one_line(question.command, UNREADABLE), one_line(question.reason, UNREADABLE)
-        parts.append(f"\n{command}" if command else "")
-        parts.append((f"\n{reason}" if reason else "", "dim"))
+        parts: list[Part] = [(f"Allow {question.tool}?", "bold")]
+        parts.append((f"  1 of {len(self._questions)}" if len(self._questions) > 1 else "", "dim"))
+        parts += ["   ", ("y", "bold $text-success"), (" yes  ", "dim")]
+        parts += [] if question.once else [("a", "bold $text-success"), (" always in budget  ", "dim")]
+        parts += [("n", "bold $text-error"), (" no", "dim")]
+        parts += [f"\n{command}" if command else "", (f"\n{reason}" if reason else "", "dim")]
         self.query_one("#approval-question", Static).update(assemble(*parts))
-        text = self.query_one("#approval-text")
-        text.display = bool(question.text)
-        # The question stays in sight above the text that would be written, however low the terminal is.
-        text.styles.max_height = max(2, self.app.size.height // 2 - 4)
+        self.query_one("#approval-text").display = bool(question.text)
         self.query_one("#approval-diff", Static).update(coloured(printable(question.text, UNREADABLE)))
+        self.on_resize()

@@ -1,222 +1,175 @@
-"""Live table of a conversation's candidates, drawn line by line: rows out of sight cost nothing."""
+"""Table of a conversation's candidates: its columns, of which as many are shown as fit, its order and its filters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from rich.cells import cell_len, set_cell_size
-from rich.segment import Segment
-from rich.style import Style
+from rich.console import Console, ConsoleOptions
+from rich.measure import Measurement
+from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.geometry import Region, Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
-from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import DataTable, Static
 
 from forewarp.agent.candidates import CandidateRow, Candidates
-from forewarp.agent.tui.columns import BY_NAME, COLUMNS, GAP, Column, Tone, arranged, fit, times
+from forewarp.agent.tui.wording import NONE, SURPRISING, Tone, share, sigmas, times, tone, verdict, within
 from forewarp.core.untrusted_text import one_line
+from forewarp.tools.wording import counted
 
-MARGIN = 2
-"""Columns left of the first one: where the best candidates have their star."""
+GAP = 2
+"""Blanks between columns."""
 
-EMPTY = ("No candidates yet:", "ask for a faster kernel, or type", "/forecast TASK FILE")
+EMPTY = "No candidates yet:\nask for a faster kernel, or type\n/forecast TASK FILE"
+_SHORT, _LONG = 8, 18
+
+Key = str | float | None
 
 
-class Table(ScrollView, can_focus=True):
-    """Rows below a header that stays, with a cursor. `CandidatesPane` says which rows and in what order."""
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. `widths` are those it can have, in characters; `cell` gets the one it has, and returns text and tone.
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "table--header",
-        "table--cursor",
-        "table--won",
-        "table--lost",
-        "table--doubt",
-        "table--odd",
-        "table--faint",
-    }
-    DEFAULT_CSS = """
-    Table {
-        background: $surface;
-        overflow-x: hidden;
-        scrollbar-size-vertical: 1;
-        scrollbar-background: $surface;
-        scrollbar-color: $secondary 50%;
-        & > .table--header { text-style: bold dim; }
-        & > .table--cursor { background: $block-cursor-blurred-background; text-style: bold; }
-        &:focus > .table--cursor {
-            background: $block-cursor-background; color: $block-cursor-foreground; text-style: bold;
-        }
-        & > .table--won { color: $text-success; }
-        & > .table--lost { color: $text-error; }
-        & > .table--doubt { color: $text-warning; }
-        & > .table--odd { color: $text-accent; text-style: bold; }
-        & > .table--faint { text-style: dim; }
-        &:ansi > .table--won { color: ansi_green; }
-        &:ansi > .table--lost { color: ansi_red; }
-        &:ansi > .table--doubt { color: ansi_yellow; }
-        &:ansi > .table--odd { color: ansi_magenta; }
-    }
+    `key` is what it sorts by, None for what stands last either way. Columns of numbers stand right; all but the first
+    are sorted from the largest on.
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "up", show=False),
-        Binding("down,j", "move(1)", "down", show=False),
-        Binding("pageup", "page(-1)", "page up", show=False),
-        Binding("pagedown", "page(1)", "page down", show=False),
-        Binding("home,g", "move(-1000000)", "first", show=False),
-        Binding("end,G", "move(1000000)", "last", show=False),
-        Binding("enter", "choose", "source"),
-    ]
-    ALLOW_SELECT = False
 
-    class Moved(Message):
-        """The cursor went to a row; `chosen` where the user asked for it by Enter or a click."""
-
-        def __init__(self, row: CandidateRow, *, chosen: bool) -> None:
-            super().__init__()
-            self.row = row
-            self.chosen = chosen
-
-    class Heading(Message):
-        """The head of a column was clicked."""
-
-        def __init__(self, column: Column) -> None:
-            super().__init__()
-            self.column = column
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows: Sequence[CandidateRow] = ()
-        self.best: frozenset[int] = frozenset()
-        self.left_out: Sequence[str] = ()
-        self.sorted_by: tuple[str, bool] = ("number", False)
-        self.cursor = 0
+    name: str
+    title: str
+    widths: tuple[int, ...]
+    cell: Callable[[CandidateRow, int], tuple[str, Tone]]
+    key: Callable[[CandidateRow], Key]
+    number: bool = True
 
     @property
-    def row(self) -> CandidateRow | None:
-        """The row under the cursor."""
-        return self.rows[self.cursor] if self.cursor < len(self.rows) else None
+    def falling(self) -> bool:
+        """True if the largest comes first."""
+        return self.number and self.name != "number"
 
-    def fill(self, rows: Sequence[CandidateRow]) -> None:
-        """Show these rows; the cursor stays on its row, unless it follows what comes at the end."""
-        before, last = self.row, self.cursor >= len(self.rows) - 1
-        follows = last and not self.has_focus and self.sorted_by == ("number", False)
-        places = {r.number: i for i, r in enumerate(rows)}
-        self.rows = rows
-        self.cursor = max(0, len(rows) - 1) if follows else places.get(before.number, 0) if before else 0
-        self.virtual_size = Size(0, len(rows) + 1)
-        if follows:
-            self.call_after_refresh(self.scroll_end, animate=False, immediate=True, x_axis=False)
-        self.refresh()
 
-    def columns(self) -> list[tuple[Column, int]]:
-        """Return the columns in sight with their widths."""
-        return fit(self.scrollable_content_region.width - MARGIN, self.left_out)
+def _words(name: str, title: str, widths: tuple[int, ...], of: Callable[[CandidateRow], str]) -> Column:
+    return Column(name, title, widths, lambda r, _: (of(r) or NONE, "dim"), lambda r: of(r) or None, number=False)
 
-    def render_line(self, y: int) -> Strip:
-        """Return one line of the screen; the first is the header."""
-        width = self.size.width
-        if not self.rows:
-            text = EMPTY[y - 1] if 0 < y <= len(EMPTY) else ""
-            style = self.rich_style + self._style("faint")
-            return Strip([Segment(" " * MARGIN + text, style)]).adjust_cell_length(width, style)
-        if y == 0:
-            return self._header(width)
-        place = y - 1 + self.scroll_offset.y
-        if place >= len(self.rows):
-            return Strip.blank(width, self.rich_style)
-        return self._line(place, width)
 
-    def _header(self, width: int) -> Strip:
-        style = self.rich_style + self.get_component_rich_style("table--header", partial=True)
-        segments = [Segment(" " * MARGIN, style)]
-        name, falling = self.sorted_by
-        for column, wide in self.columns():
-            arrow = ("↓" if falling else "↑") * (column.name == name)
-            title = " " * max(0, wide - len(column.title)) * column.right + column.title + arrow
-            segments.append(Segment(_sized(title, wide + GAP), style))
-        return Strip(segments).adjust_cell_length(width, style)
+def _share(name: str, title: str, of: Callable[[CandidateRow], float | None]) -> Column:
+    return Column(name, title, (5,), lambda r, _: (share(of(r)), "dim" if of(r) is None else ""), of)
 
-    def _line(self, place: int, width: int) -> Strip:
-        row = self.rows[place]
-        under = place == self.cursor
-        base = self.rich_style
-        if under:
-            base += self.get_component_rich_style("table--cursor", partial=True)
-        # The cursor's own colours are made to be read on it; those of the tones are not.
-        toned = not (under and self.has_focus)
-        star = self._style("won") if toned else Style.null()
-        segments = [Segment("★ " if row.number in self.best else "  ", base + star)]
-        for column, wide in self.columns():
-            text, tone = column.cell(row, wide)
-            style = base + self._style(tone) if toned and tone else base
-            segments += [Segment(_sized(text, wide, right=column.right), style), Segment(" " * GAP, base)]
-        return Strip(segments).adjust_cell_length(width, base)
 
-    def _style(self, tone: Tone) -> Style:
-        return self.get_component_rich_style(f"table--{tone}", partial=True)
+def _interval(
+    name: str, of: Callable[[CandidateRow], tuple[float | None, ...]], mark: Callable[[CandidateRow], Tone]
+) -> Column:
+    def cell(row: CandidateRow, width: int) -> tuple[str, Tone]:
+        ratio, low, high = of(row)
+        text = within(ratio, low, high) if width > _SHORT else times(ratio)
+        return text, "dim" if ratio is None else mark(row)
 
-    def action_move(self, by: int) -> None:
-        """Move the cursor by so many rows, as far as there are any."""
-        self._go(self.cursor + by, chosen=False)
+    return Column(name, name, (_SHORT, _LONG), cell, lambda r: of(r)[0])
 
-    def action_page(self, way: int) -> None:
-        """Move the cursor by a page."""
-        self._go(self.cursor + way * max(1, self.size.height - 2), chosen=False)
 
-    def action_choose(self) -> None:
-        """Choose the row under the cursor."""
-        self._go(self.cursor, chosen=True)
+def _measured(row: CandidateRow) -> tuple[float | None, ...]:
+    m = row.measured
+    return (m.speedup, m.low, m.high) if m else (None, None, None)
 
-    def _go(self, place: int, *, chosen: bool) -> None:
-        if not self.rows:
-            return
-        self.cursor = min(max(place, 0), len(self.rows) - 1)
-        self._reveal()
-        self.refresh()
-        self.post_message(self.Moved(self.rows[self.cursor], chosen=chosen))
 
-    def _reveal(self) -> None:
-        # One line more at the top: the header covers it.
-        self.scroll_to_region(Region(0, self.cursor, 1, 2), animate=False, immediate=True, x_axis=False)
+def _surprise(row: CandidateRow, _: int) -> tuple[str, Tone]:
+    s = row.surprise
+    return ("", "") if s is None else (sigmas(s), "accent" if abs(s) > SURPRISING else "")
 
-    def on_show(self) -> None:
-        """Bring the cursor into sight: a hidden table does not scroll."""
-        self._reveal()
+
+def _advice(row: CandidateRow, _: int) -> tuple[str, Tone]:
+    advice = row.forecast.advice
+    return advice or NONE, "dim" if advice in ("skip", "reject", "") else ""
+
+
+def _device_s(row: CandidateRow, _: int) -> tuple[str, Tone]:
+    return f"{row.measured.device_s:.1f}" if row.measured else "", "dim"
+
+
+COLUMNS = (
+    Column("number", "#", (4,), lambda r, _: (str(r.number), ""), lambda r: r.number),
+    _words("kernel", "kernel", (7,), lambda r: r.forecast.kernel[:7]),
+    _words("task", "task", (12, 20), lambda r: r.forecast.task),
+    _words("language", "lang", (6,), lambda r: r.forecast.language),
+    _words("origin", "origin", (8,), lambda r: r.forecast.origin),
+    _interval("forecast", lambda r: (r.expected.median, r.expected.low, r.expected.high), lambda _: ""),
+    _share("correct", "P(ok)", lambda r: r.expected.p_valid),
+    _share("confidence", "conf", lambda r: r.expected.confidence),
+    Column("advice", "advice", (7,), _advice, lambda r: r.forecast.advice or None, number=False),
+    _interval("measured", _measured, tone),
+    Column("verdict", "verdict", (9, 13), lambda r, _: (verdict(r), tone(r)), lambda r: verdict(r) or None, False),
+    Column("surprise", "off by", (6,), _surprise, lambda r: None if r.surprise is None else abs(r.surprise)),
+    Column("device", "dev s", (6,), _device_s, lambda r: r.measured.device_s if r.measured else None),
+)
+BY_NAME = {column.name: column for column in COLUMNS}
+
+_WANTED = (
+    *(("number", 0), ("measured", 0), ("forecast", 0), ("verdict", 0), ("surprise", 0)),
+    *(("measured", 1), ("forecast", 1), ("verdict", 1), ("correct", 0), ("advice", 0), ("kernel", 0)),
+    *(("task", 0), ("origin", 0), ("confidence", 0), ("language", 0), ("device", 0), ("task", 1)),
+)
+"""Columns by priority, the most wanted first, each with the index of its width."""
+
+
+def fit(width: int, left_out: Sequence[str] = ()) -> list[tuple[Column, int]]:
+    """Return the columns that fit into so many characters, in order, with the width of each."""
+    taken: dict[str, int] = {}
+    for name, place in _WANTED:
+        if name in left_out or (place and name not in taken):
+            continue
+        wider = taken | {name: BY_NAME[name].widths[place]}
+        if sum(wider.values()) + GAP * (len(wider) - 1) <= width:
+            taken = wider
+        elif not place:
+            break
+    return [(c, taken[c.name]) for c in COLUMNS if c.name in taken]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """A cell, drawn from its row when it comes into sight: rows out of sight cost nothing."""
+
+    pane: CandidatesPane
+    row: CandidateRow
+    column: Column
+    width: int
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(1, 1)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        text, mark = self.column.cell(self.row, self.width)
+        if self.column.name == "number" and self.row.number in self.pane.best:
+            text = f"★{text}"
+        yield _aligned(Text(one_line(text, "?"), self.pane.style(mark)), self.column, self.width)
+
+
+class CandidateTable(DataTable[_Cell]):
+    """Table with a cursor on rows, and the keys of a pager."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("k", "cursor_up", show=False),
+        Binding("j", "cursor_down", show=False),
+        Binding("home,g", "scroll_top", "first", show=False),
+        Binding("end,G", "scroll_bottom", "last", show=False),
+    ]
 
     def on_click(self, event: events.Click) -> None:
-        """Choose the row that was clicked, or sort by the column whose head was."""
-        at = event.get_content_offset(self)
-        if at is None or not self.rows:
-            return
-        if at.y > 0:
-            self._go(at.y - 1 + self.scroll_offset.y, chosen=True)
-            return
-        start = MARGIN
-        for column, wide in self.columns():
-            if start <= at.x < start + wide + GAP:
-                self.post_message(self.Heading(column))
-            start += wide + GAP
+        """Choose the row that was clicked: the table itself chooses one that has the cursor."""
+        meta = event.style.meta
+        if meta.get("row", -1) >= 0:
+            self.move_cursor(row=meta["row"], column=meta["column"])
 
 
 class CandidatesPane(Widget):
     """The table of candidates with a line above it that sums up the visible rows.
 
-    `load` shows a board, `refresh_row` what changed of it since.
+    `load` shows candidates, `refresh_row` what changed of them since.
     """
 
-    DEFAULT_CSS = """
-    CandidatesPane { layout: vertical; height: 1fr; }
-    CandidatesPane > #candidates-summary {
-        height: 1; padding: 0 1 0 2; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis;
-    }
-    CandidatesPane > Table { height: 1fr; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "sort", "sort"),
         Binding("S", "reverse", "reverse", show=False),
@@ -225,156 +178,201 @@ class CandidatesPane(Widget):
     ]
 
     class Selected(Message):
-        """The user chose a candidate, by Enter or a click."""
+        """The user chose a candidate, by Enter or a click; `moved` where only the cursor went there."""
 
-        def __init__(self, row: CandidateRow) -> None:
+        def __init__(self, row: CandidateRow, *, moved: bool) -> None:
             super().__init__()
-            self.row = row
+            self.row, self.moved = row, moved
 
-    class Highlighted(Message):
-        """The cursor moved to a candidate."""
-
-        def __init__(self, row: CandidateRow) -> None:
-            super().__init__()
-            self.row = row
-
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
-        self._all: list[CandidateRow] = []
-        self._column = COLUMNS[0]
-        self._falling = False
-        self._only_measured = False
-        self._only_task = ""
-        self._stale = False
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.best: set[int] = set()
+        """Numbers of the fastest correct candidate of each task."""
+        self._candidates = Candidates()
+        self._columns: list[tuple[Column, int]] = []
+        self._column, self._falling = COLUMNS[0], False
+        self._only_measured, self._only_task = False, ""
 
     def compose(self) -> ComposeResult:
         """Yield the summary and the table."""
         yield Static("", id="candidates-summary", markup=False)
-        yield Table()
+        yield CandidateTable(cursor_type="row", cell_padding=0)
+
+    def on_mount(self) -> None:
+        """Draw cells anew when the colours change."""
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._rebuild())
 
     @property
-    def rows(self) -> Sequence[CandidateRow]:
+    def rows(self) -> list[CandidateRow]:
         """The rows in sight, in order."""
-        return self.query_one(Table).rows
+        return [self._table.get_row_at(n)[0].row for n in range(self._table.row_count)] if self._columns else []
 
     @property
     def selected(self) -> CandidateRow | None:
         """The row under the cursor."""
-        return self.query_one(Table).row
+        table = self._table
+        return table.get_row_at(table.cursor_row)[0].row if table.is_valid_row_index(table.cursor_row) else None
 
-    def load(self, board: Candidates) -> None:
-        """Show all candidates of a board instead of those shown so far."""
-        self._all = list(board)
-        self._settle()
+    @property
+    def _table(self) -> CandidateTable:
+        return self.query_one(CandidateTable)
+
+    def style(self, mark: Tone) -> str:
+        """Return the style of a tone, for Rich."""
+        colour = "" if mark in ("", "dim") else self.app.theme_variables.get(f"text-{mark}", "")
+        return colour.removeprefix("ansi_") or mark
+
+    def load(self, candidates: Candidates) -> None:
+        """Show all candidates of a conversation instead of those shown so far."""
+        self._candidates = candidates
+        self._rebuild()
 
     def refresh_row(self, row: CandidateRow) -> None:
-        """Show a row that is new or has changed; several changes are drawn together."""
-        if row.number > len(self._all):
-            self._all.append(row)
-        else:
-            self._all[row.number - 1] = row
-        if not self._stale:
-            self._stale = True
-            self.call_later(self._settle)
+        """Show a row that is new or has changed."""
+        table, key = self._table, str(row.number)
+        self._summarise()
+        if self._fitting() != self._columns:
+            self._rebuild()
+        elif key in table.rows:
+            for cell in table.get_row(key):
+                table.update_cell(key, cell.column.name, cell)
+            self._sort()
+        elif self._shows(row):
+            follows = table.cursor_row >= table.row_count - 1 and not table.has_focus and self._in_order
+            self._add(row)
+            self._sort()
+            if follows:
+                table.move_cursor(row=table.row_count - 1)
 
     def select(self, row: CandidateRow) -> None:
         """Put the cursor on a row, if it is in sight."""
-        table = self.query_one(Table)
-        for place, other in enumerate(table.rows):
-            if other.number == row.number:
-                table.action_move(place - table.cursor)
+        if str(row.number) in self._table.rows:
+            self._table.move_cursor(row=self._table.get_row_index(str(row.number)))
+
+    def focus(self, scroll_visible: bool = True) -> CandidatesPane:
+        """Focus the table."""
+        self._table.focus(scroll_visible)
+        return self
+
+    def on_resize(self) -> None:
+        """Show the columns that fit into the new width."""
+        if self._fitting() != self._columns:
+            self._rebuild()
 
     def action_sort(self) -> None:
         """Sort by the next column in sight."""
-        names = [c.name for c, _ in self.query_one(Table).columns()] or [COLUMNS[0].name]
-        place = names.index(self._column.name) + 1 if self._column.name in names else 0
-        self._sort(BY_NAME[names[place % len(names)]])
+        columns = [c for c, _ in self._columns] or [COLUMNS[0]]
+        place = columns.index(self._column) + 1 if self._column in columns else 0
+        self._sort_by(columns[place % len(columns)])
 
     def action_reverse(self) -> None:
         """Turn the order round."""
         self._falling = not self._falling
-        self._settle()
+        self._rebuild()
 
     def action_measured(self) -> None:
         """Toggle between measured candidates and all."""
         self._only_measured = not self._only_measured
-        self._settle()
+        self._rebuild()
 
     def action_task(self) -> None:
         """Show the candidates of the next task only; after the last one, all."""
-        tasks = ["", *dict.fromkeys(r.forecast.task for r in self._all)]
+        tasks = ["", *dict.fromkeys(r.forecast.task for r in self._candidates)]
         self._only_task = tasks[(tasks.index(self._only_task) + 1) % len(tasks)] if len(tasks) > 2 else ""
-        self._settle()
+        self._rebuild()
 
-    @on(Table.Heading)
-    def _heading(self, message: Table.Heading) -> None:
-        message.stop()
-        if message.column is self._column:
+    @on(DataTable.HeaderSelected)
+    def _heading(self, message: DataTable.HeaderSelected) -> None:
+        column = BY_NAME[str(message.column_key.value)]
+        if column is self._column:
             self.action_reverse()
         else:
-            self._sort(message.column)
+            self._sort_by(column)
 
-    @on(Table.Moved)
-    def _moved(self, message: Table.Moved) -> None:
+    @on(DataTable.RowSelected)
+    @on(DataTable.RowHighlighted)
+    def _moved(self, message: DataTable.RowSelected | DataTable.RowHighlighted) -> None:
         message.stop()
-        self.post_message(self.Selected(message.row) if message.chosen else self.Highlighted(message.row))
+        if (row := self.selected) is not None:
+            self.post_message(self.Selected(row, moved=isinstance(message, DataTable.RowHighlighted)))
 
-    def _sort(self, column: Column) -> None:
+    def _sort_by(self, column: Column) -> None:
         self._column, self._falling = column, column.falling
-        self._settle()
+        self._rebuild()
 
-    def _settle(self) -> None:
-        """Update the table to the candidates, the filters and the sort order."""
-        self._stale = False
-        if not self.is_mounted:
+    @property
+    def _in_order(self) -> bool:
+        return self._column is COLUMNS[0] and not self._falling
+
+    def _shows(self, row: CandidateRow) -> bool:
+        of_task = not self._only_task or row.forecast.task == self._only_task
+        return of_task and (row.measured is not None or not self._only_measured)
+
+    def _fitting(self) -> list[tuple[Column, int]]:
+        tasks = {r.forecast.task for r in self._candidates if self._shows(r)}
+        width = self.size.width - self._table.styles.scrollbar_size_vertical
+        return fit(max(width, COLUMNS[0].widths[0]), ("task",) if len(tasks) < 2 else ())
+
+    def _rebuild(self) -> None:
+        """Fill the table anew; the cursor stays on its row, or at the end where rows come in order."""
+        table, under = self._table, self.selected
+        self._columns = self._fitting()
+        table.clear(columns=True)
+        for column, width in self._columns:
+            arrow = ("↓" if self._falling else "↑") * (column is self._column)
+            title = Text(column.title + arrow)
+            table.add_column(_aligned(title, column, width), width=width + GAP, key=column.name)
+        for row in self._candidates:
+            if self._shows(row):
+                self._add(row)
+        self._sort()
+        if under is not None:
+            self.select(under)
+        elif self._in_order:
+            table.move_cursor(row=table.row_count - 1)
+        self._summarise()
+
+    def _add(self, row: CandidateRow) -> None:
+        self._table.add_row(*(_Cell(self, row, c, w) for c, w in self._columns), key=str(row.number))
+
+    def _sort(self) -> None:
+        if self._in_order or not self._columns:
             return
-        seen = [
-            r
-            for r in self._all
-            if (not self._only_measured or r.measured) and (not self._only_task or r.forecast.task == self._only_task)
-        ]
-        table = self.query_one(Table)
-        best = _best(self._all)
-        table.best = frozenset(row.number for row in best.values())
-        table.left_out = ("task",) if len({r.forecast.task for r in seen}) < 2 else ()
-        table.sorted_by = (self._column.name, self._falling)
-        table.fill(arranged(seen, self._column, falling=self._falling))
-        self.query_one("#candidates-summary", Static).update(self._summary(seen, best))
 
-    def _summary(self, seen: Sequence[CandidateRow], best: Mapping[str, CandidateRow]) -> str:
-        if not self._all:
-            return ""
-        tasks = dict.fromkeys(r.forecast.task for r in seen)
-        all_of_them = f"{len(seen)} candidate{'s' * (len(seen) != 1)}"
+        def key(cell: _Cell) -> Any:
+            value = self._column.key(cell.row)
+            return (value is None) != self._falling, value if value is not None else ""
+
+        shown = self._column if self._column in [c for c, _ in self._columns] else self._columns[0][0]
+        table = self._table
+        table.sort(shown.name, key=key, reverse=self._falling)
+
+    def _summarise(self) -> None:
+        """Find the best candidates, and sum up the visible rows."""
+        everything = list(self._candidates)
+        rows = [r for r in everything if self._shows(r)]
+        tasks = list(dict.fromkeys(r.forecast.task for r in everything))
+        best = {task: row for task in tasks if (row := self._candidates.best(task)) is not None}
+        self.best = {row.number for row in best.values()}
+        shown = list(dict.fromkeys(r.forecast.task for r in rows))
         parts = [
-            f"{len(seen)} of {len(self._all)} candidates" if len(seen) < len(self._all) else all_of_them,
-            "measured only" if self._only_measured else f"{sum(r.measured is not None for r in seen)} measured",
+            f"{len(rows)} of {counted(len(everything), 'candidate')}"
+            if len(rows) < len(everything)
+            else counted(len(rows), "candidate"),
+            "measured only" if self._only_measured else f"{sum(r.measured is not None for r in rows)} measured",
         ]
-        if len(tasks) == 1 and (leader := best.get(next(iter(tasks)))):
-            parts.append(f"★ #{leader.number} {times(_speedup(leader))}")
-        if self._column is not COLUMNS[0] or self._falling:
+        if len(shown) == 1 and (leader := best.get(shown[0])):
+            parts.append(f"★ #{leader.number} {times(leader.speedup)}")
+        if not self._in_order:
             parts.append(f"by {self._column.name} {'↓' if self._falling else '↑'}")
-        parts.append(next(iter(tasks)) if len(tasks) == 1 else f"{len(tasks)} tasks")
-        return " · ".join(parts)
+        parts.append(shown[0] if len(shown) == 1 else f"{len(shown)} tasks")
+        self.query_one("#candidates-summary", Static).update(" · ".join(parts) if everything else EMPTY)
+        self._table.display = bool(everything)
 
 
-def _best(rows: Sequence[CandidateRow]) -> dict[str, CandidateRow]:
-    """Return the fastest correct candidate of each task."""
-    best: dict[str, CandidateRow] = {}
-    for row in rows:
-        if row.is_valid and _speedup(row) > (_speedup(best[row.forecast.task]) if row.forecast.task in best else 0.0):
-            best[row.forecast.task] = row
-    return best
-
-
-def _speedup(row: CandidateRow) -> float:
-    return (row.measured.speedup if row.measured else None) or 0.0
-
-
-def _sized(text: str, width: int, *, right: bool = False) -> str:
-    """Return a text in so many columns, whatever characters it is made of."""
-    text = one_line(text, "?") if not text.isprintable() else text
-    length = cell_len(text)
-    if length > width:
-        return set_cell_size(text, width - 1) + "…"
-    return " " * (width - length) + text if right else text + " " * (width - length)
+def _aligned(text: Text, column: Column, width: int) -> Text:
+    """Return a text in the width of its column, with blanks after it."""
+    text.truncate(width, overflow="ellipsis")
+    text.align("right" if column.number else "left", width)
+    text.pad_right(GAP)
+    return text

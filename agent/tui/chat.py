@@ -11,16 +11,15 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.message import Message
-from textual.widget import Widget
 from textual.widgets import Static
 
+from forewarp.agent.candidates import Candidates
 from forewarp.agent.events import Event
-from forewarp.agent.tui.blocks import Block, CallBlock, block, refresh
-from forewarp.agent.tui.items import Fold, Item, Note, ToolCallItem
-from forewarp.agent.tui.prose import Pages
+from forewarp.agent.tui.items import CallItem, FailedItem, Item, Items, MarkdownItem
+from forewarp.agent.tui.markdown import Prose
 
 WINDOW = 40
-"""Blocks that are mounted when a long conversation is opened, and once more with each scroll further back."""
+"""Items that are mounted when a long conversation is opened, and once more with each scroll further back."""
 
 FRAME_S = 0.08
 """Seconds within which events are drawn together."""
@@ -29,8 +28,47 @@ TICK_S = 1.0
 """Seconds between updates of a running tool's time."""
 
 
-class Earlier(Static):
-    """Line that says how many earlier items are not mounted."""
+class Block(Static):
+    """An item that is drawn as a whole whenever it changed; Enter or a click unfolds one that can be folded."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "unfold", "Unfold", show=False)]
+
+    def __init__(self, item: Item, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(markup=False, classes=f"block {item.classes}")
+        self.item, self._clock = item, clock
+        self.can_focus = item.foldable
+
+    def redraw(self) -> None:
+        """Show the item as it is now."""
+        self.update(self.item.draw(self.content_size.width, self._clock()))
+
+    def on_resize(self) -> None:
+        """Draw in as many words as the new width allows."""
+        self.redraw()
+
+    def action_unfold(self) -> None:
+        """Unfold or fold."""
+        self.item.expanded = not self.item.expanded
+        self.redraw()
+
+    def on_click(self) -> None:
+        """Unfold or fold, unless text is being selected."""
+        if self.item.foldable and not self.screen.get_selected_text():
+            self.action_unfold()
+
+
+class MarkdownBlock(Prose):
+    """The model's words, or Markdown of forewarp's own."""
+
+    def __init__(self, item: MarkdownItem) -> None:
+        title = "**Summary of the conversation so far**\n\n" if item.own == "compacted" else ""
+        super().__init__(title + item.text, classes=f"block {item.own or item.classes}")
+        self.item = item
+
+    async def redraw(self) -> None:
+        """Show what came since."""
+        if not self.item.own:
+            await self.follow(self.item.text)
 
 
 class Chat(VerticalScroll):
@@ -40,11 +78,11 @@ class Chat(VerticalScroll):
         Binding("end", "latest", "Latest", show=False),
         Binding("home", "oldest", "Oldest", show=False),
         Binding("pageup", "back", "Page up", show=False),
-        Binding("pagedown", "forth", "Page down", show=False),
+        Binding("pagedown", "page_down", "Page down", show=False),
     ]
 
     class Behind(Message):
-        """Message that new items stand below the visible part, or no longer do."""
+        """New items stand below the visible part, or no longer do."""
 
         def __init__(self, behind: bool) -> None:
             super().__init__()
@@ -52,10 +90,9 @@ class Chat(VerticalScroll):
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.fold = Fold(clock)
-        self._clock = clock
+        self.items = Items(clock)
         self._first = 0
-        self._blocks: dict[Item, Widget] = {}
+        self._blocks: dict[Item, Block | MarkdownBlock] = {}
         self._changed: dict[Item, None] = {}
         self._due = self._behind = False
         self._mounting = asyncio.Lock()
@@ -63,35 +100,32 @@ class Chat(VerticalScroll):
     def on_mount(self) -> None:
         """Follow the end, and keep the running time of tools up to date."""
         self.anchor()
-        self.set_interval(TICK_S, self._tick)
+        self.set_interval(TICK_S, lambda: self._change(self.items.running.values()))
 
     @property
     def mounted_items(self) -> list[Item]:
         """The items that have a widget, in order."""
-        return [i for i in self.fold.items if i in self._blocks]
-
-    @property
-    def _left(self) -> bool:
-        return self.scroll_offset.y < self.max_scroll_y - 1 and self._anchor_released
-
-    @property
-    def _at_top(self) -> bool:
-        # Content shorter than a page stands at the bottom, with a negative scroll offset.
-        return self.scroll_offset.y <= 0
+        return [i for i in self.items.all if i in self._blocks]
 
     def open(self, past: Iterable[Event]) -> None:
         """Load a recorded conversation; only its end is mounted."""
+        candidates = Candidates()
         for event in past:
-            self.fold.apply(event)
+            candidates.apply(event)
+            self.items.apply(event, candidates)
         self._schedule()
 
-    def take(self, event: Event) -> None:
-        """Handle an event; it is drawn with the next frame."""
-        self._change(self.fold.apply(event))
+    def take(self, event: Event, candidates: Candidates) -> None:
+        """Handle an event that `candidates` knows already; it is drawn with the next frame."""
+        self._change(self.items.apply(event, candidates))
 
-    def note(self, text: str, *, failed: bool = False, hint: str = "") -> None:
-        """Show a message that is no part of the conversation."""
-        self._change(self.fold.add(Note(text, "failed" if failed else "note", hint)))
+    def note(self, text: str) -> None:
+        """Show Markdown that is no part of the conversation."""
+        self._change(self.items.add(MarkdownItem(text, "note", done=True)))
+
+    def fail(self, message: str, hint: str) -> None:
+        """Show an error that is no part of the conversation."""
+        self._change(self.items.add(FailedItem(message, hint)))
 
     def _change(self, items: Iterable[Item]) -> None:
         changed = dict.fromkeys(items)
@@ -102,93 +136,68 @@ class Chat(VerticalScroll):
     def _schedule(self) -> None:
         if not self._due:
             self._due = True
-            self.set_timer(FRAME_S, self.draw)
-
-    async def draw(self) -> None:
-        """Mount new items, and draw changed ones again."""
-        async with self._mounting:
-            await self._draw()
+            self.set_timer(FRAME_S, self._draw)
 
     async def _draw(self) -> None:
-        self._due = False
-        changed, self._changed = self._changed, {}
-        items = self.fold.items
-        known = next((n for n in range(len(items) - 1, -1, -1) if items[n] in self._blocks), self._first - 1)
-        new = items[known + 1 :]
-        with self.app.batch_update():
-            for item in changed:
-                if item in self._blocks:
-                    refresh(self._blocks[item])
-            if len(new) > WINDOW:
-                await self._begin_at(len(items) - WINDOW)
-            elif new:
-                await self.mount_all(self._widget(i) for i in new)
-                if not self._left:
-                    await self._prune()
-        self._tell(bool(new or changed))
+        """Mount new items, and draw changed ones again."""
+        async with self._mounting:
+            self._due = False
+            changed, self._changed = self._changed, {}
+            items = self.items.all
+            known = next((n for n in range(len(items) - 1, -1, -1) if items[n] in self._blocks), self._first - 1)
+            new = items[known + 1 :]
+            with self.app.batch_update():
+                for item in changed:
+                    match self._blocks.get(item):
+                        case Block() as block:
+                            block.redraw()
+                        case MarkdownBlock() as block:
+                            await block.redraw()
+                        case None:
+                            pass
+                if len(new) > WINDOW or (len(self._blocks) + len(new) > 3 * WINDOW and not self._scrolled_up):
+                    await self._show_latest()
+                elif new:
+                    await self.mount_all(self._widget(i) for i in new)
+            self._tell(bool(new or changed))
 
-    def _widget(self, item: Item) -> Widget:
-        self._blocks[item] = widget = block(item, self._clock)
-        return widget
-
-    async def _begin_at(self, first: int) -> None:
-        """Mount from this item on, in place of what is mounted."""
+    async def _show_latest(self) -> None:
+        """Mount the latest items in place of what is mounted."""
         await self.remove_children()
         self._blocks.clear()
-        self._first = first
-        await self.mount_all([self._header(), *(self._widget(i) for i in self.fold.items[first:])])
+        self._first = max(0, len(self.items.all) - WINDOW)
+        await self.mount_all([self._header(), *(self._widget(i) for i in self.items.all[self._first :])])
         self.anchor()
 
-    async def _prune(self) -> None:
-        """Unmount items that scrolled far out of sight."""
-        if len(self._blocks) <= 3 * WINDOW:
-            return
-        self._first = len(self.fold.items) - WINDOW
-        kept = set(self.fold.items[self._first :])
-        gone = [i for i in self._blocks if i not in kept]
-        await self.remove_children([self._blocks.pop(i) for i in gone])
-        await self.query(Earlier).remove()
-        await self.mount(self._header(), before=0)
+    def _widget(self, item: Item) -> Block | MarkdownBlock:
+        made = MarkdownBlock(item) if isinstance(item, MarkdownItem) else Block(item, self.items.clock)
+        self._blocks[item] = made
+        return made
 
-    def _header(self) -> Earlier:
-        header = Earlier(f"↑ {self._first} earlier · PageUp loads them", markup=False)
+    def _header(self) -> Static:
+        header = Static(f"↑ {self._first} earlier · PageUp loads them", markup=False, classes="earlier")
         header.display = self._first > 0
         return header
 
-    async def load_earlier(self, up: int | None = 0) -> None:
-        """Mount earlier items; visible ones move down by `up` lines, out of sight if that is None."""
+    async def _load_earlier(self, lines_up: int | None) -> None:
+        """Mount earlier items; visible ones move down by so many lines, out of sight if that is None."""
         async with self._mounting:
-            if self._first > 0:
-                await self._load_earlier(up)
+            if self._first <= 0:
+                return
+            first = max(0, self._first - WINDOW)
+            above, self._first = self.items.all[first : self._first], first
+            height, y = self.virtual_size.height, self.scroll_y
+            self.release_anchor()
+            with self.app.batch_update():
+                await self.query(".earlier").remove()
+                before = self.children[0] if self.children else None
+                await self.mount_all([self._header(), *(self._widget(i) for i in above)], before=before)
 
-    async def _load_earlier(self, up: int | None) -> None:
-        first = max(0, self._first - WINDOW)
-        above = self.fold.items[first : self._first]
-        self._first = first
-        height, y = self.virtual_size.height, self.scroll_y
-        self.release_anchor()
-        with self.app.batch_update():
-            await self.query(Earlier).remove()
-            oldest = self.children[0] if self.children else None
-            await self.mount_all([self._header(), *(self._widget(i) for i in above)], before=oldest)
+            def stay() -> None:
+                at = 0 if lines_up is None else y + self.virtual_size.height - height - lines_up
+                self.scroll_to(y=at, animate=False, immediate=True)
 
-        def stay() -> None:
-            at = 0 if up is None else y + self.virtual_size.height - height - up
-            self.scroll_to(y=at, animate=False, immediate=True)
-
-        self.call_after_refresh(stay)
-
-    async def go(self, key: str) -> None:
-        """Scroll by a key that was pressed in another widget."""
-        match key:
-            case "pageup":
-                await self.action_back()
-            case "pagedown":
-                self.action_forth()
-            case "end" | "ctrl+end":
-                self.action_latest()
-            case _:
-                await self.action_oldest()
+            self.call_after_refresh(stay)
 
     def action_latest(self) -> None:
         """Go to the end, and follow from there."""
@@ -198,61 +207,50 @@ class Chat(VerticalScroll):
 
     async def action_oldest(self) -> None:
         """Go to the first block that is mounted; from there, mount more."""
-        if self._at_top:
-            await self.load_earlier(None)
+        if self.scroll_offset.y <= 0:  # negative where the content is shorter than a page
+            await self._load_earlier(None)
         else:
             self.scroll_home(animate=False)
 
     async def action_back(self) -> None:
         """Scroll up by a page; at the top, mount more."""
-        if self._at_top:
-            await self.load_earlier(self.container_size.height)
+        if self.scroll_offset.y <= 0:
+            await self._load_earlier(self.container_size.height)
         else:
             self.scroll_page_up(animate=False)
 
-    def action_forth(self) -> None:
-        """Scroll down by a page."""
-        self.scroll_page_down(animate=False)
-
     async def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Mount more where the wheel comes to the top."""
-        if self._at_top:
-            await self.load_earlier(2)
+        if self.scroll_offset.y <= 0:
+            await self._load_earlier(2)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Note when the end comes into sight again."""
         super().watch_scroll_y(old_value, new_value)
-        if not self._left:
+        if not self._scrolled_up:
             self._tell(False)
 
     def clear(self) -> None:
         """Clear the view; later items are shown from the top."""
         self._blocks.clear()
-        self._first = len(self.fold.items)
+        self._first = len(self.items.all)
         self.remove_children()
 
     def toggle(self) -> None:
         """Unfold all tool calls in reach, or fold them if they are."""
-        calls = [w for i, w in self._blocks.items() if isinstance(i, ToolCallItem)]
-        unfold = not all(w.item.expanded for w in calls if isinstance(w, CallBlock))
-        for widget in calls:
-            if isinstance(widget, CallBlock) and widget.item.expanded != unfold:
-                widget.unfold()
-                widget.redraw()
+        calls = [b for b in self._blocks.values() if isinstance(b.item, CallItem) and isinstance(b, Block)]
+        unfold = not all(block.item.expanded for block in calls)
+        for block in calls:
+            if block.item.expanded != unfold:
+                block.action_unfold()
 
-    def recolour(self) -> None:
-        """Draw all text anew after a change of theme."""
-        for widget in self._blocks.values():
-            if isinstance(widget, Pages | Block):
-                widget.redraw()
-
-    def _tick(self) -> None:
-        for call in self.fold.running.values():
-            if call in self._blocks:
-                refresh(self._blocks[call])
+    @property
+    def _scrolled_up(self) -> bool:
+        """True if the user scrolled away from the end."""
+        return self.scroll_offset.y < self.max_scroll_y - 1 and self._anchor_released
 
     def _tell(self, news: bool) -> None:
-        behind = self._left and (news or self._behind)
+        behind = self._scrolled_up and (news or self._behind)
         if behind != self._behind:
             self._behind = behind
             self.post_message(self.Behind(behind))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from forewarp.agent.files import GENERATED
+
+if TYPE_CHECKING:
+    from forewarp.agent.commands import Command
 
 MOST_FILES = 20_000
 """Files that are looked at; a folder with more is known in part."""
@@ -18,25 +21,6 @@ MOST_SHOWN = 50
 _MENTION = re.compile(r"(?:^|(?<=\s))@([^\s@]*)$")
 _COMMAND = re.compile(r"/([\w-]*)$")
 _ARGUMENT = re.compile(r"/([\w-]+)\s(?:.*\s)?([^\s@]*)$")
-
-
-class Named(Protocol):
-    """A slash command, as completion sees it."""
-
-    @property
-    def name(self) -> str:
-        """Name without the slash."""
-        ...
-
-    @property
-    def arguments(self) -> str:
-        """Arguments that may follow, in words."""
-        ...
-
-    @property
-    def help(self) -> str:
-        """Description in one sentence."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +33,14 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
-    """A completion: the text that replaces the word, and a description of it."""
+class Completion:
+    """Text that may replace the word, and a description of it."""
 
     text: str
     about: str = ""
 
 
-def word(before: str, commands: Mapping[str, Named]) -> Word | None:
+def word_before(before: str, commands: Mapping[str, Command]) -> Word | None:
     """Return the word that ends at the cursor if it can be completed; `before` is the prompt up to there."""
     if found := _MENTION.search(before):
         return Word("mention", found.start(1) - 1, found[1])
@@ -70,18 +54,20 @@ def word(before: str, commands: Mapping[str, Named]) -> Word | None:
     return None
 
 
-def meant_commands(query: str, commands: Mapping[str, Named]) -> list[Meant]:
-    """Return the commands that a query may mean, those that begin with it first."""
-    names = ranked(query, commands) if query else list(commands)
-    return [Meant(f"/{n} ", f"{commands[n].arguments}  {commands[n].help}".strip()) for n in names]
-
-
-def meant_files(found: Word, files: Sequence[str]) -> list[Meant]:
-    """Return the files that a query may mean, the best first."""
-    names = ranked(found.query, files)[:MOST_SHOWN]
-    if found.kind == "file":
-        return [Meant(f'"{n}" ' if " " in n else f"{n} ") for n in names]
-    return [Meant(f'@"{n}" ' if " " in n else f"@{n} ") for n in names]
+def completions(
+    word: Word, commands: Mapping[str, Command], files: Iterable[str], themes: Iterable[str]
+) -> list[Completion]:
+    """Return what may replace a word, the best first."""
+    match word.kind:
+        case "command":
+            names = ranked(word.query, commands) if word.query else list(commands)
+            return [Completion(f"/{n} ", f"{commands[n].arguments}  {commands[n].help}".strip()) for n in names]
+        case "theme":
+            return [Completion(n) for n in ranked(word.query, themes)]
+        case "file" | "mention":
+            at = "@" if word.kind == "mention" else ""
+            names = ranked(word.query, files)[:MOST_SHOWN]
+            return [Completion(f'{at}"{n}" ' if " " in n else f"{at}{n} ") for n in names]
 
 
 def ranked(query: str, names: Iterable[str]) -> list[str]:
@@ -91,18 +77,15 @@ def ranked(query: str, names: Iterable[str]) -> list[str]:
     scored: list[tuple[int, int, str]] = []
     for name in names:
         low = name.lower()
-        at = low.rfind(letters)
-        last = low.rfind("/") + 1
-        if at == last:
-            scored.append((0, len(name), name))
-        elif at >= 0:
-            scored.append((1 if at > last else 2, len(name), name))
+        at, last = low.rfind(letters), low.rfind("/") + 1
+        if at >= 0:
+            scored.append((0 if at == last else 1 if at > last else 2, len(name), name))
         elif apart.search(low):
             scored.append((3, len(name), name))
     return [name for _, _, name in sorted(scored)]
 
 
-def files(folder: Path, most: int = MOST_FILES) -> list[str]:
+def files_below(folder: Path, most: int = MOST_FILES) -> list[str]:
     """Return the files below a folder, as paths seen from it; hidden and generated folders are left out.
 
     Shallow folders come first, so that a bound leaves out what lies deep.

@@ -1,12 +1,17 @@
-"""Items that the chat shows, as data built from the events of a conversation."""
+"""Items of the chat: built from the events of a conversation, each drawn as text or as Markdown."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+from textual.content import Content
+
+from forewarp.agent.candidates import CandidateRow, Candidates
 from forewarp.agent.events import (
     Answered,
     ApprovalAsked,
@@ -22,31 +27,74 @@ from forewarp.agent.events import (
     ToolReturned,
     UserSaid,
 )
-from forewarp.tools.steps import CandidateForecast, CandidateMeasured
+from forewarp.agent.tui import wording
+from forewarp.agent.tui.printable import Part, assemble, styled
+from forewarp.tools.parts import shown
+from forewarp.tools.steps import CandidateMeasured
+
+SHOWN_LINES = 8
+"""Lines of a long message, and rows of measured candidates, that are shown at once."""
+
+_BODY_LINES = 400
+_SHORT = 60
+_PATHS = ("task", "path", "kernel", "command", "query", "pattern")
+_MARKS = {
+    "running": ("● ", "$text-accent"),
+    "waiting": ("? ", "$text-warning"),
+    "done": ("● ", "$text-success"),
+    "failed": ("✗ ", "$text-error"),
+    "stopped": ("■ ", "dim"),
+}
 
 
 @dataclass(slots=True, eq=False)
-class Said:
-    """The user's words."""
+class Item:
+    """One item. `expanded` ones are shown in full; only those of a class that is `foldable` can be."""
 
+    classes: ClassVar[str] = ""
+    foldable: ClassVar[bool] = False
+    expanded: bool = field(default=False, kw_only=True)
+
+    def draw(self, width: int, now: float) -> Content:
+        """Return the text to show in so many columns; `now` is by the clock of the chat, in seconds."""
+        raise NotImplementedError
+
+
+@dataclass(slots=True, eq=False)
+class UserItem(Item):
+    """The user's words; long ones are folded."""
+
+    classes: ClassVar[str] = "user"
+    foldable: ClassVar[bool] = True
     text: str
     steering: bool = False
-    expanded: bool = False
+
+    def draw(self, width: int, now: float) -> Content:
+        """Return the words, with a mark for those that steer."""
+        lines = self.text.splitlines() or [""]
+        folded = len(lines) > SHOWN_LINES and not self.expanded
+        more = f"\n… {len(lines) - SHOWN_LINES + 2} more lines" if folded else ""
+        steering = "  steering" if self.steering else ""
+        text = "\n".join(lines[: SHOWN_LINES - 2] if folded else lines)
+        return assemble(text, (more, "dim"), (steering, "$text-warning"))
 
 
 @dataclass(slots=True, eq=False)
-class AnswerItem:
-    """The model's words between two tool calls; `done` once no more come."""
+class MarkdownItem(Item):
+    """The model's words between two tool calls, or Markdown of forewarp's own; `done` once no more come."""
 
+    classes: ClassVar[str] = "answer"
     text: str
+    own: Literal["", "note", "compacted"] = ""
     done: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class ToolCallItem:
-    """A tool call. `state` is waiting where it needs approval; `began` is by the fold's clock, in seconds."""
+class CallItem(Item):
+    """A tool call. `state` is waiting where it needs approval; `began` is by the clock of the chat, in seconds."""
 
-    call: str
+    classes: ClassVar[str] = "call"
+    foldable: ClassVar[bool] = True
     tool: str
     arguments: Mapping[str, Any]
     began: float
@@ -56,101 +104,156 @@ class ToolCallItem:
     summary: str = ""
     result: Mapping[str, Any] = field(default_factory=dict[str, Any])
     seconds: float = 0.0
-    expanded: bool = False
+
+    def draw(self, width: int, now: float) -> Content:
+        """Return what was called, what it is doing or came to, and all of it when expanded."""
+        took = now - self.began if self.state in ("running", "waiting") else self.seconds
+        given = arguments_in_short(self.arguments)
+        parts: list[Part] = [_MARKS[self.state], (self.tool, "bold"), (f" {given}" if given else "", "dim")]
+        parts += [(f"  {wording.seconds(took)}", "dim")]
+        lines: list[Part] = [(f"approval: {self.approval}", "dim")] if self.approval else []
+        match self.state:
+            case "waiting":
+                lines.append(("waits for your approval", "$text-warning"))
+            case "running":
+                lines.append((self.progress, "dim"))
+            case "stopped":
+                lines.append(("stopped", "dim"))
+            case "failed":
+                lines.append((self.summary or str(self.result.get("error", "")), "$text-error"))
+                lines.append((f"→ {self.result['hint']}" if self.result.get("hint") else "", "dim"))
+            case "done":
+                lines.append(self.summary)
+        if self.expanded:
+            lines.append((call_in_full(self.arguments, self.result), "dim"))
+        for line in map(assemble, lines):
+            for row in line.wrap(max(width - 2, 20)) if line.plain else ():
+                parts += ["\n  ", row]
+        return assemble(*parts)
 
 
 @dataclass(slots=True, eq=False)
-class MeasuredItem:
-    """Candidates measured one after the other, each with its forecast."""
+class MeasuredItem(Item):
+    """Candidates measured one after the other, as they were at that time."""
 
-    rows: list[tuple[CandidateForecast | None, CandidateMeasured]] = field(
-        default_factory=list[tuple[CandidateForecast | None, CandidateMeasured]]
-    )
+    classes: ClassVar[str] = "measured"
+    rows: list[CandidateRow]
+
+    def draw(self, width: int, now: float) -> Content:
+        """Return the latest rows, a line each, in as many words as fit."""
+        rows = self.rows[-SHOWN_LINES:]
+        forms = [[measured_line(r, words) for r in rows] for words in (3, 2, 1, 0)]
+        lines = next((form for form in forms if not width or all(c.cell_length <= width for c in form)), forms[-1])
+        earlier = len(self.rows) - len(rows)
+        more = [styled(f"… {earlier} earlier ones under Candidates (F3)", "dim")] if earlier else []
+        return Content("\n").join([*more, *lines])
 
 
 @dataclass(slots=True, eq=False)
-class Note:
-    """Message of forewarp's own. `text` and `hint` are Markdown only where `tone` is note or compacted."""
+class FailedItem(Item):
+    """An error."""
 
-    text: str
-    tone: Literal["note", "failed", "interrupted", "compacted"] = "note"
+    classes: ClassVar[str] = "failed"
+    message: str
     hint: str = ""
 
+    def draw(self, width: int, now: float) -> Content:
+        """Return what happened and what to do."""
+        return assemble((self.message, "$text-error"), (f"\n→ {self.hint}" if self.hint else "", "dim"))
+
 
 @dataclass(slots=True, eq=False)
-class Closing:
+class InterruptedItem(Item):
+    """The end of a turn by the user."""
+
+    classes: ClassVar[str] = "interrupted"
+    during: str
+
+    def draw(self, width: int, now: float) -> Content:
+        """Return what was interrupted."""
+        during = f" during {self.during}" if self.during else ""
+        return styled(f"interrupted{during}; what was done is kept", "$text-warning")
+
+
+@dataclass(slots=True, eq=False)
+class CostItem(Item):
     """Time, tokens and price of a turn."""
 
+    classes: ClassVar[str] = "cost"
     answered: Answered
 
+    def draw(self, width: int, now: float) -> Content:
+        """Return time, tokens and price in one line."""
+        a = self.answered
+        price = "price unknown" if a.dollars is None else wording.dollars(a.dollars)
+        tokens = f"{wording.amount(a.input_tokens)} in, {wording.amount(a.output_tokens)} out"
+        return styled(f"{wording.seconds(a.seconds)} · {tokens} · {price}", "dim")
 
-Item = Said | AnswerItem | ToolCallItem | MeasuredItem | Note | Closing
 
-
-class Fold:
+class Items:
     """Items in the order of the conversation; `apply` handles an event and returns the items that it changed."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.items: list[Item] = []
-        self.running: dict[str, ToolCallItem] = {}
-        self._clock = clock
-        self._forecast: dict[tuple[str, str], CandidateForecast] = {}
+        self.all: list[Item] = []
+        self.running: dict[str, CallItem] = {}
+        self.clock = clock
 
     @property
     def last_answer(self) -> str:
         """The latest words of the model, or of forewarp where there are none."""
-        answers = (i.text for i in reversed(self.items) if isinstance(i, AnswerItem) and i.text.strip())
-        notes = (i.text for i in reversed(self.items) if isinstance(i, Note))
-        return next(answers, None) or next(notes, "")
+        texts = [i for i in reversed(self.all) if isinstance(i, MarkdownItem) and i.text.strip()]
+        return next((i.text for i in texts if not i.own), next((i.text for i in texts), ""))
+
+    @property
+    def writing(self) -> bool:
+        """True if the model's words came last."""
+        return bool(self.all) and isinstance(self.all[-1], MarkdownItem) and not self.all[-1].done
 
     def add(self, item: Item) -> list[Item]:
-        """Append an item that stands for no event."""
+        """Append an item; return what changed."""
         ended = self._end_answer()
-        self.items.append(item)
+        self.all.append(item)
         return [*ended, item]
 
-    def apply(self, event: Event) -> list[Item]:
-        """Update the items from an event; return those that are new or changed."""
+    def apply(self, event: Event, candidates: Candidates) -> list[Item]:
+        """Update the items from an event that `candidates` knows already; return those that are new or changed."""
         match event:
             case UserSaid():
-                return self.add(Said(event.text, event.steering))
+                return self.add(UserItem(event.text, event.steering))
             case TextDelta():
                 return self._write(event.text)
             case ToolCalled():
-                call = self.running[event.call] = ToolCallItem(event.call, event.tool, event.arguments, self._clock())
+                call = self.running[event.call] = CallItem(event.tool, event.arguments, self.clock())
                 return self.add(call)
             case Progressed() | ApprovalAsked() | ApprovalGiven() | ToolReturned():
                 return self._in_call(event)
-            case CandidateForecast():
-                self._forecast[event.task, event.kernel] = event
-                return []
             case CandidateMeasured():
-                return self._measured(event)
+                row = candidates.of(event)
+                return self._measured(copy(row)) if row is not None else []
             case Noted():
-                return self.add(Note(event.text))
+                return self.add(MarkdownItem(event.text, "note", done=True))
             case Compacted():
-                return self.add(Note(event.text, "compacted"))
+                return self.add(MarkdownItem(event.text, "compacted", done=True))
             case Failed():
-                return self._end(Note(event.message, "failed", event.hint))
+                return self._end(FailedItem(event.message, event.hint))
             case Interrupted():
-                return self._end(Note(event.during, "interrupted"))
+                return self._end(InterruptedItem(event.during))
             case Answered():
-                told = bool(event.input_tokens or event.output_tokens)
-                return self._end(Closing(event) if told else None)
+                return self._end(CostItem(event) if event.input_tokens or event.output_tokens else None)
             case _:
                 return []
 
     def _write(self, text: str) -> list[Item]:
-        last = self.items[-1] if self.items else None
-        if isinstance(last, AnswerItem) and not last.done:
+        last = self.all[-1] if self.all else None
+        if isinstance(last, MarkdownItem) and not last.done:
             last.text += text
             return [last]
         # Some models send line ends before their first tool call.
-        return self.add(AnswerItem(text)) if text.strip() else []
+        return self.add(MarkdownItem(text)) if text.strip() else []
 
     def _end_answer(self) -> list[Item]:
-        last = self.items[-1] if self.items else None
-        if isinstance(last, AnswerItem) and not last.done:
+        last = self.all[-1] if self.all else None
+        if isinstance(last, MarkdownItem) and not last.done:
             last.done = True
             return [last]
         return []
@@ -173,9 +276,8 @@ class Fold:
                 del self.running[event.call]
         return [call]
 
-    def _measured(self, event: CandidateMeasured) -> list[Item]:
-        last = self.items[-1] if self.items else None
-        row = (self._forecast.get((event.task, event.kernel)), event)
+    def _measured(self, row: CandidateRow) -> list[Item]:
+        last = self.all[-1] if self.all else None
         if isinstance(last, MeasuredItem):
             last.rows.append(row)
             return [last]
@@ -185,7 +287,62 @@ class Fold:
         """End a turn: mark tool calls that are still running as stopped, then add `item`."""
         stopped = list(self.running.values())
         for call in stopped:
-            call.state, call.seconds = "stopped", self._clock() - call.began
+            call.state, call.seconds = "stopped", self.clock() - call.began
         self.running.clear()
-        added = self.add(item) if item is not None else self._end_answer()
-        return [*stopped, *added]
+        return [*stopped, *(self.add(item) if item is not None else self._end_answer())]
+
+
+def arguments_in_short(given: Mapping[str, Any]) -> str:
+    """Return a call's arguments: what names something by its value, the rest by name, sources by their length."""
+    words: list[str] = []
+    for name, value in given.items():
+        if value is None or value == {} or value == []:
+            continue
+        if isinstance(value, str) and ("\n" in value or len(value) > 2 * _SHORT):
+            words.append(f"{name}: {value.count(chr(10)) + 1} lines")
+        elif name in _PATHS:
+            words.append(wording.cut(str(value), _SHORT))
+        else:
+            words.append(f"{name}={wording.cut(value if isinstance(value, str) else json.dumps(value), 40)}")
+    return ", ".join(words)
+
+
+def call_in_full(given: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """Return a call and its result in full, up to some hundred lines each."""
+
+    def block(name: str, value: Any) -> str:
+        text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, default=str)
+        lines = text.splitlines() or [""]
+        if len(lines) > _BODY_LINES:
+            lines = [*lines[:_BODY_LINES], f"… {len(lines) - _BODY_LINES} more lines"]
+        return f"{name} {lines[0]}" if len(lines) == 1 else "\n".join([name, *(f"  {line}" for line in lines)])
+
+    parts = [block(f"{name}:", value) for name, value in given.items() if value is not None]
+    return "\n".join([*parts, *([block("→", dict(result))] if result else [])])
+
+
+def measured_line(row: CandidateRow, words: int) -> Content:
+    """Return a measured candidate as one line: `words` 3 has tunables, 2 labels, 1 neither, 0 no intervals either."""
+    f, m = row.expected, row.measured
+    assert m is not None
+
+    def number(ratio: float | None, low: float | None, high: float | None) -> str:
+        return wording.within(ratio, low, high) if words else wording.times(ratio)
+
+    label = "forecast " if words > 1 else ""
+    forecast = label + number(f.median, f.low, f.high) if f.median is not None else "no forecast"
+    tunables = f"{shown(f.tunables)} " if words > 2 and f.tunables else ""
+    measured = "replayed " if m.provenance == "replay" else "measured " if words > 1 else ""
+    parts: list[Part] = [(f"#{row.number} ", "bold"), tunables, (f"{forecast} → {measured}", "dim")]
+    if m.speedup is None:
+        parts.append((m.verdict, "$text-error"))
+        parts.append((f" ({m.status})" if m.status and m.status != m.verdict else "", "dim"))
+    else:
+        tone = {"faster": "$text-success", "slower": "$text-warning"}.get(m.verdict, "dim")
+        parts += [(number(m.speedup, m.low, m.high), "bold"), " ", (m.verdict, tone)]
+    if m.surprise is not None:
+        surprising = abs(m.surprise) > wording.SURPRISING
+        parts.append((f" ({wording.sigmas(m.surprise)})", "$text-warning" if surprising else "dim"))
+    if not m.trusted:
+        parts.append((f" untrusted{': ' if m.flags else ''}{', '.join(m.flags)}", "$text-warning"))
+    return assemble(*parts)

@@ -14,6 +14,9 @@ from textual.filter import LineFilter
 
 from forewarp.core.untrusted_text import printable
 
+Part = str | Content | tuple[str, str]
+"""Text, with a style or without."""
+
 
 class Printable(LineFilter):
     """Takes control characters and links out of a line, and keeps its width."""
@@ -33,21 +36,17 @@ def _safe(segment: Segment) -> Segment:
     return Segment(clean, style.update_link(None) if style is not None and style.link else style)
 
 
-def assemble(*parts: str | Content | tuple[str, str]) -> Content:
+def assemble(*parts: Part) -> Content:
     """Return texts with their styles one after the other, without control characters."""
-    return Content.assemble(*(_clean(part) for part in parts))
+
+    def clean(part: Part) -> Part:
+        if isinstance(part, str):
+            return printable(part)
+        return (printable(part[0]), part[1]) if isinstance(part, tuple) else part
+
+    return Content.assemble(*map(clean, parts))
 
 
 def styled(text: str, style: str) -> Content:
     """Return a text in one style, without control characters."""
     return Content.styled(printable(text), style)
-
-
-def _clean(part: str | Content | tuple[str, str]) -> str | Content | tuple[str, str]:
-    match part:
-        case str():
-            return printable(part)
-        case (text, style):
-            return printable(text), style
-        case _:
-            return part

@@ -2,31 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.content import Content
 from textual.message import Message
 from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from forewarp.agent.tui import look
-from forewarp.agent.tui.completion import Meant, Named, Word, files, meant_commands, meant_files, ranked, word
-from forewarp.agent.tui.history import History
+from forewarp.agent.tui import themes
+from forewarp.agent.tui.completion import Completion, Word, completions, files_below, word_before
 from forewarp.agent.tui.printable import assemble
 
-FOLDED_LINES = 12
-FOLDED_CHARACTERS = 3000
+if TYPE_CHECKING:
+    from forewarp.agent.commands import Command
+
+FOLDED_LINES, FOLDED_CHARACTERS = 12, 3000
 """Lines and characters beyond which a paste is shown as one mark."""
 
+MOST_PROMPTS = 500
+"""Prompts that are remembered."""
 
-class Typing(TextArea):
-    """Text area with the lines being typed; keys that are not for editing are passed to the prompt around it."""
+
+class History:
+    """Prompts in the order of typing, with a cursor to look back; an unusable file is ignored."""
+
+    def __init__(self, locate: Callable[[], Path] | None = None) -> None:
+        """Make an empty history; `locate` returns its file, and is called by `load` only. Without it none is kept."""
+        self._locate = locate
+        self._path: Path | None = None
+        self._prompts: list[str] = []
+        self._at = 0
+        self._draft = ""
+
+    def load(self) -> None:
+        """Read the file; prompts typed before that stay last."""
+        if self._locate is None:
+            return
+        read: list[str] = []
+        self._path, early = self._locate(), list(self._prompts)
+        with contextlib.suppress(OSError, ValueError):
+            for line in self._path.read_text(encoding="utf-8", errors="replace").splitlines():
+                read.append(str(json.loads(line)))
+        self._prompts = [*read, *early][-MOST_PROMPTS:]
+        self._at = len(self._prompts)
+        if len(read) > 2 * MOST_PROMPTS:
+            self._write(self._prompts, "w")
+        else:
+            self._write(early, "a")
+
+    def add(self, text: str) -> None:
+        """Remember a prompt; the same one twice in a row counts once."""
+        if not self._prompts or self._prompts[-1] != text:
+            self._prompts.append(text)
+            self._write([text], "a")
+        self._at, self._draft = len(self._prompts), ""
+
+    def back(self, draft: str) -> str | None:
+        """Return the prompt before; `draft` is kept if the look back begins with it."""
+        if self._at == 0:
+            return None
+        if self._at == len(self._prompts):
+            self._draft = draft
+        self._at -= 1
+        return self._prompts[self._at]
+
+    def forth(self) -> str | None:
+        """Return the prompt after, at last the draft; None where there is none."""
+        if self._at >= len(self._prompts):
+            return None
+        self._at += 1
+        return self._prompts[self._at] if self._at < len(self._prompts) else self._draft
+
+    def _write(self, prompts: list[str], mode: str) -> None:
+        if self._path is None or not prompts:
+            return
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open(mode, encoding="utf-8") as file:
+                file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in prompts)
+
+
+class PromptArea(TextArea):
+    """Text area of the prompt; keys that are not for editing are passed to the prompt around it."""
 
     class Pressed(Message):
         """A key that is not for editing."""
@@ -87,32 +151,24 @@ class Typing(TextArea):
         self.replace(self._folded(text), *self.selection)
 
     async def _on_key(self, event: events.Key) -> None:
-        if self._means(event.key):
+        passed_on = {
+            "enter": True,
+            "pageup": True,
+            "pagedown": True,
+            "ctrl+end": True,
+            "ctrl+home": True,
+            "tab": self.completing,
+            "up": self.completing or self.navigator.is_first_wrapped_line(self.cursor_location),
+            "down": self.completing or self.navigator.is_last_wrapped_line(self.cursor_location),
+            "ctrl+d": not self.text,
+            "end": not self.text,
+            "home": not self.text,
+            "ctrl+u": self.holding,
+        }
+        if passed_on.get(event.key):
             event.stop()
             event.prevent_default()
             self.post_message(self.Pressed(event.key))
-
-    def _means(self, key: str) -> bool:
-        """Return whether a key is for the prompt around these lines."""
-        match key:
-            case "enter" | "pageup" | "pagedown" | "ctrl+end" | "ctrl+home":
-                return True
-            case "tab":
-                return self.completing
-            case "up":
-                return self.completing or self.navigator.is_first_wrapped_line(self.cursor_location)
-            case "down":
-                return self.completing or self.navigator.is_last_wrapped_line(self.cursor_location)
-            case "ctrl+d" | "end" | "home":
-                return not self.text
-            case "ctrl+u":
-                return self.holding
-            case _:
-                return False
-
-
-class Completions(OptionList, can_focus=False):
-    """Completion popup above the prompt."""
 
 
 class Prompt(Vertical):
@@ -125,26 +181,22 @@ class Prompt(Vertical):
             super().__init__()
             self.text = text
 
-    class Scroll(Message):
-        """A key that is for the chat."""
+    class Key(Message):
+        """A key that is not for the prompt: one that scrolls the chat, ctrl+u with queued messages, or ctrl+d."""
 
         def __init__(self, key: str) -> None:
             super().__init__()
             self.key = key
 
-    class Recall(Message):
-        """Request to put queued messages back into the prompt."""
-
-    class Leave(Message):
-        """The user wants to go."""
-
     def __init__(self, folder: Path, history: History, *, placeholder: str = "", id: str | None = None) -> None:
         super().__init__(id=id)
         self._folder, self._history = folder, history
-        self.typing = Typing(placeholder=placeholder)
-        self._popup = Completions(compact=True, markup=False)
+        self.area = PromptArea(placeholder=placeholder)
+        self._popup = OptionList(compact=True, markup=False, id="completions")
+        self._popup.can_focus = False
         self._word: Word | None = None
-        self._meant: list[Meant] = []
+        self.completions: list[Completion] = []
+        """The completions that are shown."""
         self._files: list[str] | None = None
         self._scanning = self._chosen = False
 
@@ -153,78 +205,56 @@ class Prompt(Vertical):
         yield self._popup
         with Horizontal(id="prompt-line"):
             yield Static("❯", id="prompt-mark")
-            yield self.typing
+            yield self.area
 
     def on_mount(self) -> None:
         """Load the history of prompts."""
         self._popup.display = False
-        self._load()
-
-    @work(thread=True)
-    def _load(self) -> None:
-        self._history.load()
+        self.run_worker(self._history.load, thread=True)
 
     @property
     def text(self) -> str:
         """Typed text, with pastes in full."""
-        return self.typing.whole
-
-    @property
-    def completing(self) -> bool:
-        """True while completions are shown."""
-        return self.typing.completing
-
-    @property
-    def meant(self) -> Sequence[Meant]:
-        """The completions that are shown."""
-        return self._meant if self.completing else ()
+        return self.area.whole
 
     def fill(self, text: str) -> None:
         """Replace the typed text."""
-        self.typing.fill(text)
+        self.area.fill(text)
         self.close()
 
     def close(self) -> None:
         """Hide the completions."""
         self._show([])
 
-    @on(Typing.Pressed)
-    def _pressed(self, message: Typing.Pressed) -> None:
+    @on(PromptArea.Pressed)
+    def _pressed(self, message: PromptArea.Pressed) -> None:
         message.stop()
         match message.key:
             case "enter":
                 self._enter()
             case "tab":
                 self._accept()
-            case "up" | "down" if self.completing:
+            case "up" | "down" if self.completions:
                 self._chosen = True
                 self._popup.action_cursor_up() if message.key == "up" else self._popup.action_cursor_down()
-            case "up":
-                self._look(self._history.back(self.text))
-            case "down":
-                self._look(self._history.forth())
-            case "ctrl+d":
-                self.post_message(self.Leave())
-            case "ctrl+u":
-                self.post_message(self.Recall())
+            case "up" | "down":
+                text = self._history.back(self.text) if message.key == "up" else self._history.forth()
+                if text is not None:
+                    self.fill(text)
             case key:
-                self.post_message(self.Scroll(key))
-
-    def _look(self, text: str | None) -> None:
-        if text is not None:
-            self.fill(text)
+                self.post_message(self.Key(key))
 
     def _enter(self) -> None:
         """Accept a completion that was chosen, or that finishes a command's name; else send the prompt."""
         place = self._popup.highlighted
-        if self.completing and self._word is not None and place is not None:
-            typed = self.typing.before[self._word.start :]
-            named = typed in [m.text.strip() for m in self._meant]
+        if self.completions and self._word is not None and place is not None:
+            typed = self.area.before[self._word.start :]
+            named = typed in [c.text.strip() for c in self.completions]
             if self._chosen or (self._word.kind == "command" and not named):
-                kind, meant = self._word.kind, self._meant[place]
+                kind, completion = self._word.kind, self.completions[place]
                 self._accept()
                 # A command without arguments is sent by the same key.
-                if kind != "command" or self._takes(meant):
+                if kind != "command" or self._takes_arguments(completion):
                     return
         text = self.text
         if text.strip():
@@ -232,17 +262,17 @@ class Prompt(Vertical):
             self.fill("")
             self.post_message(self.Sent(text))
 
-    def _takes(self, meant: Meant) -> bool:
-        command = self._commands().get(meant.text.strip().removeprefix("/"))
+    def _takes_arguments(self, completion: Completion) -> bool:
+        command = _commands().get(completion.text.strip().removeprefix("/"))
         return command is None or bool(command.arguments)
 
     def _accept(self) -> None:
         place = self._popup.highlighted
         if self._word is None or place is None:
             return
-        row, column = self.typing.cursor_location
-        letters = len(self.typing.before) - self._word.start
-        self.typing.replace(self._meant[place].text, (row, column - letters), (row, column))
+        row, column = self.area.cursor_location
+        letters = len(self.area.before) - self._word.start
+        self.area.replace(self.completions[place].text, (row, column - letters), (row, column))
         self.close()
 
     @on(TextArea.Changed)
@@ -255,31 +285,28 @@ class Prompt(Vertical):
         message.stop()
         self._popup.highlighted = message.option_index
         self._accept()
-        self.typing.focus()
+        self.area.focus()
 
     def _complete(self) -> None:
         """Show completions for the word at the cursor."""
-        before = self.typing.before
-        known = self._commands() if before.startswith("/") else {}
-        self._word = found = word(before, known)
+        before = self.area.before
+        commands = _commands() if before.startswith("/") else {}
+        self._word = word = word_before(before, commands)
         self._chosen = False
-        if found is None:
+        if word is None:
             self._files = None
             self._show([])
-        elif found.kind == "command":
-            self._show(meant_commands(found.query, known))
-        elif found.kind == "theme":
-            self._show([Meant(n) for n in ranked(found.query, [*look.SHORT, *self.app.available_themes])])
-        elif self._files is None:
+        elif word.kind in ("file", "mention") and self._files is None:
             if not self._scanning:  # a second list would come when the user has chosen from the first one
                 self._scanning = True
                 self._scan()
         else:
-            self._show(meant_files(found, self._files))
+            names = (*themes.SHORT, *self.app.available_themes)
+            self._show(completions(word, commands, self._files or (), names))
 
     @work(thread=True, exclusive=True, group="files")
     def _scan(self) -> None:
-        found = files(self._folder)
+        found = files_below(self._folder)
         self.app.call_from_thread(self._scanned, found)
 
     def _scanned(self, found: list[str]) -> None:
@@ -287,23 +314,20 @@ class Prompt(Vertical):
         if self._word is not None:
             self._complete()
 
-    def _commands(self) -> Mapping[str, Named]:
-        from forewarp.agent.commands import COMMANDS
-
-        return COMMANDS
-
-    def _show(self, meant: list[Meant]) -> None:
-        typed = self.typing.before[self._word.start :].strip() if self._word else ""
+    def _show(self, offered: list[Completion]) -> None:
+        typed = self.area.before[self._word.start :].strip() if self._word else ""
         # A word typed in full needs no completion, unless the completion has a description.
-        if len(meant) == 1 and meant[0].text.strip() == typed and not meant[0].about:
-            meant = []
-        self._meant = meant
-        self.typing.completing = bool(meant)
-        self._popup.display = bool(meant)
-        self._popup.set_options(Option(_line(m)) for m in meant)
-        if meant:
-            self._popup.highlighted = 0
+        if len(offered) == 1 and offered[0].text.strip() == typed and not offered[0].about:
+            offered = []
+        self.completions = offered
+        self.area.completing = self._popup.display = bool(offered)
+        self._popup.set_options(
+            Option(assemble(c.text.strip(), (f"  {c.about}" if c.about else "", "dim"))) for c in offered
+        )
+        self._popup.highlighted = 0 if offered else None
 
 
-def _line(meant: Meant) -> Content:
-    return assemble(meant.text.strip(), (f"  {meant.about}" if meant.about else "", "dim"))
+def _commands() -> Mapping[str, Command]:
+    from forewarp.agent.commands import COMMANDS  # loaded with the first slash, so that the first frame is soon
+
+    return COMMANDS

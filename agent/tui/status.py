@@ -12,11 +12,10 @@ from textual.widgets import Static
 from forewarp.agent.events import Spent
 from forewarp.agent.settings import Settings
 from forewarp.agent.tui import wording
-from forewarp.agent.tui.items import AnswerItem, Fold
-from forewarp.agent.tui.printable import assemble
+from forewarp.agent.tui.items import Items
+from forewarp.agent.tui.printable import Part, assemble
 
 SEPARATOR = " · "
-_WAITING_SHOWN = 3
 _NEEDED = 1
 """Rank up to which parts take precedence over the text of the activity: the budget."""
 
@@ -25,7 +24,7 @@ _NEEDED = 1
 class StatusValues:
     """Values of the status line beside settings and spending. `since` is when the turn began, by the line's clock."""
 
-    doing: str = ""
+    activity: str = ""
     since: float = 0.0
     queued: int = 0
     behind: bool = False
@@ -41,48 +40,37 @@ class StatusLine(Static):
         super().__init__(id=id, markup=False)
         self.state = StatusValues()
         self._clock = clock
-        self._settings: Settings | None = None
-        self._spent = Spent()
+        self._parts: Sequence[tuple[int, str]] = ()
 
     def on_mount(self) -> None:
         """Keep the time of the turn up to date."""
-        self.set_interval(1.0, self._tick)
+        self.set_interval(1.0, lambda: self.redraw() if self.state.activity else None)
 
     def show(self, settings: Settings, spent: Spent) -> None:
-        """Take over settings and spending."""
-        self._settings, self._spent = settings, spent
+        """Show settings and spending."""
+        self._parts = parts(settings, spent, self.state.device)
         self.redraw()
 
     def redraw(self) -> None:
         """Show the state as it is now."""
-        self.update(self._line(self.content_size.width or self.app.size.width - 2))
+        width = self.content_size.width or self.app.size.width - 2
+        needed = SEPARATOR.join(text for rank, text in self._parts if rank <= _NEEDED and text)
+        left = self._left().truncate(max(12, width - len(needed) - 2), ellipsis=True)
+        right = fitting(self._parts, width - left.cell_length - 2)
+        gap = max(1, width - left.cell_length - Content(right).cell_length)
+        self.update(assemble(left, " " * gap, (right, "dim")).truncate(width, ellipsis=True))
 
     def on_resize(self) -> None:
         """Fit the parts to the new width."""
         self.redraw()
 
-    def _tick(self) -> None:
-        if self.state.doing:
-            self.redraw()
-
-    def _line(self, width: int) -> Content:
-        told = parts(self._settings, self._spent, self.state.device) if self._settings is not None else []
-        needed = SEPARATOR.join(text for rank, text in told if rank <= _NEEDED and text)
-        left = self._left().truncate(max(12, width - len(needed) - 2), ellipsis=True)
-        right = fitting(told, width - left.cell_length - 2)
-        gap = max(1, width - left.cell_length - Content(right).cell_length)
-        return assemble(left, " " * gap, (right, "dim")).truncate(width, ellipsis=True)
-
     def _left(self) -> Content:
         s = self.state
-        pieces: list[str | tuple[str, str] | Content] = []
-        if s.label:
-            pieces.append((f" {s.label} ", "reverse"))
-            pieces.append(" ")
+        pieces: list[Part] = [(f" {s.label} ", "reverse"), " "] if s.label else []
         if s.message:
             pieces.append((s.message, "$text-warning"))
-        elif s.doing:
-            pieces += [("● ", "$text-accent"), s.doing, (f" {wording.seconds(self._clock() - s.since)}", "dim")]
+        elif s.activity:
+            pieces += [("● ", "$text-accent"), s.activity, (f" {wording.seconds(self._clock() - s.since)}", "dim")]
         else:
             pieces.append(("ready", "dim"))
         if s.queued:
@@ -92,23 +80,14 @@ class StatusLine(Static):
         return assemble(*pieces)
 
 
-def what_goes_on(fold: Fold, *, asking: bool) -> str:
+def activity(items: Items, *, asking: bool) -> str:
     """Return a turn's current activity in words."""
     if asking:
         return "waiting for you"
-    running = list(fold.running.values())
-    if running:
-        progress = running[-1].progress
-        return f"{running[-1].tool}: {wording.one_line(progress, 40)}" if progress else running[-1].tool
-    return "writing" if fold.items and isinstance(fold.items[-1], AnswerItem) else "working"
-
-
-def lines_waiting(steering: Sequence[str], queued: Sequence[str]) -> str:
-    """Return a line for each of the first messages that wait."""
-    lines = [f"steering: {wording.one_line(t, 200)}" for t in steering]
-    lines += [f"queued: {wording.one_line(t, 200)}" for t in queued]
-    more = len(lines) - _WAITING_SHOWN
-    return "\n".join([*lines[:_WAITING_SHOWN], *([f"… {more} more"] if more > 0 else [])])
+    call = next(reversed(items.running.values()), None)
+    if call is not None:
+        return f"{call.tool}: {wording.cut(call.progress, 40)}" if call.progress else call.tool
+    return "writing" if items.writing else "working"
 
 
 def fitting(given: Sequence[tuple[int, str]], width: int) -> str:
@@ -126,22 +105,20 @@ def parts(settings: Settings, spent: Spent, device: str = "") -> list[tuple[int,
     """Return the texts for settings and spending, each with a rank; high ranks are dropped first."""
     cap = settings.budget
     measured = f"{spent.measurements}/{cap.measurements}" if cap.measurements is not None else f"{spent.measurements}"
-    price = "" if spent.dollars == 0 and cap.dollars is None else _price(spent.dollars, cap.dollars)
     seconds = wording.seconds(spent.device_s) if spent.device_s or cap.device_s is not None else ""
     seconds += f" of {wording.seconds(cap.device_s)}" if cap.device_s is not None else ""
     used = spent.input_tokens + spent.output_tokens
-    tokens = f"{wording.amount(used)} tokens" if used else ""
-    if used and cap.tokens is not None:
-        tokens = f"{wording.amount(used)}/{wording.amount(cap.tokens)} tokens"
-    context = f"context {spent.context_tokens / settings.compact_at:.0%}" if spent.context_tokens else ""
+    tokens = wording.amount(used) + (f"/{wording.amount(cap.tokens)}" if cap.tokens is not None else "")
+    price = "price unknown" if spent.dollars is None else wording.dollars(spent.dollars)
+    price += f"/{cap.dollars:.2f}" if cap.dollars is not None and spent.dollars is not None else ""
     return [
         (3, device or settings.place.device),
         (2, model_name(settings)),
         (0, f"{measured} measured"),
         (4, f"{seconds} device" if seconds else ""),
-        (5, tokens),
-        (6, context),
-        (1, price),
+        (5, f"{tokens} tokens" if used else ""),
+        (6, f"context {spent.context_tokens / settings.compact_at:.0%}" if spent.context_tokens else ""),
+        (1, "" if spent.dollars == 0 and cap.dollars is None else price),
     ]
 
 
@@ -152,9 +129,3 @@ def model_name(settings: Settings) -> str:
         return "no model"
     name = model if isinstance(model, str) else model.model_name
     return name.partition(":")[2] or name
-
-
-def _price(spent: float | None, cap: float | None) -> str:
-    if spent is None:
-        return "price unknown"
-    return wording.dollars(spent) if cap is None else f"{wording.dollars(spent)}/{cap:.2f}"

@@ -1,21 +1,29 @@
-"""Numbers, calls and candidates in few words."""
+"""Numbers in few characters."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Literal
 
-from textual.content import Content
+from forewarp.agent.candidates import CandidateRow
 
-from forewarp.agent.tui.columns import SURPRISING, sigmas, times, within
-from forewarp.agent.tui.printable import assemble
-from forewarp.tools.steps import CandidateForecast, CandidateMeasured
+SURPRISING = 2.0
+"""Standard deviations from which on a measurement counts as surprising."""
 
-_SHORT = 60
-_BODY_LINES = 400
-_GOOD = {"faster": "$text-success", "slower": "$text-warning"}
-_PATHS = ("task", "path", "kernel", "command", "query", "pattern")
+NONE = "–"
+
+Tone = Literal["", "success", "error", "warning", "accent", "dim"]
+"""What a verdict means, as the name of a colour of the theme; nothing is told by colour alone."""
+
+_TONES: dict[str, Tone] = {
+    "faster": "success",
+    "slower": "error",
+    "failed": "error",
+    "incorrect": "error",
+    "suspicious": "accent",
+    "impossible": "accent",
+    "ambiguous": "warning",
+    "inconclusive": "warning",
+}
 
 
 def seconds(s: float) -> str:
@@ -40,72 +48,43 @@ def dollars(d: float) -> str:
     return f"${d:.2f}" if d >= 0.1 or d == 0 else f"${d:.4f}"
 
 
-def one_line(text: str, most: int = _SHORT) -> str:
+def cut(text: str, most: int) -> str:
     """Return the text without line ends, cut to `most` characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= most else flat[: most - 1] + "…"
 
 
-def arguments(given: Mapping[str, Any]) -> str:
-    """Return a call's arguments: what names something by its value, the rest by name, sources by their length."""
-    words: list[str] = []
-    for name, value in given.items():
-        if value is None or value == {} or value == []:
-            continue
-        if isinstance(value, str) and ("\n" in value or len(value) > 2 * _SHORT):
-            words.append(f"{name}: {value.count(chr(10)) + 1} lines")
-        elif name in _PATHS:
-            words.append(one_line(str(value)))
-        else:
-            words.append(f"{name}={one_line(value if isinstance(value, str) else json.dumps(value), 40)}")
-    return ", ".join(words)
+def times(ratio: float | None) -> str:
+    """Return a speed-up in at most six characters."""
+    if ratio is None:
+        return NONE
+    digits = 2 if ratio < 9.995 else 1 if ratio < 99.95 else 0
+    return f"{ratio:.{digits}f}×" if ratio >= 0.005 else f"{ratio:.0e}×"
 
 
-def body(given: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    """Return a call and its result in full, up to some hundred lines each."""
-    parts = [_block(f"{name}:", value) for name, value in given.items() if value is not None]
-    if result:
-        parts.append(_block("→", dict(result)))
-    return "\n".join(parts)
+def within(ratio: float | None, low: float | None, high: float | None) -> str:
+    """Return a speed-up with its interval."""
+    if ratio is None or low is None or high is None:
+        return times(ratio)
+    return f"{times(ratio)} [{times(low)[:-1]}, {times(high)[:-1]}]"
 
 
-def _block(name: str, value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, default=str)
-    lines = text.splitlines() or [""]
-    if len(lines) > _BODY_LINES:
-        lines = [*lines[:_BODY_LINES], f"… {len(lines) - _BODY_LINES} more lines"]
-    return f"{name} {lines[0]}" if len(lines) == 1 else "\n".join([name, *(f"  {line}" for line in lines)])
+def share(p: float | None) -> str:
+    """Return a probability in per cent."""
+    return NONE if p is None else f"{p:.0%}"
 
 
-Pair = tuple[CandidateForecast | None, CandidateMeasured]
+def sigmas(surprise: float | None) -> str:
+    """Return how many standard deviations a measurement lies from its forecast."""
+    return NONE if surprise is None else f"{surprise:+.1f}σ"
 
 
-def candidates(rows: Sequence[Pair], width: int = 0) -> list[Content]:
-    """Return measured candidates as one line each, their forecasts beside them; in fewer words if `width` is short."""
-    forms = [[_candidate(f, m, words) for f, m in rows] for words in (2, 1, 0)]
-    return next((form for form in forms if not width or all(c.cell_length <= width for c in form)), forms[-1])
+def verdict(row: CandidateRow) -> str:
+    """Return the verdict of a measurement, the status where it failed; "" before it."""
+    m = row.measured
+    return "" if m is None else m.status if m.verdict == "failed" else m.verdict
 
 
-def _candidate(f: CandidateForecast | None, m: CandidateMeasured, words: int) -> Content:
-    """Return a measured candidate as one line: `words` 2 has labels, 1 has none, 0 has no intervals either."""
-    expected = "no forecast"
-    if f is not None and f.median is not None:
-        expected = within(f.median, f.low, f.high) if words else times(f.median)
-        expected = f"forecast {expected}" if words > 1 else expected
-    came = "replayed " if m.provenance == "replay" else "measured " if words > 1 else ""
-    name = ("kernel " if words > 1 else "", "dim")
-    parts: list[str | tuple[str, str]] = [name, f"{m.kernel[:6]} ", (expected, "dim")]
-    parts += [(" → ", "dim"), (came, "dim")]
-    if m.speedup is None:
-        parts.append((m.verdict, "$text-error"))
-        if m.status and m.status != m.verdict:
-            parts.append((f" ({m.status})", "dim"))
-    else:
-        reached = within(m.speedup, m.low, m.high) if words else times(m.speedup)
-        parts += [(reached, "bold"), " ", (m.verdict, _GOOD.get(m.verdict, "dim"))]
-    if m.surprise is not None:
-        surprising = abs(m.surprise) > SURPRISING
-        parts.append((f" ({sigmas(m.surprise)})", "$text-warning" if surprising else "dim"))
-    if not m.trusted:
-        parts.append((f" untrusted{': ' if m.flags else ''}{', '.join(m.flags)}", "$text-warning"))
-    return assemble(*parts)
+def tone(row: CandidateRow) -> Tone:
+    """Return the tone of a row's verdict."""
+    return _TONES.get(row.measured.verdict, "") if row.measured else "dim"

@@ -10,8 +10,7 @@ from textual.binding import Binding
 from forewarp.agent import commands
 from forewarp.agent.files import MOST_OF_ONE
 from forewarp.agent.settings import COMPACT_AT
-from forewarp.agent.tui.app import WIDE, ForewarpApp
-from forewarp.agent.tui.views import KEYS, VIEWS
+from forewarp.agent.tui.app import KEYS, VIEWS, WIDE, ForewarpApp
 from forewarp.core.budget import DEFAULT_MEASUREMENTS
 
 SHOWN = {"escape": "Esc"}

@@ -31,13 +31,10 @@ from forewarp.agent.tui import app as app_module
 from forewarp.agent.tui import chat
 from forewarp.agent.tui.app import ForewarpApp
 from forewarp.agent.tui.approval import Approvals
-from forewarp.agent.tui.blocks import CallBlock, SaidBlock
 from forewarp.agent.tui.candidates import CandidatesPane
-from forewarp.agent.tui.chat import Chat
-from forewarp.agent.tui.history import History
-from forewarp.agent.tui.prompt import Prompt
-from forewarp.agent.tui.source import Source
-from forewarp.agent.tui.views import Panes, Views
+from forewarp.agent.tui.chat import Block, Chat
+from forewarp.agent.tui.prompt import History, Prompt
+from forewarp.agent.tui.source import SourcePane
 
 WIDE, SMALL, TINY = (120, 36), (80, 24), (60, 15)
 
@@ -90,12 +87,12 @@ def prompt(app: ForewarpApp) -> Prompt:
 
 
 async def say(pilot: Pilot[int], text: str) -> None:
-    prompt(pilot.app).typing.insert(text)  # type: ignore[arg-type]
+    prompt(pilot.app).area.insert(text)  # type: ignore[arg-type]
     await pilot.press("enter")
 
 
 async def idle(app: ForewarpApp, pilot: Pilot[int]) -> None:
-    await until(pilot, lambda: not app._turns.running)
+    await until(pilot, lambda: not app.turns.running)
     await pilot.pause()
 
 
@@ -118,7 +115,7 @@ async def test_a_turn_is_shown_from_the_first_word_to_what_it_took() -> None:
         await seen(app, pilot, "Make softmax faster", "I look at softmax first.", "measure_kernel softmax", "compiling")
         await until(pilot, lambda: "measure_kernel: compiling" in shown(app).splitlines()[-1])
         hold.set()
-        await seen(app, pilot, "1.90× faster", "a1b2c3", "1.80× [1.21, 2.59] → 1.90× [1.86, 1.94] faster (+0.1σ)")
+        await seen(app, pilot, "1.90× faster", "#1 1.80× [1.21, 2.59] → 1.90× [1.86, 1.94] faster (+0.2σ)")
         await seen(app, pilot, "7.5 s · 12.0k in, 800 out · $0.25", "ready")
         for part in ("NVIDIA H200", "scripted", "1/24 measured", "2.5 s device", "12.8k tokens", "$0.25"):
             await until(pilot, lambda part=part: part in shown(app).splitlines()[-1], part)
@@ -278,7 +275,7 @@ async def test_a_question_is_answered_by_one_key(key: str, reply: str) -> None:
         assert talk.answers == [("c1", reply, "")]
         await gone(app, pilot, "Allow")
         await seen(app, pilot, f"approval: {reply}")
-        await until(pilot, lambda: prompt(app).typing.has_focus)
+        await until(pilot, lambda: prompt(app).area.has_focus)
 
 
 async def test_a_no_may_say_why() -> None:
@@ -343,7 +340,7 @@ async def test_escape_at_a_question_ends_the_turn() -> None:
         await seen(app, pilot, "interrupted")
         await gone(app, pilot, "Allow")
         assert talk.answers == []
-        await until(pilot, lambda: prompt(app).typing.has_focus)
+        await until(pilot, lambda: prompt(app).area.has_focus)
 
 
 async def test_ctrl_c_clears_and_twice_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,18 +380,18 @@ async def test_every_pane_is_a_key_away(size: tuple[int, int]) -> None:
         wide = size == WIDE
         for key, pane in (("f3", "candidates"), ("f4", "source"), ("f5", "plots"), ("ctrl+2", "candidates")):
             await pilot.press(key)
-            assert app.query_one(Panes).current == pane
-            assert app.query_one(Panes).display
+            assert app.panes.current == pane
+            assert app.panes.display
             assert app.query_one(Chat).display is wide
             await seen(app, pilot, "Ask, /command", "ready")
         await pilot.press("f2")
-        assert app.query_one(Panes).display is wide
+        assert app.panes.display is wide
         assert app.query_one(Chat).display
-        assert prompt(app).typing.has_focus
+        assert prompt(app).area.has_focus
         panes: list[str | None] = []
         for _ in range(4):
             await pilot.press("ctrl+t")
-            panes.append(app.query_one(Panes).current if app.query_one(Views).current != "chat" else "chat")
+            panes.append(app.panes.current if app.view != "chat" else "chat")
         assert panes == ["candidates", "source", "plots", "chat"]
 
 
@@ -402,13 +399,13 @@ async def test_escape_comes_back_to_the_prompt_when_nothing_runs() -> None:
     async with opened(Scripted()) as (app, pilot):
         await pilot.press("f3", "escape")
         assert app.query_one(Chat).display
-        assert prompt(app).typing.has_focus
+        assert prompt(app).area.has_focus
 
 
 async def test_panes_are_a_click_away() -> None:
     async with opened(Scripted()) as (app, pilot):
         await pilot.click("#name-plots")
-        assert app.query_one(Panes).current == "plots"
+        assert app.panes.current == "plots"
         assert not app.query_one(Chat).display
 
 
@@ -416,7 +413,7 @@ async def test_a_chosen_candidate_is_shown_and_copied() -> None:
     async with opened(Scripted([forecast("aaaaaaaa"), forecast("bbbbbbbb")]), first="go") as (app, pilot):
         await idle(app, pilot)
         await pilot.press("f3", "down", "enter")
-        await until(pilot, lambda: "kernel bbbbbbbb" in app.query_one(Source).text)
+        await until(pilot, lambda: "kernel bbbbbbbb" in app.query_one(SourcePane).text)
         await pilot.press("ctrl+y")
         assert "kernel bbbbbbbb" in app.clipboard
         await pilot.press("f3", "ctrl+y")
@@ -444,19 +441,19 @@ async def test_tool_calls_unfold_by_key_and_by_click() -> None:
         await seen(app, pilot, "__global__", "second")
         await pilot.press("ctrl+o")
         await until(pilot, lambda: "__global__" not in shown(app))
-        app.query_one(CallBlock).focus()
+        app.query_one(".call", Block).focus()
         await pilot.press("enter")
         await seen(app, pilot, "__global__")
-        await pilot.click(CallBlock)
+        await pilot.click(".call")
         await until(pilot, lambda: "__global__" not in shown(app))
 
 
 async def test_a_long_message_is_folded_in_the_chat() -> None:
     async with opened(Scripted(), first="\n".join(f"row {n}" for n in range(30))) as (app, pilot):
         await seen(app, pilot, "row 5", "… 24 more lines")
-        app.query_one(SaidBlock).focus()
+        app.query_one(".user", Block).focus()
         await pilot.press("enter")
-        await until(pilot, lambda: "more lines" not in str(app.query_one(SaidBlock).render()))
+        await until(pilot, lambda: "more lines" not in str(app.query_one(".user", Block).render()))
 
 
 async def test_only_the_end_of_a_long_conversation_is_mounted_and_more_on_demand() -> None:
@@ -527,7 +524,7 @@ async def test_themes_change_by_name(name: str) -> None:
         await say(pilot, f"/theme {name}")
         assert app.theme == {"light": "forewarp-light", "ansi": "ansi-dark"}.get(name, name)
         await seen(app, pilot, "code")
-        assert app.talk.said == ["go"]  # type: ignore[attr-defined]
+        assert app.conversation.said == ["go"]  # type: ignore[attr-defined]
 
 
 async def test_an_unknown_theme_is_told_with_the_known_ones() -> None:
@@ -541,7 +538,7 @@ async def test_no_colour_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     async with opened(Scripted(), WIDE, first="go") as (app, pilot):
         await seen(app, pilot, "You said: go")
-        await until(pilot, lambda: not app._turns.running)
+        await until(pilot, lambda: not app.turns.running)
         colours = {
             s.style.color.triplet
             for strip in app.screen._compositor.render_strips()
@@ -584,7 +581,7 @@ async def test_a_long_turn_announces_its_end(took: float, rings: int, monkeypatc
     clock, hold, rung = Clock(), asyncio.Event(), list[int]()
     monkeypatch.setattr(ForewarpApp, "bell", lambda _: rung.append(1))
     async with opened(Scripted([hold]), first="go", clock=clock) as (app, pilot):
-        await until(pilot, lambda: app.talk.busy)
+        await until(pilot, lambda: app.conversation.busy)
         clock.now += took
         hold.set()
         await idle(app, pilot)
@@ -597,7 +594,7 @@ async def test_a_late_question_rings(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, hold, rung = Clock(), asyncio.Event(), list[int]()
     monkeypatch.setattr(ForewarpApp, "bell", lambda _: rung.append(1))
     async with opened(Scripted([hold, *asking("c1")]), first="go", clock=clock) as (app, pilot):
-        await until(pilot, lambda: app.talk.busy)
+        await until(pilot, lambda: app.conversation.busy)
         clock.now += 60
         hold.set()
         await seen(app, pilot, "measure_kernel waits for your")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,33 +16,35 @@ from textual.pilot import Pilot
 from textual.widgets import ContentSwitcher, Static
 
 from forewarp.agent.candidates import Candidates
-from forewarp.agent.tui import columns
-from forewarp.agent.tui.candidates import CandidatesPane, Table
+from forewarp.agent.tui import candidates as columns
+from forewarp.agent.tui.app import ForewarpApp
+from forewarp.agent.tui.candidates import CandidatesPane, CandidateTable
+from forewarp.agent.tui.wording import times
 
+STYLE = Path(inspect.getfile(ForewarpApp)).with_name(str(ForewarpApp.CSS_PATH))
 Snapshot = Callable[[Pilot[Any], str], Awaitable[None]]
 
 
 class Pane(App[None]):
+    CSS_PATH = STYLE
+
     def __init__(self, shown: Candidates) -> None:
         super().__init__()
         self.shown = shown
-        self.messages: list[CandidatesPane.Selected | CandidatesPane.Highlighted] = []
+        self.messages: list[CandidatesPane.Selected] = []
 
     def compose(self) -> ComposeResult:
         yield CandidatesPane()
 
     def on_mount(self) -> None:
         self.pane.load(self.shown)
-        self.query_one(Table).focus()
+        self.query_one(CandidateTable).focus()
 
     @property
     def pane(self) -> CandidatesPane:
         return self.query_one(CandidatesPane)
 
     def on_candidates_pane_selected(self, message: CandidatesPane.Selected) -> None:
-        self.messages.append(message)
-
-    def on_candidates_pane_highlighted(self, message: CandidatesPane.Highlighted) -> None:
         self.messages.append(message)
 
     @property
@@ -73,11 +78,11 @@ async def test_keys_sort_reverse_and_filter() -> None:
 async def test_a_click_on_a_head_sorts_and_what_has_no_value_stands_last() -> None:
     app = Pane(board(20))
     async with app.run_test(size=(140, 30)) as pilot:
-        table = app.query_one(Table)
+        table = app.query_one(CandidateTable)
         await until(pilot, lambda: "measured" in table.render_line(0).text)
         heads = table.render_line(0).text
         for falling in (True, False):
-            await pilot.click(Table, offset=(heads.index("measured") + 2, 0))
+            await pilot.click(CandidateTable, offset=(heads.index("measured") + 2, 0))
             found = [r.measured.speedup for r in app.pane.rows if r.measured and r.measured.speedup]
             assert found == sorted(found, reverse=falling)
             assert not any(r.measured and r.measured.speedup for r in app.pane.rows[len(found) :])
@@ -87,9 +92,10 @@ async def test_enter_and_clicks_choose_and_moving_only_points() -> None:
     app = Pane(board(9))
     async with app.run_test(size=(100, 20)) as pilot:
         await pilot.press("home", "down", "enter")
-        await pilot.click(Table, offset=(10, 5))
-        kinds = [(type(m).__name__, m.row.number) for m in app.messages]
-        assert kinds == [("Highlighted", 1), ("Highlighted", 2), ("Selected", 2), ("Selected", 5)]
+        await pilot.click(CandidateTable, offset=(10, 5))
+        assert [m.row.number for m in app.messages if not m.moved] == [2, 5]
+        moved = [m.row.number for m in app.messages if m.moved]
+        assert [number for number, _ in groupby(moved)] == [9, 1, 2, 5]
 
 
 async def test_a_measurement_changes_its_row_and_the_cursor_stays() -> None:
@@ -104,7 +110,7 @@ async def test_a_measurement_changes_its_row_and_the_cursor_stays() -> None:
         await until(
             pilot,
             lambda: any(
-                "9.00× [" in s.text and s.text.startswith("★    4") for s in app.screen._compositor.render_strips()
+                "9.00× [" in s.text and s.text.split()[0] == "★4" for s in app.screen._compositor.render_strips()
             ),
         )
         assert app.pane.selected is under
@@ -117,14 +123,16 @@ async def test_new_rows_are_followed_from_the_last_row_only() -> None:
         await pilot.pause()
         await pilot.press("home")
         app.set_focus(None)
+        await pilot.pause()
         added = made.apply(forecast(41))
         assert added is not None
         app.pane.refresh_row(added)
         await pilot.pause()
         assert app.screen._compositor.render_strips()[2].text.split()[0] == "1"
-        app.query_one(Table).focus()
+        app.query_one(CandidateTable).focus()
         await pilot.press("end")
         app.set_focus(None)
+        await pilot.pause()
         for number in (42, 43):
             added = made.apply(forecast(number))
             assert added is not None
@@ -133,6 +141,7 @@ async def test_new_rows_are_followed_from_the_last_row_only() -> None:
 
 
 class Switched(App[None]):
+    CSS_PATH = STYLE
     AUTO_FOCUS = None
 
     def compose(self) -> ComposeResult:
@@ -156,7 +165,7 @@ async def test_control_characters_do_not_reach_the_terminal() -> None:
     made.apply(forecast(2, "fine"))
     app = Pane(made)
     async with app.run_test(size=(140, 8)) as pilot:
-        await until(pilot, lambda: "evil?]0;tit…" in app.query_one(Table).render_line(1).text)
+        await until(pilot, lambda: "evil?]0;tit…" in app.query_one(CandidateTable).render_line(1).text)
 
 
 @pytest.mark.parametrize("width", range(8, 160, 7))
@@ -174,4 +183,4 @@ def test_columns_fit_and_the_most_wanted_stay(width: int) -> None:
     ("ratio", "text"), [(1.234, "1.23×"), (12.34, "12.3×"), (9.996, "10.0×"), (123.4, "123×"), (0.0012, "1e-03×")]
 )
 def test_speedups_take_six_characters_at_most(ratio: float, text: str) -> None:
-    assert columns.times(ratio) == text
+    assert times(ratio) == text

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from support.boards import board, forecast, measured, row
@@ -12,25 +14,29 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from forewarp.agent.candidates import Candidates
-from forewarp.agent.tui.plots import Drawn, Plots
+from forewarp.agent.tui.app import ForewarpApp
+from forewarp.agent.tui.plots import PlotData, PlotsPane
 
+STYLE = Path(inspect.getfile(ForewarpApp)).with_name(str(ForewarpApp.CSS_PATH))
 Snapshot = Callable[[Pilot[Any], str], Awaitable[None]]
 
 
 class Pane(App[None]):
+    CSS_PATH = STYLE
+
     def compose(self) -> ComposeResult:
-        yield Plots()
+        yield PlotsPane()
 
     @property
-    def pane(self) -> Plots:
-        return self.query_one(Plots)
+    def pane(self) -> PlotsPane:
+        return self.query_one(PlotsPane)
 
     def on_mount(self) -> None:
         self.pane.focus()
 
 
 async def drawn(pilot: Pilot[None], text: str) -> None:
-    await until(pilot, lambda: text in pilot.app.query_one(Plots).text)
+    await until(pilot, lambda: text in pilot.app.query_one(PlotsPane).text)
 
 
 async def test_it_looks_as_recorded(snapshot: Snapshot) -> None:
@@ -73,10 +79,10 @@ def test_the_task_measured_last_is_drawn_and_every_forecast_is_judged() -> None:
     made = board(8, ("softmax", "layernorm"), every=99)
     for number, ratio in ((1, 2.0), (2, 1.5), (4, 1.2), (6, 3.0)):
         made.apply(measured(row(made, number).forecast, number, ratio=ratio))
-    data = Drawn.of(made)
+    data = PlotData.of(made)
     assert data.task == "softmax"
-    assert [b and round(b[0], 3) for b in data.best] == [1.5, 1.5, 3.0]
-    assert len(data.said) == 4
+    assert [b and round(b.ratio, 3) for b in data.best] == [1.5, 1.5, 3.0]
+    assert len(data.outcomes) == 4
 
 
 def test_what_failed_keeps_the_best_and_is_no_pair() -> None:
@@ -89,9 +95,9 @@ def test_what_failed_keeps_the_best_and_is_no_pair() -> None:
     made.apply(wrong)
     came = measured(wrong, 3, ratio=9.0)
     made.apply(replace(came, trusted=False, verdict="suspicious"))
-    data = Drawn.of(made)
+    data = PlotData.of(made)
     assert data.each == [1.5, 2.0, None]
-    assert [b and b[0] for b in data.best] == [1.5, 2.0, 2.0]
+    assert [b and b.ratio for b in data.best] == [1.5, 2.0, 2.0]
     assert len(data.pairs) == 2
 
 
@@ -101,6 +107,6 @@ def test_a_forecast_that_knows_the_outcome_is_not_judged() -> None:
     made.apply(said)
     made.apply(measured(said, 1, ratio=2.0))
     made.apply(replace(said, median=2.0, low=1.99, high=2.01, p_faster=1.0))
-    data = Drawn.of(made)
-    assert data.pairs[0][0][0] == 1.5
-    assert data.said == [(said.p_faster, True)]
+    data = PlotData.of(made)
+    assert data.pairs[0][0].ratio == 1.5
+    assert data.outcomes == [(said.p_faster, True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from rich.segment import Segment
 from rich.style import Style
 from support.scripted_conversation import Scripted, Step, forecast, measured
 from support.terminal import until
+from textual.app import App, ComposeResult
 from textual.color import Color
 
 from forewarp.agent.events import (
@@ -27,10 +29,9 @@ from forewarp.agent.events import (
 from forewarp.agent.tui import chat
 from forewarp.agent.tui.app import ForewarpApp
 from forewarp.agent.tui.approval import Approvals
-from forewarp.agent.tui.code import highlighted
+from forewarp.agent.tui.markdown import Prose, highlighted
 from forewarp.agent.tui.printable import Printable, assemble, styled
 from forewarp.agent.tui.prompt import Prompt
-from forewarp.agent.tui.prose import draw
 from forewarp.core.untrusted_text import printable
 
 ACTS = "\x1b]0;owned\x07\x1b[2J\x9b2J\u202e\b\r"
@@ -78,7 +79,7 @@ async def test_no_pane_writes_what_a_terminal_acts_upon(view: Any, size: tuple[i
     app = ForewarpApp(Scripted(steps()), first=f"go {HOSTILE}")
     app.animation_level = "none"
     async with app.run_test(size=size, notifications=True) as pilot:
-        await until(pilot, lambda: not app.talk.busy and "[red]x" in written(app))
+        await until(pilot, lambda: not app.conversation.busy and "[red]x" in written(app))
         app.action_unfold()
         app.action_view(view)
         app.notify("plain", title="")
@@ -119,7 +120,7 @@ async def test_files_that_may_be_meant_are_harmless(tmp_path: Path) -> None:
     app = ForewarpApp(talk)
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.press("@")
-        await until(pilot, lambda: len(app.query_one(Prompt).meant) == 2)
+        await until(pilot, lambda: len(app.query_one(Prompt).completions) == 2)
         await until(pilot, lambda: "evil]0;owned[red].cu" in written(app))
         assert "bad\ufffd.cu" in written(app)
         assert not acts(written(app))
@@ -148,10 +149,59 @@ def test_styles_stand_where_the_text_is(hostile: str) -> None:
     highlighted(f"int x; // {hostile}\n", "cpp")
 
 
-def test_links_of_markdown_show_where_they_lead() -> None:
-    content = draw("see [the docs](http://evil/?q) and ![a picture](http://img)", 80)
-    assert "http://evil/?q" in content.plain
-    assert not any("link" in str(span.style) for span in content.spans)
+def shown(app: App[Any]) -> list[str]:
+    lines = [strip.text.strip() for strip in app.screen._compositor.render_strips()]
+    return [line for line in lines if line]
+
+
+class Page(App[None]):
+    """A piece of Markdown and nothing else."""
+
+    CSS_PATH = Path(inspect.getfile(ForewarpApp)).with_name(str(ForewarpApp.CSS_PATH))
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.prose = Prose(text)
+
+    def compose(self) -> ComposeResult:
+        yield self.prose
+
+
+async def test_links_of_markdown_show_where_they_lead() -> None:
+    app = Page(
+        "see [the `docs`](http://evil/?q), <http://plain> and ![a picture](http://img)\n\n| [a](http://b) |\n|---|\n"
+    )
+    async with app.run_test(size=(100, 10)) as pilot:
+        whole = "see the docs (http://evil/?q), http://plain and a picture (http://img)"
+        await until(pilot, lambda: whole in shown(app))
+        assert "a (http://b)" in shown(app)
+        segments = [s for strip in app.screen._compositor.render_strips() for s in strip]
+        assert not [s for s in segments if s.style and (s.style.link or "@click" in s.style.meta)]
+
+
+async def test_html_and_broken_markup_are_shown_as_text() -> None:
+    app = Page("a vector<float> of [/b] <script>x</script>\n\n| [/x] <b> |\n|---|\n| [red |\n")
+    async with app.run_test(size=(80, 10)) as pilot:
+        await until(pilot, lambda: "a vector<float> of [/b] <script>x</script>" in shown(app))
+        assert "[/x] <b>" in shown(app)
+        assert not [w for w in app.prose.walk_children() if w.tooltip]
+
+
+async def test_a_text_that_grows_looks_like_the_whole() -> None:
+    text = "# Head\n\nSome *words* and `code`.\n\n- a\n- b\n\n```cpp\nint x;\n\nint y;\n```\n\n"
+    text += "| a | b |\n|---|---|\n| 1 | 2 |\n\nEnd.\n"
+    whole, grown = Page(text), Page(text[:3])
+    async with whole.run_test(size=(60, 30)) as pilot:
+        await until(pilot, lambda: "End." in shown(whole))
+        expected = shown(whole)
+    async with grown.run_test(size=(60, 30)) as pilot:
+        for at in range(3, len(text), 5):
+            await grown.prose.follow(text[: at + 5])
+        await until(pilot, lambda: shown(grown) == expected)
+    assert [line.split() for line in expected] == [
+        *(["Head"], ["Some", "words", "and", "code."], ["•", "a"], ["•", "b"], ["int", "x;"], ["int", "y;"]),
+        *(["a", "b"], ["──────"], ["1", "2"], ["End."]),
+    ]
 
 
 def test_the_filter_keeps_widths_and_drops_links() -> None:

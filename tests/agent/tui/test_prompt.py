@@ -12,9 +12,8 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from forewarp.agent.tui import prompt as prompt_module
-from forewarp.agent.tui.completion import MOST_FILES, Word, files, meant_files, ranked, word
-from forewarp.agent.tui.history import MOST, History
-from forewarp.agent.tui.prompt import Prompt
+from forewarp.agent.tui.completion import MOST_FILES, Word, completions, files_below, ranked, word_before
+from forewarp.agent.tui.prompt import MOST_PROMPTS, History, Prompt
 
 
 class Only(App[None]):
@@ -30,19 +29,13 @@ class Only(App[None]):
         yield self.prompt
 
     def on_mount(self) -> None:
-        self.prompt.typing.focus()
+        self.prompt.area.focus()
 
     def on_prompt_sent(self, message: Prompt.Sent) -> None:
         self.sent.append(message.text)
 
-    def on_prompt_scroll(self, message: Prompt.Scroll) -> None:
+    def on_prompt_key(self, message: Prompt.Key) -> None:
         self.told.append(message.key)
-
-    def on_prompt_recall(self) -> None:
-        self.told.append("recall")
-
-    def on_prompt_leave(self) -> None:
-        self.told.append("leave")
 
 
 @asynccontextmanager
@@ -53,11 +46,11 @@ async def typing(folder: Path, history: History | None = None) -> AsyncGenerator
 
 
 def meant(app: Only) -> Sequence[str]:
-    return [m.text for m in app.prompt.meant]
+    return [m.text for m in app.prompt.completions]
 
 
 async def until_meant(app: Only, pilot: Pilot[None]) -> None:
-    await until(pilot, lambda: app.prompt.completing, "nothing is proposed")
+    await until(pilot, lambda: app.prompt.completions, "nothing is proposed")
 
 
 async def test_enter_sends_and_other_keys_begin_a_line(tmp_path: Path) -> None:
@@ -71,19 +64,19 @@ async def test_a_long_paste_is_short_to_look_at_and_whole_to_send(tmp_path: Path
     pasted = "\r\n".join(f"line {n}" for n in range(500))
     async with typing(tmp_path) as (app, pilot):
         await pilot.press(*"see ")
-        app.prompt.typing.post_message(events.Paste(pasted))
-        await until(pilot, lambda: app.prompt.typing.text == "see [pasted 1: 500 lines]")
+        app.prompt.area.post_message(events.Paste(pasted))
+        await until(pilot, lambda: app.prompt.area.text == "see [pasted 1: 500 lines]")
         await pilot.press("!", "enter")
         await until(pilot, lambda: app.sent == ["see " + pasted.replace("\r\n", "\n") + "!"])
         await pilot.press("up")
-        assert app.prompt.typing.text == "[pasted 1: 500 lines]"
+        assert app.prompt.area.text == "[pasted 1: 500 lines]"
         assert app.prompt.text == app.sent[0]
 
 
 async def test_a_short_paste_is_text(tmp_path: Path) -> None:
     async with typing(tmp_path) as (app, pilot):
-        app.prompt.typing.post_message(events.Paste("a\nb"))
-        await until(pilot, lambda: app.prompt.typing.text == "a\nb")
+        app.prompt.area.post_message(events.Paste("a\nb"))
+        await until(pilot, lambda: app.prompt.area.text == "a\nb")
         assert app.sent == []
 
 
@@ -108,7 +101,7 @@ async def test_commands_are_proposed_and_taken_by_tab(tmp_path: Path) -> None:
         assert meant(app) == ["/forecast "]
         await pilot.press("tab")
         assert app.prompt.text == "/forecast "
-        assert not app.prompt.completing
+        assert not app.prompt.completions
 
 
 async def test_enter_takes_a_command_and_sends_one_that_needs_nothing_more(tmp_path: Path) -> None:
@@ -141,9 +134,9 @@ async def test_files_are_looked_for_once_so_that_no_late_list_undoes_a_choice(
     def slow(folder: Path) -> list[str]:
         looks.append(folder)
         typed.wait(WAIT_S)
-        return files(folder)
+        return files_below(folder)
 
-    monkeypatch.setattr(prompt_module, "files", slow)
+    monkeypatch.setattr(prompt_module, "files_below", slow)
     async with typing(tmp_path) as (app, pilot):
         await pilot.press(*"@a")
         await until(pilot, lambda: looks)
@@ -182,18 +175,18 @@ async def test_files_are_proposed_for_a_mention_and_for_commands_that_take_them(
 async def test_keys_that_are_not_for_editing_are_told(tmp_path: Path) -> None:
     async with typing(tmp_path) as (app, pilot):
         await pilot.press("pageup", "pagedown", "end", "ctrl+end", "home", "ctrl+d", "ctrl+u")
-        await until(pilot, lambda: app.told == ["pageup", "pagedown", "end", "ctrl+end", "home", "leave"])
-        app.prompt.typing.holding = True
+        await until(pilot, lambda: app.told == ["pageup", "pagedown", "end", "ctrl+end", "home", "ctrl+d"])
+        app.prompt.area.holding = True
         await pilot.press("a", "end", "ctrl+d", "ctrl+u")
-        await until(pilot, lambda: app.told[6:] == ["recall"])
+        await until(pilot, lambda: app.told[6:] == ["ctrl+u"])
         assert app.prompt.text == "a"
 
 
 async def test_many_lines_leave_the_rest_of_the_screen_alone(tmp_path: Path) -> None:
     async with typing(tmp_path) as (app, pilot):
-        app.prompt.typing.insert("\n" * 8)
+        app.prompt.area.insert("\n" * 8)
         await pilot.pause()
-        assert app.prompt.typing.text.count("\n") == 8
+        assert app.prompt.area.text.count("\n") == 8
 
 
 def test_history_is_kept_in_a_file(tmp_path: Path) -> None:
@@ -215,12 +208,12 @@ def test_history_forgets_the_oldest(tmp_path: Path) -> None:
     path = tmp_path / "prompts.jsonl"
     history = History(lambda: path)
     history.load()
-    for n in range(2 * MOST + 1):
+    for n in range(2 * MOST_PROMPTS + 1):
         history.add(str(n))
     again = History(lambda: path)
     again.load()
-    assert len(path.read_text().splitlines()) == MOST
-    assert again.back("") == str(2 * MOST)
+    assert len(path.read_text().splitlines()) == MOST_PROMPTS
+    assert again.back("") == str(2 * MOST_PROMPTS)
 
 
 def test_a_history_that_cannot_be_used_is_done_without(tmp_path: Path) -> None:
@@ -249,13 +242,13 @@ def test_a_history_that_cannot_be_used_is_done_without(tmp_path: Path) -> None:
 def test_the_word_being_typed(before: str, found: Word | None) -> None:
     from forewarp.agent.commands import COMMANDS
 
-    assert word(before, COMMANDS) == found
+    assert word_before(before, COMMANDS) == found
 
 
 def test_nearer_names_come_first() -> None:
     names = ["deep/softmax/run.py", "softmax.cu", "a/my_softmax.cu", "s/o/f/t.py", "gelu.cu"]
     assert ranked("soft", names) == ["softmax.cu", "a/my_softmax.cu", "deep/softmax/run.py", "s/o/f/t.py"]
-    assert [m.text for m in meant_files(Word("mention", 0, "gelu"), names)] == ["@gelu.cu "]
+    assert [c.text for c in completions(Word("mention", 0, "gelu"), {}, names, ())] == ["@gelu.cu "]
 
 
 def test_files_leave_out_what_is_hidden_or_generated_and_are_bounded(tmp_path: Path) -> None:
@@ -264,7 +257,7 @@ def test_files_leave_out_what_is_hidden_or_generated_and_are_bounded(tmp_path: P
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("")
     (tmp_path / "loop").symlink_to(tmp_path)
-    assert files(tmp_path) == ["loop", "top.py", "src/deep/a.cu"]
-    assert files(tmp_path, most=1) == ["loop"]
-    assert files(tmp_path / "missing") == []
+    assert files_below(tmp_path) == ["loop", "top.py", "src/deep/a.cu"]
+    assert files_below(tmp_path, most=1) == ["loop"]
+    assert files_below(tmp_path / "missing") == []
     assert MOST_FILES <= 20_000

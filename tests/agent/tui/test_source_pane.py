@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from support.boards import SOURCE, board, forecast, measured, row, sha
+from support.boards import SOURCE, forecast, measured, row, sha
 from support.terminal import until
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from forewarp.agent.candidates import Candidates
-from forewarp.agent.tui import code
-from forewarp.agent.tui.source import Source
+from forewarp.agent.tui import markdown
+from forewarp.agent.tui.app import ForewarpApp
+from forewarp.agent.tui.source import EMPTY, SourcePane
 
+STYLE = Path(inspect.getfile(ForewarpApp)).with_name(str(ForewarpApp.CSS_PATH))
 Snapshot = Callable[[Pilot[Any], str], Awaitable[None]]
 
 
 class Pane(App[None]):
+    CSS_PATH = STYLE
+
     def compose(self) -> ComposeResult:
-        yield Source()
+        yield SourcePane()
 
     @property
-    def pane(self) -> Source:
-        return self.query_one(Source)
+    def pane(self) -> SourcePane:
+        return self.query_one(SourcePane)
 
     def show(self, made: Candidates, number: int) -> None:
         shown = row(made, number)
@@ -93,18 +99,17 @@ async def test_a_latest_forecast_that_is_not_the_one_shown_is_told_apart() -> No
 async def test_nothing_chosen_is_said() -> None:
     app = Pane()
     async with app.run_test(size=(80, 10)) as pilot:
-        app.show(board(2), 1)
-        app.pane.show(None)
+        app.pane.focus()
         await pilot.press("d")
         assert app.pane.text == ""
-        await until(pilot, lambda: "No candidate is chosen" in app.screen._compositor.render_strips()[0].text)
+        await until(pilot, lambda: EMPTY in app.screen._compositor.render_strips()[0].text)
 
 
 def test_other_tunables_are_a_difference() -> None:
     made = Candidates()
     made.apply(forecast(1))
     made.apply(replace(forecast(2), source=row(made, 1).forecast.source))
-    assert [line for line in code.changes(row(made, 2), row(made, 1)).splitlines() if line[0] in "+-"] == [
+    assert [line for line in markdown.difference(row(made, 2), row(made, 1)).splitlines() if line[0] in "+-"] == [
         "--- #1",
         "+++ #2",
         "-BLOCK = 128",
@@ -114,9 +119,9 @@ def test_other_tunables_are_a_difference() -> None:
 
 @pytest.mark.parametrize("language", ["cpp", "cuda", "triton", "python", "unheard-of"])
 def test_colours_change_no_character(language: str) -> None:
-    assert code.highlighted(SOURCE, language).plain.rstrip("\n") == SOURCE.rstrip("\n")
+    assert markdown.highlighted(SOURCE, language).plain.rstrip("\n") == SOURCE.rstrip("\n")
 
 
 def test_code_is_coloured_unless_it_is_huge() -> None:
-    assert code.highlighted(SOURCE, "cuda").spans
-    assert not code.highlighted(SOURCE * 500, "cuda").spans
+    assert markdown.highlighted(SOURCE, "cuda").spans
+    assert not markdown.highlighted(SOURCE * 500, "cuda").spans
