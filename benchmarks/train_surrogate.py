@@ -30,12 +30,13 @@ from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+from model_forecaster import ModelForecaster
 from provenance import provenance
 
 from forewarp.archive.forecasts import read_forecasts, write_forecasts
 from forewarp.archive.rows import RecordedRow
 from forewarp.surrogate.evaluation import backtest
-from forewarp.training import answers, chat, config, model, rows, run
+from forewarp.training import chat, config, model, rows, run
 from forewarp.training.config import Config
 
 ARMS: dict[str, dict[str, Any]] = {
@@ -174,11 +175,11 @@ def ask_test(
     from transformers import set_seed
 
     set_seed(seed)
-    answerer = answers.Answerer(
+    answerer = model.Answerer(
         built, tokens, prompt_tokens=args.prompt_tokens, reply_tokens=40, sequences=args.ask_sequences
     )
     shown = config.Data(pools=["-"], **SHOWN).shown
-    forecaster = answers.ModelForecaster(name, answerer, shown=shown, samples=samples)
+    forecaster = ModelForecaster(name, answerer, shown=shown, samples=samples)
     start = time.perf_counter()
     said = backtest.as_recorded(backtest.run(forecaster, pickle.loads((args.work / "plan.pickle").read_bytes())))
     seconds = time.perf_counter() - start

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from forewarp.report.documents import EvaluateDocument
     from forewarp.tools.calibration import CalibrationResult, CalibrationScores, Limit, TierCalibration
-    from forewarp.tools.train import PlanLine, TrainPlan, TrainResult
+    from forewarp.tools.train import TrainPlan, TrainResult
+    from forewarp.training.plan import PlanLine
 
 
 @takes(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from forewarp.gpu_runner.executors.local import LocalExecutor
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # scripts import each other by the names of their files
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -15,8 +15,9 @@ from forewarp.gpu_runner import devices
 from forewarp.surrogate.rewards import Shape
 from forewarp.tools.parts import Part
 from forewarp.tools.requests import TrainRequest
-from forewarp.training import config, packages, plan, sizes
+from forewarp.training import config, model, plan
 from forewarp.training.config import Config
+from forewarp.training.plan import PlanLine
 
 if TYPE_CHECKING:
     from forewarp.training.run import Material
@@ -26,17 +27,6 @@ Note = Callable[[Mapping[str, Any]], None]
 
 CARD = "h200"
 """Card to plan for on a machine that has none."""
-
-
-class PlanLine(Part):
-    """One figure of a plan, and where it comes from. `phase` says when memory is held."""
-
-    name: str
-    value: float
-    unit: Literal["GiB", "s", "tokens", "weights", "steps"]
-    origin: Literal["computed", "measured", "data sheet"]
-    note: str
-    phase: Literal["always", "generation", "learning", ""]
 
 
 class TrainPlan(Part):
@@ -82,15 +72,15 @@ def plan_training(request: TrainRequest) -> TrainPlan:
 def train(request: TrainRequest, note: Note = lambda _: None) -> TrainResult:
     """Start a run, or resume one. Raises `UsageError`, `DeviceError`, `ModelError`, before anything costly begins."""
     settings, out = _settings(request), Path(request.out or "").expanduser().absolute()
-    from forewarp.training import model, rows, run
+    from forewarp.training import rows, run
 
-    packages.need()
+    model.need()
     here = _card()
-    plan.check(settings.base, sizes.of_base(settings.base)[0], here)
+    plan.check(settings.base, plan.of_base(settings.base)[0], here)
     recorded = rows.read(settings.data.pools, (settings.data.split, settings.data.watch))
     tokens = model.tokenizer(settings.base)
     # The model may just have been downloaded, so that its sizes are known now.
-    plan.check(settings.base, sizes.of_base(settings.base)[0], here)
+    plan.check(settings.base, plan.of_base(settings.base)[0], here)
     found = run.material(settings, tokens, recorded)
     if here is not None:
         planned = _plan(settings, request, _counted(found, tokens))
@@ -139,7 +129,7 @@ def _settings(request: TrainRequest, *, planned: bool = False) -> Config:
     if planned and not request.config:
         changes = {"data": {"pools": []}} | changes
     found = config.load(Path(request.config).expanduser(), changes) if request.config else _made(changes)
-    kind = sizes.of_base(found.base)[0]
+    kind = plan.of_base(found.base)[0]
     if kind is not None and kind.kind == "gpt_oss" and (planned or _card() is not None):
         return _for_long_prompts(found)
     return found
@@ -187,67 +177,46 @@ def _free(out: str | None) -> None:
 
 
 def _plan(settings: Config, request: TrainRequest, tokens: list[int]) -> TrainPlan:
-    found, where = sizes.of_base(settings.base)
+    found, where = plan.of_base(settings.base)
     here = None if request.target else _card()
     card = here or _target(request.target or CARD)
+    about: dict[str, Any] = {
+        "base": settings.base,
+        "reward": settings.reward.shape,
+        "card": card.name,
+        "card_is_here": here is not None,
+        "config": config.dump(settings),
+    }
     if found is None:
         why = f"how large {settings.base} is cannot be told before it is here" if not where else "unknown kind of model"
-        return _unknown(settings, card, here is not None, why)
+        nothing: dict[str, Any] = dict.fromkeys(("peak_gib", "card_gib", "fits"))
+        return TrainPlan(summary=f"{settings.base}: no plan, {why}", memory=[], time=[], advice=[], **nothing, **about)
     made = plan.plan(settings, found, card, tokens=tokens)
-    time = [_line(line) for line in made.time]
+    time = [*made.time]
     seconds = plan.measured_step(Path(request.out).expanduser() / "progress.jsonl") if request.out else None
     if seconds is not None:
         whole = seconds * settings.grpo.steps
         note = f"a step took {seconds:.1f} s, the median of this run's latest"
-        time.append(
-            PlanLine(name=f"{settings.grpo.steps} steps", value=whole, unit="s", origin="measured", note=note, phase="")
-        )
+        time.append(PlanLine(f"{settings.grpo.steps} steps", whole, "s", "measured", note))
     room = made.card_gib
     fits = "" if room is None else f": {'fits' if made.fits else 'does not fit'} on {card.name} with {room:.0f} GiB"
     return TrainPlan(
         summary=f"{settings.base}, {found.weights / 1e9:.2f} billion weights ({where}), takes {made.peak_gib:.1f} GiB "
         f"at its peak{fits}",
-        base=settings.base,
-        reward=settings.reward.shape,
-        card=card.name,
-        card_is_here=here is not None,
-        memory=[_line(line) for line in made.memory],
+        memory=[*made.memory],
         time=time,
         peak_gib=made.peak_gib,
         card_gib=room,
         fits=made.fits,
         advice=list(made.advice),
-        config=config.dump(settings),
-    )
-
-
-def _unknown(settings: Config, card: Target, here: bool, why: str) -> TrainPlan:
-    return TrainPlan(
-        summary=f"{settings.base}: no plan, {why}",
-        base=settings.base,
-        reward=settings.reward.shape,
-        card=card.name,
-        card_is_here=here,
-        memory=[],
-        time=[],
-        peak_gib=None,
-        card_gib=None,
-        fits=None,
-        advice=[],
-        config=config.dump(settings),
-    )
-
-
-def _line(line: plan.PlanFigure) -> PlanLine:
-    return PlanLine(
-        name=line.name, value=line.value, unit=line.unit, origin=line.origin, note=line.note, phase=line.phase
+        **about,
     )
 
 
 def _lengths(settings: Config) -> list[int]:
-    from forewarp.training import model, run
+    from forewarp.training import run
 
-    packages.need()
+    model.need()
     tokens = model.tokenizer(settings.base)
     return _counted(run.material(settings, tokens), tokens)
 

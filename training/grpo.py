@@ -9,7 +9,7 @@ from typing import Any
 from forewarp.core.errors import UsageError
 from forewarp.training import chat, scoring
 from forewarp.training.config import Config
-from forewarp.training.packages import computed_again, package, without_printing
+from forewarp.training.model import computed_again, package, without_printing
 from forewarp.training.rows import PromptRow
 
 Logged = Callable[[str, float], None]

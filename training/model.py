@@ -1,13 +1,46 @@
-"""The model that is trained: loaded in bf16, quantised weights unpacked, with an adapter on top."""
+"""The model that is trained: loaded in bf16, quantised weights unpacked, with an adapter on top; and its answers.
+
+The packages of the extra `train` are imported when they are used: forewarp is installed and checked without them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from forewarp.core.errors import ModelError
+from forewarp.core.errors import DeviceError, ModelError
 from forewarp.training.config import Config
-from forewarp.training.packages import package
+
+NEEDED = ("torch", "transformers", "peft", "trl", "datasets")
+
+
+def need() -> None:
+    """Raise `DeviceError` where a package that trains is not installed."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise DeviceError(f"training needs {', '.join(missing)}", hint='pip install "forewarp[train]"')
+
+
+def computed_again(on: bool) -> dict[str, bool]:
+    """Return the trainers' switch for computing activations again instead of keeping them; transformers renamed it."""
+    new = hasattr(package("transformers").TrainingArguments, "activation_checkpointing")
+    return {"activation_checkpointing" if new else "gradient_checkpointing": on}
+
+
+def without_printing(trainer: Any) -> Any:
+    """Return the trainer with its printing turned off: its log goes into the journal, and stdout is for results."""
+    transformers = package("transformers")
+    transformers.utils.logging.disable_progress_bar()
+    trainer.remove_callback(transformers.PrinterCallback)
+    return trainer
+
+
+def package(name: str) -> Any:
+    """Return a package of the extra."""
+    return import_module(name)
 
 
 def tokenizer(base: str) -> Any:
@@ -70,3 +103,63 @@ def save(model: Any, tokens: Any, folder: Path) -> None:
     """Write adapter (or model) and tokenizer."""
     model.save_pretrained(str(folder))
     tokens.save_pretrained(str(folder))
+
+
+class Answerer:
+    """Generates replies with a model of transformers, several prompts at a time; prompts keep their end when too long.
+
+    `temperature` 0 takes the likeliest token each time.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        prompt_tokens: int,
+        reply_tokens: int,
+        sequences: int = 8,
+        temperature: float = 1.0,
+    ) -> None:
+        self.model, self.tokenizer = model, tokenizer
+        self._limits, self._sequences, self._temperature = (prompt_tokens, reply_tokens), sequences, temperature
+
+    def texts(self, prompts: Sequence[str]) -> list[str]:
+        """Return the model's continuation of each prompt, in order."""
+        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+        found = [""] * len(prompts)
+        for start in range(0, len(order), self._sequences):
+            places = order[start : start + self._sequences]
+            for place, text in zip(places, self._some([prompts[i] for i in places]), strict=True):
+                found[place] = text
+        return found
+
+    def _some(self, prompts: list[str]) -> list[str]:
+        import torch
+
+        longest, new = self._limits
+        told = self.tokenizer(
+            prompts,
+            return_tensors="pt",
+            padding=True,
+            padding_side="left",
+            truncation=True,
+            max_length=longest,
+            add_special_tokens=False,
+        ).to(self.model.device)
+        sampling: dict[str, Any] = {"do_sample": self._temperature > 0}
+        if self._temperature > 0:
+            sampling |= {"temperature": self._temperature, "top_k": 0, "top_p": 1.0}
+        was = self.model.training
+        self.model.eval()
+        with torch.no_grad():
+            out = self.model.generate(
+                input_ids=told["input_ids"],
+                attention_mask=told["attention_mask"],
+                max_new_tokens=new,
+                pad_token_id=self.tokenizer.pad_token_id,
+                use_cache=True,
+                **sampling,
+            )
+        self.model.train(was)
+        return self.tokenizer.batch_decode(out[:, told["input_ids"].shape[1] :], skip_special_tokens=True)

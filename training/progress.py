@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.training import chat, scoring
-from forewarp.training.answers import Answerer
 from forewarp.training.config import Config
-from forewarp.training.packages import package
+from forewarp.training.model import Answerer, package
 from forewarp.training.rows import PromptRow
 
 Note = Callable[[Mapping[str, Any]], None]

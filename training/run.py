@@ -1,21 +1,27 @@
-"""A training run from its file to an adapter: rows, warm start, reinforcement, and checkpoints to resume from."""
+"""A training run from its file to an adapter: prompts, warm start, reinforcement, and checkpoints to resume from."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
+import platform
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from forewarp.archive.forecasts import read_forecasts
+from forewarp.archive.pools import parquet
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.errors import UsageError
-from forewarp.training import chat, config, grpo, model, progress, record, rows, warm
+from forewarp.training import chat, config, grpo, model, progress, rows, warm
 from forewarp.training.config import Config
-from forewarp.training.packages import need, package
+from forewarp.training.model import need, package
 from forewarp.training.rows import PromptRow
 
+_PACKAGES = ("forewarp", "torch", "transformers", "trl", "peft", "datasets", "accelerate", "vllm")
 _DRAWS = 1000
 """First seed of a warm start's draws, set apart so that reinforcement sees prompts with other trials."""
 
@@ -89,7 +95,7 @@ def train(settings: Config, out: Path, note: progress.Note = lambda _: None, fou
     """
     need()
     out.mkdir(parents=True, exist_ok=True)
-    record.claim(settings, config.dump(settings), out)
+    claim(settings, config.dump(settings), out)
     tokenizer = model.tokenizer(settings.base)
     found = found or material(settings, tokenizer)
     journal = progress.Journal(out / "progress.jsonl", note)
@@ -106,6 +112,42 @@ def train(settings: Config, out: Path, note: progress.Note = lambda _: None, fou
     return Done(out / "adapter", len(found.learn), found.left_out, step, figures)
 
 
+def claim(config: Config, text: str, out: Path) -> None:
+    """Write the run's file and what it is made with, or refuse a folder of another run, or of other data.
+
+    Raises `UsageError`.
+    """
+    path, beside = out / "config.toml", out / "made_with.json"
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        raise UsageError(f"{out} holds another run", hint="pass an empty folder, or go on with that run's config.toml")
+    found = _made_with(config)
+    if beside.exists() and json.loads(beside.read_text(encoding="utf-8"))["pools"] != found["pools"]:
+        raise UsageError(
+            f"the pools are not what {out} was begun with",
+            hint="bring them back, or begin a new run in another folder; made_with.json has their digests",
+        )
+    path.write_text(text, encoding="utf-8")
+    beside.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def _made_with(config: Config) -> dict[str, Any]:
+    """Return versions, the device, and the sha256 of each file of the pools."""
+    import torch
+
+    versions: dict[str, str] = {}
+    for name in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    files = [f for path in config.data.pools for f in parquet.files_of(Path(path).expanduser())]
+    here = platform.processor() or platform.machine()
+    return {
+        "versions": versions,
+        "python": platform.python_version(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else here,
+        "pools": {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files},
+    }
+
+
 def _start(
     settings: Config, out: Path, tokenizer: Any, found: Material, journal: progress.Journal, *, resumed: bool
 ) -> Any:
@@ -114,42 +156,16 @@ def _start(
     built = model.adapted(model.base_model(settings), settings)
     if resumed:
         return built
-    if not settings.warm.epochs:
-        if settings.watch.first:
-            _first_look(settings, journal, built, tokenizer, found)
-        return built
-    folder = out / "warm"
-    watching = progress.watcher(settings, journal, tokenizer, (), found.climatology, "warm")
-    warm.trainer(
-        settings, out / "warm-trainer", built, tokenizer, _labelled(settings, found, tokenizer), [watching]
-    ).train()
-    shutil.rmtree(out / "warm-trainer", ignore_errors=True)
-    model.save(built, tokenizer, folder)
-    _first_look(settings, journal, built, tokenizer, found)
-    return built
-
-
-def _first_look(settings: Config, journal: progress.Journal, built: Any, tokenizer: Any, found: Material) -> None:
-    """Look at the watched split before reinforcement, without an effect on later random draws."""
-    if found.watch:
+    if settings.warm.epochs:
+        watching = progress.watcher(settings, journal, tokenizer, (), found.climatology, "warm")
+        labelled = warm.dataset(settings, found.draws, found.climatology, tokenizer)
+        warm.trainer(settings, out / "warm-trainer", built, tokenizer, labelled, [watching]).train()
+        shutil.rmtree(out / "warm-trainer", ignore_errors=True)
+        model.save(built, tokenizer, out / "warm")
+    if found.watch and (settings.warm.epochs or settings.watch.first):
         journal.write("watch", 0, progress.look(settings, built, tokenizer, found.watch, found.climatology))
-        package("transformers").set_seed(settings.seed)
-
-
-def _labelled(settings: Config, found: Material, tokenizer: Any) -> Any:
-    recorded = {
-        (f.task, f.kernel): f for path in settings.warm.recorded for f in read_forecasts(Path(path).expanduser())
-    }
-    asked = [warm.Asked(draw, tokenizer) for draw in found.draws]
-    parts: list[Any] = []
-    for epoch in range(settings.warm.epochs):
-        pairs = warm.replies(asked[epoch % len(asked)], epoch, settings, found.climatology, recorded)
-        if not pairs:
-            raise UsageError(
-                "no recorded forecast is about a row of the training split", hint="see docs/forecasting.md"
-            )
-        parts.append(warm.tokens(pairs, tokenizer, whole=epoch < settings.warm.whole))
-    return package("datasets").concatenate_datasets(parts)
+        package("transformers").set_seed(settings.seed)  # a look has no effect on later random draws
+    return built
 
 
 def _last_checkpoint(folder: Path) -> Path | None:

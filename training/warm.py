@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from forewarp.archive.forecasts import RecordedForecast
+from forewarp.archive.forecasts import RecordedForecast, read_forecasts
 from forewarp.core import bins
+from forewarp.core.errors import UsageError
 from forewarp.surrogate.replies import SpeedupForecasts
 from forewarp.training import chat
 from forewarp.training.config import Config, Warm
-from forewarp.training.packages import computed_again, package, without_printing
+from forewarp.training.model import computed_again, package, without_printing
 from forewarp.training.rows import PromptRow
 
 _VALID, _INVALID = 0.95, 0.10
@@ -53,39 +54,37 @@ def distilled(row: PromptRow, recorded: Recorded) -> SpeedupForecasts | None:
     return reply.model_copy(update={"forecasts": told})
 
 
-class Asked:
-    """Rows with their prompts as tokens, made once for all epochs that go over them."""
+def dataset(config: Config, draws: Sequence[Sequence[PromptRow]], climatology: Sequence[float], tokenizer: Any) -> Any:
+    """Return the tokens of all epochs, each of the next draw of prompts in a new order; raises `UsageError`."""
+    recorded = {(f.task, f.kernel): f for path in config.warm.recorded for f in read_forecasts(Path(path).expanduser())}
+    asked = [_tokens(tokenizer, [chat.prompt(tokenizer, r.system, r.user) for r in draw]) for draw in draws]
+    epochs: list[Any] = []
+    for epoch in range(config.warm.epochs):
+        rng = random.Random(f"{config.seed} warm {epoch}")
+        rows, prompts = draws[epoch % len(draws)], asked[epoch % len(draws)]
+        places = list(range(len(rows)))
+        rng.shuffle(places)
+        replies = {
+            i: distilled(rows[i], recorded) if recorded else label(rows[i], config.warm, climatology, rng)
+            for i in places
+        }
+        known = {i: said for i, said in replies.items() if said is not None}
+        if not known:
+            raise UsageError(
+                "no recorded forecast is about a row of the training split", hint="see docs/forecasting.md"
+            )
+        examples: list[dict[str, list[int]]] = []
+        texts = [chat.completion(tokenizer, rows[i].system, rows[i].user, said) for i, said in known.items()]
+        for i, said in zip(known, _tokens(tokenizer, texts), strict=True):
+            before = prompts[i]
+            unlearned = before if epoch < config.warm.whole else [_NO_LABEL] * len(before)
+            examples.append({"input_ids": before + said, "labels": unlearned + said})
+        epochs.append(package("datasets").Dataset.from_list(examples))
+    return package("datasets").concatenate_datasets(epochs)
 
-    def __init__(self, rows: Sequence[PromptRow], tokenizer: Any) -> None:
-        texts = [chat.prompt(tokenizer, r.system, r.user) for r in rows]
-        self.rows = tuple(rows)
-        self.tokens: list[list[int]] = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
 
-
-Pair = tuple[PromptRow, list[int], SpeedupForecasts]
-
-
-def replies(asked: Asked, epoch: int, config: Config, climatology: Sequence[float], recorded: Recorded) -> list[Pair]:
-    """Return the rows of one epoch, their prompts' tokens, and the replies to learn, in a new order."""
-    rng = random.Random(f"{config.seed} warm {epoch}")
-    places = list(range(len(asked.rows)))
-    rng.shuffle(places)
-    found: list[Pair] = []
-    for place in places:
-        row = asked.rows[place]
-        said = distilled(row, recorded) if recorded else label(row, config.warm, climatology, rng)
-        if said is not None:
-            found.append((row, asked.tokens[place], said))
-    return found
-
-
-def tokens(pairs: Sequence[Pair], tokenizer: Any, *, whole: bool) -> Any:
-    """Return pairs as a data set of tokens, of which the reply's or all are learned."""
-    after = tokenizer([chat.completion(tokenizer, r.system, r.user, s) for r, _, s in pairs], add_special_tokens=False)
-    rows: list[dict[str, list[int]]] = []
-    for (_, before, _), said in zip(pairs, after["input_ids"], strict=True):
-        rows.append({"input_ids": before + said, "labels": (before if whole else [_NO_LABEL] * len(before)) + said})
-    return package("datasets").Dataset.from_list(rows)
+def _tokens(tokenizer: Any, texts: list[str]) -> list[list[int]]:
+    return tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
 
 
 def trainer(config: Config, folder: Path, model: Any, tokenizer: Any, data: Any, callbacks: list[Any]) -> Any:

@@ -10,9 +10,9 @@ import pytest
 
 from forewarp.core.errors import DeviceError
 from forewarp.gpu_runner import devices
-from forewarp.training import config, plan, sizes
+from forewarp.training import config, plan
 from forewarp.training.config import Config, Lora
-from forewarp.training.sizes import Sizes
+from forewarp.training.plan import Sizes
 
 RESULTS = Path(__file__).parents[2] / "benchmarks/results/train"
 EXPERTS = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
@@ -20,7 +20,7 @@ H200 = devices.known_targets()["h200"]
 
 
 def gpt_oss() -> Sizes:
-    found, where = sizes.of_base("openai/gpt-oss-20b")
+    found, where = plan.of_base("openai/gpt-oss-20b")
     assert found is not None
     assert where == "published config.json"
     return found
@@ -36,7 +36,7 @@ def held(found: plan.TrainingPlan, name: str) -> float:
 
 def test_published_models_have_their_published_sizes() -> None:
     # The model card of gpt-oss: 20.9 and 116.8 billion in all, 3.6 and 5.1 of them active.
-    small, (large, _) = gpt_oss(), sizes.of_base("openai/gpt-oss-120b")
+    small, (large, _) = gpt_oss(), plan.of_base("openai/gpt-oss-120b")
     assert large is not None
     assert (round(small.weights / 1e9, 1), round(small.active / 1e9, 1)) == (20.9, 3.6)
     assert (round(large.weights / 1e9, 1), round(large.active / 1e9, 1)) == (116.8, 5.1)
@@ -73,7 +73,7 @@ def test_the_peak_that_was_measured_is_foreseen() -> None:
     numbers = {"model_type": "llama", "hidden_size": 512, "intermediate_size": 1536, "num_hidden_layers": 8}
     numbers |= {"num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 5634, "tie_word_embeddings": True}
     recorded = json.loads((RESULTS / "train_surrogate_0.json").read_text())
-    found = sizes.of_config(numbers)
+    found = plan.of_config(numbers)
     assert found is not None
     assert found.weights == recorded["weights"]
     grpo = {"prompts": 12, "sequences": 8, "prompt_tokens": 3072, "reply_tokens": 40}
@@ -122,8 +122,8 @@ def test_a_large_model_needs_a_gpu_that_holds_it() -> None:
 
 def test_a_kind_of_model_that_is_not_known_is_not_guessed_at(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
-    assert sizes.of_base(str(tmp_path)) == (None, "config.json")
-    assert sizes.of_base("nobody/knows-this") == (None, "")
+    assert plan.of_base(str(tmp_path)) == (None, "config.json")
+    assert plan.of_base("nobody/knows-this") == (None, "")
 
 
 def test_steps_that_were_made_are_measured(tmp_path: Path) -> None:
@@ -145,12 +145,12 @@ def test_sizes_are_those_of_the_models_that_transformers_makes() -> None:
     small |= {"num_key_value_heads": 2, "vocab_size": 500}
     asked = [(name, small | {"tie_word_embeddings": t}) for name in ("Qwen2", "Qwen3", "Llama") for t in (True, False)]
     asked += [("Llama", small | {"attention_bias": True}), ("Mistral", small)]
-    asked += [("GptOss", dict(published)) for published in sizes.KNOWN.values()]
+    asked += [("GptOss", dict(published)) for published in plan.KNOWN.values()]
     for name, values in asked:
         values.pop("model_type", None)
         made = getattr(transformers, f"{name}Config")(**values)
         with torch.device("meta"):
             count = sum(p.numel() for p in getattr(transformers, f"{name}ForCausalLM")(made).parameters())
-        found = sizes.of_config(made.to_dict())
+        found = plan.of_config(made.to_dict())
         assert found is not None
         assert found.weights == count, name

@@ -18,10 +18,11 @@ from forewarp.training.config import Config
 for name in ("trl", "peft", "datasets"):
     pytest.importorskip(name, reason="the extra train is not installed")
 
+from model_forecaster import ModelForecaster  # noqa: E402
 from support import tiny_models  # noqa: E402
 
 from forewarp.tools import train as tool  # noqa: E402
-from forewarp.training import answers, chat, grpo, model, run, scoring  # noqa: E402
+from forewarp.training import chat, grpo, model, run, scoring  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,
@@ -80,7 +81,7 @@ def settings(base: str, pool: str, **changes: Any) -> Config:
 def said(built: Any, tokens: Any, name: str) -> float:
     """Return the mean probability of the fast bin that a model gives a task's candidates."""
     asked = prompts([name])[0]
-    answerer = answers.Answerer(built, tokens, prompt_tokens=100, reply_tokens=4, sequences=128)
+    answerer = model.Answerer(built, tokens, prompt_tokens=100, reply_tokens=4, sequences=128)
     texts = answerer.texts([chat.prompt(tokens, asked.system, asked.user)] * 128)
     each = [s.forecasts[0].probabilities[4] for t in texts if (s := scoring.score(t, [1.2], config.Reward())).forecasts]
     assert len(each) > 100
@@ -125,8 +126,8 @@ def test_gpt_oss_with_adapted_experts(gpt_oss: str, tmp_path: Path) -> None:
     tokens = model.tokenizer(gpt_oss)
     judged = training_pool.rows(["delta"])
     subjects = [rows_subject(r) for r in judged]
-    asker = answers.Answerer(loaded, tokens, prompt_tokens=100, reply_tokens=4, temperature=0.0)
-    found = answers.ModelForecaster("trained", asker).forecast(judged[0].task, judged[0].target, subjects, [])
+    asker = model.Answerer(loaded, tokens, prompt_tokens=100, reply_tokens=4, temperature=0.0)
+    found = ModelForecaster("trained", asker).forecast(judged[0].task, judged[0].target, subjects, [])
     assert len(found) == len(subjects)
     assert all(sum(f.probabilities) == pytest.approx(1) for f in found)
 
@@ -146,7 +147,7 @@ def test_the_forecaster_asks_a_trained_model_as_it_was_trained(gpt_oss: str, tmp
 
     tokens = model.tokenizer(gpt_oss)
     told = settings(gpt_oss, training_pool.write(tmp_path / "pool.parquet"))
-    asker = answers.Answerer(model.base_model(told), tokens, prompt_tokens=100, reply_tokens=4, temperature=0.0)
+    asker = model.Answerer(model.base_model(told), tokens, prompt_tokens=100, reply_tokens=4, temperature=0.0)
     seen: list[str] = []
 
     def serve(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -160,7 +161,7 @@ def test_the_forecaster_asks_a_trained_model_as_it_was_trained(gpt_oss: str, tmp
     row = training_pool.rows(["delta"])[0]
     asked = (row.task, row.target, [rows_subject(row)], [])
     live = LlmForecaster(FunctionModel(serve)).forecast(*asked)
-    here = answers.ModelForecaster("here", asker).forecast(*asked)
+    here = ModelForecaster("here", asker).forecast(*asked)
     assert live[0].probabilities == here[0].probabilities
     assert live[0].probabilities != (0.125,) * 8
     trained_on = prompts(["delta"])
