@@ -40,8 +40,7 @@ from typing import Any
 from provenance import write
 
 from forewarp.archive.store import Archive
-from forewarp.core import serde
-from forewarp.search.settings import SearchSettings
+from forewarp.search.settings import SearchSettings, stored
 from forewarp.search.state import RunState, pending
 
 TESTS = Path(__file__).parents[1] / "tests"
@@ -176,7 +175,7 @@ def _killed(archive: Archive, controller: Controller, run: str, number: int) -> 
 
 def phase(archive: Archive, run: str) -> str:
     """Return what a killed run was doing: what is to be done next by what it wrote."""
-    settings = serde.from_data(SearchSettings, archive.run(run).settings)
+    settings = stored(archive.run(run).settings)
     state = RunState.load(archive, run, forecasting=bool(settings.forecaster))
     doing = pending(state, settings)
     if doing.kind == "finish" or any(m.purpose == "confirm" for m in archive.measurements(run=run)):
@@ -435,7 +434,6 @@ def simulated(path: Path, seed: int) -> None:
     from forewarp.core.budget import Budget
     from forewarp.search.loop import Search
     from forewarp.search.proposers.tunables import TunablesProposer
-    from forewarp.search.settings import SearchSettings
     from forewarp.surrogate.calibration import Recalibrated
     from forewarp.surrogate.learned import LearnedForecaster
 
@@ -454,7 +452,7 @@ def simulated(path: Path, seed: int) -> None:
         audit=0.3,
         audit_budget=1.0,
         patience=0,
-        effort=0.0,
+        min_improvement=0.0,
         compile_threads=2,
     )
     made = TunablesProposer(), Recalibrated(LearnedForecaster())

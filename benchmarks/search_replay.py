@@ -147,7 +147,7 @@ def one_run(job: Job) -> dict[str, Any]:
     if not job.stopping:
         settings = replace(settings, proposals_per_round=len(rows), reconsider=len(rows))
     if forecaster is not None and not job.stopping:
-        settings = replace(settings, patience=0, effort=0.0, reach=1.0, budget=Budget(measurements=MOST))
+        settings = replace(settings, patience=0, min_improvement=0.0, reach=1.0, budget=Budget(measurements=MOST))
     settings = replace(settings, **dict(job.changes))
     top = max(r.measurement.speedup or 0.0 for r in rows if r.measurement.trusted)
     start = time.perf_counter()

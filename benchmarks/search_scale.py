@@ -225,7 +225,7 @@ def main() -> None:
     parser.add_argument("--candidates", type=int, default=10_000)
     parser.add_argument("--measurements", type=int, default=300)
     parser.add_argument("--proposals", type=int, default=8)
-    parser.add_argument("--effort", type=float, default=SearchSettings().effort)
+    parser.add_argument("--effort", type=float, default=SearchSettings().min_improvement)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--forecaster", choices=("learned", "knowing"), default="learned")
     parser.add_argument("--out", type=Path, required=True)
@@ -245,7 +245,7 @@ def run(args: argparse.Namespace, forecaster: Forecaster, path: Path) -> dict[st
         seed=args.seed,
         budget=Budget(measurements=args.measurements),
         proposals_per_round=args.proposals,
-        effort=args.effort,
+        min_improvement=args.effort,
         patience=0,
         confirm=False,
         compile_threads=1,

@@ -18,7 +18,7 @@ from forewarp.search import finals, lease, rounds
 from forewarp.search.events import Event, RunFinished, RunResumed, RunStarted
 from forewarp.search.islands import Island, Stopped
 from forewarp.search.run import BudgetSpent, Run
-from forewarp.search.settings import SearchSettings
+from forewarp.search.settings import SearchSettings, stored
 from forewarp.search.summary import RunSummary, best_of, summarise
 
 
@@ -94,7 +94,7 @@ class Search:
                 f"run {run.id} measures on {run.target.name}, not on {executor.target.name}",
                 hint="resume it where that device is, or start a new run",
             )
-        began_with = serde.from_data(SearchSettings, run.settings).forecaster
+        began_with = stored(run.settings).forecaster
         if bool(began_with) != (forecaster is not None):
             raise UsageError(
                 f"run {run.id} began with {'forecaster ' + began_with if began_with else 'no forecaster'}",

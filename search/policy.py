@@ -69,7 +69,7 @@ def decide(
     if exploring:
         chosen = _explore(options, situation, scored, min(quota, unexplored))
     else:
-        chosen = _exploit(options, scored, quota, settings.effort if unexplored <= 0 else 0.0)
+        chosen = _exploit(options, scored, quota, settings.min_improvement if unexplored <= 0 else 0.0)
         discards = [o.proposal for o in options if o.fresh and o.proposal not in chosen]
         rate = min(settings.audit, settings.audit_budget * len(chosen) / max(1, len(discards)))
         for proposal in [p for p in discards if rng.random() < rate][: room - len(chosen)]:
@@ -80,7 +80,7 @@ def decide(
     }
     for o in (o for o in options if o.proposal not in chosen):
         score = scored[o.proposal]["score"]
-        why = "others promise more" if score >= settings.effort else "it promises too little"
+        why = "others promise more" if score >= settings.min_improvement else "it promises too little"
         facts = {"discard": float(not exploring and o.fresh), "known": float(not (exploring and o.fresh))}
         decisions[o.proposal] = Decision("skip", why, score, scored[o.proposal] | facts)
     return decisions

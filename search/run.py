@@ -12,7 +12,6 @@ from functools import partial
 
 from forewarp.archive.rows import RunRow
 from forewarp.archive.store import Archive
-from forewarp.core import serde
 from forewarp.core.budget import Budget, Spend, warnings
 from forewarp.core.protocols import Executor, Forecaster, Proposer, Trial
 from forewarp.core.values import Build, Measurement, Signature, Target
@@ -22,7 +21,7 @@ from forewarp.search import events
 from forewarp.search.events import BudgetWarning, Event
 from forewarp.search.gate import Gate
 from forewarp.search.islands import Island, Stopped
-from forewarp.search.settings import SearchSettings
+from forewarp.search.settings import stored
 from forewarp.search.state import RunState
 
 
@@ -58,7 +57,7 @@ class Run:
     ) -> None:
         self.archive, self.executor, self.proposer, self.forecaster = archive, executor, proposer, forecaster
         self.id, self.task, self.target = row.id, row.task, row.target
-        self.settings, self.island = serde.from_data(SearchSettings, row.settings), island
+        self.settings, self.island = stored(row.settings), island
         self.stop = threading.Event()
         self.state = RunState(forecasting=forecaster is not None)
         self.builds: dict[int, Build] = {}

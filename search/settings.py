@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from forewarp.core import serde
 from forewarp.core.budget import DEFAULT_MEASUREMENTS, Budget
 from forewarp.core.errors import UsageError
 
@@ -26,8 +29,8 @@ class SearchSettings:
         unsure_weight: What one octave of uncertainty is worth, in octaves of expected improvement.
         reconsider: How many candidates skipped earlier are decided on again in each round, with a new forecast where
             forecasts are free; 0 makes each skip final.
-        effort: Octaves of expected improvement that a candidate must promise to be measured, once there are `explore`
-            measurements.
+        min_improvement: Octaves of expected improvement that a candidate must promise to be measured, once there are
+            `explore` measurements.
         patience: After how many rounds in a row without such a candidate the run ends; 0 is never.
         reach: Share of what the device allows at most (its roofline floor, where that is known) at which the run ends.
         early_stop: End the timing of a candidate that can hardly beat the best one any more.
@@ -51,7 +54,7 @@ class SearchSettings:
     explore: int = 3
     unsure_weight: float = 0.0
     reconsider: int = 64
-    effort: float = 0.003
+    min_improvement: float = 0.003
     patience: int = 6
     reach: float = 0.97
     early_stop: bool = True
@@ -72,10 +75,15 @@ class SearchSettings:
         for name in ("proposals_per_round", "measure_per_round", "compile_threads"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("explore", "unsure_weight", "reconsider", "audit_budget", "effort", "patience"):
+        for name in ("explore", "unsure_weight", "reconsider", "audit_budget", "min_improvement", "patience"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must not be negative")
         if not 0 <= self.audit <= 1:
             raise UsageError(f"audit is {self.audit}; it is a share between 0 and 1")
         if not 0 < self.reach <= 1:
             raise UsageError(f"reach is {self.reach}; it is a share above 0, and 1 at most")
+
+
+def stored(data: Mapping[str, Any]) -> SearchSettings:
+    """Return the settings that a run was stored with; `min_improvement` was called `effort` once."""
+    return serde.from_data(SearchSettings, {"min_improvement": data["effort"], **data} if "effort" in data else data)

@@ -14,7 +14,7 @@ from forewarp.core.values import Candidate, Cost, Forecast, Measurement, Verdict
 from forewarp.search import policy
 from forewarp.search.events import Alarmed
 from forewarp.search.holdout import Holdout
-from forewarp.search.settings import SearchSettings
+from forewarp.search.settings import stored
 from forewarp.search.state import standing
 
 
@@ -115,7 +115,7 @@ class RunSummary:
 def summarise(archive: Archive, run_id: str) -> RunSummary:
     """Return the summary of a run, finished or still running. Raises `UsageError` for an unknown run."""
     run = archive.run(run_id)
-    settings = serde.from_data(SearchSettings, run.settings)
+    settings = stored(run.settings)
     rows = archive.candidates(run.id)
     outcomes = Counter(r.outcome for r in rows)
     measured = [r for r in rows if r.measurement is not None]

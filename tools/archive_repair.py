@@ -9,10 +9,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from forewarp.archive import salvage
-from forewarp.core import serde
 from forewarp.core.errors import ArchiveError
 from forewarp.search import events
-from forewarp.search.settings import SearchSettings
+from forewarp.search.settings import stored
 from forewarp.tools import session
 from forewarp.tools.parts import Place
 
@@ -58,7 +57,7 @@ def _check(table: str, row: Mapping[str, Any]) -> None:
     if table == "event":
         events.from_data(row["type"], json.loads(row["data"]))
     elif table == "run":
-        serde.from_data(SearchSettings, json.loads(row["settings"]))
+        stored(json.loads(row["settings"]))
 
 
 def _state(found: salvage.Salvage) -> ArchiveState:

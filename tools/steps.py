@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from forewarp.core.values import Z80
 from forewarp.search import events
 from forewarp.tools.parts import Interval, KernelId, Prediction, prediction_of, speedup_of
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from forewarp.core.values import Forecast
     from forewarp.tools.forecasted import ForecastResult, RankedKernel
     from forewarp.tools.measured import MeasureResult
-
-_Z80 = 1.2816
-"""Half of a central 80 % interval, in standard deviations of a normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +158,7 @@ def _sigmas(f: CandidateForecast, ratio: float | None) -> float | None:
         return None
     if not 0 < f.low < f.high or ratio <= 0:
         return None
-    return math.log2(ratio / f.median) / (math.log2(f.high / f.low) / (2 * _Z80))
+    return math.log2(ratio / f.median) / (math.log2(f.high / f.low) / (2 * Z80))
 
 
 class RunSteps:

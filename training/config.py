@@ -26,8 +26,10 @@ class Data(_Part):
     watch: str = Field(default="validation", description="The split that progress is watched on.")
     history: int = Field(default=6, ge=0, description="Most measured trials of the task that a prompt knows of.")
     candidates: int = Field(default=8, ge=1, description="Candidates of a task that one prompt asks about, at most.")
-    source: int = Field(default=24_000, ge=0, description="Most characters of a candidate's program.")
-    other_source: int = Field(default=6_000, ge=0, description="Most characters of a trial's program; 0 shows none.")
+    source: int = Field(default=Shown().source, ge=0, description="Most characters of a candidate's program.")
+    other_source: int = Field(
+        default=Shown().other_source, ge=0, description="Most characters of a trial's program; 0 shows none."
+    )
     invalid: bool = Field(default=True, description="Ask about candidates that turned out invalid, too.")
 
     @property

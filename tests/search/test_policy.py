@@ -90,7 +90,7 @@ def test_what_promises_too_little_is_not_worth_a_measurement() -> None:
     assert measured(decisions) == [2]
     assert decisions[1].reason == "it promises too little"
     assert measured(decide([hopeless])) == []
-    assert measured(decide([hopeless], settings=replace(SETTINGS, effort=0.0))) == [1]
+    assert measured(decide([hopeless], settings=replace(SETTINGS, min_improvement=0.0))) == [1]
     # The first few are measured all the same: they show whether the forecaster is right.
     assert measured(decide([hopeless], settings=replace(SETTINGS, explore=5))) == [1]
     # A discard like any other, so that it may be audited.

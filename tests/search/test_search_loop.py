@@ -266,7 +266,9 @@ def test_a_forecast_that_was_paid_for_is_not_bought_again(archive: Archive) -> N
 
 def test_a_finite_space_is_used_up(archive: Archive) -> None:
     small = seed(SOURCE.replace("[64, 16, 32, 128, 256, 512]", "[64, 128]").replace("[4, 1, 2, 8]", "[4]"))
-    summary = begin(archive, KnowingForecaster(), of=task(small), budget=Budget(measurements=100), effort=0.0).run()
+    summary = begin(
+        archive, KnowingForecaster(), of=task(small), budget=Budget(measurements=100), min_improvement=0.0
+    ).run()
     assert summary.reason == "there are no more candidates"
     assert summary.proposed == 2 * 5 * 2
     assert summary.measured == 2 * 5
@@ -281,7 +283,7 @@ def test_without_reconsidering_a_skip_is_final(archive: Archive) -> None:
         "measure_per_round": 3,
         "audit": 0.0,
         "confirm": False,
-        "effort": 0.0,
+        "min_improvement": 0.0,
         "budget": Budget(measurements=100),
     }
     final = begin(archive, KnowingForecaster(), Listed(kernels[:10], kernels[10:]), reconsider=0, **settings).run()

@@ -139,7 +139,7 @@ def test_a_run_that_was_killed_within_reach_asks_nobody_for_more(archive: Archiv
 
 def test_only_a_picked_candidate_has_something_to_beat(archive: Archive) -> None:
     executor = Watching()
-    search = begin(archive, KnowingForecaster(error=1.2), executor, effort=0.0)
+    search = begin(archive, KnowingForecaster(error=1.2), executor, min_improvement=0.0)
     told = [e for e in search.events() if isinstance(e, kinds.Measured)]
     rows = {r.measurement_id: r for r in archive.candidates(search.run_id)}
     best = 0.0
@@ -192,7 +192,7 @@ MISLED = {
     "proposals_per_round": 6,
     "reconsider": 16,
     "patience": 0,
-    "effort": 0.0,
+    "min_improvement": 0.0,
     "audit": 0.0,
     "confirm": False,
 }

@@ -123,7 +123,7 @@ def told_by(forecaster: Forecaster, recorded: Recorded, folder: Path) -> Candida
 def test_surprise_is_in_standard_deviations_of_the_forecast(recorded: Recorded, tmp_path: Path) -> None:
     [made] = forecast_of(recorded, tmp_path, recorded.seed)
     forecast = replace(made, median=2.0, low=1.0, high=4.0)
-    assert surprise(forecast, Interval(ratio=4, low=4, high=4)) == pytest.approx(1.2816)
-    assert surprise(forecast, Interval(ratio=1, low=1, high=1)) == pytest.approx(-1.2816)
+    assert surprise(forecast, Interval(ratio=4, low=4, high=4)) == pytest.approx(1.2815516)
+    assert surprise(forecast, Interval(ratio=1, low=1, high=1)) == pytest.approx(-1.2815516)
     assert surprise(replace(forecast, low=None), Interval(ratio=1, low=1, high=1)) is None
     assert surprise(forecast, None) is None
