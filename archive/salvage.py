@@ -16,7 +16,7 @@ import sqlite3
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -66,6 +66,8 @@ _KINDS = (0x00, 0x02, 0x05, 0x0A, _TABLE_LEAF)
 """First bytes of whole pages; one that goes on with a long value begins with 0."""
 _ABSENT = b"\0no column"
 _MOST_COLUMNS = 22
+_AT_ONCE = 1000
+"""Pages that are tables of one schema: SQLite reads the whole schema first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +183,16 @@ def read_pages(copy: Path) -> Records:
     pages = {n: content[(n - 1) * size : n * size] for n in range(2, count + 1) if n not in free}
     found.damaged |= {n for n, page in pages.items() if page[0] not in _KINDS or not any(page)}
     leaves = [n for n, page in pages.items() if page[0] == _TABLE_LEAF]
-    with closing(_as_tables(copy, leaves)) as db:
-        for n in leaves:
-            rows = {r.rowid: r for r in _rows(db, n)}
-            found.rows += rows.values()
-            cells = int.from_bytes(pages[n][3:5], "big")
-            if cells != len(rows):
-                found.damaged.add(n)
-                found.unread += max(0, cells - len(rows)) if cells < size // 4 else 0
+    for start in range(0, len(leaves), _AT_ONCE):
+        some = leaves[start : start + _AT_ONCE]
+        with closing(_as_tables(copy, some)) as db:
+            for n in some:
+                rows = list(dict.fromkeys(_rows(db, n)))
+                found.rows += rows
+                cells = int.from_bytes(pages[n][3:5], "big")
+                if cells != len(rows):
+                    found.damaged.add(n)
+                    found.unread += max(0, cells - len(rows)) if cells < size // 4 else 0
     return found
 
 
@@ -208,7 +212,7 @@ def _prepare(copy: Path) -> tuple[int, bytes]:
     content[:size] = first
     copy.write_bytes(content)
     if _log(copy).is_file():
-        with closing(sqlite3.connect(copy)) as db:
+        with closing(sqlite3.connect(copy)) as db, suppress(sqlite3.Error):
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         _log(copy).unlink(missing_ok=True)
         content = bytearray(copy.read_bytes())
@@ -225,6 +229,7 @@ def _as_tables(copy: Path, pages: list[int]) -> sqlite3.Connection:
     columns = ", ".join(f"c{i} DEFAULT x'{_ABSENT.hex()}'" for i in range(_MOST_COLUMNS))
     with closing(sqlite3.connect(copy)) as db, db:
         db.execute("PRAGMA writable_schema = ON")
+        db.execute("DELETE FROM sqlite_master")
         db.executemany(
             "INSERT INTO sqlite_master VALUES ('table', ?, ?, ?, ?)",
             ((f"p{n}", f"p{n}", n, f"CREATE TABLE p{n} ({columns})") for n in pages),
