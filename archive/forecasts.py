@@ -14,7 +14,6 @@ from forewarp.core.errors import ArchiveError, UsageError
 FORMAT = "2"
 MARK = b"forewarp.forecasts"
 _PROBABILITIES = tuple(f"p{k}" for k in range(bins.COUNT))
-_DERIVED = (*_PROBABILITIES, "bin")
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class PastRun:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class TaskHistory:
     """Past work on one task and target, the latest first: seconds of the device per measurement, and runs.
 
     Replayed runs and measurements are left out: they took no time of that device now.
@@ -54,10 +54,10 @@ ORDER BY r.created DESC, r.rowid DESC LIMIT ?
 _SPENT = "SELECT kind, sum(amount) FROM spend WHERE run = ? GROUP BY kind"
 
 
-def history(path: Path, task_sha256: str, target_name: str) -> History:
+def history(path: Path, task_sha256: str, target_name: str) -> TaskHistory:
     """Read the history of a task on a target from the file `path`, empty if it is missing; raises `ArchiveError`."""
     if not path.is_file():
-        return History()
+        return TaskHistory()
     # SQLite leaves two files beside an archive in WAL mode that it opens for reading, except if told that nobody
     # writes; a log that is there already means that somebody may, or was killed.
     alone = not path.with_name(path.name + "-wal").exists()
@@ -65,10 +65,10 @@ def history(path: Path, task_sha256: str, target_name: str) -> History:
     try:
         with closing(sqlite3.connect(where, uri=True)) as db:
             if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'run'").fetchone() is None:
-                return History()
+                return TaskHistory()
             these = (task_sha256, target_name)
             runs = db.execute(_RUNS, (*these, LATEST_RUNS)).fetchall()
-            return History(
+            return TaskHistory(
                 tuple(float(s) for (s,) in db.execute(_MEASURED, (*these, LATEST))),
                 tuple(PastRun(i, json.loads(s), spend_of(dict(db.execute(_SPENT, (i,))))) for i, s in runs),
             )

@@ -153,7 +153,7 @@ def _log(path: Path) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class PageRow:
     """One row of some table, and the page that it lies in; text that is no UTF-8 stays `bytes`."""
 
     page: int
@@ -162,21 +162,21 @@ class Record:
 
 
 @dataclass
-class Records:
+class PageRows:
     """Rows of all tables of a file, page by page, and the pages that could not be read in whole."""
 
-    rows: list[Record] = field(default_factory=list[Record])
+    rows: list[PageRow] = field(default_factory=list[PageRow])
     damaged: set[int] = field(default_factory=set[int])
     unread: int = 0
     """Rows of damaged pages that cannot be told."""
 
 
-def read_pages(copy: Path) -> Records:
+def read_pages(copy: Path) -> PageRows:
     """Read every row of a copy of an archive and of its write-ahead log; the copy is good for nothing afterwards."""
     size, head = _prepare(copy)
     content = copy.read_bytes()
     count, told = len(content) // size, int.from_bytes(head[28:32], "big")
-    found = Records()
+    found = PageRows()
     if head[24:28] == head[92:96] and count < told < 2 * count + 1000:
         found.damaged |= set(range(count + 1, told + 1))  # the file was cut off
     free = _free(head, content, size)
@@ -239,12 +239,12 @@ def _as_tables(copy: Path, pages: list[int]) -> sqlite3.Connection:
     return db
 
 
-def _rows(db: sqlite3.Connection, page: int) -> Iterator[Record]:
+def _rows(db: sqlite3.Connection, page: int) -> Iterator[PageRow]:
     """Yield the rows of a page; where SQLite stops at a damaged one, go on from the other end."""
     for order in ("", " ORDER BY rowid DESC"):
         try:
             for rowid, *values in db.execute(f"SELECT rowid, * FROM p{page}{order}"):
-                yield Record(page, rowid, tuple(v for v in values if v != _ABSENT))
+                yield PageRow(page, rowid, tuple(v for v in values if v != _ABSENT))
             return
         except (sqlite3.Error, OverflowError, MemoryError):
             continue
@@ -331,7 +331,7 @@ def _table(values: tuple[Any, ...]) -> str | None:
     return None if len(values) == 5 and not isinstance(values[1], int) else _BY_LENGTH.get(len(values))
 
 
-def _row(columns: list[str], record: Record, table: str) -> Row:
+def _row(columns: list[str], record: PageRow, table: str) -> Row:
     old = len(record.values) == _OLD_MEASUREMENT
     names = [c for c in columns if c not in ("anchor", "samples")] if old else columns
     row = dict(zip(names, record.values, strict=False))

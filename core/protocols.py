@@ -39,7 +39,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class TargetTrials:
     """Trials of a task on another target than the one at hand."""
 
     target: Target
@@ -164,7 +164,7 @@ def with_evidence(executor: Executor, task: Task, candidate: Candidate, build: B
 
 
 @runtime_checkable
-class Spread(Protocol):
+class ParallelCompiler(Protocol):
     """An executor that compiles on more than this machine's processor."""
 
     @property
@@ -174,7 +174,7 @@ class Spread(Protocol):
 
 
 @runtime_checkable
-class Versioned(Protocol):
+class VersionProbe(Protocol):
     """An executor that knows the versions of what it measures with."""
 
     def probe(self) -> dict[str, str]:
@@ -199,7 +199,7 @@ class Forecaster(Protocol):
 
 
 @runtime_checkable
-class Recalling(Protocol):
+class ForecastMemory(Protocol):
     """A forecaster that learns from its own forecasts, or paid for them, and can be given them back after a resume."""
 
     def recall(self, task: Task, target: Target, forecasts: Mapping[str, Forecast]) -> None:
@@ -208,10 +208,10 @@ class Recalling(Protocol):
 
 
 @runtime_checkable
-class Borrowing(Protocol):
+class TransferForecaster(Protocol):
     """A forecaster that also learns from trials of the same task on other targets."""
 
-    def lend(self, task: Task, target: Target, elsewhere: Mapping[str, Elsewhere]) -> None:
+    def lend(self, task: Task, target: Target, elsewhere: Mapping[str, TargetTrials]) -> None:
         """Take over trials on other targets, by target name; they replace those lent for this task and target before.
 
         What was lent holds for forecasts of this task on `target`.

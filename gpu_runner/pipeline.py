@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from forewarp.core.errors import CandidateError, ForewarpError, UsageError, WorkerError
-from forewarp.core.protocols import Executor, Spread, Subject
+from forewarp.core.protocols import Executor, ParallelCompiler, Subject
 from forewarp.core.values import Build, Candidate, Measurement, Task
 
 AHEAD = 2
@@ -18,7 +18,7 @@ AHEAD = 2
 
 def compile_threads(executor: Executor, here: int) -> int:
     """Return how many threads keep an executor's compilers busy: `here` where it compiles on this machine."""
-    return executor.compilers if isinstance(executor, Spread) else here
+    return executor.compilers if isinstance(executor, ParallelCompiler) else here
 
 
 @dataclass(frozen=True, slots=True)

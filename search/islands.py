@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Set
 
 from forewarp.archive.rows import CandidateRow
 from forewarp.archive.store import Archive
-from forewarp.core.protocols import Elsewhere, Proposal, Subject, Trial
+from forewarp.core.protocols import Proposal, Subject, TargetTrials, Trial
 from forewarp.core.values import Candidate
 from forewarp.search.policy import is_visit
 from forewarp.search.state import standing
@@ -106,9 +106,9 @@ class Island:
             made += [_proposal(r, target) for r in new[:MIGRANTS]]
         return made[:most]
 
-    def elsewhere(self, number: int) -> dict[str, Elsewhere]:
+    def elsewhere(self, number: int) -> dict[str, TargetTrials]:
         """Return the trials of the other islands before round `number`, by target; they have finished that round."""
-        elsewhere: dict[str, Elsewhere] = {}
+        elsewhere: dict[str, TargetTrials] = {}
         for target, run in self._islands.others(self._target).items():
             trials = [
                 Trial(Subject(r.candidate, r.build), r.measurement)
@@ -116,7 +116,7 @@ class Island:
                 if r.build is not None and r.measurement is not None
             ]
             if trials:
-                elsewhere[target] = Elsewhere(self._islands.archive.run(run).target, trials)
+                elsewhere[target] = TargetTrials(self._islands.archive.run(run).target, trials)
         return elsewhere
 
     def visitors(self) -> list[Proposal]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from forewarp.archive.rows import CandidateRow
 from forewarp.core.errors import ForewarpError
-from forewarp.core.protocols import Borrowing, Forecaster, Proposal, Recalling, Subject
+from forewarp.core.protocols import Forecaster, ForecastMemory, Proposal, Subject, TransferForecaster
 from forewarp.core.values import Cost, Decision, Forecast
 from forewarp.gpu_runner.pipeline import compile_threads
 from forewarp.search import budget as budgets
@@ -31,7 +31,7 @@ def load(run: Run) -> None:
     """Load the run from the archive, and give the forecaster its earlier forecasts back."""
     run.state = RunState.load(run.archive, run.id, forecasting=run.forecaster is not None)
     run.signatures = run.archive.signatures(run.task.sha256, run.target.name)
-    if isinstance(run.forecaster, Recalling):
+    if isinstance(run.forecaster, ForecastMemory):
         earlier = {r.candidate.sha256: r.forecast for r in run.state.rows.values() if r.forecast is not None}
         run.forecaster.recall(run.task, run.target, earlier)
 
@@ -128,7 +128,7 @@ def forecast(run: Run, rows: Sequence[CandidateRow]) -> Generator[Event]:
     number = run.round
     subjects = [Subject(r.candidate, r.build) for r in rows if r.build is not None]
     before = _tier_counts(run.forecaster)
-    if run.island is not None and isinstance(run.forecaster, Borrowing):
+    if run.island is not None and isinstance(run.forecaster, TransferForecaster):
         run.forecaster.lend(run.task, run.target, run.island.elsewhere(number))
     made = run.forecaster.forecast(run.task, run.target, subjects, run.trials())
     if len(made) != len(rows):

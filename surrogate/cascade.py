@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from forewarp.core.errors import ModelError
-from forewarp.core.protocols import Borrowing, Elsewhere, Forecaster, Recalling, Subject, Trial
+from forewarp.core.protocols import Forecaster, ForecastMemory, Subject, TargetTrials, TransferForecaster, Trial
 from forewarp.core.values import Cost, Forecast, Target, Task
 from forewarp.surrogate import compare, pooling
 from forewarp.surrogate.pooling import Weights
@@ -111,7 +111,7 @@ class CascadeForecaster:
         """Take over forecasts that an earlier process made and paid for: recorded ones of a cascade, by candidate."""
         for tier in self._tiers:
             own = {k: a for k, f in forecasts.items() for a in f.tiers if a.forecaster == tier.forecaster.name}
-            if isinstance(tier.forecaster, Recalling):
+            if isinstance(tier.forecaster, ForecastMemory):
                 tier.forecaster.recall(task, target, own)
         by_name = {tier.forecaster.name: tier.label for tier in self._tiers[1:]}
         for sha256, forecast in forecasts.items():
@@ -120,10 +120,10 @@ class CascadeForecaster:
                     key = (by_name[answer.forecaster], task.sha256, target.name, sha256)
                     self._kept.setdefault(key, _free(answer))
 
-    def lend(self, task: Task, target: Target, elsewhere: Mapping[str, Elsewhere]) -> None:
+    def lend(self, task: Task, target: Target, elsewhere: Mapping[str, TargetTrials]) -> None:
         """Pass on trials of other targets to the tiers that take them."""
         for tier in self._tiers:
-            if isinstance(tier.forecaster, Borrowing):
+            if isinstance(tier.forecaster, TransferForecaster):
                 tier.forecaster.lend(task, target, elsewhere)
 
     def _answer(

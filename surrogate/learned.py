@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forewarp.core import bins
-from forewarp.core.protocols import Elsewhere, Subject, Trial
+from forewarp.core.protocols import Subject, TargetTrials, Trial
 from forewarp.core.values import Z80, Cost, Forecast, Measurement, Target, Task
 from forewarp.inspection.features.features import Columns, features, has_features, program_of
 from forewarp.surrogate import pretrained
@@ -99,9 +99,9 @@ class LearnedForecaster:
         anchors: Mapping[str, float] | None = None,
     ) -> None:
         self._model, self._alone, self._anchors = model, alone, dict(anchors or {})
-        self._lent: dict[tuple[str, str], list[Elsewhere]] = {}
+        self._lent: dict[tuple[str, str], list[TargetTrials]] = {}
 
-    def lend(self, task: Task, target: Target, elsewhere: Mapping[str, Elsewhere]) -> None:
+    def lend(self, task: Task, target: Target, elsewhere: Mapping[str, TargetTrials]) -> None:
         """Take over trials of other targets: they correct the prior as far as targets prove to agree."""
         self._lent[task.sha256, target.name] = [elsewhere[name] for name in sorted(elsewhere)]
 
@@ -159,7 +159,7 @@ class LearnedForecaster:
             for m, s, common, p in zip(mean, sd, shared, valid, strict=True)
         ]
 
-    def _borrowed(self, task: Task, target: Target, *, covered: bool) -> list[Elsewhere]:
+    def _borrowed(self, task: Task, target: Target, *, covered: bool) -> list[TargetTrials]:
         """Return the timed trials lent for a target: those that the trees cover, or, unless `covered`, the others."""
         kept = [
             Elsewhere(
@@ -173,7 +173,7 @@ class LearnedForecaster:
     def _covered(self, target: Target, subject: Subject) -> bool:
         return not self._alone and pretrained.covered(target, subject)
 
-    def _beyond(self, task: Task, lent: Sequence[Elsewhere], table: Array, *, covered: bool) -> _Residuals:
+    def _beyond(self, task: Task, lent: Sequence[TargetTrials], table: Array, *, covered: bool) -> _Residuals:
         """Return the residuals of trials on other targets: log2 S less the prior mean there."""
         y: list[float] = []
         for there in lent:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from forewarp.archive.history import History, history
+from forewarp.archive.history import TaskHistory, history
 from forewarp.core.budget import CURRENCIES
 from forewarp.core.protocols import Executor
 from forewarp.core.values import Target, Task
@@ -158,7 +158,7 @@ def _end(settings: SearchSettings, per: dict[str, float], most: int | None) -> t
     return found
 
 
-def _of_runs(past: History, settings: SearchSettings) -> tuple[dict[str, Span], str] | None:
+def _of_runs(past: TaskHistory, settings: SearchSettings) -> tuple[dict[str, Span], str] | None:
     """Return what earlier runs with the same setup took per measurement; None if there are none."""
     setup = ("proposer", "forecaster", "proposals_per_round", "measure_per_round")
     alike = [r for r in past.runs if all(r.settings.get(name) == getattr(settings, name) for name in setup)]
@@ -172,7 +172,7 @@ def _of_runs(past: History, settings: SearchSettings) -> tuple[dict[str, Span], 
 
 
 def _typical(
-    past: History, kind: str, settings: SearchSettings, dollars: Dollars | None, devices: int
+    past: TaskHistory, kind: str, settings: SearchSettings, dollars: Dollars | None, devices: int
 ) -> tuple[dict[str, Span], str]:
     """Return rates from the task's measurements where there are enough of them, else from typical figures."""
     here = len(past.device_s) >= ENOUGH

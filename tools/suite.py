@@ -10,7 +10,7 @@ from pathlib import Path
 
 import forewarp
 from forewarp.core.errors import CandidateError, TaskError, UsageError
-from forewarp.core.protocols import Executor, Versioned
+from forewarp.core.protocols import Executor, VersionProbe
 from forewarp.core.values import Candidate, Task
 from forewarp.gpu_runner.executors.client import readable
 from forewarp.tools import session as sessions
@@ -164,7 +164,7 @@ def _fitting(problem: SuiteProblem, executor: Executor) -> SuiteProblem:
 
 def _versions(executor: Executor) -> dict[str, str]:
     """Return the versions that a result depends on; those of other machines are not known here."""
-    return {"forewarp": forewarp.__version__} | (executor.probe() if isinstance(executor, Versioned) else {})
+    return {"forewarp": forewarp.__version__} | (executor.probe() if isinstance(executor, VersionProbe) else {})
 
 
 def _name(request: SuiteRequest) -> str:

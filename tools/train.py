@@ -20,7 +20,7 @@ from forewarp.training.config import Config
 from forewarp.training.plan import PlanLine
 
 if TYPE_CHECKING:
-    from forewarp.training.run import Material
+    from forewarp.training.run import TrainingPrompts
 
 Note = Callable[[Mapping[str, Any]], None]
 """Callback for each line of the journal as it is written; its `phase` is plan, warm, grpo, watch or done."""
@@ -221,7 +221,7 @@ def _lengths(settings: Config) -> list[int]:
     return _counted(run.material(settings, tokens), tokens)
 
 
-def _counted(found: Material, tokenizer: Any) -> list[int]:
+def _counted(found: TrainingPrompts, tokenizer: Any) -> list[int]:
     from forewarp.training import chat
 
     texts = sorted({chat.prompt(tokenizer, r.system, r.user) for r in found.learn})

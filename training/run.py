@@ -27,7 +27,7 @@ _DRAWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class TrainingPrompts:
     """Prompts that a run learns from and is watched on. `left_out` counts prompts that are too long."""
 
     learn: tuple[PromptRow, ...]
@@ -38,7 +38,7 @@ class Material:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class FinishedTraining:
     """Result of a run: the path of the adapter (or model), how many rows were learned from, and the last look."""
 
     adapter: Path
@@ -48,7 +48,7 @@ class Done:
     figures: dict[str, float]
 
 
-def material(settings: Config, tokenizer: Any, recorded: dict[str, list[RecordedRow]] | None = None) -> Material:
+def material(settings: Config, tokenizer: Any, recorded: dict[str, list[RecordedRow]] | None = None) -> TrainingPrompts:
     """Return every prompt of the run, of the pools' rows by split if they were read already. Raises `UsageError`."""
     data = settings.data
     recorded = recorded or rows.read(data.pools, (data.split, data.watch))
@@ -79,7 +79,7 @@ def material(settings: Config, tokenizer: Any, recorded: dict[str, list[Recorded
     more = [fitting(ask(data.split, settings.seed + _DRAWS + i)) for i in range(draws)]
     watch = rows.ordered(fitting(ask(data.watch, 0)), settings.watch.rows, 0)
     needed = settings.grpo.steps * settings.grpo.prompts
-    return Material(
+    return TrainingPrompts(
         tuple(rows.ordered(learn, needed, settings.seed)),
         tuple(map(tuple, more)),
         tuple(watch),
@@ -88,7 +88,9 @@ def material(settings: Config, tokenizer: Any, recorded: dict[str, list[Recorded
     )
 
 
-def train(settings: Config, out: Path, note: progress.Note = lambda _: None, found: Material | None = None) -> Done:
+def train(
+    settings: Config, out: Path, note: progress.Note = lambda _: None, found: TrainingPrompts | None = None
+) -> FinishedTraining:
     """Train, or resume if `out` already holds a checkpoint of the same run. Raises `UsageError`, `DeviceError`.
 
     `found` is the run's material, where it was made already.
@@ -109,7 +111,7 @@ def train(settings: Config, out: Path, note: progress.Note = lambda _: None, fou
     journal.write("done", settings.grpo.steps, figures)
     model.save(built, tokenizer, out / "adapter")
     step = int(last.name.rpartition("-")[2]) if last else 0
-    return Done(out / "adapter", len(found.learn), found.left_out, step, figures)
+    return FinishedTraining(out / "adapter", len(found.learn), found.left_out, step, figures)
 
 
 def claim(config: Config, text: str, out: Path) -> None:
@@ -149,7 +151,7 @@ def _made_with(config: Config) -> dict[str, Any]:
 
 
 def _start(
-    settings: Config, out: Path, tokenizer: Any, found: Material, journal: progress.Journal, *, resumed: bool
+    settings: Config, out: Path, tokenizer: Any, found: TrainingPrompts, journal: progress.Journal, *, resumed: bool
 ) -> Any:
     """Return the model that reinforcement starts from: fresh, or after the warm start, which is kept beside it."""
     package("transformers").set_seed(settings.seed)

@@ -6,7 +6,7 @@ import queue
 from collections.abc import Callable, Sequence
 
 from forewarp.core.errors import UsageError
-from forewarp.core.protocols import Executor, Subject, Tracer, Versioned
+from forewarp.core.protocols import Executor, Subject, Tracer, VersionProbe
 from forewarp.core.validation import Validator, WorkloadReport
 from forewarp.core.values import Build, Candidate, Evidence, Measurement, Signature, Target, Task
 
@@ -42,7 +42,7 @@ class SeveralExecutor:
     def probe(self) -> dict[str, str]:
         """Return the versions that the first executor's Python has; raises `DeviceError` where it cannot tell."""
         first = self._executors[0]
-        return first.probe() if isinstance(first, Versioned) else {}
+        return first.probe() if isinstance(first, VersionProbe) else {}
 
     def candidates(self, task: Task) -> tuple[Candidate, ...] | None:
         """Return what the first executor returns."""

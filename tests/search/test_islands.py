@@ -17,7 +17,7 @@ from forewarp.archive.rows import CandidateRow
 from forewarp.archive.store import Archive
 from forewarp.core.budget import Budget
 from forewarp.core.errors import UsageError, WorkerError
-from forewarp.core.protocols import Elsewhere, Known, Proposal, Subject
+from forewarp.core.protocols import Known, Proposal, Subject, TargetTrials
 from forewarp.core.values import Build, Candidate, Measurement, Target, Task
 from forewarp.search import compromise
 from forewarp.search.events import Decided, Measured
@@ -231,7 +231,7 @@ class Asking(synthetic.KnowingForecaster):
         super().__init__()
         self.lent: list[dict[str, list[str]]] = []
 
-    def lend(self, task: Task, target: Target, elsewhere: Mapping[str, Elsewhere]) -> None:
+    def lend(self, task: Task, target: Target, elsewhere: Mapping[str, TargetTrials]) -> None:
         self.lent.append(
             {name: [t.subject.candidate.sha256 for t in there.trials] for name, there in elsewhere.items()}
         )

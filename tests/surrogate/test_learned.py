@@ -8,7 +8,7 @@ import pytest
 from contracts.forecaster_contract import TARGET, TASK, ForecasterContract, failed, measured, source, subject
 
 from forewarp.core import bins
-from forewarp.core.protocols import Borrowing, Elsewhere, Forecaster, Subject, Trial
+from forewarp.core.protocols import Forecaster, Subject, TargetTrials, TransferForecaster, Trial
 from forewarp.core.values import Build, Candidate, Evidence, Measurement
 from forewarp.surrogate.calibration import Recalibrated
 from forewarp.surrogate.cascade import CascadeForecaster, Tier
@@ -158,8 +158,8 @@ def curve(block: int, factor: float = 1.0) -> float:
     return factor * 2.0 ** (1.5 - 0.4 * abs(math.log2(block) - 7))
 
 
-def elsewhere(*blocks: int, factor: float = 1.0) -> dict[str, Elsewhere]:
-    return {OTHER.name: Elsewhere(OTHER, [Trial(subject(b), measured(curve(b, factor))) for b in blocks])}
+def elsewhere(*blocks: int, factor: float = 1.0) -> dict[str, TargetTrials]:
+    return {OTHER.name: TargetTrials(OTHER, [Trial(subject(b), measured(curve(b, factor))) for b in blocks])}
 
 
 def test_what_was_measured_on_another_target_is_learned_from() -> None:
@@ -188,14 +188,14 @@ def test_a_loan_holds_for_its_task_and_target_until_the_next_one() -> None:
 def test_failures_elsewhere_teach_no_speed() -> None:
     forecaster, asked = LearnedForecaster(), [subject(128)]
     before = forecaster.forecast(TASK, TARGET, asked, [])[0]
-    forecaster.lend(TASK, TARGET, {OTHER.name: Elsewhere(OTHER, [Trial(subject(64), failed())])})
+    forecaster.lend(TASK, TARGET, {OTHER.name: TargetTrials(OTHER, [Trial(subject(64), failed())])})
     assert replace(forecaster.forecast(TASK, TARGET, asked, [])[0], cost=before.cost) == before
 
 
 def test_recalibration_and_cascade_pass_a_loan_on() -> None:
     inner = LearnedForecaster()
     forecaster = Recalibrated(CascadeForecaster([Tier("learned", inner)]))
-    assert isinstance(forecaster, Borrowing)
+    assert isinstance(forecaster, TransferForecaster)
     forecaster.lend(TASK, TARGET, elsewhere(32, 64, 128, 256))
     assert "on other targets" in inner.forecast(TASK, TARGET, [subject(128)], [])[0].rationale
 

@@ -22,7 +22,7 @@ from support import synthetic_executor as synthetic
 from forewarp.archive.store import Archive
 from forewarp.core.budget import Budget
 from forewarp.core.errors import DeviceError, UsageError, WorkerError
-from forewarp.core.protocols import Executor, Spread, Subject
+from forewarp.core.protocols import Executor, ParallelCompiler, Subject
 from forewarp.core.values import Candidate, Status, Task
 from forewarp.gpu_runner.remote import executor as remote
 from forewarp.gpu_runner.remote.executor import RemoteExecutor
@@ -270,7 +270,7 @@ def test_errors_arrive_as_they_were_raised(opens: Opens) -> None:
     no_shapes = replace(synthetic.task(), workloads={})
     with pytest.raises(WorkerError, match="KeyError"):
         executor.describe(no_shapes)
-    assert isinstance(executor, Spread)
+    assert isinstance(executor, ParallelCompiler)
     assert executor.compilers >= 1
 
 
