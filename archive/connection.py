@@ -161,28 +161,25 @@ def _is_archive(path: Path) -> bool:
     return content.startswith(b"SQLite format 3") or b"CREATE TABLE migration" in content or b"TABLE kernel" in content
 
 
+_CAUSES = (
+    ("readonly", "cannot be written: it or its folder is read-only", ""),
+    ("disk is full", "cannot grow: the disk is full", "free some space, then resume; or "),
+    ("unable to open", "cannot be opened or created", ""),
+    ("locked", f"was locked by another process for {BUSY_TIMEOUT_S:.0f} s", "wait until that process is done, or "),
+)
+"""Texts of SQLite's errors, what they mean for the archive, and what to do next."""
+_SIGNS_OF_DAMAGE = ("malformed", "decode to UTF-8", "unsupported file format", "no such", "already exists")
+
+
 def _in_words(error: sqlite3.Error, path: Path) -> ArchiveError:
     text = str(error)
-    if "readonly" in text:
-        return ArchiveError(f"the archive {path} cannot be written: it or its folder is read-only", hint=_ELSEWHERE)
-    if "disk is full" in text:
-        return ArchiveError(
-            f"the archive {path} cannot grow: the disk is full", hint=f"free some space, then resume; or {_ELSEWHERE}"
-        )
-    if "not a database" in text and _is_archive(path):
-        return damage(path, "its first page")
+    for sign, meaning, hint in _CAUSES:
+        if sign in text:
+            return ArchiveError(f"the archive {path} {meaning}", hint=hint + _ELSEWHERE)
     if "not a database" in text:
+        if _is_archive(path):
+            return damage(path, "its first page")
         return ArchiveError(f"{path} is not an archive: it is no SQLite file", hint=_ELSEWHERE)
-    if "unable to open" in text:
-        return ArchiveError(f"the archive {path} cannot be opened or created", hint=_ELSEWHERE)
-    if "locked" in text:
-        return ArchiveError(
-            f"the archive {path} was locked by another process for {BUSY_TIMEOUT_S:.0f} s",
-            hint=f"wait until that process is done, or {_ELSEWHERE}",
-        )
-    if isinstance(error, sqlite3.DataError) or any(
-        sign in text
-        for sign in ("malformed", "decode to UTF-8", "unsupported file format", "no such", "already exists")
-    ):
+    if isinstance(error, sqlite3.DataError) or any(sign in text for sign in _SIGNS_OF_DAMAGE):
         return damage(path, text)
     return ArchiveError(f"the archive {path} failed: {text}", hint=_ELSEWHERE)
