@@ -206,8 +206,8 @@ def make_base(args: argparse.Namespace) -> None:
     recorded = read(args)
     untrained_model(args, recorded)
     settings = base_run(args)
-    found = run.material(settings, model.tokenizer(settings.base), recorded)
-    done = run.train(settings, args.work / "base-run", found=found)
+    found = run.training_prompts(settings, model.tokenizer(settings.base), recorded)
+    done = run.train(settings, args.work / "base-run", prompts=found)
     shutil.copytree(done.adapter, args.work / "base", dirs_exist_ok=True)
 
 
@@ -309,7 +309,7 @@ def prepare(args: argparse.Namespace, base: Child) -> dict[str, Any]:
     recorded = read(args)
     tokens = model.tokenizer(str(args.work / "untrained"))
     for seed in args.seeds:
-        found = run.material(arm_run(args, Job(args.arms[0], seed)), tokens, recorded)
+        found = run.training_prompts(arm_run(args, Job(args.arms[0], seed)), tokens, recorded)
         written(args.work / f"rows-{seed}.pickle", pickle.dumps(found))
     return json.loads((args.work / "about.json").read_text())
 

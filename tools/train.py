@@ -81,7 +81,7 @@ def train(request: TrainRequest, note: Note = lambda _: None) -> TrainResult:
     tokens = model.tokenizer(settings.base)
     # The model may just have been downloaded, so that its sizes are known now.
     plan.check(settings.base, plan.of_base(settings.base)[0], here)
-    found = run.material(settings, tokens, recorded)
+    found = run.training_prompts(settings, tokens, recorded)
     if here is not None:
         planned = _plan(settings, request, _counted(found, tokens))
         note({"phase": "plan", "step": 0, "said": planned.summary, "advice": planned.advice})
@@ -218,7 +218,7 @@ def _lengths(settings: Config) -> list[int]:
 
     model.need()
     tokens = model.tokenizer(settings.base)
-    return _counted(run.material(settings, tokens), tokens)
+    return _counted(run.training_prompts(settings, tokens), tokens)
 
 
 def _counted(found: TrainingPrompts, tokenizer: Any) -> list[int]:

@@ -48,7 +48,9 @@ class FinishedTraining:
     figures: dict[str, float]
 
 
-def material(settings: Config, tokenizer: Any, recorded: dict[str, list[RecordedRow]] | None = None) -> TrainingPrompts:
+def training_prompts(
+    settings: Config, tokenizer: Any, recorded: dict[str, list[RecordedRow]] | None = None
+) -> TrainingPrompts:
     """Return every prompt of the run, of the pools' rows by split if they were read already. Raises `UsageError`."""
     data = settings.data
     recorded = recorded or rows.read(data.pools, (data.split, data.watch))
@@ -63,10 +65,10 @@ def material(settings: Config, tokenizer: Any, recorded: dict[str, list[Recorded
             seed=seed,
         )
 
-    def fitting(found: Sequence[PromptRow]) -> list[PromptRow]:
-        texts = [chat.prompt(tokenizer, r.system, r.user) for r in found]
+    def fitting(prompts: Sequence[PromptRow]) -> list[PromptRow]:
+        texts = [chat.prompt(tokenizer, r.system, r.user) for r in prompts]
         ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
-        return [r for r, i in zip(found, ids, strict=True) if len(i) <= settings.grpo.prompt_tokens]
+        return [r for r, i in zip(prompts, ids, strict=True) if len(i) <= settings.grpo.prompt_tokens]
 
     asked = ask(data.split, settings.seed)
     learn = fitting(asked)
@@ -89,32 +91,32 @@ def material(settings: Config, tokenizer: Any, recorded: dict[str, list[Recorded
 
 
 def train(
-    settings: Config, out: Path, note: progress.Note = lambda _: None, found: TrainingPrompts | None = None
+    settings: Config, out: Path, note: progress.Note = lambda _: None, prompts: TrainingPrompts | None = None
 ) -> FinishedTraining:
     """Train, or resume if `out` already holds a checkpoint of the same run. Raises `UsageError`, `DeviceError`.
 
-    `found` is the run's material, where it was made already.
+    `prompts` are those of the run, where they were made already.
     """
     need()
     out.mkdir(parents=True, exist_ok=True)
-    claim(settings, config.dump(settings), out)
+    claim_folder(settings, config.dump(settings), out)
     tokenizer = model.tokenizer(settings.base)
-    found = found or material(settings, tokenizer)
+    prompts = prompts or training_prompts(settings, tokenizer)
     journal = progress.Journal(out / "progress.jsonl", note)
     last = _last_checkpoint(out / "checkpoints")
-    built = _start(settings, out, tokenizer, found, journal, resumed=last is not None)
+    trained = _start(settings, out, tokenizer, prompts, journal, resumed=last is not None)
     if settings.grpo.steps:
-        watching = progress.watcher(settings, journal, tokenizer, found.watch, found.climatology, "grpo")
-        made = grpo.trainer(settings, out / "checkpoints", built, tokenizer, found.learn, [watching])
-        made.train(resume_from_checkpoint=str(last) if last else None)
-    figures = progress.look(settings, built, tokenizer, found.watch, found.climatology) if found.watch else {}
+        watcher = progress.watcher(settings, journal, tokenizer, prompts.watch, prompts.climatology, "grpo")
+        trainer = grpo.trainer(settings, out / "checkpoints", trained, tokenizer, prompts.learn, [watcher])
+        trainer.train(resume_from_checkpoint=str(last) if last else None)
+    figures = progress.look(settings, trained, tokenizer, prompts.watch, prompts.climatology) if prompts.watch else {}
     journal.write("done", settings.grpo.steps, figures)
-    model.save(built, tokenizer, out / "adapter")
+    model.save(trained, tokenizer, out / "adapter")
     step = int(last.name.rpartition("-")[2]) if last else 0
-    return FinishedTraining(out / "adapter", len(found.learn), found.left_out, step, figures)
+    return FinishedTraining(out / "adapter", len(prompts.learn), prompts.left_out, step, figures)
 
 
-def claim(config: Config, text: str, out: Path) -> None:
+def claim_folder(config: Config, text: str, out: Path) -> None:
     """Write the run's file and what it is made with, or refuse a folder of another run, or of other data.
 
     Raises `UsageError`.
@@ -122,14 +124,14 @@ def claim(config: Config, text: str, out: Path) -> None:
     path, beside = out / "config.toml", out / "made_with.json"
     if path.exists() and path.read_text(encoding="utf-8") != text:
         raise UsageError(f"{out} holds another run", hint="pass an empty folder, or go on with that run's config.toml")
-    found = _made_with(config)
-    if beside.exists() and json.loads(beside.read_text(encoding="utf-8"))["pools"] != found["pools"]:
+    record = _made_with(config)
+    if beside.exists() and json.loads(beside.read_text(encoding="utf-8"))["pools"] != record["pools"]:
         raise UsageError(
             f"the pools are not what {out} was begun with",
             hint="bring them back, or begin a new run in another folder; made_with.json has their digests",
         )
     path.write_text(text, encoding="utf-8")
-    beside.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    beside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 def _made_with(config: Config) -> dict[str, Any]:
@@ -151,25 +153,25 @@ def _made_with(config: Config) -> dict[str, Any]:
 
 
 def _start(
-    settings: Config, out: Path, tokenizer: Any, found: TrainingPrompts, journal: progress.Journal, *, resumed: bool
+    settings: Config, out: Path, tokenizer: Any, prompts: TrainingPrompts, journal: progress.Journal, *, resumed: bool
 ) -> Any:
     """Return the model that reinforcement starts from: fresh, or after the warm start, which is kept beside it."""
     package("transformers").set_seed(settings.seed)
-    built = model.adapted(model.base_model(settings), settings)
+    trained = model.adapted(model.base_model(settings), settings)
     if resumed:
-        return built
+        return trained
     if settings.warm.epochs:
-        watching = progress.watcher(settings, journal, tokenizer, (), found.climatology, "warm")
-        labelled = warm.dataset(settings, found.draws, found.climatology, tokenizer)
-        warm.trainer(settings, out / "warm-trainer", built, tokenizer, labelled, [watching]).train()
+        watcher = progress.watcher(settings, journal, tokenizer, (), prompts.climatology, "warm")
+        labelled = warm.dataset(settings, prompts.draws, prompts.climatology, tokenizer)
+        warm.trainer(settings, out / "warm-trainer", trained, tokenizer, labelled, [watcher]).train()
         shutil.rmtree(out / "warm-trainer", ignore_errors=True)
-        model.save(built, tokenizer, out / "warm")
-    if found.watch and (settings.warm.epochs or settings.watch.first):
-        journal.write("watch", 0, progress.look(settings, built, tokenizer, found.watch, found.climatology))
+        model.save(trained, tokenizer, out / "warm")
+    if prompts.watch and (settings.warm.epochs or settings.watch.first):
+        journal.write("watch", 0, progress.look(settings, trained, tokenizer, prompts.watch, prompts.climatology))
         package("transformers").set_seed(settings.seed)  # a look has no effect on later random draws
-    return built
+    return trained
 
 
 def _last_checkpoint(folder: Path) -> Path | None:
-    found = [p for p in folder.glob("checkpoint-*") if (p / "trainer_state.json").is_file()]
-    return max(found, key=lambda p: int(p.name.rpartition("-")[2]), default=None)
+    checkpoints = [p for p in folder.glob("checkpoint-*") if (p / "trainer_state.json").is_file()]
+    return max(checkpoints, key=lambda p: int(p.name.rpartition("-")[2]), default=None)
