@@ -41,8 +41,11 @@ def completion(tokenizer: Any, system: str, user: str, reply: SpeedupForecasts) 
     asked, text = messages(system, user), arguments(reply)
     before = _rendered(tokenizer, asked, generate=True)
     call = {"type": "function", "function": {"name": TOOL, "arguments": json.loads(text)}}
-    for said in ({"role": "assistant", "content": "", "tool_calls": [call]}, {"role": "assistant", "content": text}):
-        whole = _rendered(tokenizer, [*asked, said], generate=False)
+    for reply_message in (
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "assistant", "content": text},
+    ):
+        whole = _rendered(tokenizer, [*asked, reply_message], generate=False)
         if whole.startswith(before) and '"forecasts"' in whole[len(before) :]:
             return whole[len(before) :]
     raise ModelError(
@@ -72,12 +75,12 @@ def reply(forecasts: Sequence[tuple[float, Sequence[float], float]]) -> SpeedupF
     )
 
 
-def _rendered(tokenizer: Any, said: list[dict[str, Any]], *, generate: bool) -> str:
+def _rendered(tokenizer: Any, messages: list[dict[str, Any]], *, generate: bool) -> str:
     template: str = tokenizer.get_chat_template() if tokenizer.chat_template else ""
     if not template:
         raise ModelError("the model's tokenizer has no chat template", hint="use a model that was made for chats")
     tools = [tool()] if "tools" in template else None
-    return tokenizer.apply_chat_template(said, tools=tools, tokenize=False, add_generation_prompt=generate)
+    return tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=generate)
 
 
 def _bare(schema: Any) -> Any:
@@ -85,5 +88,5 @@ def _bare(schema: Any) -> Any:
         return [_bare(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {k: _bare(v) for k, v in schema.items() if k != "title"}
-    return found | {"additionalProperties": False} if found.get("type") == "object" else found
+    bare = {k: _bare(v) for k, v in schema.items() if k != "title"}
+    return bare | {"additionalProperties": False} if bare.get("type") == "object" else bare

@@ -128,14 +128,14 @@ class Config(_Part):
 def load(path: Path, changes: dict[str, Any] | None = None) -> Config:
     """Read a run's file with `changes` (nested as the file is) on top; raises `UsageError`."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as e:
         raise UsageError(
             f"{path} cannot be read: {e.strerror}", hint="pass a file like docs/forecasting.md shows"
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise UsageError(f"{path} is not valid TOML: {e}") from None
-    return make(_merged(found, changes or {}), str(path))
+    return make(_merged(values, changes or {}), str(path))
 
 
 def make(values: dict[str, Any], name: str = "the request") -> Config:
@@ -164,8 +164,8 @@ def _toml(value: Any) -> str:
 
 
 def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    found = dict(under)
+    merged = dict(under)
     for key, value in over.items():
-        below = found.get(key)
-        found[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
-    return found
+        below = merged.get(key)
+        merged[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged

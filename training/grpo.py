@@ -81,12 +81,12 @@ def reward_function(config: Config) -> Callable[..., list[float | None]]:
         log_metric: Logged | None = None,
         **_: Any,
     ) -> list[float | None]:
-        found = [scoring.score(c, s, config.reward) for c, s in zip(completions, speedups, strict=True)]
+        scores = [scoring.score(c, s, config.reward) for c, s in zip(completions, speedups, strict=True)]
         for name in ("parsed", "correctness", "score", "validity"):
-            each = [s.terms[name] for s in found if name in s.terms]
+            each = [s.terms[name] for s in scores if name in s.terms]
             if log_metric is not None and each:
                 log_metric(name, sum(each) / len(each))
-        return [s.reward for s in found]
+        return [s.reward for s in scores]
 
     return forecast
 

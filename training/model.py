@@ -46,15 +46,15 @@ def package(name: str) -> Any:
 def tokenizer(base: str) -> Any:
     """Return the base model's tokenizer, with a padding token. Raises `ModelError` where there is no such model."""
     try:
-        found = package("transformers").AutoTokenizer.from_pretrained(base)
+        made = package("transformers").AutoTokenizer.from_pretrained(base)
     except (OSError, ValueError) as e:
         raise ModelError(
             f"there is no model at {base}: {str(e).splitlines()[0]}",
             hint="pass a folder in the format of transformers, or a hub name that can be downloaded from here",
         ) from None
-    if found.pad_token is None:
-        found.pad_token = found.eos_token
-    return found
+    if made.pad_token is None:
+        made.pad_token = made.eos_token
+    return made
 
 
 def base_model(config: Config) -> Any:
@@ -72,8 +72,8 @@ def base_model(config: Config) -> Any:
     quantised = getattr(transformers.AutoConfig.from_pretrained(config.base), "quantization_config", None)
     if quantised is not None and dict(quantised).get("quant_method") == "mxfp4":
         settings["quantization_config"] = transformers.Mxfp4Config(dequantize=True)
-    found = transformers.AutoModelForCausalLM.from_pretrained(config.base, **settings)
-    return found.to("cuda") if torch.cuda.is_available() else found
+    model = transformers.AutoModelForCausalLM.from_pretrained(config.base, **settings)
+    return model.to("cuda") if torch.cuda.is_available() else model
 
 
 def adapted(model: Any, config: Config) -> Any:
@@ -127,18 +127,18 @@ class Answerer:
     def texts(self, prompts: Sequence[str]) -> list[str]:
         """Return the model's continuation of each prompt, in order."""
         order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-        found = [""] * len(prompts)
+        replies = [""] * len(prompts)
         for start in range(0, len(order), self._sequences):
             places = order[start : start + self._sequences]
             for place, text in zip(places, self._some([prompts[i] for i in places]), strict=True):
-                found[place] = text
-        return found
+                replies[place] = text
+        return replies
 
     def _some(self, prompts: list[str]) -> list[str]:
         import torch
 
         longest, new = self._limits
-        told = self.tokenizer(
+        tokens = self.tokenizer(
             prompts,
             return_tensors="pt",
             padding=True,
@@ -154,12 +154,12 @@ class Answerer:
         self.model.eval()
         with torch.no_grad():
             out = self.model.generate(
-                input_ids=told["input_ids"],
-                attention_mask=told["attention_mask"],
+                input_ids=tokens["input_ids"],
+                attention_mask=tokens["attention_mask"],
                 max_new_tokens=new,
                 pad_token_id=self.tokenizer.pad_token_id,
                 use_cache=True,
                 **sampling,
             )
         self.model.train(was)
-        return self.tokenizer.batch_decode(out[:, told["input_ids"].shape[1] :], skip_special_tokens=True)
+        return self.tokenizer.batch_decode(out[:, tokens["input_ids"].shape[1] :], skip_special_tokens=True)

@@ -68,12 +68,12 @@ class Sizes:
     def linear(self) -> dict[str, tuple[int, int]]:
         """Inputs and outputs of a layer's linear modules, by name."""
         q, kv = self.heads * self.head, self.kv_heads * self.head
-        found = {"q_proj": (self.width, q), "k_proj": (self.width, kv), "v_proj": (self.width, kv)}
-        found["o_proj"] = (q, self.width)
+        modules = {"q_proj": (self.width, q), "k_proj": (self.width, kv), "v_proj": (self.width, kv)}
+        modules["o_proj"] = (q, self.width)
         if not self.experts:
-            found |= {"gate_proj": (self.width, self.inner), "up_proj": (self.width, self.inner)}
-            found["down_proj"] = (self.inner, self.width)
-        return found
+            modules |= {"gate_proj": (self.width, self.inner), "up_proj": (self.width, self.inner)}
+            modules["down_proj"] = (self.inner, self.width)
+        return modules
 
     @property
     def fused(self) -> dict[str, tuple[int, int]]:
@@ -138,28 +138,28 @@ class Sizes:
         return 2 * (8 * self.width + attention + 3 * self.used * self.inner)
 
 
-def of_config(found: Mapping[str, Any]) -> Sizes | None:
+def of_config(config: Mapping[str, Any]) -> Sizes | None:
     """Return the sizes that a `config.json` describes, or None for a kind of model whose formulas are not known."""
-    kind = str(found.get("model_type", ""))
+    kind = str(config.get("model_type", ""))
     if kind not in (*_DENSE, "gpt_oss"):
         return None
-    heads, window = int(found["num_attention_heads"]), found.get("sliding_window") if kind == "gpt_oss" else None
+    heads, window = int(config["num_attention_heads"]), config.get("sliding_window") if kind == "gpt_oss" else None
     return Sizes(
         kind=kind,
-        layers=int(found["num_hidden_layers"]),
-        width=int(found["hidden_size"]),
-        inner=int(found["intermediate_size"]),
+        layers=int(config["num_hidden_layers"]),
+        width=int(config["hidden_size"]),
+        inner=int(config["intermediate_size"]),
         heads=heads,
-        kv_heads=int(found.get("num_key_value_heads") or heads),
-        head=int(found.get("head_dim") or int(found["hidden_size"]) // heads),
-        vocabulary=int(found["vocab_size"]),
-        tied=bool(found.get("tie_word_embeddings", False)),
-        biased=kind == "qwen2" or bool(found.get("attention_bias", False)),
-        experts=int(found.get("num_local_experts") or 0),
-        used=int(found.get("num_experts_per_tok") or 1),
+        kv_heads=int(config.get("num_key_value_heads") or heads),
+        head=int(config.get("head_dim") or int(config["hidden_size"]) // heads),
+        vocabulary=int(config["vocab_size"]),
+        tied=bool(config.get("tie_word_embeddings", False)),
+        biased=kind == "qwen2" or bool(config.get("attention_bias", False)),
+        experts=int(config.get("num_local_experts") or 0),
+        used=int(config.get("num_experts_per_tok") or 1),
         window=int(window or 0),
         # Every other layer of this kind looks at a window.
-        windowed=-(-int(found["num_hidden_layers"]) // 2) if window else 0,
+        windowed=-(-int(config["num_hidden_layers"]) // 2) if window else 0,
     )
 
 
@@ -175,10 +175,10 @@ def of_base(base: str) -> tuple[Sizes | None, str]:
 def _downloaded(base: str) -> Path | None:
     try:
         hub = package("huggingface_hub")
-        found = hub.try_to_load_from_cache(base, "config.json")
+        path = hub.try_to_load_from_cache(base, "config.json")
     except (ImportError, ValueError):
         return None
-    return Path(found) if isinstance(found, str) else None
+    return Path(path) if isinstance(path, str) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +211,9 @@ class TrainingPlan:
 
 def plan(config: Config, sizes: Sizes, card: Target | None, *, tokens: Sequence[int] = ()) -> TrainingPlan:
     """Return the plan of a run on one card. `tokens` are the lengths of its prompts, where a tokenizer counted them."""
-    prompt, told = _prompt(config, tokens)
+    prompt, longest = _prompt(config, tokens)
     memory, advice = _memory(config, sizes, prompt, card)
-    lines = [told, *memory]
+    lines = [longest, *memory]
 
     def held(phase: str) -> float:
         return sum(line.value for line in memory if line.phase in ("always", phase))

@@ -33,8 +33,8 @@ class Journal:
 
     def write(self, phase: str, step: int, figures: Mapping[str, float]) -> None:
         """Write one line; figures that are not finite are left out."""
-        told = {k: round(v, 6) for k, v in figures.items() if math.isfinite(v)}
-        line = {"phase": phase, "step": step, "seconds": round(time.monotonic() - self._start, 1), **told}
+        rounded = {k: round(v, 6) for k, v in figures.items() if math.isfinite(v)}
+        line = {"phase": phase, "step": step, "seconds": round(time.monotonic() - self._start, 1), **rounded}
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         self._note(line)
@@ -53,9 +53,9 @@ def watcher(
 
     class Watcher(callback):
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-            found = {k: float(v) for k, v in (logs or {}).items() if k in KEPT}
-            if found:
-                journal.write(phase, int(state.global_step), found)
+            kept = {k: float(v) for k, v in (logs or {}).items() if k in KEPT}
+            if kept:
+                journal.write(phase, int(state.global_step), kept)
 
         def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
             if without_bad_gradients(model):

@@ -50,25 +50,25 @@ def is_valid(row: RecordedRow) -> bool:
     return row.measurement.trusted and (row.measurement.speedup or 0.0) > 0
 
 
-def read(paths: Iterable[str], wanted: Sequence[str]) -> dict[str, list[RecordedRow]]:
-    """Return the rows of each wanted split, of candidates that compile, against the reference.
+def read(paths: Iterable[str], names: Sequence[str]) -> dict[str, list[RecordedRow]]:
+    """Return the rows of each named split, of candidates that compile, against the reference.
 
     Raises `UsageError` where two splits share a task, a family, a program, a text or compiled code, or one is empty.
     """
-    leaks, found = splits.Leaks(), {name: list[RecordedRow]() for name in wanted}
+    leaks, by_split = splits.Leaks(), {name: list[RecordedRow]() for name in names}
     for path in paths:
         for file in parquet.files_of(Path(path).expanduser()):
             for flat in parquet.columns_of(file):
                 leaks.add(keyed(flat))
-                if flat["split"] in found:
+                if flat["split"] in by_split:
                     row = columns.unflat(flat)
                     if row.measurement.anchor == REFERENCE and row.build.status == "ok":
-                        found[flat["split"]].append(row)
+                        by_split[flat["split"]].append(row)
     splits.refuse(leaks.found())
-    empty = next((name for name, rows in found.items() if not rows), None)
+    empty = next((name for name, rows in by_split.items() if not rows), None)
     if empty is not None:
         raise UsageError(f"no row of the split {empty!r} is in {', '.join(paths)}", hint="see `forewarp data stats`")
-    return found
+    return by_split
 
 
 def ask(
@@ -97,9 +97,9 @@ def ordered(rows: Sequence[PromptRow], count: int, seed: int) -> list[PromptRow]
 
     Members of a stratum of n are put at (i + u) / n for one random u, so that none clumps and none is favoured.
     """
-    found: list[PromptRow] = []
+    chosen: list[PromptRow] = []
     epoch = 0
-    while len(found) < count and rows:
+    while len(chosen) < count and rows:
         rng = random.Random(f"{seed} {epoch}")
         strata: dict[tuple[str, int], list[PromptRow]] = {}
         for row in rows:
@@ -109,9 +109,9 @@ def ordered(rows: Sequence[PromptRow], count: int, seed: int) -> list[PromptRow]
             rng.shuffle(members)
             offset = rng.random()
             places += [((i + offset) / len(members), row) for i, row in enumerate(members)]
-        found += [row for _, row in sorted(places, key=lambda pair: pair[0])]
+        chosen += [row for _, row in sorted(places, key=lambda pair: pair[0])]
         epoch += 1
-    return found[:count]
+    return chosen[:count]
 
 
 def climatology(recorded: Iterable[RecordedRow]) -> tuple[float, ...]:
@@ -143,5 +143,5 @@ def _row(about: Sequence[RecordedRow], trials: Sequence[RecordedRow], shown: Sho
 def _outcome(row: RecordedRow) -> CandidateOutcome:
     if not is_valid(row):
         return CandidateOutcome(row.candidate.sha256, None)
-    found = row.measurement
-    return CandidateOutcome(row.candidate.sha256, found.speedup, found.low, found.high)
+    m = row.measurement
+    return CandidateOutcome(row.candidate.sha256, m.speedup, m.low, m.high)

@@ -35,20 +35,22 @@ def score(text: str, speedups: Speedups, reward: Reward) -> Scored:
     reply = replies.read(text, len(speedups))
     if reply is None:
         return Scored(rewards.FAILED, {"parsed": 0.0})
-    said = tuple(replies.pooled(replies.about(reply, i)[:1], "", "") for i in range(len(speedups)))
-    found = [
-        rewards.terms(f.probabilities, s, reward.shape) for f, s in zip(said, speedups, strict=True) if s is not None
+    forecasts = tuple(replies.pooled(replies.about(reply, i)[:1], "", "") for i in range(len(speedups)))
+    earned = [
+        rewards.terms(f.probabilities, s, reward.shape)
+        for f, s in zip(forecasts, speedups, strict=True)
+        if s is not None
     ]
     terms = {"parsed": 1.0}
-    if found:
-        terms["correctness"] = sum(t.correctness for t in found) / len(found)
-        terms["score"] = sum(t.score for t in found) / len(found)
+    if earned:
+        terms["correctness"] = sum(t.correctness for t in earned) / len(earned)
+        terms["score"] = sum(t.score for t in earned) / len(earned)
     total = sum(terms[name] for name in ("correctness", "score") if name in terms)
     if reward.validity:
-        each = [rewards.validity(f.p_valid, s is not None) for f, s in zip(said, speedups, strict=True)]
+        each = [rewards.validity(f.p_valid, s is not None) for f, s in zip(forecasts, speedups, strict=True)]
         terms["validity"] = sum(each) / len(each)
         total += reward.validity * terms["validity"]
-    return Scored(total if found or reward.validity else None, terms, said)
+    return Scored(total if earned or reward.validity else None, terms, forecasts)
 
 
 def figures(

@@ -29,29 +29,29 @@ Recorded = Mapping[tuple[str, str], RecordedForecast]
 def label(row: PromptRow, warm: Warm, climatology: Sequence[float], rng: random.Random) -> SpeedupForecasts:
     """Return the reply to learn: probabilities around the measured speed-up, of a width drawn between two limits."""
     low, high = map(math.log, warm.spread)
-    said: list[tuple[float, Sequence[float], float]] = []
+    forecasts: list[tuple[float, Sequence[float], float]] = []
     for outcome in row.outcomes:
         spread = math.exp(rng.uniform(low, high))
         if outcome.speedup is None:
-            said.append((1.0, climatology, _INVALID))
+            forecasts.append((1.0, climatology, _INVALID))
         else:
-            said.append((outcome.speedup, bins.from_normal(math.log2(outcome.speedup), spread), _VALID))
-    return chat.reply(said)
+            forecasts.append((outcome.speedup, bins.from_normal(math.log2(outcome.speedup), spread), _VALID))
+    return chat.reply(forecasts)
 
 
 def distilled(row: PromptRow, recorded: Recorded) -> SpeedupForecasts | None:
     """Return the recorded forecasts of a row's candidates as the reply to learn, or None where one has no record."""
-    found = [recorded.get((row.task, o.kernel)) for o in row.outcomes]
-    said: list[tuple[float, Sequence[float], float]] = []
-    for one in found:
-        if one is None or one.probabilities is None:
+    records = [recorded.get((row.task, o.kernel)) for o in row.outcomes]
+    forecasts: list[tuple[float, Sequence[float], float]] = []
+    for record in records:
+        if record is None or record.probabilities is None:
             return None
-        centre = bins.mean_log2(one.probabilities) if one.mean_log2 is None else one.mean_log2
-        said.append((2.0**centre, one.probabilities, _VALID if one.p_valid is None else one.p_valid))
-    reply = chat.reply(said)
-    words = [one.rationale for one in found if one is not None]
-    told = [f.model_copy(update={"rationale": w}) for f, w in zip(reply.forecasts, words, strict=True)]
-    return reply.model_copy(update={"forecasts": told})
+        centre = bins.mean_log2(record.probabilities) if record.mean_log2 is None else record.mean_log2
+        forecasts.append((2.0**centre, record.probabilities, _VALID if record.p_valid is None else record.p_valid))
+    reply = chat.reply(forecasts)
+    words = [record.rationale for record in records if record is not None]
+    worded = [f.model_copy(update={"rationale": w}) for f, w in zip(reply.forecasts, words, strict=True)]
+    return reply.model_copy(update={"forecasts": worded})
 
 
 def dataset(config: Config, draws: Sequence[Sequence[PromptRow]], climatology: Sequence[float], tokenizer: Any) -> Any:
@@ -68,17 +68,17 @@ def dataset(config: Config, draws: Sequence[Sequence[PromptRow]], climatology: S
             i: distilled(rows[i], recorded) if recorded else label(rows[i], config.warm, climatology, rng)
             for i in places
         }
-        known = {i: said for i, said in replies.items() if said is not None}
-        if not known:
+        labels = {i: reply for i, reply in replies.items() if reply is not None}
+        if not labels:
             raise UsageError(
                 "no recorded forecast is about a row of the training split", hint="see docs/forecasting.md"
             )
         examples: list[dict[str, list[int]]] = []
-        texts = [chat.completion(tokenizer, rows[i].system, rows[i].user, said) for i, said in known.items()]
-        for i, said in zip(known, _tokens(tokenizer, texts), strict=True):
+        texts = [chat.completion(tokenizer, rows[i].system, rows[i].user, reply) for i, reply in labels.items()]
+        for i, after in zip(labels, _tokens(tokenizer, texts), strict=True):
             before = prompts[i]
             unlearned = before if epoch < config.warm.whole else [_NO_LABEL] * len(before)
-            examples.append({"input_ids": before + said, "labels": unlearned + said})
+            examples.append({"input_ids": before + after, "labels": unlearned + after})
         epochs.append(package("datasets").Dataset.from_list(examples))
     return package("datasets").concatenate_datasets(epochs)
 
