@@ -162,7 +162,7 @@ class LearnedForecaster:
     def _borrowed(self, task: Task, target: Target, *, covered: bool) -> list[TargetTrials]:
         """Return the timed trials lent for a target: those that the trees cover, or, unless `covered`, the others."""
         kept = [
-            Elsewhere(
+            TargetTrials(
                 there.target,
                 [t for t in there.trials if _timed(t) and self._covered(there.target, t.subject) == covered],
             )
