@@ -14,12 +14,11 @@ import torch
 from forewarp.core.values import TensorSpec
 from forewarp.gpu_runner.compilers import nvrtc
 from forewarp.gpu_runner.compilers.cubin import codes
-from forewarp.gpu_runner.compilers.extension.tokens import NotUnderstood
 from forewarp.gpu_runner.compilers.process import CompileError
-from forewarp.inspection.tracing.cpp_expressions import UNKNOWN, KernelName
-from forewarp.inspection.tracing.cuda_source import CudaSource
+from forewarp.inspection.tracing.cuda_source import CudaSource, NotUnderstood
 from forewarp.inspection.tracing.device_stub import FULL, LEAN
-from forewarp.inspection.tracing.host_code import HostCode, HostLaunch
+from forewarp.inspection.tracing.host_code import HostCode, HostLaunch, KernelName
+from forewarp.inspection.tracing.host_values import UNKNOWN
 from forewarp.inspection.tracing.masquerade import replaced
 from forewarp.inspection.tracing.recorder import Recorder
 from forewarp.inspection.tracing.values import Argument, TracedLaunch

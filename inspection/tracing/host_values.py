@@ -9,7 +9,21 @@ from typing import Any
 
 import torch
 
-from forewarp.inspection.tracing.cpp_expressions import UNKNOWN, Dim
+
+class Unknown:
+    """A value that cannot be told; whatever is computed from it is unknown, too."""
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN = Unknown()
+
+
+class Dim(tuple[Any, ...]):
+    """A `dim3`: three integers, each perhaps unknown."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +94,8 @@ def named(name: str) -> Any:
     return _NAMES.get(name, UNKNOWN)
 
 
-def call(name: str, templates: Sequence[str], arguments: list[Any]) -> Any:
+def call(name: str, arguments: list[Any]) -> Any:
     """Call a function that the source does not define."""
-    del templates
     space, _, last = name.rpartition("::")
     if last == "dim3":
         return Dim((*arguments, 1, 1, 1)[:3])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -143,7 +144,13 @@ def _enter(
     mode = pretend(stack, setting.target, recorder)
     extensions = None
     if "cpp_extension" in setting.source:
-        from forewarp.inspection.tracing.extensions import Extensions
+        try:
+            from forewarp.inspection.tracing.extensions import Extensions
+        except ModuleNotFoundError as e:
+            raise ModuleNotFoundError(
+                f"a CUDA extension is read with {e.name}, which {sys.executable} lacks: install tree-sitter and "
+                "tree-sitter-cuda there"
+            ) from e
 
         extensions = Extensions(setting.target.arch, outputs, recorder)
         stack.enter_context(extensions.installed())

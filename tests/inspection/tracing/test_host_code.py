@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("torch")
 import torch
 
-from forewarp.inspection.tracing.cpp_expressions import UNKNOWN
-from forewarp.inspection.tracing.cuda_source import CudaSource
+from forewarp.inspection.tracing.cuda_source import CudaSource, NotUnderstood
 from forewarp.inspection.tracing.host_code import HostCode, HostLaunch
+from forewarp.inspection.tracing.host_values import UNKNOWN
 
 KERNELS = "template <typename T> __global__ void k(T* x) {}\n__global__ void plain(float* x) {}\n"
 
@@ -38,6 +38,7 @@ def follow(
         ("x.sizes()[1] + x.dim()", 10),
         ("0x10 + 1'000 + 2e2f", 1216.0),
         ("x.scalar_type() == torch::kFloat32", True),
+        ('mode == "mean"', True),
         ("blockDim.x + n", UNKNOWN),
     ],
 )
@@ -45,7 +46,16 @@ def test_expressions(expression: str, value: Any) -> None:
     head = (
         "#define LIMIT 512 // so many\n#define CEIL(a, b) (((a) + (b) - 1) / (b))\nint twice(int v) { return 2 * v; }\n"
     )
-    assert follow(f"return {expression};", torch.zeros(6, 8), 10000, head=head)[0] == value
+    parameters = "torch::Tensor x, int n, std::string mode"
+    result, _ = follow(f"return {expression};", torch.zeros(6, 8), 10000, "mean", head=head, parameters=parameters)
+    assert result == value
+
+
+def test_launches_in_macros_and_where_a_product_reads_like_a_pointer() -> None:
+    head = "#define LAUNCH(blocks) const int threads = 96; plain<<<blocks, threads>>>(x.data_ptr<float>());\n"
+    body = "int a = 3; dim3 grid(a * n, a); LAUNCH(grid) if (n) { LAUNCH(a * n); } return x;"
+    _, launches = follow(body, torch.zeros(2), 4, head=head)
+    assert [(e.grid, e.block) for e in launches] == [((12, 3, 1), (96, 1, 1)), ((12, 1, 1), (96, 1, 1))]
 
 
 def test_control_flow_is_followed_where_it_is_known() -> None:
@@ -104,7 +114,5 @@ def test_helpers_templates_and_the_runtime_are_followed() -> None:
 
 
 def test_host_code_that_goes_on_for_ever_is_left() -> None:
-    from forewarp.gpu_runner.compilers.extension.tokens import NotUnderstood
-
     with pytest.raises(NotUnderstood):
         follow("for (int i = 0; i >= 0; i++) { for (int j = 0; j >= 0; j++) { n = n; } } return x;", torch.ones(1), 1)
