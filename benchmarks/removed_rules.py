@@ -167,7 +167,7 @@ RULES = (
     Rule(
         "the interpreter notes accesses out of bounds",
         "inspection/emulation/interpreter/memory.py",
-        "            self._note_outside(part, at[~inside], width, verb)\n",
+        '            self.ledger.note("out of bounds", self._place(), message, int((~inside).sum()))\n',
         "",
         "tests/inspection/emulation/interpreter/test_interpreter_modules.py",
     ),

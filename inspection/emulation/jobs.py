@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from forewarp.core import serde
-from forewarp.core.checking import Check
 from forewarp.gpu_runner.worker.channel import Channel
 from forewarp.gpu_runner.worker.task_confinement import job_folder, run_confined
+from forewarp.inspection.emulation.check import Checker
 from forewarp.inspection.emulation.emulator import build, device
-from forewarp.inspection.emulation.emulator.job import emulate as emulated
-from forewarp.inspection.emulation.interpreter.job import interpret as interpreted
+from forewarp.inspection.emulation.emulator.check import EmulatorCheck
+from forewarp.inspection.emulation.interpreter.check import InterpreterCheck
 
 
 def interpret(job: dict[str, Any], answer: Channel) -> None:
@@ -20,7 +20,7 @@ def interpret(job: dict[str, Any], answer: Channel) -> None:
 
     The reference that it is compared with runs in another one.
     """
-    answer.send(_checked(job, interpreted))
+    answer.send(_checked(job, InterpreterCheck))
 
 
 def emulate(job: dict[str, Any], answer: Channel) -> None:
@@ -28,11 +28,9 @@ def emulate(job: dict[str, Any], answer: Channel) -> None:
     if not build.available():
         # Whoever runs a task's code may read the cache, but not fill it.
         device.keep(build.compiler(), job_folder(job), Path(job["cache"]))
-    answer.send(_checked(job, emulated, [job["cache"]]))
+    answer.send(_checked(job, EmulatorCheck, [job["cache"]]))
 
 
-def _checked(
-    job: dict[str, Any], check: Callable[[dict[str, Any]], Check], reads: Sequence[str] = ()
-) -> dict[str, Any]:
-    document = run_confined(job, lambda job: {"check": serde.to_data(check(job))}, reads)
+def _checked(job: dict[str, Any], kind: type[Checker], reads: Sequence[str] = ()) -> dict[str, Any]:
+    document = run_confined(job, lambda job: {"check": serde.to_data(kind(job).check())}, reads)
     return document.get("check", document)

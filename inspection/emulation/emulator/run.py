@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+import torch
+
 from forewarp.core.checking import FAULTS, Finding, FindingKind
 from forewarp.core.errors import CandidateError
 from forewarp.core.values import Candidate
@@ -22,14 +24,14 @@ from forewarp.gpu_runner.worker import environment, protections, toolchain
 from forewarp.gpu_runner.worker.watch import run_watched
 from forewarp.inspection.emulation.emulator import build, device
 from forewarp.inspection.emulation.emulator.ptx import UnsupportedPtx
-from forewarp.inspection.emulation.emulator.scene import Scene
+from forewarp.inspection.emulation.scene import Scene, sized
 
 Ending = Literal["ok", "failed", "timeout", "waits", "unsupported"]
 _REFUSALS: tuple[Ending, ...] = ("failed", "unsupported")
 _ENDINGS: Mapping[str, Ending] = {e: e for e in ("ok", "failed", "timeout", "waits", "unsupported")}
 _KINDS: Mapping[str, FindingKind] = {k: k for k in FAULTS}
 _PROGRAM, _ORDERS, _DATA, _REPORT = "program", "orders", "data", "report"
-_GRACE_S = 5.0
+_GRACE_S, _PAGE = 5.0, 4096
 _MOST_REPORT, _MOST_ROWS = 1 << 20, 1000
 
 
@@ -83,16 +85,16 @@ class Emulation:
         program = self._built[repr(sorted(scene.plan.constants.items()))] / _PROGRAM
         # What a program has once written to, nobody but it looks at again: there may be links.
         with tempfile.TemporaryDirectory(dir=self._folder) as name:
-            folder = Path(name)
-            (folder / _ORDERS).write_text(scene.orders(seconds, descending=descending, sample=sample))
-            scene.write(folder / _DATA)
+            folder, slots = Path(name), _lay_out(scene)
+            (folder / _ORDERS).write_text(_orders(scene.plan, slots, seconds, descending=descending, sample=sample))
+            size = _write(slots, folder / _DATA)
             limit_s = 3 * seconds + _GRACE_S
             stopped = self._confined(folder, seconds + _GRACE_S, lambda: _execute(program, folder, limit_s))
             if stopped:
                 return Outcome("failed", f"the candidate {stopped}")
             outcome = read_report(_plain_file(folder / _REPORT, _MOST_REPORT), program)
             if outcome.ending == "ok":
-                scene.read(_plain_file(folder / _DATA, scene.size))
+                _read(slots, _plain_file(folder / _DATA, size))
         return outcome
 
     def _confined(self, folder: Path, seconds: float, work: Callable[[], None]) -> str:
@@ -113,6 +115,64 @@ class Emulation:
 
         stopped = run_watched(confined, self._memory)
         return stopped[1] if stopped else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """Where one buffer lies in the file, in bytes; kernels may write to what is `writable`. Scratch has no tensor."""
+
+    offset: int
+    size: int
+    writable: bool = True
+    tensor: torch.Tensor | None = None
+
+
+def _lay_out(scene: Scene) -> dict[str, _Slot]:
+    """Return the buffers that kernels see by the plan's names, each from a page's start on."""
+    plan = scene.plan
+    written = {plan.inputs[i] for i in scene.written_values}
+    tensors = {name: (tensor, name in written) for name, tensor in scene.inputs.items()}
+    tensors |= {name: (tensor, False) for name, tensor in scene.params.items()}
+    tensors |= {name: (tensor, True) for name, tensor in scene.outputs.items() if name not in plan.aliases}
+    tensors |= {spec.name: (sized(spec), True) for spec in plan.scratch}
+    slots, offset = dict[str, _Slot](), 0
+    for name, (tensor, writable) in tensors.items():
+        size = tensor.numel() * tensor.element_size()
+        slots[name] = _Slot(offset, size, writable, None if tensor.is_meta else tensor)
+        offset += max(_PAGE, -(-size // _PAGE) * _PAGE)
+    return slots
+
+
+def _write(slots: Mapping[str, _Slot], path: Path) -> int:
+    """Write the buffers as the stage has prepared them, zeros for scratch; return the file's size."""
+    with path.open("wb") as file:
+        for slot in slots.values():
+            if slot.tensor is not None:
+                file.seek(slot.offset)
+                file.write(slot.tensor.detach().view(-1).view(torch.uint8).numpy().tobytes())
+        return file.truncate(max(slot.offset + max(_PAGE, slot.size) for slot in slots.values()))
+
+
+def _read(slots: Mapping[str, _Slot], data: bytes) -> None:
+    """Put what kernels have left in the file where the stage looks for it; where it is cut off, nothing."""
+    for slot in slots.values():
+        left = bytearray(data[slot.offset : slot.offset + slot.size])
+        if slot.tensor is not None and slot.writable and left and len(left) == slot.size:
+            slot.tensor.view(-1).view(torch.uint8).copy_(torch.frombuffer(left, dtype=torch.uint8))
+
+
+def _orders(plan: ResolvedPlan, slots: Mapping[str, _Slot], seconds: float, *, descending: bool, sample: bool) -> str:
+    """Return the text that tells the program what to run, in at most so many seconds."""
+    places = {name: i for i, name in enumerate(slots)}
+    places |= {output: places[source] for output, source in plan.aliases.items()}
+    rows = [f"order {int(descending)}", f"seconds {seconds:.3f}"]
+    rows += [f"sample {0.7 * seconds:.3f}"] if sample else []
+    rows += [f"buffer {name} {s.size} {s.offset} {int(s.writable)}" for name, s in slots.items()]
+    for launch in plan.launches:
+        rows.append(f"launch {launch.kernel} {' '.join(map(str, (*launch.grid, *launch.block, launch.shared)))}")
+        for a in launch.args:
+            rows.append(f"arg ptr {places[a.name]}" if a.kind == "ptr" else f"arg {a.kind} {a.value!r}")
+    return "\n".join(rows) + "\n"
 
 
 def _compile(source: str, plan: ResolvedPlan, folder: Path, device: Path) -> None:

@@ -11,9 +11,9 @@ import socket
 import time
 import traceback
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable
 from types import FrameType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -21,23 +21,13 @@ from forewarp.core import serde
 from forewarp.gpu_runner.worker import environment, protections, toolchain
 from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed
 from forewarp.inspection.emulation.interpreter.builder import Unsupported
-from forewarp.inspection.emulation.interpreter.memory import MemoryFault
+from forewarp.inspection.emulation.interpreter.launches import KernelRun, ModuleRun, PlanRun
+from forewarp.inspection.emulation.interpreter.memory import Ledger, MemoryFault
 from forewarp.inspection.emulation.interpreter.pace import SPINS, Born, OutOfTime, Pace, TooSlow
 
-Outcome = Literal["done", "slow", "stuck", "waits", "failed", "unsupported"]
 _FOR_EVER = 1e9
-
-
-@dataclass(slots=True)
-class Report:
-    """What became of one case. `estimate` is in seconds, where the outcome is "slow"."""
-
-    outcome: Outcome
-    programs: int
-    grid: int
-    message: str = ""
-    estimate: float = 0.0
-    partial: bool = False
+Report = dict[str, Any]
+"""What became of one case: its `outcome` ("done", "slow", "stuck", "waits", "failed" or "unsupported") and more."""
 
 
 def live(born: Born, line: socket.socket, *, contained: bool) -> None:
@@ -47,62 +37,51 @@ def live(born: Born, line: socket.socket, *, contained: bool) -> None:
     protections.take(
         protections.Confinement(
             born.folder,
-            memory=born.memory,
+            memory=born.job["memory"],
             keep={line.fileno()},
             own_processes=contained,
             reads_only=toolchain.readable("cpu"),
-            cpu_s=born.cpu_s,
+            cpu_s=int(4 * born.job["budget_s"]) + 30,
         )
     )
     warnings.simplefilter("ignore")
     channel = Channel(line)
     with np.errstate(all="ignore"):
-        runner, report = _born_runner(born)
-        while (order := _next(channel)) is not None:
-            if runner is not None:
-                report = _case(runner, order["limit_s"], sample=order["sample"])
-            told: dict[str, Any] = {"findings": [], "suspicions": [], "reach": {}}
-            if runner is not None:
-                ledger = runner.memory.ledger
-                told = {
-                    "findings": serde.to_data(ledger.findings()),
-                    "suspicions": serde.to_data(ledger.suspicions()),
-                    "reach": runner.memory.reach.counts,
-                }
-            channel.send(serde.to_data(report) | told)
+        runner = _runner(born)
+        while True:
+            try:
+                order = channel.receive(_FOR_EVER)
+            except ChannelClosed:
+                return
+            channel.send(runner if isinstance(runner, dict) else _case(runner, Pace(order["limit_s"], order["sample"])))
 
 
-def _next(channel: Channel) -> dict[str, Any] | None:
+def _runner(born: Born) -> KernelRun | Report:
     try:
-        return channel.receive(_FOR_EVER)
-    except ChannelClosed:
-        return None
-
-
-def _born_runner(born: Born) -> tuple[Any, Report]:
-    try:
-        kind: Any
-        if born.own_shape:
-            from forewarp.inspection.emulation.interpreter import ownshape
-
-            kind = ownshape.ModuleAtOwnShape if born.language == "python" else ownshape.PlanAtOwnShape
-        elif born.language == "python":
-            from forewarp.inspection.emulation.interpreter.modules import ModuleRun as kind
-        else:
-            from forewarp.inspection.emulation.interpreter.plans import PlanRun as kind
-        return kind(born), Report("done", 0, 0)
+        return ModuleRun(born) if born.candidate.language == "python" else PlanRun(born)
     except Unsupported as e:
-        return None, Report("unsupported", 0, 0, str(e))
+        return {"outcome": "unsupported", "message": str(e)}
     except Exception as e:
-        return None, Report("failed", 0, 0, f"the candidate cannot be set up: {_words(e, '')}")
+        return {"outcome": "failed", "message": f"the candidate cannot be set up: {_words(e, '')}"}
 
 
-def _case(runner: Any, limit_s: float, *, sample: bool) -> Report:
-    """Run all launches once, within the limit."""
-    pace = Pace(limit_s, sample)
+def _case(runner: KernelRun, pace: Pace) -> Report:
+    """Run all launches once, within the limit; report it with what was seen."""
+    ledger = runner.memory.ledger = Ledger()
+    runner.memory.reach.clear()
+    return _outcome(runner, pace) | {
+        "programs": pace.done,
+        "grid": pace.grid,
+        "partial": pace.partial,
+        "findings": serde.to_data(ledger.findings()),
+        "suspicions": serde.to_data(ledger.suspicions()),
+        "reach": runner.memory.reach,
+    }
 
-    def report(outcome: Outcome, message: str = "", estimate: float = 0.0) -> Report:
-        return Report(outcome, pace.done, pace.grid, message, estimate, pace.partial)
+
+def _outcome(runner: KernelRun, pace: Pace) -> Report:
+    def report(outcome: str, message: str = "") -> Report:
+        return {"outcome": outcome, "message": message}
 
     def over(number: int, frame: FrameType | None) -> None:
         del number
@@ -112,9 +91,8 @@ def _case(runner: Any, limit_s: float, *, sample: bool) -> Report:
 
     signal.signal(signal.SIGALRM, over)
     try:
-        signal.setitimer(signal.ITIMER_REAL, limit_s, 1.0)
+        signal.setitimer(signal.ITIMER_REAL, pace.limit_s, 1.0)
         try:
-            pace.begin()
             runner.run(pace)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -122,7 +100,7 @@ def _case(runner: Any, limit_s: float, *, sample: bool) -> Report:
     except OutOfTime as e:
         return _out_of_time(runner, pace, e.line, report)
     except TooSlow as e:
-        return report("slow", estimate=e.seconds)
+        return report("slow") | {"estimate": e.seconds}
     except (Unsupported, NotImplementedError) as e:
         return report("unsupported", f"{_where(e, runner.path)}{e}")
     except MemoryFault as e:
@@ -138,7 +116,7 @@ def _case(runner: Any, limit_s: float, *, sample: bool) -> Report:
         return report("unsupported", f"the module's own code does not run here: {_words(e, runner.path)}")
 
 
-def _out_of_time(runner: Any, pace: Pace, line: int, report: Any) -> Report:
+def _out_of_time(runner: KernelRun, pace: Pace, line: int, report: Callable[..., Report]) -> Report:
     alone = time.monotonic() - pace.program_started
     if not runner.in_kernel:
         return report("stuck", f"the module's own code, line {line}, was still running after {pace.limit_s:.1f} s")
@@ -150,11 +128,11 @@ def _out_of_time(runner: Any, pace: Pace, line: int, report: Any) -> Report:
             f"{where}: program {program} waits for another one, and programs run one after another here",
         )
     if alone > pace.limit_s / 2 or not pace.done:
-        return report("stuck", f"{where}: program {program} was still running after {alone:.1f} s", _FOR_EVER)
+        return report("stuck", f"{where}: program {program} was still running after {alone:.1f} s")
     if pace.sample:
         pace.partial = True
         return report("done")
-    return report("slow", estimate=pace.estimate())
+    return report("slow") | {"estimate": pace.estimate()}
 
 
 def _where(error: BaseException, path: str, before: str = "") -> str:

@@ -1,20 +1,99 @@
 """The memory that interpreted kernels see: every buffer lies terabytes from the next, and every access is looked at.
 
-Pointers are made-up addresses, so one that leaves its buffer is known for what it is and changes nothing.
+Pointers are made-up addresses, so one that leaves its buffer is known for what it is and changes nothing. What was seen
+is gathered by place in the source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from forewarp.inspection.emulation.interpreter.findings import SECTOR, Ledger, Place, Reach
+from forewarp.core.checking import Finding, FindingKind
 from forewarp.inspection.emulation.interpreter.numerics import Array
 from forewarp.inspection.emulation.interpreter.order import MANY, Clocks, Shadow, several
+
+SECTOR = 32
+"""Bytes that a GPU's memory gives out at least."""
+MOST_SECTORS = 2.0
+"""Times the least number of sectors above which an access is worth a word."""
+WORTH = 0.05
+"""Share of a run's sectors that a place must waste to be worth a word."""
+CALM, THEN_EVERY = 32, 16
+"""Requests of one place whose sectors are all counted, and which of the later ones are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something happened: the kernel that was launched and the line of the source."""
+
+    kernel: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.kernel}, line {self.line}" if self.line else self.kernel
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Sectors that one place in the source asked for, and the least that would have done, over requests looked at."""
+
+    requests: int = 0
+    sectors: int = 0
+    least: int = 0
+
+    def wants_a_look(self) -> bool:
+        """Count a request; return whether its sectors are to be counted, too."""
+        self.requests += 1
+        return self.requests <= CALM or self.requests % THEN_EVERY == 0
+
+    def of_all(self, part: int) -> int:
+        """Return what the requests looked at add up to, taken over all requests."""
+        looked_at = min(self.requests, CALM) + max(0, self.requests // THEN_EVERY - CALM // THEN_EVERY)
+        return round(part * self.requests / max(1, looked_at))
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Findings by kind and place, and the traffic of each place that loads or stores.
+
+    What is `suspected` may be done by a right kernel, too: it is a fault only of one whose outputs are wrong.
+    """
+
+    seen: dict[tuple[str, str], Finding] = field(default_factory=dict[tuple[str, str], Finding])
+    suspected: dict[tuple[str, str], Finding] = field(default_factory=dict[tuple[str, str], Finding])
+    traffic: dict[tuple[Place, str], Traffic] = field(default_factory=dict[tuple[Place, str], Traffic])
+
+    def note(self, kind: FindingKind, place: object, message: str, count: int, *, certain: bool = True) -> None:
+        """Count something at a place; the first message stays."""
+        known, key = self.seen if certain else self.suspected, (kind, str(place))
+        first = known.get(key, Finding(kind, str(place), message, 0))
+        known[key] = replace(first, count=first.count + count)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return what is worth a word, faults first."""
+        return (*self.seen.values(), *self._uncoalesced())
+
+    def suspicions(self) -> tuple[Finding, ...]:
+        """Return what was suspected at places that have no certain finding of the kind."""
+        return tuple(finding for key, finding in self.suspected.items() if key not in self.seen)
+
+    def _uncoalesced(self) -> Iterator[Finding]:
+        total = sum(traffic.of_all(traffic.sectors) for traffic in self.traffic.values())
+        for (place, verb), traffic in self.traffic.items():
+            factor = traffic.sectors / max(1, traffic.least)
+            if factor > MOST_SECTORS and traffic.of_all(traffic.sectors - traffic.least) > WORTH * total:
+                message = (
+                    f"{verb} {factor:.1f} times the sectors of {SECTOR} bytes that its elements would fit in; "
+                    f"{traffic.of_all(traffic.sectors) / max(1, total):.0%} of all traffic comes from here"
+                )
+                yield Finding("uncoalesced", str(place), message, traffic.requests)
+
 
 _SPAN = 44
 """Each buffer has 2**44 bytes of address to itself, and lies in their middle."""
@@ -107,11 +186,12 @@ class Memory:
 
     def __init__(self, place: Callable[[str], Place]) -> None:
         """`place` says where in the source, in the named kernel, an access comes from."""
-        self._buffers: list[Buffer] = []
+        self.buffers: list[Buffer] = []
         self._windows: list[_Window] = []
         self._place_in = place
         self.ledger = Ledger()
-        self.reach = Reach()
+        self.reach: dict[str, int] = {}
+        """The most programs of a launch and passes of a loop, by their names in words."""
         self.kernel = ""
         self.program = ""
         self.clocks = Clocks(1)
@@ -121,8 +201,8 @@ class Memory:
         """Make a buffer known and return its address; `filled` is false where nothing has been written to it yet."""
         base = self._next_base()
         written = None if filled else np.zeros(len(content) // size, np.bool_)
-        self._buffers.append(Buffer(name, content, size, base, watched, written))
-        self._windows.append(_Window(self._buffers[-1], name, base))
+        self.buffers.append(Buffer(name, content, size, base, watched, written))
+        self._windows.append(_Window(self.buffers[-1], name, base))
         return base
 
     def window(self, buffer: Buffer, name: str, view: BufferPart | None) -> int:
@@ -139,22 +219,33 @@ class Memory:
 
     def forget(self) -> None:
         """Drop all buffers; what was found stays."""
-        self._buffers.clear()
+        self.buffers.clear()
         self._windows.clear()
 
     def named(self, name: str) -> Buffer:
         """Return a buffer by its name."""
-        return next(b for b in self._buffers if b.name == name)
+        return next(b for b in self.buffers if b.name == name)
 
-    @property
-    def buffers(self) -> list[Buffer]:
-        """Every buffer, in the order in which they were added."""
-        return self._buffers
+    def forget_writes(self) -> None:
+        """Go back to where nothing has been written to the buffers that were not filled."""
+        for buffer in self.buffers:
+            buffer.merged = None
+            if buffer.written is not None:
+                buffer.written[:] = False
 
-    def begin_launch(self, kernel: str, programs: int) -> None:
+    def notice_writes(self) -> None:
+        """Take what holds anything but poison for written."""
+        for buffer in self.buffers:
+            if buffer.written is not None:
+                rows = buffer.content[: len(buffer.written) * buffer.size].reshape(-1, buffer.size)
+                buffer.written |= (rows != np.uint8(POISON)).any(axis=1)
+
+    def begin_launch(self, kernel: str, grid: Sequence[int]) -> None:
         """Start a launch: whatever came before is over and done."""
-        self.kernel, self.clocks = kernel, Clocks(programs)
-        for buffer in self._buffers:
+        self.kernel, self.clocks = kernel, Clocks(math.prod(grid))
+        for axis, programs in enumerate(grid):
+            self._count(f"programs of {kernel} along axis {axis}", programs)
+        for buffer in self.buffers:
             buffer.shadow.clear()
 
     def begin_program(self, number: int, name: str) -> None:
@@ -167,7 +258,10 @@ class Memory:
 
     def begin_loop(self, passes: int) -> None:
         """Start a loop."""
-        self.reach.looped(self._place(), passes)
+        self._count(f"passes of the loop at {self._place()}", passes)
+
+    def _count(self, name: str, number: int) -> None:
+        self.reach[name] = max(number, self.reach.get(name, 0))
 
     def load(self, addresses: Array, mask: Mask, other: Array, *, volatile: bool = False) -> Array:
         """Return what lies at the addresses, `other` where the mask is false."""
@@ -264,7 +358,8 @@ class Memory:
             inside: Mask | slice = slice(None)
         else:
             inside = (at >= 0) & (at <= most)
-            self._note_outside(part, at[~inside], width, verb)
+            message = self._beyond(part, at[~inside], width, verb)
+            self.ledger.note("out of bounds", self._place(), message, int((~inside).sum()))
             at = at[inside]
         if (at & (width - 1)).any():
             raise MemoryFault(
@@ -276,11 +371,8 @@ class Memory:
                 f"{verb} {_elements_of(part, at[beside], width)}, which is a view of {view.members.sum()} elements and "
                 f"does not have {'it' if beside.sum() == 1 else 'them'}; first in program {self.program}"
             )
-            self.ledger.suspect("out of bounds", self._place(), message, int(beside.sum()))
+            self.ledger.note("out of bounds", self._place(), message, int(beside.sum()), certain=False)
         return inside, at // width
-
-    def _note_outside(self, part: Part, outside: Array, width: int, verb: str) -> None:
-        self.ledger.note("out of bounds", self._place(), self._beyond(part, outside, width, verb), len(outside))
 
     def _beyond(self, part: Part, outside: Array, width: int, verb: str) -> str:
         """Put an access out of bounds into words."""
@@ -301,7 +393,7 @@ class Memory:
         return (index[:, None] + np.arange(width // buffer.size)).reshape(-1)
 
     def _count_sectors(self, at: Array, width: int, verb: str) -> None:
-        traffic = self.ledger.traffic_at(self._place(), verb)
+        traffic = self.ledger.traffic.setdefault((self._place(), verb), Traffic())
         if not traffic.wants_a_look():
             return
         if (at[1:] < at[:-1]).any():

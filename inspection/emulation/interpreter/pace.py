@@ -1,14 +1,16 @@
-"""Inputs and time limits of the confined side, and the places of its programs in the grid."""
+"""Inputs and time limits of the confined side."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
+
+from forewarp.core.values import Candidate
+from forewarp.inspection.emulation.scene import Scene, ShapeOnly
 
 _LOOK_AFTER_S = 0.3
 """Seconds after which it is worth a guess how long all programs will take."""
@@ -17,7 +19,7 @@ SPINS = 1000
 
 
 class OutOfTime(BaseException):
-    """The time of a case is over. No Exception, so that a kernel's own `except` does not catch it."""
+    """The time of a case is over, at a line. No Exception, so that a kernel's own `except` does not catch it."""
 
     def __init__(self, line: int) -> None:
         super().__init__(line)
@@ -32,22 +34,14 @@ class TooSlow(Exception):
         self.seconds = seconds
 
 
-@dataclass(slots=True)
 class Pace:
     """Counts programs, and says when it is time to stop."""
 
-    limit_s: float
-    sample: bool
-    grid: int = 0
-    done: int = 0
-    partial: bool = False
-    started: float = 0.0
-    program_started: float = 0.0
-    second_started: float = 0.0
-
-    def begin(self) -> None:
-        """Start the clock."""
-        self.started = self.program_started = time.monotonic()
+    def __init__(self, limit_s: float, sample: bool) -> None:
+        self.limit_s, self.sample = limit_s, sample
+        self.grid = self.done = 0
+        self.partial = False
+        self.started = self.program_started = self._second_started = time.monotonic()
 
     def order(self, count: int) -> Iterator[int]:
         """Yield numbers of programs of a launch: all in turn, or, for a sample, the ends first and then all over."""
@@ -68,7 +62,7 @@ class Pace:
             self.partial = self.partial or (self.done > 0 and spent > 0.8 * self.limit_s)
             return not self.partial
         if self.done == 1:
-            self.second_started = self.program_started
+            self._second_started = self.program_started
         if self.done > 1 and spent > _LOOK_AFTER_S and self.estimate() > 1.2 * self.limit_s:
             raise TooSlow(self.estimate())
         return True
@@ -77,33 +71,21 @@ class Pace:
         """Return the seconds that all programs will take; the first one, which prepares things, does not count."""
         if self.done < 2:
             return (time.monotonic() - self.started) * self.grid
-        each = (self.program_started - self.second_started) / (self.done - 1)
-        return self.second_started - self.started + each * self.grid
+        each = (self.program_started - self._second_started) / (self.done - 1)
+        return self._second_started - self.started + each * self.grid
 
 
 @dataclass(frozen=True, slots=True)
 class Born:
-    """Inputs of the confined process; it may change `slot` and the files in `folder`, and nothing else.
+    """Inputs of the confined process; it may change the scene's buffers and the files in `folder`, and nothing else."""
 
-    Where `own_shape` is true, the scene is a `ShapeOnly`.
-    """
-
-    source: str
-    language: str
+    candidate: Candidate
     folder: str
-    memory: int
-    cpu_s: int
     job: Mapping[str, Any]
     scene: Any
-    own_shape: bool = False
+    """A `Scene`, or a `ShapeOnly`."""
 
-
-def as_bytes(tensor: torch.Tensor) -> Any:
-    """Return a contiguous tensor's bytes as a numpy array that shares its memory."""
-    return tensor.detach().view(-1).view(torch.uint8).numpy() if tensor.numel() else np.zeros(0, np.uint8)
-
-
-def place_of(number: int, grid: Sequence[int]) -> tuple[int, int, int]:
-    """Return where in the grid a program lies, x being the fastest, as a GPU starts them."""
-    x, y, _ = grid
-    return number % x, number // x % y, number // (x * y)
+    @property
+    def own_shape(self) -> bool:
+        """Whether there are no values."""
+        return isinstance(self.scene, ShapeOnly) and not isinstance(self.scene, Scene)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from forewarp.core.checking import Finding
-from forewarp.inspection.emulation.interpreter.findings import Place
-from forewarp.inspection.emulation.interpreter.memory import Memory, MemoryFault
+from forewarp.inspection.emulation.interpreter.memory import Memory, MemoryFault, Place
 
 YES = np.ones(1, np.bool_)
 
@@ -23,7 +22,7 @@ class Bench:
         self.at_x = self.memory.add("x", self.x.view(np.uint8), 4, watched=True)
         self.at_y = self.memory.add("y", self.y.view(np.uint8), 4, watched=True, filled=False)
         self.at_lock = self.memory.add("lock", self.lock.view(np.uint8), 4, watched=True)
-        self.memory.begin_launch("k", 8)
+        self.memory.begin_launch("k", (8, 1, 1))
         self.turn(0)
 
     def turn(self, program: int) -> None:
@@ -111,7 +110,7 @@ def test_to_read_what_another_writes_is_a_race_either_way_round(bench: Bench) ->
 
 def test_launches_come_one_after_another(bench: Bench) -> None:
     bench.store(bench.at_y, 0, 1.0)
-    bench.memory.begin_launch("k", 8)
+    bench.memory.begin_launch("k", (8, 1, 1))
     bench.turn(1)
     bench.load(bench.at_y, 0)
     assert bench.found() == []

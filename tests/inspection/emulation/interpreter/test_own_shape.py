@@ -9,7 +9,7 @@ from support import interpreted_modules as modules
 from forewarp.core.checking import Check
 from forewarp.core.values import Candidate
 from forewarp.gpu_runner.executors.local import LocalExecutor
-from forewarp.inspection.emulation.interpreter.job import hidden_by
+from forewarp.inspection.emulation.interpreter.check import hidden_by
 from forewarp.inspection.emulation.interpreter.ownshape import corners
 
 VAST = plans.model("x * 2", "torch.randn(N)", N=3_000_000_000)

@@ -16,10 +16,6 @@ from forewarp.gpu_runner.worker.problem import tensors_of
 from forewarp.gpu_runner.worker.signatures import describe_shapes
 from forewarp.inspection.describing import describe
 
-MOST_ELEMENTS = 1 << 19
-"""Elements of all tensors together that a workload is shrunk to at first."""
-MOST_PROGRAMS = 256
-"""Programs of all launches together that a workload is shrunk to at first."""
 _LARGE = 1 << 26
 """Elements beyond which a reference is not run to learn its outputs' shapes."""
 _BEYOND = 1 << 50
@@ -39,9 +35,9 @@ class Size:
     elements: int
     programs: int
 
-    def within(self, elements: float, programs: float) -> bool:
-        """Return whether it is no larger than that."""
-        return self.elements <= elements and self.programs <= programs
+    def holds(self, other: Size) -> bool:
+        """Return whether another size is no larger."""
+        return other.elements <= self.elements and other.programs <= self.programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +97,10 @@ class Shrinker:
 
     def __init__(self, job: Mapping[str, Any], workload: Workload, candidate: Candidate) -> None:
         self._job, self._workload, self._candidate = job, workload, candidate
-        self._original = defaults(job, workload)
+        self.original = defaults(job, workload)
         self._units = _units(candidate)
         self._signatures: dict[str, Signature] = {}
-        self._built_for = self._compiled(self._original)
+        self._built_for = self._compiled(self.original)
         self.why_not = ""
         """What the last shapes that did not work ran into."""
 
@@ -190,20 +186,20 @@ class Shrinker:
         """
         if self._compiled(constants) != self._built_for:
             return True
-        pairs = [(d.read(self._original), d.read(constants)) for d in _dials(constants) if d.name in self._original]
+        pairs = [(d.read(self.original), d.read(constants)) for d in _dials(constants) if d.name in self.original]
         return any(before % unit == 0 and now % unit for before, now in pairs for unit in self._units)
 
     def written_into_code(self, constants: Constants) -> str:
         """Name the constants that differ from the task's and stand in the candidate's code with the task's value."""
-        own = {d: d.read(self._original) for d in _dials(constants) if d.name in self._original}
+        own = {d: d.read(self.original) for d in _dials(constants) if d.name in self.original}
         code = set(re.findall(r"\b\d+\b", self._candidate.source.replace("_", "")))
         changed = [d for d, value in own.items() if value != d.read(constants) and str(value) in code]
         return ", ".join(f"{d.name} = {own[d]}" for d in changed)
 
     def larger(self, constants: Constants) -> Iterator[Constants]:
         """Yield the constants with one of them nearer to the task's own, for each of them from near to far."""
-        for dial in [d for d in _dials(constants) if d.name in self._original]:
-            least, path, now = dial.read(constants), list[Constants](), self._original
+        for dial in [d for d in _dials(constants) if d.name in self.original]:
+            least, path, now = dial.read(constants), list[Constants](), self.original
             while dial.read(now) > least:
                 path.append({**constants, dial.name: now[dial.name]})
                 now = dial.halve(now)
@@ -230,7 +226,7 @@ class Shrinker:
                 together = other.halve(together)
         for trial in (alone, together):
             found = self.measure(trial)
-            if found is not None and found != size and found.within(size.elements, max(size.programs, found.programs)):
+            if found is not None and found != size and found.elements <= size.elements:
                 return trial, found
         return None
 

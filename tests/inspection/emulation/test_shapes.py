@@ -7,7 +7,7 @@ from typing import Any
 from support import interpreted as samples
 
 from forewarp.core.values import Candidate, Constant, Task
-from forewarp.inspection.emulation.interpreter.shapes import Shrinker, Size, defaults
+from forewarp.inspection.emulation.shapes import Shrinker, Size, defaults
 
 MODULE = Candidate("class ModelNew: pass", "python")
 
@@ -27,7 +27,7 @@ def shrunk(
     programs: int = 64,
 ) -> dict[str, Constant] | None:
     own = defaults(job_of(task), task.workloads["cuda"][0])
-    found = shrinker(task, candidate).shrink(own, lambda s: s.within(most, programs))
+    found = shrinker(task, candidate).shrink(own, Size(most, programs).holds)
     return dict(found) if found is not None else None
 
 
@@ -88,6 +88,6 @@ def test_sizes_in_the_code_are_named_where_they_have_changed() -> None:
 
 
 def test_sizes_compare_by_both_numbers() -> None:
-    assert Size(10, 5).within(10, 5)
-    assert not Size(11, 5).within(10, 5)
-    assert not Size(10, 6).within(10, 5)
+    assert Size(10, 5).holds(Size(10, 5))
+    assert not Size(10, 5).holds(Size(11, 5))
+    assert not Size(10, 5).holds(Size(10, 6))

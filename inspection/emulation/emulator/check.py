@@ -1,0 +1,117 @@
+"""Checks of device-only CUDA candidates in the emulator."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Generator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from forewarp.core.checking import Check, CheckedWorkload, CheckStatus
+from forewarp.gpu_runner.formats import plan as plans
+from forewarp.gpu_runner.worker.check import POISON_BYTE, Mismatch
+from forewarp.inspection.emulation.check import Bounds, Checker, Judged, Runner, unjudged
+from forewarp.inspection.emulation.emulator import build, ptx
+from forewarp.inspection.emulation.emulator.run import Emulation, Ending
+from forewarp.inspection.emulation.scene import Scene
+from forewarp.inspection.emulation.shapes import Size
+
+_STATUS: Mapping[Ending, CheckStatus] = {"failed": "failed", "waits": "unsupported", "unsupported": "unsupported"}
+_MISFIT = "which its code may not be made for"
+
+
+class EmulatorCheck(Checker):
+    """Checks a CUDA candidate; `job["cache"]` is a folder for the compiled device."""
+
+    how = "CPU-emulated"
+    bounds = Bounds(
+        first=Size(1 << 17, 256),
+        whole=Size(1 << 17, 256),
+        most=Size(1 << 20, 1 << 10),
+        again_s=5.0,
+        unsuited=(_MISFIT, _MISFIT),
+    )
+
+    def check(self) -> Check:
+        """Check all workloads; raises `CandidateError` for a wrong plan."""
+        why = self._refusal()
+        if why:
+            return Check(self.how, "unsupported", (), (), 0.0, why)
+        with tempfile.TemporaryDirectory(prefix="emulate-") as folder, torch.no_grad():
+            self._emulation = Emulation(self.candidate, Path(folder), self.job["memory"], Path(self.job["cache"]))
+            return super().check()
+
+    def _refusal(self) -> str:
+        """Return why a candidate cannot be emulated at all, or ""."""
+        if plans.parse(self.candidate).host_code:
+            return "only device-only CUDA candidates can be emulated; this one has host code"
+        try:
+            ptx.translate(self.candidate.source)
+        except ptx.UnsupportedPtx as e:
+            return str(e)
+        return build.available()
+
+    @contextlib.contextmanager
+    def runner(self, scene: Scene) -> Generator[Runner]:
+        """Compile the candidate for the scene's constants."""
+        runner, refused = _Emulated(scene, self._emulation), self._emulation.prepare(scene.plan)
+        if refused is not None:
+            runner.refused = unjudged(scene.workload, refused.message, scene.plan.programs, _STATUS[refused.ending])
+        yield runner
+
+
+class _Emulated(Runner):
+    def __init__(self, scene: Scene, emulation: Emulation) -> None:
+        self._scene, self._emulation = scene, emulation
+
+    def judge(self, limit_s: float, *, sample: bool, first: bool) -> Judged:
+        """Run the candidate; if it is right the `first` time, once more with threads and blocks in descending order."""
+        judged = self._judge(limit_s, sample=sample)
+        if judged.status != "ok" or not first or sample:
+            return judged
+        self._scene.stage.prepare(0)
+        again = self._judge(limit_s, descending=True)
+        if again.slow or again.status == "unsupported":
+            return judged  # only blocks that run in order can wait for each other's results
+        return judged.joined(again, "only where threads and blocks run in descending order, so the order matters")
+
+    def _judge(self, limit_s: float, *, descending: bool = False, sample: bool = False) -> Judged:
+        scene = self._scene
+        outcome = self._emulation.run(scene, limit_s, descending=descending, sample=sample)
+        programs = scene.plan.programs
+        partial = sample and outcome.ending == "ok" and outcome.blocks < programs
+        seen = CheckedWorkload(scene.workload.name, scene.workload.constants, outcome.blocks, programs, None)
+        # Shared memory that is read before it is written may be padding that nobody uses; where outputs are wrong, not.
+        certain = tuple(f for f in outcome.findings if f.kind != "uninitialised")
+        judged = Judged("ok", seen, certain)
+        if outcome.ending == "timeout":
+            message = f"{outcome.message}: an endless loop, or too large a shape for the time allowed"
+            slow = limit_s * programs / max(0.5, outcome.blocks)
+            return judged.saying(message, status="failed" if sample else "unsupported", slow=slow)
+        if outcome.ending != "ok":
+            return judged.saying(outcome.message, status=_STATUS[outcome.ending])
+        if partial and outcome.atomics:
+            message = "too slow to emulate, and what only some blocks add up cannot be compared"
+            return unjudged(scene.workload, message, programs)
+        blank = {name: _blank(scene.outputs[name]) for name in scene.masks}
+        missing = [f"{int(b.sum())} elements of {name} were never written" for name, b in blank.items() if b.any()]
+        try:
+            if partial:
+                for name, mask in scene.masks.items():
+                    mask.copy_(~blank[name])
+                scene.fill_unwritten()
+            scene.stage.check_inputs()
+            return replace(judged, workload=replace(seen, error=scene.stage.compare(0)))
+        except Mismatch as e:
+            message = "; ".join([str(e), *(missing if not partial else ())])
+            wrong = replace(seen, error=scene.stage.error(0), message=message)
+            return Judged("incorrect", wrong, outcome.findings)
+
+
+def _blank(tensor: torch.Tensor) -> torch.Tensor:
+    """Return for each element whether all its bytes are those that outputs are filled with."""
+    raw = tensor.view(-1).view(torch.uint8).view(*tensor.shape, tensor.element_size())
+    return (raw == POISON_BYTE).all(dim=-1)
