@@ -16,7 +16,6 @@ from forewarp.gpu_runner.compilers import nvrtc
 from forewarp.gpu_runner.compilers.cubin import codes
 from forewarp.gpu_runner.compilers.process import CompileError
 from forewarp.inspection.tracing.cuda_source import CudaSource, NotUnderstood
-from forewarp.inspection.tracing.device_stub import FULL, LEAN
 from forewarp.inspection.tracing.host_code import HostCode, HostLaunch, KernelName
 from forewarp.inspection.tracing.host_values import UNKNOWN
 from forewarp.inspection.tracing.masquerade import replaced
@@ -28,6 +27,10 @@ _NEEDS_FULL = re.compile(
     r"\b(?:c10|at|torch|half2?|__half\w*|__nv_bfloat\w*|cub|cuda)\b|#\s*include\s*[<\"](?!math_constants)"
     r"|\bstd::(?!min|max|abs|exp|sqrt|pow|tanh|log|floor|ceil|u?int\d|size_t)"
 )
+
+
+_STUB = Path(__file__).parent / "device_stub.cuh"
+_FULL = "#define FOREWARP_FULL\n"
 
 
 class NotTraced(Exception):
@@ -99,18 +102,17 @@ class DeviceCode:
         return self._known[name]
 
     def _compile(self, name: str) -> tuple[str, str]:
-        stubs = [FULL] if _NEEDS_FULL.search(self.source.device) or "c10::" in name else [LEAN, FULL]
-        for last, stub in enumerate(stubs, 1):
-            try:
-                image, symbols = nvrtc.compile_named(stub + self.source.device, self.options, [name])
-            except CompileError:
-                if last == len(stubs):
-                    raise
-                continue
-            symbol = symbols[name]
-            if symbol in codes(image, self.arch):
-                return symbol, self.recorder.keep(image)
-        raise CompileError("the compiler left the kernel out")
+        text = _STUB.read_text() + self.source.device
+        lean = not _NEEDS_FULL.search(self.source.device) and "c10::" not in name
+        try:
+            image, symbols = nvrtc.compile_named(text if lean else _FULL + text, self.options, [name])
+        except CompileError:
+            if not lean:
+                raise
+            image, symbols = nvrtc.compile_named(_FULL + text, self.options, [name])
+        if symbols[name] not in codes(image, self.arch):
+            raise CompileError("the compiler left the kernel out")
+        return symbols[name], self.recorder.keep(image)
 
     def launched(self, launch: HostLaunch) -> None:
         """Record a launch that the host code makes."""

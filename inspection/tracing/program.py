@@ -16,10 +16,10 @@ import torch
 from forewarp.core.values import Signature, Target, TensorSpec, Workload
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.problem import dtype_name, import_text, outputs_of
-from forewarp.inspection.tracing import masquerade
-from forewarp.inspection.tracing.recorder import Event, Recorder, TooMuch, merge
+from forewarp.inspection.tracing import masquerade, triton_driver
+from forewarp.inspection.tracing.operators import Operators
+from forewarp.inspection.tracing.recorder import Event, Recorder, TooMuch, merge, words
 from forewarp.inspection.tracing.values import Strategy, TracedLaunch, WorkloadTrace
-from forewarp.inspection.tracing.wording import words
 
 if TYPE_CHECKING:
     from forewarp.inspection.tracing.extensions import Extensions
@@ -99,9 +99,7 @@ def run(
         try:
             extensions = _enter(stack, setting, signature.outputs, recorder, strategy)
             with contextlib.suppress(ImportError):
-                from forewarp.inspection.tracing.refusals import refusing
-
-                refusals = stack.enter_context(refusing(recorder, passing=passing))
+                refusals = stack.enter_context(triton_driver.refusing(recorder, passing=passing))
             _call_twice(setting, workload, signature, recorder, progress)
             complete = True
         except OutOfTime:
@@ -155,17 +153,16 @@ def _enter(
         extensions = Extensions(setting.target.arch, outputs, recorder)
         stack.enter_context(extensions.installed())
     if strategy == "fake":
-        from forewarp.inspection.tracing.shapes_only import shapes_only
-
-        stack.enter_context(shapes_only(mode))
-    from forewarp.inspection.tracing.operators import Operators
-
+        stack.enter_context(masquerade.shapes_only(mode))
     stack.enter_context(Operators(recorder, values=strategy == "cpu"))
     return extensions
 
 
 def pretend(
-    stack: contextlib.ExitStack, target: Target, recorder: Recorder, configurations: int | None = None
+    stack: contextlib.ExitStack,
+    target: Target,
+    recorder: Recorder,
+    configurations: int = triton_driver.MOST_CONFIGURATIONS,
 ) -> masquerade.Masquerade:
     """Put the target in the place of this machine's devices, for torch and for Triton.
 
@@ -175,11 +172,9 @@ def pretend(
     with contextlib.suppress(ImportError):
         import triton.runtime
 
-        from forewarp.inspection.tracing import driver, tuning
-
-        stand_in: Any = driver.Driver(target, recorder)
+        stand_in: Any = triton_driver.Driver(target, recorder)
         triton.runtime.driver.set_active(stand_in)
-        stack.enter_context(tuning.trying_all(recorder, configurations or tuning.MOST_CONFIGURATIONS))
+        stack.enter_context(triton_driver.trying_all(recorder, configurations))
     return mode
 
 

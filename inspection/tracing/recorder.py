@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
+import traceback
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -120,3 +122,13 @@ def merge(events: Sequence[Event]) -> list[Event]:
 
 def _launch_of(events: Sequence[Event]) -> TracedLaunch | None:
     return next((e for e in events if isinstance(e, TracedLaunch)), None)
+
+
+def words(error: BaseException) -> str:
+    """Return kind, place in the module and message of an error, without the frames of torch and Triton."""
+    lines = [f for f in traceback.extract_tb(error.__traceback__) if os.path.basename(f.filename).startswith("tmp")]
+    where = f" (line {lines[-1].lineno})" if lines else ""
+    text = str(error).strip() or "no message"
+    if len(text) > 1500:
+        text = f"{text[:1000]}\n…\n{text[-500:]}"
+    return f"{type(error).__name__}{where}: {text}"

@@ -20,9 +20,8 @@ from forewarp.core import serde
 from forewarp.core.values import Signature, Target, Workload
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.problem import Problem, ReferenceFailed, tensors_of
-from forewarp.inspection.tracing.masquerade import masquerading
+from forewarp.inspection.tracing.masquerade import masquerading, shapes_only
 from forewarp.inspection.tracing.recorder import Recorder
-from forewarp.inspection.tracing.shapes_only import shapes_only
 
 MOST_BYTES = 2 << 30
 SMALL_BYTES = 64 << 20

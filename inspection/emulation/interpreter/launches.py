@@ -24,7 +24,7 @@ from forewarp.inspection.emulation.interpreter.memory import POISON, Buffer, Buf
 from forewarp.inspection.emulation.interpreter.ownshape import Hollow, look_at_corners, without_contents
 from forewarp.inspection.emulation.interpreter.pace import Born, Pace
 from forewarp.inspection.emulation.scene import sized
-from forewarp.inspection.tracing import cuda_stand_ins, driver, masquerade
+from forewarp.inspection.tracing import masquerade, triton_driver
 from forewarp.inspection.tracing.recorder import Recorder
 
 ELEMENTS = {
@@ -213,9 +213,9 @@ class ModuleRun(KernelRun):
         from triton.runtime.autotuner import Autotuner
 
         active, tuner = triton.runtime.driver, Autotuner
-        active.set_active(driver.Driver(self._target, self._recorder))  # pyright: ignore[reportArgumentType]
+        active.set_active(triton_driver.Driver(self._target, self._recorder))  # pyright: ignore[reportArgumentType]
         # Autotuned kernels take their first configuration: none is faster than another here.
-        changes: list[tuple[Any, str, Any]] = [(tuner, "_bench", cuda_stand_ins.constant([1.0, 1.0, 1.0]))]
+        changes = [(tuner, "_bench", masquerade.constant([1.0, 1.0, 1.0])), *triton_driver.untimed()]
         with masquerade.masquerading(self._target, self._recorder) as mode, masquerade.replaced(changes):
             yield mode
 
@@ -238,10 +238,7 @@ class ModuleRun(KernelRun):
             place.copy_(output)
 
     def _run_without_values(self) -> None:
-        # Imported here, because it takes long, and few processes need it.
-        from forewarp.inspection.tracing.shapes_only import shapes_only
-
-        with self._pretending() as mode, shapes_only(mode), torch.no_grad():
+        with self._pretending() as mode, masquerade.shapes_only(mode), torch.no_grad():
             self._bound({})(*self.scene.problem.inputs(0, "cpu"))
 
     def _pointer(self, tensor: Any, name: str = "") -> Any:

@@ -22,7 +22,7 @@ from forewarp.inspection.tracing.files.kernels import FileText, KernelText
 from forewarp.inspection.tracing.operators import Operators
 from forewarp.inspection.tracing.program import PATIENCE, OutOfTime, differentiate, pretend, within
 from forewarp.inspection.tracing.recorder import Recorder, TooMuch
-from forewarp.inspection.tracing.refusals import Refusals, refusing
+from forewarp.inspection.tracing.triton_driver import Refusals, refusing
 from forewarp.inspection.tracing.values import IMPORT, FileKernel, SourceFile, Trace, WorkloadTrace
 
 CALL_S = 10.0

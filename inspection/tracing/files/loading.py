@@ -19,8 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from forewarp.inspection.tracing.recorder import words
 from forewarp.inspection.tracing.values import SourceFile
-from forewarp.inspection.tracing.wording import words
 
 _NAME = "inspected_file"
 _JIT = ("jit",)
