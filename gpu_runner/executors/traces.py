@@ -22,7 +22,7 @@ from forewarp.inspection import jobs
 from forewarp.inspection.tracing.files.loading import package_of
 from forewarp.inspection.tracing.values import IMPORT, TRACE_FILE, SourceFile, Trace, WorkloadTrace
 
-CACHE_VERSION = "2"
+CACHE_VERSION = "3"
 
 
 class Traces:

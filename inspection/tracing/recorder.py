@@ -1,4 +1,4 @@
-"""Record of a traced module: launches and library calls in order, tried configurations, problems, and cubin files."""
+"""Record of a traced module: launches and library calls in order, problems, and cubin files."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import json
 import os
 import traceback
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from forewarp.core import serde
-from forewarp.inspection.tracing.values import Configuration, LibraryCall, Strategy, TracedLaunch, Tuning, WorkloadTrace
+from forewarp.inspection.tracing.values import LibraryCall, Strategy, TracedLaunch, WorkloadTrace
 
 MOST_EVENTS = 200_000
 """Launches and calls of one call of a module that are kept; a module that makes more is stopped."""
@@ -25,15 +25,6 @@ class TooMuch(Exception):
     """The module does more than is recorded."""
 
 
-@dataclass(slots=True)
-class Trial:
-    """One configuration that an autotuner tries."""
-
-    text: str
-    events: list[Event] = field(default_factory=list[Event])
-    problem: str = ""
-
-
 class Recorder:
     """Recorder of one run of one workload. Cubins go to `folder`, named by their contents."""
 
@@ -41,7 +32,6 @@ class Recorder:
         self.folder = folder
         self.problems: list[str] = []
         self.notes: list[str] = []
-        self.tunings: list[Tuning] = []
         self.events: list[Event] = []
         self.paused = False
         self.trying = False
@@ -83,17 +73,10 @@ class Recorder:
         finally:
             self.events = kept
 
-    def tuned(self, kernel: str, trials: Sequence[Trial], taken: str, left_out: int) -> None:
-        """Record the configurations that an autotuner tried, once."""
-        configurations = tuple(Configuration(t.text, _launch_of(t.events), t.problem) for t in trials)
-        tuning = Tuning(kernel, taken, configurations, left_out)
-        if tuning not in self.tunings:
-            self.tunings.append(tuning)
-
     def take(self, strategy: Strategy) -> WorkloadTrace:
         """Return the trace so far, and begin a new one."""
         found = self.result(strategy)
-        self.problems, self.notes, self.tunings, self.events, self.backward = [], [], [], [], []
+        self.problems, self.notes, self.events, self.backward = [], [], [], []
         return found
 
     def result(self, strategy: Strategy) -> WorkloadTrace:
@@ -105,7 +88,6 @@ class Recorder:
             tuple(e for e in merged if isinstance(e, LibraryCall)),
             tuple(self.problems),
             tuple(self.notes),
-            tuple(self.tunings),
             tuple(e for e in backward if isinstance(e, TracedLaunch)),
             tuple(e for e in backward if isinstance(e, LibraryCall)),
         )
@@ -118,10 +100,6 @@ def merge(events: Sequence[Event]) -> list[Event]:
         key = f"{type(event).__name__} {json.dumps(serde.to_data(event), sort_keys=True, default=str)}"
         found.setdefault(key, [event, 0])[1] += event.times
     return [replace(event, times=times) for event, times in found.values()]
-
-
-def _launch_of(events: Sequence[Event]) -> TracedLaunch | None:
-    return next((e for e in events if isinstance(e, TracedLaunch)), None)
 
 
 def words(error: BaseException) -> str:

@@ -18,7 +18,7 @@ import torch
 from forewarp.core.values import Target
 from forewarp.gpu_runner.compilers.cubin import codes
 from forewarp.inspection.tracing.masquerade import capability, constant, replaced
-from forewarp.inspection.tracing.recorder import Recorder, Trial, words
+from forewarp.inspection.tracing.recorder import Recorder, words
 from forewarp.inspection.tracing.values import Argument, TracedLaunch
 
 MOST_CONFIGURATIONS = 16
@@ -167,22 +167,24 @@ def _plain(value: Any) -> Any:
 
 @dataclass(slots=True)
 class _Tuning:
-    """One kernel tuned for one set of shapes."""
+    """One kernel tuned for one set of shapes: the configurations tried, and the problem of each, "" where it fits."""
 
     kernel: str
     wanted: int
     left_out: int
-    trials: list[Trial] = field(default_factory=list[Trial])
+    tried: list[str] = field(default_factory=list[str])
+    problems: list[str] = field(default_factory=list[str])
 
     def report(self, recorder: Recorder) -> None:
-        fits = [t.text for t in self.trials if not t.problem]
-        recorder.tuned(self.kernel, self.trials, fits[0] if fits else "", self.left_out)
+        fits = [text for text, problem in zip(self.tried, self.problems, strict=True) if not problem]
         if not fits:
-            recorder.problem(f"{self.kernel}: no configuration fits: {self.trials[-1].problem}")
+            recorder.problem(f"{self.kernel}: no configuration fits: {self.problems[-1]}")
             return
+        refused = [problem for problem in self.problems if problem]
         recorder.note(
             f"{self.kernel} is autotuned over {self.wanted + self.left_out} configurations; the first that fits is "
             f"taken ({fits[0]}), because only a run tells which is the fastest"
+            + (f"; of {len(self.tried)} tried, {len(refused)} do not fit ({refused[0]})" if refused else "")
         )
 
 
@@ -213,25 +215,26 @@ def trying_all(recorder: Recorder, most: int = MOST_CONFIGURATIONS) -> Generator
 
     def try_one(tuner: Any, *args: Any, config: Any, **meta: Any) -> Any:
         """Launch one configuration once, aside."""
-        tuning, trial = tunings[id(tuner)], Trial(str(config))
-        tuning.trials.append(trial)
+        tuning = tunings[id(tuner)]
+        tuning.tried.append(str(config))
+        tuning.problems.append("")
 
         def once(function: Any, *args: Any, **kwargs: Any) -> Any:
             try:
                 return call_once(function, *args, **kwargs)
             except Exception as e:
-                trial.problem = f"{type(e).__name__}: {e}"
+                tuning.problems[-1] = f"{type(e).__name__}: {e}"
                 raise
 
         tuner.__dict__["do_bench"] = once
         raised = recorder.trying = True
         try:
-            with recorder.aside(trial.events):
+            with recorder.aside([]):
                 times = bench(tuner, *args, config=config, **meta)
             raised = False
         finally:
             recorder.trying = False
-            if raised or len(tuning.trials) == tuning.wanted:
+            if raised or len(tuning.tried) == tuning.wanted:
                 tuning.report(recorder)
         return times
 

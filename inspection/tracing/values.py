@@ -85,28 +85,6 @@ class LibraryCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
-    """One configuration of an autotuned kernel: its launch, or the problem that rules it out."""
-
-    text: str
-    launch: TracedLaunch | None = None
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Tuning:
-    """An autotuned kernel: what was compiled, which is taken here, and how many more there are.
-
-    `taken` is the first that fits; which one is the fastest is known after a run only.
-    """
-
-    kernel: str
-    taken: str
-    configurations: tuple[Configuration, ...]
-    left_out: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class WorkloadTrace:
     """One workload: launches and calls of one call of the module, equal ones merged, in order of appearance.
 
@@ -119,7 +97,6 @@ class WorkloadTrace:
     calls: tuple[LibraryCall, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    tunings: tuple[Tuning, ...] = ()
     backward: tuple[TracedLaunch, ...] = ()
     backward_calls: tuple[LibraryCall, ...] = ()
 
@@ -171,8 +148,7 @@ class Trace:
 
 def _check(trace: Trace, folder: Path) -> None:
     for workload in trace.workloads.values():
-        tried = [c.launch for t in workload.tunings for c in t.configurations if c.launch]
-        for launch in (*workload.launches, *workload.backward, *tried):
+        for launch in (*workload.launches, *workload.backward):
             for size in (launch.grid, launch.block):
                 if size is not None and not (len(size) == 3 and all(type(n) is int and n >= 0 for n in size)):
                     raise ValueError(f"{size!r} is no grid or block")

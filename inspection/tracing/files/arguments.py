@@ -14,8 +14,6 @@ from typing import Any
 
 from forewarp.core.errors import UsageError
 
-_TENSOR = re.compile(r"(\w+)\s*\[([\d\s,]*)\]")
-_ITEM = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*")
 _DTYPES = (
     *("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"),
     *("float8_e4m3fn", "float8_e5m2", "complex64"),
@@ -36,44 +34,29 @@ class Tensor:
 
 def parse(text: str) -> dict[str, Any]:
     """Return the values that `--args` names; raises `UsageError` for what cannot be read."""
-    found: dict[str, Any] = {}
-    rest = text.strip()
-    while rest:
-        item = _ITEM.match(rest)
-        if item is None:
-            raise UsageError(f"the arguments cannot be read at {rest[:40]!r}", hint=_HOW)
-        value, _, rest = _cut(rest[item.end() :])
-        found[item[1]] = _value(item[1], value)
-    return found
-
-
-def _cut(text: str) -> tuple[str, str, str]:
-    """Split at the first comma outside of brackets and quotes."""
-    depth, quote = 0, ""
-    for i, c in enumerate(text):
-        if quote:
-            quote = "" if c == quote else quote
-        elif c in "'\"":
-            quote = c
-        elif c in "[({":
-            depth += 1
-        elif c in "])}":
-            depth -= 1
-        elif c == "," and depth == 0:
-            return text[:i].strip(), ",", text[i + 1 :].strip()
-    return text.strip(), "", ""
-
-
-def _value(name: str, text: str) -> Any:
-    tensor = _TENSOR.fullmatch(text)
-    if tensor is not None:
-        if tensor[1] not in _DTYPES:
-            raise UsageError(f"{name}: {tensor[1]!r} is no dtype of a tensor", hint=f"use one of {', '.join(_DTYPES)}")
-        return Tensor(tensor[1], tuple(int(n) for n in tensor[2].split(",") if n.strip()))
+    scalars = re.sub(r"(=\s*\w+)\[\s*\]", r"\1[()]", text)  # Python has no empty subscripts
     try:
-        return ast.literal_eval(text)
+        call = ast.parse(f"_({scalars})", mode="eval").body
+    except SyntaxError:
+        call = None
+    if not isinstance(call, ast.Call) or call.args or any(k.arg is None for k in call.keywords):
+        raise UsageError(f"the arguments cannot be read at {text[:40]!r}", hint=_HOW)
+    return {k.arg: _value(k.arg, k.value) for k in call.keywords if k.arg}
+
+
+def _value(name: str, node: ast.expr) -> Any:
+    try:
+        if not isinstance(node, ast.Subscript):
+            return ast.literal_eval(node)
+        sides = ast.literal_eval(node.slice)
+        tensor = Tensor(ast.unparse(node.value), sides if isinstance(sides, tuple) else (sides,))
     except (ValueError, SyntaxError):
-        raise UsageError(f"{name}: {text!r} is neither a tensor nor a value", hint=_HOW) from None
+        raise UsageError(f"{name}: {ast.unparse(node)!r} is neither a tensor nor a value", hint=_HOW) from None
+    if tensor.dtype not in _DTYPES:
+        raise UsageError(f"{name}: {tensor.dtype!r} is no dtype of a tensor", hint=f"use one of {', '.join(_DTYPES)}")
+    if not all(type(n) is int and n >= 0 for n in tensor.shape):
+        raise UsageError(f"{name}: {list(tensor.shape)} is no shape of a tensor", hint=_HOW)
+    return tensor
 
 
 _FLOATS = re.compile(
@@ -186,13 +169,8 @@ def constant(name: str, attempt: ArgumentGuess, *, tiles: bool, blocks: int) -> 
     return min(attempt.block or 64, 64)
 
 
-def shape(rank: int, largest: int) -> tuple[int, ...]:
-    """Return the shape of a guessed tensor; all sides are alike, so that tensors of one call fit one another."""
-    return (side(largest),) * rank
-
-
 def side(largest: int) -> int:
-    """Return how long all sides are where the largest rank is this."""
+    """Return how long all sides of guessed tensors are, so that they fit one another; `largest` is their most rank."""
     return {1: 1024, 2: 1024, 3: 128, 4: 32}.get(largest, 16)
 
 

@@ -154,7 +154,7 @@ class Wrappers:
             elif p.name in tensors:
                 index = uses[p.name].index or arguments.is_index(p.name)
                 dtype = "int64" if index else attempt.dtype
-                found[p.name] = arguments.make(Tensor(dtype, arguments.shape(tensors[p.name], largest)), p.name)
+                found[p.name] = arguments.make(Tensor(dtype, (arguments.side(largest),) * tensors[p.name]), p.name)
             elif p.default is not p.empty:
                 found[p.name] = p.default
             else:

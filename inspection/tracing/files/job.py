@@ -7,8 +7,7 @@ import contextlib
 import inspect
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,14 +88,12 @@ class _Tracer:
     def kernels(self) -> tuple[FileKernel, ...]:
         """Return the state of each kernel of the file, and of those of others that it launched."""
         lines = {name: self.text.jitted[name].line for name in self.text.kernels}
-        names = dict.fromkeys((*lines, *self._origins, *self.refusals.reasons))
+        reasons = self._tried | self.refusals.reasons
         return tuple(
             FileKernel(name, lines.get(name, 0), self._origins[name])
             if name in self._origins
-            else FileKernel(
-                name, lines.get(name, 0), reason=self.refusals.reasons.get(name) or self._tried.get(name, _NOT_REACHED)
-            )
-            for name in names
+            else FileKernel(name, lines.get(name, 0), reason=reasons.get(name, _NOT_REACHED))
+            for name in dict.fromkeys((*lines, *self._origins, *self.refusals.reasons))
         )
 
     def _bounded(self, doing: str, work: Callable[[], object]) -> str:
@@ -121,16 +118,16 @@ class _Tracer:
     def _missing(self) -> list[str]:
         return [name for name in self.text.kernels if name not in self._origins]
 
-    def _keep(self, name: str, *, always: bool = False) -> bool:
-        """Keep the recorded events under a name if there is a launch among them; return whether a kernel is new."""
+    def _keep(self, name: str, *, always: bool = False) -> None:
+        """Keep the recorded events under a name if there is a launch among them."""
         taken = self.recorder.take("cpu")
-        compiled = [e.kernel for e in (*taken.launches, *taken.backward) if e.cubin]
-        new = [k for k in compiled if k not in self._origins]
-        if compiled or always:
-            self.found[name] = taken
-        self._origins |= dict.fromkeys(new, name)
+        if always or _compiled(taken):
+            self._add(name, taken)
+
+    def _add(self, name: str, taken: WorkloadTrace) -> None:
+        self.found[name] = taken
+        self._origins |= {k: name for k in _compiled(taken) if k not in self._origins}
         self.save()
-        return bool(new)
 
     def save(self) -> None:
         """Write the trace so far: a compiler that does not let itself be stopped may cost this process its life."""
@@ -152,13 +149,12 @@ class _Tracer:
     def _wanting(self) -> bool:
         return bool(self._missing()) or not self._origins
 
-    def _call(self, name: str, call: Callable[[], object], values: Sequence[Any] = ()) -> bool:
-        """Do a call, with its gradient where one is asked for; return whether it went through."""
-        problem = self._bounded(name, lambda: self._with_gradient(call, values))
+    def _call(self, name: str, call: Callable[[], object]) -> None:
+        """Do a call, with its gradient where one is asked for."""
+        problem = self._bounded(name, lambda: self._with_gradient(call, ()))
         if problem:
             self.recorder.problem(problem)
         self._keep(name)
-        return not problem
 
     def _with_gradient(self, call: Callable[[], object], values: Sequence[Any]) -> None:
         wanted = self.file.backward
@@ -183,14 +179,13 @@ class _Tracer:
         best: tuple[int, WorkloadTrace, str] | None = None
         for attempt in arguments.CALL_ATTEMPTS:
             made: list[calls.Guess | None] = []
-            making = partial(_append, made, wrappers, name, attempt)
-            problem = self._bounded(f"arguments for {name}", making)
+            making = self._bounded(f"arguments for {name}", lambda m=made, a=attempt: m.append(wrappers.guess(name, a)))
             guess = made[0] if made else None
             if guess is None:
-                if problem:
-                    self._tried[name] = problem
+                if making:
+                    self._tried[name] = making
                 if name == self.file.call:
-                    self.recorder.problem(problem or f"{name} is no function or class of the file")
+                    self.recorder.problem(making or f"{name} is no function or class of the file")
                     self._keep(name, always=True)
                 return
             self.recorder.take("cpu")
@@ -198,17 +193,12 @@ class _Tracer:
             if problem:
                 self.recorder.problem(problem)
             taken = self.recorder.take("cpu")
-            compiled = {e.kernel for e in (*taken.launches, *taken.backward) if e.cubin}
-            if best is None or len(compiled) > best[0]:
-                best = (len(compiled), taken, guess.name)
+            if best is None or len(_compiled(taken)) > best[0]:
+                best = len(_compiled(taken)), taken, guess.name
             if not problem:
                 break
         if best is not None and (best[0] or name == self.file.call):
-            _, taken, called = best
-            self.found[called] = taken
-            new = {e.kernel for e in (*taken.launches, *taken.backward) if e.cubin} - set(self._origins)
-            self._origins |= dict.fromkeys(new, called)
-            self.save()
+            self._add(best[2], best[1])
         elif best is not None:
             self._in_vain += best[1].problems
 
@@ -235,8 +225,7 @@ class _Tracer:
         taken = self.recorder.take("cpu")
         launches = tuple(replace(e, grid=None, bytes=0) for e in taken.launches if e.cubin)
         if launches:
-            self._origins |= {e.kernel: GUESSED for e in launches if e.kernel not in self._origins}
-            self.found[GUESSED] = replace(taken, launches=launches, problems=(), calls=())
+            self._add(GUESSED, replace(taken, launches=launches, problems=(), calls=()))
 
     def _alone(self, kernel: _Jitted, text: KernelText, attempt: ArgumentGuess) -> None:
         import triton.language as tl
@@ -253,7 +242,7 @@ class _Tracer:
             elif p.name in kernel.rules:
                 continue
             elif p.default:
-                values[p.name] = kernel.defaults[p.name]
+                values[p.name] = inspect.signature(kernel.function.fn).parameters[p.name].default
             elif p.constexpr:
                 value = arguments.constant(p.name, attempt, tiles=text.tiles, blocks=len(sizes))
                 is_type = isinstance(value, str) and value.startswith("dtype:")
@@ -269,20 +258,18 @@ class _Tracer:
         kernel.function.run(grid=(1,), warmup=False, **values)
 
 
-def _append(made: list[calls.Guess | None], wrappers: calls.Wrappers, name: str, attempt: ArgumentGuess) -> None:
-    made.append(wrappers.guess(name, attempt))
+def _compiled(trace: WorkloadTrace) -> list[str]:
+    """Return the kernels that were launched and compiled, each once."""
+    return list(dict.fromkeys(e.kernel for e in (*trace.launches, *trace.backward) if e.cubin))
 
 
+@dataclass(frozen=True, slots=True)
 class _Jitted:
     """A kernel under its decorators: the JITFunction, an autotuner's first configuration, heuristics."""
 
-    def __init__(self, function: Any, options: dict[str, Any], rules: dict[str, Any]) -> None:
-        self.function, self.options, self.rules = function, options, rules
-        self.defaults = {
-            p.name: p.default
-            for p in inspect.signature(function.fn).parameters.values()
-            if p.default is not inspect.Parameter.empty
-        }
+    function: Any
+    options: dict[str, Any]
+    rules: dict[str, Any]
 
 
 def _jitted(value: Any) -> _Jitted | None:
