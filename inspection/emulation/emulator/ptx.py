@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from forewarp.core.errors import CandidateError
@@ -46,21 +46,15 @@ _SPECIAL = {
     **{f"ntid.{a}": f"blockDim.{a}" for a in "xyz"},
     **{f"nctaid.{a}": f"gridDim.{a}" for a in "xyz"},
 }
-_ARITHMETIC = (
-    *("add", "sub", "mul", "fma", "mad", "min", "max", "neg", "abs", "rcp", "sqrt", "rsqrt", "ex2", "lg2", "sin"),
-    *("cos", "tanh", "div", "and", "or", "xor", "not", "shl", "shr", "copysign", "popc", "clz", "brev", "rem"),
+_ARITHMETIC = "|".join(
+    (
+        *("add", "sub", "mul", "fma", "mad", "min", "max", "neg", "abs", "rcp", "sqrt", "rsqrt", "ex2", "lg2", "sin"),
+        *("cos", "tanh", "div", "and", "or", "xor", "not", "shl", "shr", "copysign", "popc", "clz", "brev", "rem"),
+    )
 )
-_MMA = re.compile(
-    r"mma\.sync\.aligned\.m16n8k(4|8|16|32)\.row\.col(?:\.satfinite)?"
-    r"\.(f32|f16|s32)\.(f16|bf16|tf32|s8|u8)\.(f16|bf16|tf32|s8|u8)\.(f32|f16|s32)\Z"
-)
-_LDMATRIX = re.compile(r"ldmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.shared(?:::cta)?\.b16\Z")
-_STMATRIX = re.compile(r"stmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.shared(?:::cta)?\.b16\Z")
-_MEMORY = re.compile(r"(ld|st|ldu)\.(?:[\w:]+\.)*?(?:(v[248])\.)?(\w+)\Z")
-_ATOMIC = re.compile(
-    r"(atom|red)\.(?:[\w:]+\.)*?(add|min|max|exch|cas|and|or|xor|inc|dec)\.(?:noftz\.)?(?:(v[248])\.)?(\w+)\Z"
-)
-_CONVERT = re.compile(r"cvt\.(?:(rn|rz|rna|rni|rzi|rmi|rpi)\.)?(?:(?:ftz|sat|relu|satfinite)\.)*(\w+)\.(\w+)\Z")
+_PACKED = {"f16": "__half", "f16x2": "__half2", "bf16": "__nv_bfloat16", "bf16x2": "__nv_bfloat162"}
+_SMALL = {*_PACKED, "tf32"}
+_OF_SMALL = ("add", "sub", "mul", "fma", "min", "max", "ex2", "tanh", "neg", "abs")
 
 
 def translate(source: str) -> str:
@@ -230,95 +224,91 @@ def _declare(text: str, scope: _Scope) -> str:
 
 def _call(opcode: str, operands: Sequence[str]) -> str:
     """Return the function, with template arguments, that does what an instruction does; raises `UnsupportedPtx`."""
-    if opcode.startswith("cp.async."):
-        return _async(opcode)
-    if found := _MMA.match(opcode):
-        k, d, a, b, c = found.groups()
-        if a == b and d == c and (d == "s32") == (a in ("s8", "u8")):
-            return f"mma_{a}_{d}<{k}>"
-    if found := _LDMATRIX.match(opcode):
-        return f"ldmatrix<{found[1]}, {'true' if found[2] else 'false'}>"
-    if found := _STMATRIX.match(opcode):
-        return f"stmatrix<{found[1]}, {'true' if found[2] else 'false'}>"
-    base, _, tail = opcode.partition(".")
-    kind = tail.rpartition(".")[2] or tail
-    if base in ("ld", "ldu", "st", "atom", "red"):
-        return _memory(opcode, base)
-    if base in ("bar", "barrier") and (tail.endswith("sync") or tail.endswith("aligned") or tail.endswith("arrive")):
-        return "barrier_arrive" if "arrive" in tail else "warp_sync" if "warp" in tail else "barrier"
-    if base == "mov" and kind in _TYPES:
-        vectors = [o.strip().startswith("{") for o in operands]
-        return "pack" if vectors == [False, True] else "unpack" if vectors == [True, False] else "mov"
-    if base == "cvta":
-        return "to_shared" if ".to.shared" in opcode else "mov"
-    if base == "createpolicy":
-        return "policy"
-    if base == "cvt" and (found := _CONVERT.match(opcode)):
-        return _conversion(opcode, found)
-    if base == "setp" and kind in _TYPES:
-        return f"setp_{tail.split('.')[0]}<{_TYPES[kind]}>"
-    if base == "selp" and kind in _TYPES:
-        return "selp"
-    if base in _ARITHMETIC and kind in _TYPES:
-        return _arithmetic(opcode, base, tail, kind)
-    if base == "prmt":
-        return "prmt"
-    if base == "lop3":
-        return "lop3"
-    if base in ("shfl", "vote", "match", "redux") or base == "activemask":
-        raise UnsupportedPtx(f"the PTX instruction {opcode} is not emulated; the intrinsic of C++ is")
-    raise UnsupportedPtx(f"the PTX instruction {opcode} is not emulated")
+    for pattern, function in _INSTRUCTIONS:
+        if (found := re.match(pattern, opcode)) and (call := function(found, operands)):
+            return call
+    hint = "; the intrinsic of C++ is" if re.match(r"(shfl|vote|match|redux)\b|activemask", opcode) else ""
+    raise UnsupportedPtx(f"the PTX instruction {opcode} is not emulated{hint}")
 
 
-def _async(opcode: str) -> str:
-    if re.match(r"cp\.async\.c[ag]\.shared(::cta)?\.global", opcode):
-        return "copy_async"
-    names = {
-        "cp.async.commit_group": "commit_group",
-        "cp.async.wait_group": "wait_group",
-        "cp.async.wait_all": "wait_all",
-    }
-    if opcode in names:
-        return names[opcode]
-    raise UnsupportedPtx(f"the PTX instruction {opcode} is not emulated")
+def _mma(found: re.Match[str], _: Sequence[str]) -> str:
+    k, d, a, b, c = found.groups()
+    return f"mma_{a}_{d}<{k}>" if a == b and d == c and (d == "s32") == (a in ("s8", "u8")) else ""
 
 
-def _memory(opcode: str, base: str) -> str:
-    if base in ("atom", "red"):
-        found = _ATOMIC.match(opcode)
-        if found and not found[3] and found[4] in _TYPES:
-            packed = {"f16": "__half", "f16x2": "__half2", "bf16": "__nv_bfloat16", "bf16x2": "__nv_bfloat162"}
-            kind = packed.get(found[4]) or _TYPES[found[4]]
-            return f"{base}_{found[2]}<{kind}>"
-    elif (found := _MEMORY.match(opcode)) and found[3] in _TYPES and ".async" not in opcode:
-        return f"{'load' if base != 'st' else 'store'}<{_TYPES[found[3]]}, {found[2][1:] if found[2] else 1}>"
-    raise UnsupportedPtx(f"the PTX instruction {opcode} is not emulated")
+def _matrix(found: re.Match[str], _: Sequence[str]) -> str:
+    return f"{found[1]}<{found[2]}, {'true' if found[3] else 'false'}>"
 
 
-def _conversion(opcode: str, found: re.Match[str]) -> str:
+def _barrier(found: re.Match[str], _: Sequence[str]) -> str:
+    return "barrier_arrive" if "arrive" in found[0] else "warp_sync" if "warp" in found[0] else "barrier"
+
+
+def _memory(found: re.Match[str], _: Sequence[str]) -> str:
+    known = found[3] in _TYPES and ".async" not in found[0]
+    name = "store" if found[1] == "st" else "load"
+    return f"{name}<{_TYPES[found[3]]}, {found[2][1:] if found[2] else 1}>" if known else ""
+
+
+def _atomic(found: re.Match[str], _: Sequence[str]) -> str:
+    kind = _PACKED.get(found[3]) or _TYPES.get(found[3])
+    return f"{found[1]}_{found[2]}<{kind}>" if kind else ""
+
+
+def _move(found: re.Match[str], operands: Sequence[str]) -> str:
+    vectors = [o.strip().startswith("{") for o in operands]
+    move = "pack" if vectors == [False, True] else "unpack" if vectors == [True, False] else "mov"
+    return move if found[1] in _TYPES else ""
+
+
+def _conversion(found: re.Match[str], _: Sequence[str]) -> str:
     how, to, origin = found.groups()
-    if to in ("f16x2", "bf16x2") and origin == "f32":
+    if origin == "f32" and to in _SMALL:
         return f"to_{to}"
-    if to == "tf32" and origin == "f32":
-        return "to_tf32"
-    if (to, origin) in (("f32", "f16"), ("f32", "bf16")):
+    if to == "f32" and origin in ("f16", "bf16"):
         return f"from_{origin}"
-    if (to, origin) in (("f16", "f32"), ("bf16", "f32")):
-        return f"to_{to}"
-    small = {"f16", "bf16", "f16x2", "bf16x2", "tf32"}
-    if to in _TYPES and origin in _TYPES and not {to, origin} & small:
-        return f"convert_{how or 'rn'}<{_TYPES[to]}, {_TYPES[origin]}>"
-    raise UnsupportedPtx(f"the PTX instruction {opcode} is not emulated")
+    known = to in _TYPES and origin in _TYPES and not {to, origin} & _SMALL
+    return f"convert_{how or 'rn'}<{_TYPES[to]}, {_TYPES[origin]}>" if known else ""
 
 
-def _arithmetic(opcode: str, base: str, tail: str, kind: str) -> str:
-    if ".hi." in f".{tail}":
-        raise UnsupportedPtx(f"the PTX instruction {opcode} is not emulated")
-    if kind in ("f16", "bf16", "f16x2", "bf16x2"):
-        if base not in ("add", "sub", "mul", "fma", "min", "max", "ex2", "tanh", "neg", "abs"):
-            raise UnsupportedPtx(f"the PTX instruction {opcode} is not emulated")
+def _predicate(found: re.Match[str], _: Sequence[str]) -> str:
+    return f"setp_{found[1]}<{_TYPES[found[2]]}>" if found[2] in _TYPES else ""
+
+
+def _arithmetic(found: re.Match[str], _: Sequence[str]) -> str:
+    base, how, kind = found.groups()
+    if ".hi." in how or kind not in _TYPES or (kind in _PACKED and base not in _OF_SMALL):
+        return ""
+    if kind in _PACKED:
         return f"small_{kind}::{base}"
-    wide = "_wide" if ".wide." in f".{tail}" else ""
-    if base == "mad":
-        return f"mad{wide}<{_TYPES[kind]}>"
-    return f"{base}_{wide}<{_TYPES[kind]}>"
+    wide = "_wide" if ".wide." in how else ""
+    return f"mad{wide}<{_TYPES[kind]}>" if base == "mad" else f"{base}_{wide}<{_TYPES[kind]}>"
+
+
+def _always(call: str) -> Callable[[re.Match[str], Sequence[str]], str]:
+    return lambda found, _: found.expand(call)
+
+
+_INSTRUCTIONS: tuple[tuple[str, Callable[[re.Match[str], Sequence[str]], str]], ...] = (
+    (r"cp\.async\.c[ag]\.shared(::cta)?\.global", _always("copy_async")),
+    (r"cp\.async\.(commit_group|wait_group|wait_all)\Z", _always(r"\1")),
+    (
+        r"mma\.sync\.aligned\.m16n8k(4|8|16|32)\.row\.col(?:\.satfinite)?"
+        r"\.(f32|f16|s32)\.(f16|bf16|tf32|s8|u8)\.(f16|bf16|tf32|s8|u8)\.(f32|f16|s32)\Z",
+        _mma,
+    ),
+    (r"(ldmatrix|stmatrix)\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.shared(?:::cta)?\.b16\Z", _matrix),
+    (r"(ld|st|ldu)\.(?:[\w:]+\.)*?(?:(v[248])\.)?(\w+)\Z", _memory),
+    (r"(atom|red)\.(?:[\w:]+\.)*?(add|min|max|exch|cas|and|or|xor|inc|dec)\.(?:noftz\.)?(\w+)\Z", _atomic),
+    (r"bar(?:rier)?\..*(?:sync|aligned|arrive)\Z", _barrier),
+    (r"mov\.(?:.*\.)?(\w+)\Z", _move),
+    (r"cvta\b.*\.to\.shared", _always("to_shared")),
+    (r"cvta\b", _always("mov")),
+    (r"createpolicy\b", _always("policy")),
+    (r"cvt\.(?:(rn|rz|rna|rni|rzi|rmi|rpi)\.)?(?:(?:ftz|sat|relu|satfinite)\.)*(\w+)\.(\w+)\Z", _conversion),
+    (r"setp\.(\w+)\.(?:.*\.)?(\w+)\Z", _predicate),
+    (rf"selp\.(?:.*\.)?(?:{'|'.join(_TYPES)})\Z", _always("selp")),
+    (rf"({_ARITHMETIC})(\.(?:.*\.)?)(\w+)\Z", _arithmetic),
+    (r"(prmt|lop3)\b", _always(r"\1")),
+)
+"""Patterns of instructions, and what returns the function for one, "" if it is not emulated."""
