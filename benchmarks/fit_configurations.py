@@ -1,0 +1,304 @@
+"""Fit the rates of `tuning/physics.py` to recorded configuration spaces, and judge them on kernels that are left out.
+
+    python benchmarks/fit_configurations.py --out benchmarks/results/tune.json
+
+Reads `pool/configurations.parquet` (`record_configurations.py`). A kernel is left out with all of its calls, on all
+cards. `--write` also fits to everything and writes `tuning/parameters.json`. The search is random, and seeded.
+
+Figures, each a geometric mean or a median over spaces: `share.0`, the best time over that of the configuration forecast
+fastest; `share.8`, over the best of the first eight; `needed`, how many of them until one is within 5 % of the best. Configurations
+that do not compile or do not fit are passed over, as tuning passes over them. `two_stages` forecasts without compiling, and again
+the best `COMPILED` of them with the compiler's facts. Beside it stand random order (its expectation) and the order in
+which the author listed them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from provenance import write
+from record_configurations import HOME
+
+from forewarp.core.values import Target
+from forewarp.gpu_runner.devices import known_targets
+from forewarp.tuning import physics
+from forewarp.tuning.physics import Amounts, Facts, Parameters
+from forewarp.tuning.space import Configuration, Space, TensorArgument
+
+POOL = HOME.with_suffix(".parquet")
+STEPS, TEMPERATURE, LEVEL_WEIGHT = 900, 0.15, 0.15
+COMPILED = 24
+WORST = 4.0
+"""Octaves behind the best beyond which nothing is told apart."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measured space: microseconds, infinite where a configuration does not run."""
+
+    card: str
+    kernel: str
+    call: str
+    space: Space
+    target: Target
+    us: np.ndarray[Any, Any]
+    counted: Amounts
+    facts: Facts
+
+    @property
+    def behind(self) -> np.ndarray[Any, Any]:
+        """Octaves behind the best."""
+        right = np.isfinite(self.us)
+        return np.minimum(np.log2(np.where(right, self.us, 1e9) / self.us[right].min()), WORST)
+
+
+def main() -> None:
+    """Fit and judge."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--write", action="store_true", help="write the fitted rates into the package")
+    chosen = parser.parse_args()
+    spaces = read(POOL)
+    if chosen.write:
+        write_parameters(spaces, chosen.steps)
+    if chosen.out:
+        judge(spaces, chosen.steps, chosen.out)
+
+
+def read(path: Path) -> list[Measured]:
+    """Return the measured spaces of a file."""
+    import pyarrow.parquet as pq
+
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in pq.read_table(path).to_pylist():
+        groups.setdefault((row["device"], row["kernel"], row["call"]), []).append(row)
+    targets, found = known_targets(), list[Measured]()
+    for (device, kernel, call), rows in groups.items():
+        space = space_from_row(rows)
+        us = np.array([row["us"] if row["us"] is not None else np.inf for row in rows])
+        if not np.isfinite(us).any():
+            continue
+        refused = [row["problem"].startswith("OutOfResources") for row in rows]
+        facts = Facts(
+            [float(row["registers"] or 255) for row in rows],
+            [float(row["spills"]) for row in rows],
+            [math.inf if no else float(row["shared"]) for row, no in zip(rows, refused, strict=True)],
+        )
+        card = next(name for name in targets if name.upper() in device.upper())
+        found.append(
+            Measured(card, kernel, call, space, targets[card], us, physics.amounts(space), facts)
+        )
+    return found
+
+
+def space_from_row(rows: Sequence[dict[str, Any]]) -> Space:
+    """Return the space of the rows of one call, the kernel's text from its file."""
+    text = (HOME / f"{rows[0]['kernel']}.py").read_text()
+    function = next(
+        node
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in node.decorator_list)
+    )
+    lines = text.splitlines()[function.lineno - 1 : function.end_lineno]
+    arguments = {
+        name: TensorArgument(value["dtype"], tuple(value["shape"])) if isinstance(value, dict) else value
+        for name, value in json.loads(rows[0]["arguments"]).items()
+    }
+    configurations = [
+        Configuration(json.loads(r["values"]), r["warps"], r["stages"], registers=r["registers_cap"]) for r in rows
+    ]
+    return Space(
+        function.name, "\n".join(lines), arguments, configurations, [tuple(json.loads(r["grid"])) for r in rows]
+    )
+
+
+def loss(values: np.ndarray[Any, Any], spaces: Sequence[Measured], compiled: bool) -> float:
+    """Return how far behind the best a configuration is that is drawn by its forecast, and how wrong the levels are."""
+    parameters = Parameters(*(float(v) for v in values))
+    total = 0.0
+    for space in spaces:
+        forecast = np.log2(physics.times(space.counted, space.target, parameters, space.facts if compiled else None).seconds)
+        forecast = np.where(np.isfinite(forecast), forecast, 1e3)
+        weights = np.exp(-(forecast - forecast.min()) / TEMPERATURE)
+        behind = space.behind
+        level = np.abs((forecast - np.median(forecast)) - (behind - np.median(behind)))
+        total += float((weights / weights.sum() * behind).sum()) + LEVEL_WEIGHT * float(np.minimum(level, WORST).mean())
+    return total / len(spaces)
+
+
+def fit(spaces: Sequence[Measured], compiled: bool, steps: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    """Return parameters that a random search finds, from the hand-set ones on."""
+    chance = np.random.default_rng(seed)
+    defaults = Parameters()
+    x = np.log(np.array([getattr(defaults, name) for name in physics.names()]))
+    best, width = loss(np.exp(x), spaces, compiled), 0.3
+    for step in range(steps):
+        moved = chance.random(len(x)) < 0.2
+        y = x + moved * chance.normal(0.0, width, len(x))
+        if moved.any() and (reached := loss(np.exp(y), spaces, compiled)) < best:
+            x, best = y, reached
+        if step % 300 == 299:
+            width *= 0.75
+    return np.exp(x)
+
+
+def missed(values: np.ndarray[Any, Any], spaces: Sequence[Measured], compiled: bool) -> float:
+    """Return the spread of forecast over measured, in octaves, among configurations within a factor of four."""
+    parameters = Parameters(*(float(v) for v in values))
+    errors: list[float] = []
+    for space in spaces:
+        near = np.isfinite(space.us) & (space.behind < 2)
+        seconds = physics.times(space.counted, space.target, parameters, space.facts if compiled else None).seconds
+        error = np.log2(seconds[near]) - np.log2(space.us[near])
+        errors += [float(e) for e in error - error.mean()]
+    return statistics.pstdev(errors)
+
+
+def write_parameters(spaces: Sequence[Measured], steps: int) -> None:
+    """Write rates fitted to all spaces into the package."""
+    data: dict[str, Any] = {"version": time.strftime("%Y.%m.%d"), "spaces": len(spaces)}
+    for compiled in (False, True):
+        values = fit(spaces, compiled, steps)
+        data["compiled" if compiled else "uncompiled"] = {
+            "spread": round(missed(values, spaces, compiled), 3),
+            "parameters": {n: float(f"{v:.4g}") for n, v in zip(physics.names(), values, strict=True)},
+        }
+    physics.PARAMETERS.write_text(json.dumps(data, indent=1) + "\n")
+
+
+def judge(spaces: Sequence[Measured], steps: int, out: Path) -> None:
+    """Write how well each kernel's configurations are ordered by rates that were fitted without it."""
+    orders: dict[str, list[list[int]]] = {name: [] for name in ("uncompiled", "compiled", "two_stages", "listed")}
+    trained = {
+        (kernel, compiled): Parameters(*map(float, fit([s for s in spaces if s.kernel != kernel], compiled, steps)))
+        for kernel in sorted({s.kernel for s in spaces})
+        for compiled in (False, True)
+    }
+    h200 = [s for s in spaces if s.card == "h200"]
+    without = {
+        (kernel, compiled): Parameters(*map(float, fit([s for s in h200 if s.kernel != kernel], compiled, steps)))
+        for kernel in sorted({s.kernel for s in spaces if s.card == "h100"})
+        for compiled in (False, True)
+    }
+    elsewhere: dict[str, list[list[int]]] = {"uncompiled": [], "compiled": [], "two_stages": []}
+    rows: list[dict[str, Any]] = []
+    for s in spaces:
+        cold, warm, both = ordered(s, trained[s.kernel, False], trained[s.kernel, True])
+        for name, order in (("uncompiled", cold), ("compiled", warm), ("two_stages", both)):
+            orders[name].append(order)
+        orders["listed"].append(list(range(len(s.us))))
+        if s.card == "h100":
+            for name, order in zip(elsewhere, ordered(s, without[s.kernel, False], without[s.kernel, True]), strict=True):
+                elsewhere[name].append(order)
+        rows.append(
+            {"card": s.card, "kernel": s.kernel, "call": json.loads(s.call), "configurations": len(s.us)}
+            | {name: figures([s], [found[-1]]) for name, found in orders.items()}
+            | {"random": at_random(s)}
+        )
+    h100 = [s for s in spaces if s.card == "h100"]
+    result: dict[str, Any] = {
+        "spaces": len(spaces),
+        "kernels": len({s.kernel for s in spaces}),
+        "configurations": sum(len(s.us) for s in spaces),
+        **{name: figures(spaces, found) for name, found in orders.items()},
+        "random": averaged([at_random(s) for s in spaces]),
+        "h100_trained_without": {name: figures(h100, found) for name, found in elsewhere.items()},
+        "gemm": {
+            name: figures(*chosen(spaces, found, lambda s: s.kernel.startswith("gemm_bf16"))) for name, found in orders.items()
+        },
+        "rank_1000_s": rank_seconds(spaces),
+        "rows": rows,
+    }
+    write(out, result)
+
+
+def ordered(s: Measured, cold: Parameters, warm: Parameters) -> tuple[list[int], list[int], list[int]]:
+    """Return the orders without compiling, with all compiled, and with the best of the first compiled."""
+    first = physics.times(s.counted, s.target, cold).order()
+    second = physics.times(s.counted, s.target, warm, s.facts).order()
+    head = set(first[:COMPILED])
+    return first, second, [i for i in second if i in head] + [i for i in first if i not in head]
+
+
+def figures(spaces: Sequence[Measured], orders: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Return `share.0`, `share.8` and `needed` of orders."""
+    first, eighth, needed = list[float](), list[float](), list[int]()
+    for s, order in zip(spaces, orders, strict=True):
+        running = [float(s.us[i]) for i in order if np.isfinite(s.us[i])]
+        best = min(running)
+        first.append(best / running[0])
+        eighth.append(best / min(running[:8]))
+        needed.append(next(n for n, us in enumerate(running, 1) if us <= 1.05 * best))
+    return {
+        "share": {"0": geometric(first), "8": geometric(eighth)},
+        "needed": statistics.median(needed),
+        "needed_mean": statistics.fmean(needed),
+    }
+
+
+def at_random(s: Measured) -> dict[str, Any]:
+    """Return the same figures for random order, as expectations."""
+    us = np.sort(s.us[np.isfinite(s.us)])
+    n, near = len(us), int((us <= 1.05 * us[0]).sum())
+    logs = np.log(us[0] / us)
+    chances = np.array([math.comb(n - 1 - i, 7) / math.comb(n, 8) if n - 1 - i >= 7 else 0.0 for i in range(n)])
+    return {
+        "share": {"0": math.exp(float(logs.mean())), "8": math.exp(float((logs * chances).sum()))},
+        "needed": (n + 1) / (near + 1),
+    }
+
+
+def averaged(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the figures over spaces of those of each."""
+    return {
+        "share": {k: geometric([f["share"][k] for f in found]) for k in ("0", "8")},
+        "needed": statistics.median(f["needed"] for f in found),
+    }
+
+
+def chosen(
+    spaces: Sequence[Measured], orders: Sequence[Sequence[int]], keep: Callable[[Measured], bool]
+) -> tuple[list[Measured], list[Sequence[int]]]:
+    """Return the spaces that are kept, with their orders."""
+    kept = [(s, o) for s, o in zip(spaces, orders, strict=True) if keep(s)]
+    return [s for s, _ in kept], [o for _, o in kept]
+
+
+def rank_seconds(spaces: Sequence[Measured]) -> float:
+    """Return the median seconds that forecasting takes for 1,000 configurations, nothing counted before."""
+    taken: list[float] = []
+    for s in spaces[::4]:
+        repeat = -(-1000 // len(s.space.configurations))
+        many = Space(
+            s.space.kernel,
+            s.space.source,
+            s.space.arguments,
+            (list(s.space.configurations) * repeat)[:1000],
+            (list(s.space.grids) * repeat)[:1000],
+            s.space.helpers,
+            s.space.constants,
+        )
+        start = time.perf_counter()
+        physics.forecast(many, s.target)
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
+def geometric(values: Sequence[float]) -> float:
+    """Return the geometric mean."""
+    return math.exp(statistics.fmean(math.log(v) for v in values))
+
+
+if __name__ == "__main__":
+    main()

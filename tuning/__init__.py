@@ -1,0 +1,1 @@
+"""Configurations of autotuned kernels: forecasting, measuring and choosing them."""

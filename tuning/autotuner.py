@@ -1,0 +1,341 @@
+"""Forecasts in place of Triton's benchmarking, inside the process that launches the kernels.
+
+Triton's autotuner is asked through its own hooks (`prune`, `perf_model`), or changed for a while (`install`, `listen`). A wrong
+forecast costs time, never correctness: what is launched is one of the author's configurations. Where anything goes
+wrong here, a warning says so once and Triton goes its own way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import fmean
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from forewarp.core.errors import UsageError
+from forewarp.core.values import Target
+from forewarp.gpu_runner import devices
+from forewarp.tuning import physics
+from forewarp.tuning.catching import space_of
+from forewarp.tuning.space import Space, TensorArgument
+
+CARD = "FOREWARP_CARD"
+"""Variable that names the card to forecast for, such as h200, where this machine's GPU is not meant."""
+
+
+class ForecastWarning(UserWarning):
+    """Triton chose a configuration by itself, because no forecast could be made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One decision: the best configuration forecast, of how many, how many were kept, and whether a lock file said so."""
+
+    kernel: str
+    label: str
+    considered: int
+    kept: int
+    locked: bool
+
+
+class Corrections:
+    """Timings that Triton made, as octaves over their forecasts, by kernel and configuration."""
+
+    def __init__(self) -> None:
+        self._octaves: dict[str, dict[str, list[float]]] = {}
+
+    def add(self, kernel: str, label: str, octaves: float) -> None:
+        """Keep one."""
+        self._octaves.setdefault(kernel, {}).setdefault(label, []).append(octaves)
+
+    def corrected(self, kernel: str, labels: Sequence[str], seconds: physics.Numbers) -> physics.Numbers:
+        """Return forecasts moved by what was seen of each configuration, the less the fewer timings there are."""
+        known = self._octaves.get(kernel)
+        if not known:
+            return seconds
+        level = fmean(fmean(v) for v in known.values())
+        moved = [(fmean(v) - level) * len(v) / (len(v) + 1) if (v := known.get(label)) else 0.0 for label in labels]
+        return seconds * np.exp2(np.array(moved))
+
+
+class Lock:
+    """Choices in a file that can be committed: by kernel, card and arguments, with the version of the forecasts."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises `UsageError` where the file is there but holds no choices."""
+        self._path = path
+        self._choices: dict[str, dict[str, str]] = {}
+        if path.exists():
+            try:
+                found = json.loads(path.read_text())["choices"]
+                self._choices = {str(k): {str(n): str(v) for n, v in c.items()} for k, c in found.items()}
+            except (OSError, ValueError, KeyError, AttributeError) as e:
+                raise UsageError(f"{path} is no lock file of forewarp: {e}", hint="delete it, and run again") from e
+
+    def find(self, key: str) -> str | None:
+        """Return the label of the configuration that is chosen for a key."""
+        return self._choices.get(key, {}).get("configuration")
+
+    def keep(self, key: str, kernel: str, label: str) -> None:
+        """Write a choice."""
+        self._choices[key] = {"kernel": kernel, "configuration": label, "forecasts": physics.version()}
+        text = json.dumps({"version": 1, "choices": dict(sorted(self._choices.items()))}, indent=1) + "\n"
+        written = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        written.write_text(text)
+        written.replace(self._path)
+
+
+class Installed(contextlib.AbstractContextManager["Installed"]):
+    """A change of Triton's autotuner that lasts until `remove()`, or until the end of a `with`.
+
+    `choices` lists what was decided meanwhile.
+    """
+
+    def __init__(self, keep: int | None, lock: Lock | None, card: str | None) -> None:
+        self._keep, self._lock, self._card = keep, lock, card
+        self._own: tuple[Any, Any] | None = None
+        self._thread = threading.local()
+        self.choices: list[Choice] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+    def begin(self) -> None:
+        """Change the autotuner; raises `UsageError` where there is no Triton, or it is changed already."""
+        try:
+            from triton.runtime.autotuner import Autotuner
+        except ImportError as e:
+            raise UsageError("Triton is not installed here", hint='pip install "forewarp[gpu]"') from e
+        if getattr(Autotuner.prune_configs, "of_forewarp", False):
+            raise UsageError("forewarp has changed Triton's autotuner already", hint="remove() the earlier change first")
+        own_prune, own_bench = self._own = (Autotuner.prune_configs, Autotuner._bench)
+
+        def prune_configs(tuner: Any, kwargs: dict[str, Any]) -> Sequence[Any]:
+            configs = own_prune(tuner, kwargs)
+            self._thread.single = self._thread.forecasts = None
+            try:
+                return self._decide(tuner, kwargs, configs)
+            except Exception as e:
+                warn(e)
+                return configs
+
+        def bench(tuner: Any, *args: Any, config: Any, **meta: Any) -> Any:
+            if getattr(self._thread, "single", None) is config:
+                return [0.0, 0.0, 0.0]  # nothing to choose from, nothing to time
+            timed = own_bench(tuner, *args, config=config, **meta)
+            if self._keep is None:
+                self._learn(config, timed)
+            return timed
+
+        prune_configs.of_forewarp = True  # pyright: ignore[reportFunctionMemberAccess]
+        Autotuner.prune_configs, Autotuner._bench = prune_configs, bench
+
+    def remove(self) -> None:
+        """Give Triton its own autotuner back; safe to call twice."""
+        if self._own is not None:
+            from triton.runtime.autotuner import Autotuner
+
+            Autotuner.prune_configs, Autotuner._bench = self._own
+            self._own = None
+
+    def _decide(self, tuner: Any, kwargs: Mapping[str, Any], configs: Sequence[Any]) -> Sequence[Any]:
+        if len(configs) < 2:
+            return configs
+        ranked = Ranking.of(tuner, tuner.nargs, kwargs, configs, self._card)
+        if self._keep is None:
+            self._thread.forecasts = ranked
+            return configs
+        label = self._lock.find(ranked.key) if self._lock else None
+        if label is not None and label not in ranked.labels:
+            warn(ValueError(f"the lock file names {label}, which {ranked.kernel} does not have"))
+        locked = [c for c, own in zip(configs, ranked.labels, strict=True) if own == label]
+        kept = locked or [configs[i] for i in ranked.order[: self._keep]]
+        if len(kept) == 1:
+            self._thread.single = kept[0]
+            label = ranked.labels[configs.index(kept[0])]
+            if self._lock and not locked:
+                self._lock.keep(ranked.key, ranked.kernel, label)
+        best = ranked.labels[configs.index(kept[0])]
+        self.choices.append(Choice(ranked.kernel, best, len(configs), len(kept), bool(locked)))
+        return kept
+
+    def _learn(self, config: Any, timed: Any) -> None:
+        ranked: Ranking | None = getattr(self._thread, "forecasts", None)
+        milliseconds = timed[0] if isinstance(timed, Sequence) else timed
+        if ranked is not None and np.isfinite(milliseconds) and milliseconds > 0:
+            place = next(i for i, c in enumerate(ranked.configs) if c is config)
+            octaves = float(np.log2(milliseconds * 1e-3 / ranked.seconds[place]))
+            _corrections().add(ranked.text, ranked.labels[place], octaves)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Forecasts of the configurations of one launch; `key` names kernel, card and arguments, `text` the kernel alone."""
+
+    kernel: str
+    text: str
+    key: str
+    configs: Sequence[Any]
+    labels: Sequence[str]
+    seconds: physics.Numbers
+
+    @classmethod
+    def of(
+        cls,
+        tuner: Any,
+        arguments: Mapping[str, Any],
+        keywords: Mapping[str, Any],
+        configs: Sequence[Any],
+        card: str | None = None,
+    ) -> Ranking:
+        """Forecast configurations; raises where the kernel or the card cannot be told."""
+        space, target = space_of(tuner, arguments, keywords, configs), chosen_card(card)
+        text = hashlib.sha256(space.source.encode()).hexdigest()[:16]
+        labels = [c.label for c in space.configurations]
+        seconds = physics.forecast(space, target).seconds
+        seconds = _corrections().corrected(text, labels, seconds)
+        return cls(space.kernel, text, _key(space, text, target), configs, labels, seconds)
+
+    @property
+    def order(self) -> list[int]:
+        """Places of the configurations, the fastest forecast first; equal ones by their labels, on every machine alike."""
+        return sorted(range(len(self.labels)), key=lambda i: (round(float(np.log2(self.seconds[i])), 6), self.labels[i]))
+
+
+def install(
+    keep: int = 8, *, deterministic: bool = False, lock: str | os.PathLike[str] | None = None, card: str | None = None
+) -> Installed:
+    """Have every autotuner of this process keep the `keep` configurations forecast fastest, and benchmark only those.
+
+    With one survivor nothing is benchmarked. `deterministic` chooses by forecast alone, the same on every rank and every
+    boot; `lock` is a file that keeps such choices, to be committed, and what stands in it is taken as it is. `card` is a
+    name such as "h200", instead of the GPU of this machine.
+
+    Raises `UsageError` where Triton is not installed or its autotuner is changed already.
+    """
+    installed = Installed(
+        1 if deterministic or lock is not None else _at_least_one(keep), Lock(Path(lock)) if lock else None, card
+    )
+    installed.begin()
+    return installed
+
+
+def listen(card: str | None = None) -> Installed:
+    """Learn from the timings that Triton makes anyway; they correct later forecasts of the same kernels in this process.
+
+    Nothing is left out meanwhile. Raises `UsageError` as `install` does.
+    """
+    installed = Installed(None, None, card)
+    installed.begin()
+    return installed
+
+
+def prune(keep: int = 8, *, card: str | None = None) -> Callable[..., list[Any]]:
+    """Return a function for `prune_configs_by={"early_config_prune": …}` that keeps the `keep` forecast fastest."""
+    _at_least_one(keep)
+
+    def early_config_prune(configs: Sequence[Any], named_args: Mapping[str, Any], **keywords: Any) -> list[Any]:
+        if len(configs) <= keep:
+            return list(configs)
+        try:
+            ranked = Ranking.of(_calling_tuner(), named_args, keywords, configs, card)
+            return [configs[i] for i in ranked.order[:keep]]
+        except Exception as e:
+            warn(e)
+            return list(configs)
+
+    return early_config_prune
+
+
+def perf_model(card: str | None = None) -> Callable[..., float]:
+    """Return a function for `prune_configs_by={"perf_model": …, "top_k": k}`: a configuration's forecast milliseconds.
+
+    Triton asks for one configuration at a time, so `prune` is faster.
+    """
+
+    def milliseconds(**everything: Any) -> float:
+        try:
+            tuner = _calling_tuner()
+            config = next(c for c in tuner.configs if all(everything.get(n) == v for n, v in c.all_kwargs().items()))
+            own = config.all_kwargs()
+            arguments = {n: v for n, v in everything.items() if n in tuner.arg_names and n not in own}
+            ranked = Ranking.of(tuner, arguments, {"grid": everything.get("grid")}, [config], card)
+            return float(ranked.seconds[0]) * 1e3
+        except Exception as e:
+            warn(e)
+            return 1.0
+
+    return milliseconds
+
+
+def chosen_card(name: str | None = None) -> Target:
+    """Return the card to forecast for: the one named, or in `FOREWARP_CARD`, or the GPU of this machine.
+
+    Raises `UsageError` where none of them is known.
+    """
+    name = name or os.environ.get(CARD)
+    known = devices.known_targets()
+    target = known.get(name.lower()) if name else _own_card()
+    if target is None or target.memory_bandwidth is None:
+        what = f"the card {name!r}" if name else "this machine's GPU"
+        raise UsageError(f"{what} is not known to forewarp", hint=f"name a similar one: {', '.join(known)}")
+    return target
+
+
+def warn(error: Exception) -> None:
+    """Warn that Triton goes its own way; Python shows the same warning once."""
+    warnings.warn(
+        f"forewarp could not forecast configurations, so Triton times all of them: {type(error).__name__}: {error}",
+        ForecastWarning,
+        stacklevel=4,
+    )
+
+
+def _key(space: Space, text: str, target: Target) -> str:
+    parts = [
+        f"{n}={v.dtype}{list(v.shape)}" if isinstance(v, TensorArgument) else f"{n}={v}"
+        for n, v in sorted(space.arguments.items())
+    ]
+    return f"{space.kernel} {text} {target.name}: {' '.join(parts)}"
+
+
+def _calling_tuner() -> Any:
+    """Return Triton's autotuner, which calls the hook without saying for which kernel."""
+    tuner = sys._getframe(2).f_locals.get("self")
+    if not hasattr(tuner, "base_fn"):
+        raise UsageError("the hook was not called by Triton's autotuner", hint="use forewarp.triton.install() instead")
+    return tuner
+
+
+def _at_least_one(keep: int) -> int:
+    if keep < 1:
+        raise UsageError(f"keep={keep} leaves no configuration", hint="keep at least one")
+    return keep
+
+
+@cache
+def _own_card() -> Target | None:
+    return devices.detect_cuda()
+
+
+@cache
+def _corrections() -> Corrections:
+    """Return what this process has heard."""
+    return Corrections()

@@ -1,0 +1,181 @@
+"""Catching the autotuned launches of a call, with what is needed to forecast and to repeat them.
+
+Everything here runs in the process that owns the kernel: the user's own, or a confined child.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import textwrap
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from forewarp.tuning.space import Configuration, Space, TensorArgument
+
+_MOST_HELPERS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The first launch of an autotuned kernel: Triton's autotuner, and the arguments by name.
+
+    `options` are the keywords beyond the kernel's own arguments, the grid among them.
+    """
+
+    tuner: Any
+    positional: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments by name, given by position or by keyword."""
+        named = dict(zip(self.tuner.arg_names, self.positional, strict=False))
+        return named | {n: v for n, v in self.keywords.items() if n in self.tuner.arg_names}
+
+    def run(self, config: Any, **more: Any) -> Any:
+        """Launch with a configuration, its own hook left out; returns Triton's compiled kernel."""
+        return self.tuner.fn.run(*self.positional, **self.keywords, **config.all_kwargs(), **more)
+
+    def prepare(self, config: Any) -> None:
+        """Run what belongs before each launch: the configuration's hook, and the autotuner's resetting of outputs."""
+        full = {**self.arguments, **self.keywords, **config.all_kwargs()}
+        if config.pre_hook:
+            config.pre_hook(full)
+        for name in getattr(self.tuner, "reset_to_zero", ()):
+            full[name].zero_()
+
+
+@contextlib.contextmanager
+def catching(found: list[Launch], *, launch: bool = True, place: int | None = None) -> Generator[None]:
+    """Have Triton's autotuners note their launches in `found`, and run a first configuration that works.
+
+    `place` chooses the configuration instead. Without `launch` nothing is launched: outputs keep what was in them.
+    """
+    from triton.runtime.autotuner import Autotuner
+
+    own = Autotuner.run
+
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        caught = Launch(self, args, kwargs)
+        if all(earlier.tuner is not self for earlier in found):
+            found.append(caught)
+        if not launch:
+            return None
+        error: BaseException | None = None
+        for config in self.configs if place is None else [self.configs[place]]:
+            try:
+                caught.prepare(config)
+                return caught.run(config)
+            except Exception as e:
+                error = e
+        raise RuntimeError(f"no configuration of {self.base_fn.__name__} runs") from error
+
+    Autotuner.run = run  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        yield
+    finally:
+        Autotuner.run = own
+
+
+def space_of(tuner: Any, arguments: Mapping[str, Any], keywords: Mapping[str, Any], configs: Sequence[Any]) -> Space:
+    """Return the space of some configurations of Triton's autotuner; raises ValueError where the kernel's text is not there.
+
+    `arguments` are by name, `keywords` what else was given with them, such as the grid.
+    """
+    jitted, rules = _unwrapped(tuner)
+    plain = {name: described(value) for name, value in arguments.items()}
+    plain |= {n: described(v) for n, v in keywords.items() if n in tuner.arg_names}
+    grid = keywords.get("grid")
+    configurations: list[Configuration] = []
+    grids: list[tuple[int, ...]] = []
+    for config in configs:
+        full = {**arguments, **keywords, **config.all_kwargs()}
+        configuration = Configuration.of(config)
+        derived = {name: rule(full) for name, rule in rules.items()}
+        if derived:
+            configuration = Configuration(
+                {**configuration.values, **derived},
+                configuration.warps,
+                configuration.stages,
+                configuration.blocks,
+                configuration.registers,
+            )
+        configurations.append(configuration)
+        sizes = grid({**full, **derived}) if callable(grid) else grid
+        grids.append(tuple(int(n) for n in (sizes if isinstance(sizes, Sequence) else (sizes or 1,))))
+    source = text_of(jitted)
+    helpers, constants = _surroundings(jitted, source)
+    return Space(tuner.base_fn.__name__, source, plain, configurations, grids, helpers, constants)
+
+
+def described(value: Any) -> Any:
+    """Return a tensor as its dtype and shape, any other value as it is if it is plain, else None."""
+    if hasattr(value, "data_ptr") and hasattr(value, "dtype"):
+        return TensorArgument(str(value.dtype).removeprefix("torch."), tuple(int(n) for n in getattr(value, "shape", ())))
+    if hasattr(value, "base") and hasattr(value, "block_shape"):  # a host-side tensor descriptor
+        return described(value.base)
+    value = getattr(value, "value", value)
+    return value if isinstance(value, bool | int | float | str) or value is None else str(value)
+
+
+def text_of(jitted: Any) -> str:
+    """Return the text of a jitted function, from its `def` on."""
+    source = getattr(jitted, "src", None)
+    try:
+        text = textwrap.dedent(source if isinstance(source, str) else inspect.getsource(jitted.fn))
+    except (OSError, TypeError, AttributeError) as e:
+        raise ValueError("the text of the kernel is not there") from e
+    return text[max(0, text.find("def ")) :]
+
+
+def _unwrapped(tuner: Any) -> tuple[Any, dict[str, Callable[[Mapping[str, Any]], Any]]]:
+    """Return the jitted function under an autotuner, and the heuristics between them."""
+    rules: dict[str, Callable[[Mapping[str, Any]], Any]] = {}
+    inner = tuner.fn
+    for _ in range(8):
+        if hasattr(inner, "values") and hasattr(inner, "fn"):
+            rules |= inner.values
+        if not hasattr(inner, "fn") or hasattr(inner, "src") or inspect.isfunction(inner.fn):
+            break
+        inner = inner.fn
+    return inner, rules
+
+
+def _surroundings(jitted: Any, source: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the jitted functions that a kernel calls, with theirs, and the numbers that it reads, by name."""
+    helpers: dict[str, str] = {}
+    constants: dict[str, Any] = {}
+    waiting = [(source, getattr(getattr(jitted, "fn", jitted), "__globals__", {}))]
+    while waiting and len(helpers) < _MOST_HELPERS:
+        text, names = waiting.pop()
+        for node in ast.walk(ast.parse(text)):
+            name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+            value = _looked_up(node, names) if name else None
+            if value is None or name in helpers:
+                continue
+            if inspect.isfunction(getattr(value, "fn", None)) and hasattr(value, "arg_names"):
+                try:
+                    helpers[name] = text_of(value)
+                except ValueError:
+                    continue
+                waiting.append((helpers[name], getattr(value.fn, "__globals__", {})))
+            else:
+                plain = getattr(value, "value", value)
+                if isinstance(plain, bool | int | float) and isinstance(node, ast.Name):
+                    constants[name] = plain
+    return helpers, constants
+
+
+def _looked_up(node: ast.AST, names: Mapping[str, Any]) -> Any:
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        module = names.get(node.value.id)
+        if getattr(module, "__name__", "").startswith(("triton.language", "torch", "numpy")):
+            return None
+        return getattr(module, node.attr, None) if module is not None and hasattr(module, "__dict__") else None
+    return None

@@ -1,0 +1,257 @@
+"""Forecast of each configuration's time: a roofline with tiles, occupancy and waves, its rates fitted to measurements.
+
+Nothing has to be compiled. Where it was, `Facts` take the place of what is reckoned of registers and shared memory.
+`benchmarks/fit_configurations.py` fits the rates and judges them on kernels that are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from forewarp.core.values import Target
+from forewarp.tuning import counting
+from forewarp.tuning.counting import Numbers, Work, item_bytes, mean, spread
+from forewarp.tuning.space import Space, TensorArgument
+
+PARAMETERS = Path(__file__).with_name("parameters.json")
+UNIT_RATES: Mapping[str, float] = {"fp16": 1.0, "fp8": 2.0, "int8": 2.0, "tf32": 0.5, "fp64": 0.07}
+"""Peak rates of tensor cores over that for 16-bit floats, by what they multiply."""
+THREADS, BLOCKS, REGISTERS = 2048, 32, 65536
+"""Threads, thread blocks and registers that a multiprocessor holds at most."""
+MOST_REGISTERS = 255
+RESERVED_SHARED = 1024
+"""Bytes of shared memory that each block costs beside its own."""
+LAUNCH_S = 1.5e-6
+DRAM_SHARE = 0.92
+"""Share of the data sheet's memory bandwidth that large copies reach."""
+REFUSED = 10.0
+"""Factor on the time of a configuration that asks for more shared memory than there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Fitted rates; seconds, shares of peak rates, and exponents.
+
+    `tensor`, `alu`, `cache`, `atomic` and `spill` are rates over the card's; `spill` and `atomic` over its memory's.
+    """
+
+    tensor: float = 0.75
+    tile: float = 0.4
+    depth: float = 0.3
+    narrow: float = 1.5
+    alu: float = 0.5
+    special: float = 4.0
+    integer: float = 0.5
+    moved: float = 1.0
+    cache: float = 1.7
+    flight_bytes: float = 24e3
+    latency_s: float = 0.8e-6
+    block_s: float = 1.0e-6
+    barrier_s: float = 0.06e-6
+    barrier_warps: float = 0.15
+    dot_s: float = 0.1e-6
+    norm: float = 3.0
+    spill: float = 4.0
+    base_registers: float = 28.0
+    value_registers: float = 1.0
+    atomic: float = 0.25
+    run: float = 0.3
+    warps: float = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the compiler said of each configuration; `shared` in bytes, infinite where it was refused."""
+
+    registers: Sequence[float]
+    spills: Sequence[float]
+    shared: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """Totals of a launch per configuration: bytes, operations, and what one program holds."""
+
+    programs: Numbers
+    warps: Numbers
+    stages: Numbers
+    register_cap: Numbers
+    unique_bytes: Numbers
+    sector_bytes: Numbers
+    moved_bytes: Numbers
+    atomic_bytes: Numbers
+    tensor_flops: Numbers
+    elementwise: Numbers
+    special: Numbers
+    integer: Numbers
+    rearranged: Numbers
+    barriers: Numbers
+    iterations: Numbers
+    iteration_bytes: Numbers
+    dots: Numbers
+    dot_m: Numbers
+    dot_n: Numbers
+    dot_k: Numbers
+    staged_bytes: Numbers
+    kept_bytes: Numbers
+    held_bytes: Numbers
+    tile: Numbers
+    narrowest_run: Numbers
+    imbalance: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Forecast seconds per configuration, and the parts that they are made of."""
+
+    seconds: Numbers
+    parts: Mapping[str, Numbers]
+
+    def order(self) -> list[int]:
+        """Return the places of the configurations, the fastest first; equal ones stay as listed."""
+        return [int(i) for i in np.argsort(self.seconds, kind="stable")]
+
+
+@cache
+def fitted(compiled: bool) -> tuple[Parameters, float]:
+    """Return the fitted rates, with facts of the compiler or without, and the spread of what they miss in octaves."""
+    data: dict[str, Any] = json.loads(PARAMETERS.read_text())["compiled" if compiled else "uncompiled"]
+    return Parameters(**data["parameters"]), float(data["spread"])
+
+
+def version() -> str:
+    """Return the version of the fitted rates, which a locked choice names."""
+    return str(json.loads(PARAMETERS.read_text())["version"])
+
+
+def forecast(space: Space, target: Target, facts: Facts | None = None) -> Times:
+    """Forecast each configuration; raises `NotCounted` where the kernel's text cannot be followed."""
+    return times(amounts(space), target, fitted(facts is not None)[0], facts)
+
+
+def amounts(space: Space) -> Amounts:
+    """Count what a launch of each configuration does; raises `NotCounted`."""
+    work = counting.count(space)
+    configurations = space.configurations
+    zero = np.zeros(len(configurations))
+    programs = np.array([float(np.prod(g)) for g in space.grids])
+    sizes = {
+        name: float(value.elements * item_bytes(value.dtype))
+        for name, value in space.arguments.items()
+        if isinstance(value, TensorArgument)
+    }
+    share = _walked(work, programs, sizes)
+
+    def total(values: Numbers) -> Numbers:
+        return mean(values) * programs * share
+
+    def amount(name: str) -> Numbers:
+        return mean(work.get(name))
+
+    moved = [(name, total(v)) for name, v in (*work.loads.items(), *work.stores.items())]
+    return Amounts(
+        programs=programs,
+        warps=np.array([float(c.warps) for c in configurations]),
+        stages=np.array([float(c.stages) for c in configurations]),
+        register_cap=np.array([float(c.registers or MOST_REGISTERS) for c in configurations]),
+        unique_bytes=sum((np.minimum(v, sizes.get(name, np.inf)) for name, v in moved), zero),
+        sector_bytes=total(work.get("sectors")) + total(work.get("stored_sectors")),
+        moved_bytes=sum((v for _, v in moved), zero),
+        atomic_bytes=sum((total(v) for v in work.atomics.values()), zero),
+        tensor_flops=sum((total(v) / UNIT_RATES.get(name, 1.0) for name, v in work.dots.items()), zero),
+        elementwise=total(work.get("elementwise")),
+        special=total(work.get("special")),
+        integer=total(work.get("integer")),
+        rearranged=total(work.get("converted") + 2 * work.get("reduced") + 6 * work.get("scanned")),
+        barriers=amount("barriers") * share,
+        iterations=amount("iterations") * share,
+        iteration_bytes=amount("iteration_loads"),
+        dots=amount("dot_count") * share,
+        dot_m=amount("dot_m"),
+        dot_n=amount("dot_n"),
+        dot_k=amount("dot_k"),
+        staged_bytes=amount("staged"),
+        kept_bytes=amount("kept"),
+        held_bytes=amount("carried"),
+        tile=np.maximum(amount("accumulator"), np.maximum(amount("tile"), amount("loaded_tile"))),
+        narrowest_run=np.minimum(amount("narrowest_run"), 1e6),
+        imbalance=spread(sum(work.loads.values(), np.zeros(work.count))),
+    )
+
+
+def _walked(work: Work, programs: Numbers, sizes: Mapping[str, float]) -> Numbers:
+    """Return how much more than was walked through happens, where loops have unknown lengths.
+
+    Each element of the output that most is written to is taken to be written once.
+    """
+    written = max(work.stores, key=lambda name: mean(work.stores[name])[0], default="")
+    if not work.unknown or written not in sizes:
+        return np.ones(len(programs))
+    return np.clip(sizes[written] / np.maximum(mean(work.stores[written]) * programs, 1.0), 1 / 64, 1e4)
+
+
+def times(a: Amounts, target: Target, p: Parameters, facts: Facts | None = None) -> Times:
+    """Return the forecast of counted amounts on a card.
+
+    Each resource gets the time that it needs at its rate and at the share of the card that works; the whole is their
+    norm of order `norm`, between their sum and the largest.
+    """
+    processors = float(target.processors or 1)
+    bandwidth, tensor_rate = float(target.memory_bandwidth or 1e12), float(target.tensor_flops or 1e14)
+    vector_rate, available = float(target.fp32_flops or 2e13) / 2, float(target.shared_bytes or 101376)
+    threads = 32 * a.warps
+    multiplies = a.tensor_flops > 0
+    cap = np.minimum(a.register_cap, MOST_REGISTERS)
+    if facts is None:
+        registers = p.base_registers + p.value_registers * (a.held_bytes / 4 + a.tile) / threads
+        spills = np.maximum(0.0, registers - cap)
+        registers = np.minimum(registers, cap)
+        shared = np.where(multiplies, a.staged_bytes * np.maximum(1.0, a.stages) + a.kept_bytes, 0.0)
+    else:
+        registers = np.maximum(np.asarray(facts.registers, dtype=np.float64), 16.0)
+        spills = np.asarray(facts.spills, dtype=np.float64)
+        shared = np.asarray(facts.shared, dtype=np.float64)
+    by_shared = np.where(shared > 0, (available + RESERVED_SHARED) // np.maximum(shared + RESERVED_SHARED, 1.0), BLOCKS)
+    by_threads = np.minimum(THREADS // threads, REGISTERS // (registers * threads))
+    blocks = np.maximum(1.0, np.minimum(np.minimum(by_threads, by_shared), BLOCKS))
+    each = a.programs / processors
+    waves = each / blocks
+    rounds = np.ceil(waves)
+    uneven = np.ceil(each) / np.maximum(each, 1e-9)
+    tail = np.where(waves >= 1, rounds / np.maximum(waves, 1e-9), uneven)
+    resident = np.minimum(blocks, np.maximum(1.0, np.ceil(each)))
+    pipelined = np.where(multiplies, np.maximum(1.0, a.stages - 1), 1.0)
+
+    shape = np.minimum(1.0, (a.dot_m * a.dot_n / 128**2 + 1e-9) ** p.tile)
+    shape = shape * np.minimum(1.0, (a.dot_k / 64 + 1e-9) ** p.depth)
+    shape = shape * np.where((a.dot_m < 64) | (a.warps < 4), 1 / p.narrow, 1.0)  # too little for a warp group
+    busy = np.minimum(1.0, resident * a.warps / p.warps)
+    operations = a.elementwise + p.special * a.special + p.integer * a.integer + p.moved * a.rearranged
+    per_iteration = np.where(a.iterations > 0.5, np.maximum(a.iteration_bytes, 1.0), a.moved_bytes / a.programs)
+    flight = np.clip(resident * per_iteration * pipelined / p.flight_bytes, 0.02, 1.0)
+    contiguous = np.minimum(1.0, np.minimum(a.narrowest_run, 128.0) / 128 + 1e-3) ** p.run
+    barrier = p.barrier_s * (1 + p.barrier_warps * a.warps)
+    parts = {
+        "tensor": a.tensor_flops / tensor_rate / p.tensor / np.maximum(shape, 1e-3) * tail,
+        "arithmetic": operations / (vector_rate * p.alu) * tail / busy,
+        "memory": a.unique_bytes / (bandwidth * DRAM_SHARE) * np.maximum(1.0, uneven / 4) / np.sqrt(flight),
+        "cache": a.sector_bytes / (bandwidth * p.cache) * tail / contiguous,
+        "waiting": rounds
+        * (p.block_s + a.iterations * p.latency_s / pipelined + a.barriers * barrier + a.dots * p.dot_s),
+        "spilling": spills * 8 * threads * a.programs * np.maximum(1.0, a.iterations) / (bandwidth * p.spill),
+    }
+    seconds = sum((v**p.norm for v in parts.values()), np.zeros(len(a.programs))) ** (1 / p.norm)
+    seconds = seconds + a.atomic_bytes / (bandwidth * p.atomic) + LAUNCH_S
+    return Times(np.where(shared <= available, seconds, seconds * REFUSED), parts)
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of the parameters, in order."""
+    return tuple(f.name for f in fields(Parameters))

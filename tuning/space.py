@@ -1,0 +1,71 @@
+"""Configuration spaces: an autotuned kernel, the arguments of one call, and what may be chosen for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Values of a kernel's meta-parameters and compiler options. `registers` caps them per thread (`maxnreg`)."""
+
+    values: Mapping[str, Any]
+    warps: int = 4
+    stages: int = 3
+    blocks: int = 1
+    registers: int | None = None
+
+    @property
+    def label(self) -> str:
+        """The configuration in a line, as `BLOCK=128 num_warps=4 num_stages=3`."""
+        parts = [f"{name}={value}" for name, value in self.values.items()]
+        parts += [f"num_warps={self.warps}", f"num_stages={self.stages}"]
+        parts += [f"num_ctas={self.blocks}"] if self.blocks != 1 else []
+        parts += [f"maxnreg={self.registers}"] if self.registers else []
+        return " ".join(parts)
+
+    @classmethod
+    def of(cls, config: Any) -> Configuration:
+        """Return that of a `triton.Config`."""
+        return cls(
+            dict(config.kwargs),
+            config.num_warps,
+            config.num_stages,
+            getattr(config, "num_ctas", 1) or 1,
+            getattr(config, "maxnreg", None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TensorArgument:
+    """A tensor as a kernel gets it: a pointer with a dtype ("bfloat16"), and the elements that lie behind it."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """One call of an autotuned kernel with the configurations that it may have, and each one's grid.
+
+    `source` is the text of the kernel's function, `helpers` that of the jitted functions it calls, by name, and
+    `constants` the numbers among its global names. `arguments` are those of the call without the meta-parameters.
+    """
+
+    kernel: str
+    source: str
+    arguments: Mapping[str, Any]
+    configurations: Sequence[Configuration]
+    grids: Sequence[tuple[int, ...]]
+    helpers: Mapping[str, str] = field(default_factory=dict[str, str])
+    constants: Mapping[str, Any] = field(default_factory=dict[str, Any])
