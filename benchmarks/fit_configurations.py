@@ -6,10 +6,10 @@ Reads `pool/configurations.parquet` (`record_configurations.py`). A kernel is le
 cards. `--write` also fits to everything and writes `tuning/parameters.json`. The search is random, and seeded.
 
 Figures, each a geometric mean or a median over spaces: `share.0`, the best time over that of the configuration forecast
-fastest; `share.8`, over the best of the first eight; `needed`, how many of them until one is within 5 % of the best. Configurations
-that do not compile or do not fit are passed over, as tuning passes over them. `two_stages` forecasts without compiling, and again
-the best `COMPILED` of them with the compiler's facts. Beside it stand random order (its expectation) and the order in
-which the author listed them.
+fastest; `share.8`, over the best of the first eight; `needed`, how many of them until one is within 5 % of the best.
+Configurations that do not compile or do not fit are passed over, as tuning passes over them. `two_stages` forecasts
+without compiling, and again the best `COMPILED` of them with the compiler's facts. Beside it stand random order (its
+expectation) and the order in which the author listed them.
 """
 
 from __future__ import annotations
@@ -96,9 +96,7 @@ def read(path: Path) -> list[Measured]:
             [math.inf if no else float(row["shared"]) for row, no in zip(rows, refused, strict=True)],
         )
         card = next(name for name in targets if name.upper() in device.upper())
-        found.append(
-            Measured(card, kernel, call, space, targets[card], us, physics.amounts(space), facts)
-        )
+        found.append(Measured(card, kernel, call, space, targets[card], us, physics.amounts(space), facts))
     return found
 
 
@@ -128,7 +126,9 @@ def loss(values: np.ndarray[Any, Any], spaces: Sequence[Measured], compiled: boo
     parameters = Parameters(*(float(v) for v in values))
     total = 0.0
     for space in spaces:
-        forecast = np.log2(physics.times(space.counted, space.target, parameters, space.facts if compiled else None).seconds)
+        forecast = np.log2(
+            physics.times(space.counted, space.target, parameters, space.facts if compiled else None).seconds
+        )
         forecast = np.where(np.isfinite(forecast), forecast, 1e3)
         weights = np.exp(-(forecast - forecast.min()) / TEMPERATURE)
         behind = space.behind
@@ -199,7 +199,9 @@ def judge(spaces: Sequence[Measured], steps: int, out: Path) -> None:
             orders[name].append(order)
         orders["listed"].append(list(range(len(s.us))))
         if s.card == "h100":
-            for name, order in zip(elsewhere, ordered(s, without[s.kernel, False], without[s.kernel, True]), strict=True):
+            for name, order in zip(
+                elsewhere, ordered(s, without[s.kernel, False], without[s.kernel, True]), strict=True
+            ):
                 elsewhere[name].append(order)
         rows.append(
             {"card": s.card, "kernel": s.kernel, "call": json.loads(s.call), "configurations": len(s.us)}
@@ -215,7 +217,8 @@ def judge(spaces: Sequence[Measured], steps: int, out: Path) -> None:
         "random": averaged([at_random(s) for s in spaces]),
         "h100_trained_without": {name: figures(h100, found) for name, found in elsewhere.items()},
         "gemm": {
-            name: figures(*chosen(spaces, found, lambda s: s.kernel.startswith("gemm_bf16"))) for name, found in orders.items()
+            name: figures(*chosen(spaces, found, lambda s: s.kernel.startswith("gemm_bf16")))
+            for name, found in orders.items()
         },
         "rank_1000_s": rank_seconds(spaces),
         "rows": rows,

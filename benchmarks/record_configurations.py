@@ -2,9 +2,9 @@
 
     python benchmarks/record_configurations.py --out rows.jsonl --seconds 480
 
-A line per kernel, call and configuration, written as they come; `--resume` goes on with a file. Several processes compile
-into Triton's cache meanwhile (`--jobs`), one measures. Of spaces with more than `--most` configurations as many are drawn, the
-same on every machine. `--assemble rows.jsonl ...` makes the Parquet file of the package from such files.
+A line per kernel, call and configuration, written as they come; `--resume` goes on with a file. Several processes
+compile into Triton's cache meanwhile (`--jobs`), one measures. Of spaces with more than `--most` configurations as many
+are drawn, the same on every machine. `--assemble rows.jsonl ...` makes the Parquet file of the pool from such files.
 """
 
 from __future__ import annotations
@@ -54,14 +54,18 @@ def main() -> None:
     names = [n for n in names if any((n, json.dumps(c)) not in done for c in calls[n])]
     options = ["--kernels", ",".join(names), "--most", str(chosen.most)]
     workers = [
-        subprocess.Popen([sys.executable, __file__, *options, "--compile", f"{k}/{chosen.jobs}"], stderr=subprocess.DEVNULL)
+        subprocess.Popen(
+            [sys.executable, __file__, *options, "--compile", f"{k}/{chosen.jobs}"], stderr=subprocess.DEVNULL
+        )
         for k in range(chosen.jobs)
     ]
     try:
         with chosen.out.open("a") as out:
             for name in names:
                 wait_for(cache, name, chosen.jobs, workers, until)
-                measure_kernel(name, [c for c in calls[name] if (name, json.dumps(c)) not in done], chosen.most, out, until)
+                measure_kernel(
+                    name, [c for c in calls[name] if (name, json.dumps(c)) not in done], chosen.most, out, until
+                )
     finally:
         for worker in workers:
             worker.kill()
@@ -187,7 +191,8 @@ def measure_kernel(name: str, calls: list[list[Any]], most: int, out: Any, until
         best = min((t.seconds for t in right), default=float("nan"))
         print(
             f"{name}{tuple(call)}: {len(right)} of {len(timings)} right, best {best * 1e6:.1f} us, first "
-            f"{timings[0].seconds * 1e6:.1f} us, error {error:.1e}, checked in {checked - start:.1f} s, timed in {time.monotonic() - checked:.1f} s"
+            f"{timings[0].seconds * 1e6:.1f} us, error {error:.1e}, "
+            f"checked in {checked - start:.1f} s, timed in {time.monotonic() - checked:.1f} s"
             + "".join(sorted({f"; {t.problem[:90]}" for t in timings if t.problem})[:2]),
             file=sys.stderr,
             flush=True,

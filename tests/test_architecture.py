@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ROOMS = sorted(
     {"agent", "api", "archive", "cli", "core", "export", "gpu_runner", "inspection", "mcp_server"}
-    | {"prompts", "report", "search", "surrogate", "tasks", "tools", "training"}
+    | {"prompts", "report", "search", "surrogate", "tasks", "tools", "training", "tuning"}
 )
 FACES = {"agent", "api", "cli", "mcp_server"}
 MAY: dict[str, set[str]] = {
@@ -29,9 +29,21 @@ MAY: dict[str, set[str]] = {
     "gpu_runner/remote": {"core", "gpu_runner", "inspection"},
     "surrogate": {"core", "archive", "inspection", "prompts"},
     "search": {"core", "archive", "gpu_runner", "inspection", "prompts", "surrogate"},
+    "tuning": {"core", "gpu_runner", "inspection"},
     "training": {"core", "archive", "inspection", "prompts", "surrogate"},
     "export": {"core", "gpu_runner"},
-    "tools": {"core", "archive", "export", "gpu_runner", "inspection", "prompts", "search", "surrogate", "training"},
+    "tools": {
+        "core",
+        "archive",
+        "export",
+        "gpu_runner",
+        "inspection",
+        "prompts",
+        "search",
+        "surrogate",
+        "training",
+        "tuning",
+    },
     "report": {"core", "archive", "export", "search", "tools"},
     "agent": {"core", "export", "prompts", "report", "tools"},
     "api": set(ROOMS) - FACES,

@@ -1,17 +1,17 @@
 """Forecasts in place of Triton's benchmarking, inside the process that launches the kernels.
 
-Triton's autotuner is asked through its own hooks (`prune`, `perf_model`), or changed for a while (`install`, `listen`). A wrong
-forecast costs time, never correctness: what is launched is one of the author's configurations. Where anything goes
-wrong here, a warning says so once and Triton goes its own way.
+Triton's autotuner is asked through its own hooks (`prune`, `perf_model`), or changed for a while (`install`,
+`listen`). A wrong forecast costs time, never correctness: what is launched is one of the author's configurations. Where
+anything goes wrong here, a warning says so once and Triton goes its own way.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import json
 import os
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ class ForecastWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One decision: the best configuration forecast, of how many, how many were kept, and whether a lock file said so."""
+    """One decision: the first configuration kept, how many there were and were kept, whether a lock file said so."""
 
     kernel: str
     label: str
@@ -81,7 +81,7 @@ class Lock:
             try:
                 found = json.loads(path.read_text())["choices"]
                 self._choices = {str(k): {str(n): str(v) for n, v in c.items()} for k, c in found.items()}
-            except (OSError, ValueError, KeyError, AttributeError) as e:
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
                 raise UsageError(f"{path} is no lock file of forewarp: {e}", hint="delete it, and run again") from e
 
     def find(self, key: str) -> str | None:
@@ -105,7 +105,7 @@ class Installed(contextlib.AbstractContextManager["Installed"]):
 
     def __init__(self, keep: int | None, lock: Lock | None, card: str | None) -> None:
         self._keep, self._lock, self._card = keep, lock, card
-        self._own: tuple[Any, Any] | None = None
+        self._undo: tuple[Any, Any, Any] | None = None
         self._thread = threading.local()
         self.choices: list[Choice] = []
 
@@ -120,12 +120,16 @@ class Installed(contextlib.AbstractContextManager["Installed"]):
     def begin(self) -> None:
         """Change the autotuner; raises `UsageError` where there is no Triton, or it is changed already."""
         try:
-            from triton.runtime.autotuner import Autotuner
+            from triton.runtime import autotuner
         except ImportError as e:
             raise UsageError("Triton is not installed here", hint='pip install "forewarp[gpu]"') from e
-        if getattr(Autotuner.prune_configs, "of_forewarp", False):
-            raise UsageError("forewarp has changed Triton's autotuner already", hint="remove() the earlier change first")
-        own_prune, own_bench = self._own = (Autotuner.prune_configs, Autotuner._bench)
+        tuners: Any = autotuner.Autotuner
+        if getattr(tuners.prune_configs, "of_forewarp", False):
+            raise UsageError(
+                "forewarp has changed Triton's autotuner already", hint="remove() the earlier change first"
+            )
+        own_prune, own_bench = tuners.prune_configs, tuners._bench
+        self._undo = (tuners, own_prune, own_bench)
 
         def prune_configs(tuner: Any, kwargs: dict[str, Any]) -> Sequence[Any]:
             configs = own_prune(tuner, kwargs)
@@ -145,15 +149,14 @@ class Installed(contextlib.AbstractContextManager["Installed"]):
             return timed
 
         prune_configs.of_forewarp = True  # pyright: ignore[reportFunctionMemberAccess]
-        Autotuner.prune_configs, Autotuner._bench = prune_configs, bench
+        tuners.prune_configs, tuners._bench = prune_configs, bench
 
     def remove(self) -> None:
         """Give Triton its own autotuner back; safe to call twice."""
-        if self._own is not None:
-            from triton.runtime.autotuner import Autotuner
-
-            Autotuner.prune_configs, Autotuner._bench = self._own
-            self._own = None
+        if self._undo is not None:
+            tuners, own_prune, own_bench = self._undo
+            tuners.prune_configs, tuners._bench = own_prune, own_bench
+            self._undo = None
 
     def _decide(self, tuner: Any, kwargs: Mapping[str, Any], configs: Sequence[Any]) -> Sequence[Any]:
         if len(configs) < 2:
@@ -187,7 +190,7 @@ class Installed(contextlib.AbstractContextManager["Installed"]):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Forecasts of the configurations of one launch; `key` names kernel, card and arguments, `text` the kernel alone."""
+    """Forecasts of the configurations of a launch; `key` names kernel, card and arguments, `text` the kernel alone."""
 
     kernel: str
     text: str
@@ -215,8 +218,10 @@ class Ranking:
 
     @property
     def order(self) -> list[int]:
-        """Places of the configurations, the fastest forecast first; equal ones by their labels, on every machine alike."""
-        return sorted(range(len(self.labels)), key=lambda i: (round(float(np.log2(self.seconds[i])), 6), self.labels[i]))
+        """Places of the configurations, the fastest forecast first; equal ones by label, on every machine alike."""
+        return sorted(
+            range(len(self.labels)), key=lambda i: (round(float(np.log2(self.seconds[i])), 6), self.labels[i])
+        )
 
 
 def install(
@@ -224,9 +229,9 @@ def install(
 ) -> Installed:
     """Have every autotuner of this process keep the `keep` configurations forecast fastest, and benchmark only those.
 
-    With one survivor nothing is benchmarked. `deterministic` chooses by forecast alone, the same on every rank and every
-    boot; `lock` is a file that keeps such choices, to be committed, and what stands in it is taken as it is. `card` is a
-    name such as "h200", instead of the GPU of this machine.
+    With one survivor nothing is benchmarked. `deterministic` chooses by forecast alone, the same on every rank and at
+    every boot; `lock` is a file that keeps such choices, to be committed, and what stands in it is taken as it is.
+    `card` is a name such as "h200", instead of the GPU of this machine.
 
     Raises `UsageError` where Triton is not installed or its autotuner is changed already.
     """
@@ -238,9 +243,9 @@ def install(
 
 
 def listen(card: str | None = None) -> Installed:
-    """Learn from the timings that Triton makes anyway; they correct later forecasts of the same kernels in this process.
+    """Learn from the timings that Triton makes anyway; later forecasts of the same kernels are corrected by them.
 
-    Nothing is left out meanwhile. Raises `UsageError` as `install` does.
+    It lasts as long as the process. Nothing is left out meanwhile. Raises `UsageError` as `install` does.
     """
     installed = Installed(None, None, card)
     installed.begin()
@@ -318,7 +323,10 @@ def _key(space: Space, text: str, target: Target) -> str:
 
 def _calling_tuner() -> Any:
     """Return Triton's autotuner, which calls the hook without saying for which kernel."""
-    tuner = sys._getframe(2).f_locals.get("self")
+    frame = inspect.currentframe()
+    for _ in range(2):
+        frame = frame.f_back if frame is not None else None
+    tuner = frame.f_locals.get("self") if frame is not None else None
     if not hasattr(tuner, "base_fn"):
         raise UsageError("the hook was not called by Triton's autotuner", hint="use forewarp.triton.install() instead")
     return tuner

@@ -10,7 +10,7 @@ import contextlib
 import inspect
 import textwrap
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from forewarp.tuning.space import Configuration, Space, TensorArgument
@@ -74,15 +74,16 @@ def catching(found: list[Launch], *, launch: bool = True, place: int | None = No
                 error = e
         raise RuntimeError(f"no configuration of {self.base_fn.__name__} runs") from error
 
-    Autotuner.run = run  # pyright: ignore[reportAttributeAccessIssue]
+    tuners: Any = Autotuner
+    tuners.run = run
     try:
         yield
     finally:
-        Autotuner.run = own
+        tuners.run = own
 
 
 def space_of(tuner: Any, arguments: Mapping[str, Any], keywords: Mapping[str, Any], configs: Sequence[Any]) -> Space:
-    """Return the space of some configurations of Triton's autotuner; raises ValueError where the kernel's text is not there.
+    """Return the space of some configurations of Triton's autotuner; raises ValueError without the kernel's text.
 
     `arguments` are by name, `keywords` what else was given with them, such as the grid.
     """
@@ -97,16 +98,11 @@ def space_of(tuner: Any, arguments: Mapping[str, Any], keywords: Mapping[str, An
         configuration = Configuration.of(config)
         derived = {name: rule(full) for name, rule in rules.items()}
         if derived:
-            configuration = Configuration(
-                {**configuration.values, **derived},
-                configuration.warps,
-                configuration.stages,
-                configuration.blocks,
-                configuration.registers,
-            )
+            configuration = replace(configuration, values={**configuration.values, **derived})
         configurations.append(configuration)
-        sizes = grid({**full, **derived}) if callable(grid) else grid
-        grids.append(tuple(int(n) for n in (sizes if isinstance(sizes, Sequence) else (sizes or 1,))))
+        sizes: Any = grid({**full, **derived}) if callable(grid) else grid
+        sizes = sizes if isinstance(sizes, Sequence) else (sizes or 1,)
+        grids.append(tuple(int(n) for n in sizes))
     source = text_of(jitted)
     helpers, constants = _surroundings(jitted, source)
     return Space(tuner.base_fn.__name__, source, plain, configurations, grids, helpers, constants)
@@ -115,7 +111,9 @@ def space_of(tuner: Any, arguments: Mapping[str, Any], keywords: Mapping[str, An
 def described(value: Any) -> Any:
     """Return a tensor as its dtype and shape, any other value as it is if it is plain, else None."""
     if hasattr(value, "data_ptr") and hasattr(value, "dtype"):
-        return TensorArgument(str(value.dtype).removeprefix("torch."), tuple(int(n) for n in getattr(value, "shape", ())))
+        return TensorArgument(
+            str(value.dtype).removeprefix("torch."), tuple(int(n) for n in getattr(value, "shape", ()))
+        )
     if hasattr(value, "base") and hasattr(value, "block_shape"):  # a host-side tensor descriptor
         return described(value.base)
     value = getattr(value, "value", value)

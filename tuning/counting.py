@@ -33,13 +33,53 @@ _DTYPES = {
 }  # fmt: skip
 _FLOATS = ("float", "fp", "bf")
 _SPECIAL = frozenset(
-    "exp exp2 log log2 log1p sqrt rsqrt sqrt_rn div_rn sin cos tanh sigmoid erf pow softmax fdiv acos atan".split()
+    [
+        "exp",
+        "exp2",
+        "log",
+        "log2",
+        "log1p",
+        "sqrt",
+        "rsqrt",
+        "sqrt_rn",
+        "div_rn",
+        "sin",
+        "cos",
+        "tanh",
+        "sigmoid",
+        "erf",
+        "pow",
+        "softmax",
+        "fdiv",
+        "acos",
+        "atan",
+    ]
 )
-_REDUCTIONS = frozenset("sum max min argmax argmin xor_sum reduce".split())
-_SCANS = frozenset("cumsum cumprod associative_scan sort histogram".split())
+_REDUCTIONS = frozenset(["sum", "max", "min", "argmax", "argmin", "xor_sum", "reduce"])
+_SCANS = frozenset(["cumsum", "cumprod", "associative_scan", "sort", "histogram"])
 _TRANSPARENT = frozenset(
-    "multiple_of max_contiguous max_constancy assume debug_barrier static_assert static_print device_assert "
-    "inline_asm_elementwise abs clamp maximum minimum fma floor ceil umulhi where cast to_tensor".split()
+    [
+        "multiple_of",
+        "max_contiguous",
+        "max_constancy",
+        "assume",
+        "debug_barrier",
+        "static_assert",
+        "static_print",
+        "device_assert",
+        "inline_asm_elementwise",
+        "abs",
+        "clamp",
+        "maximum",
+        "minimum",
+        "fma",
+        "floor",
+        "ceil",
+        "umulhi",
+        "where",
+        "cast",
+        "to_tensor",
+    ]
 )
 
 
@@ -54,7 +94,8 @@ class Tile:
     dtype: str = "int32"
     pointer: str = ""
     steps: tuple[Numbers | None, ...] = ()
-    loop: int = -1  # number of the loop that it was loaded in, 0 outside of any; -1 where it was computed
+    loaded: int = 0  # number of the load that it comes from; 0 where it was computed
+    loop: int = 0  # number of the loop in which it was loaded; 0 outside of any
 
     @property
     def elements(self) -> Numbers:
@@ -162,10 +203,6 @@ class _Function:
     defaults: Mapping[str, ast.expr]
 
 
-class _Returned(Exception):
-    pass
-
-
 class _Walker:
     def __init__(self, space: Space, names: dict[str, Any], grids: Numbers, places: Numbers) -> None:
         self.work = Work(len(grids))
@@ -178,7 +215,8 @@ class _Walker:
         self._depth = 0
         self._functions = {name: _parsed(text) for name, text in space.helpers.items()}
         self._result: Any = None
-        self._operands: set[tuple[Any, ...]] = set()
+        self._operands: set[int] = set()
+        self._loaded = 0
 
     def run(self) -> None:
         """Walk through the kernel."""
@@ -323,7 +361,7 @@ class _Walker:
                 value = self._value(node.operand)
                 if isinstance(node.op, ast.Not):
                     return (np.asarray(value) == 0).astype(np.float64) if _is_number(value) else value
-                return -cast("Any", value) if _is_number(value) and isinstance(node.op, ast.USub) else value
+                return -value if _is_number(value) and isinstance(node.op, ast.USub) else value
             case ast.Compare():
                 return self._compared(node)
             case ast.BoolOp():
@@ -391,7 +429,7 @@ class _Walker:
             op = node.ops[0]
             if _is_number(a) and _is_number(b):
                 x, y = np.asarray(a), np.asarray(b)
-                tests = {
+                tests: dict[type[ast.cmpop], Any] = {
                     ast.Eq: x == y, ast.NotEq: x != y, ast.Lt: x < y, ast.LtE: x <= y, ast.Gt: x > y, ast.GtE: x >= y,
                 }  # fmt: skip
                 found = tests.get(type(op))
@@ -474,7 +512,8 @@ class _Walker:
         if name == "num_programs":
             return self._grids[:, int(_scalar(first, named.get("axis", 0.0)))]
         if name in ("cdiv", "ceildiv"):
-            a, b = (args + [None, None])[:2]
+            a: Any = args[0] if args else None
+            b: Any = args[1] if len(args) > 1 else None
             if _is_number(a) and _is_number(b):
                 return np.ceil(np.asarray(a) / np.maximum(1e-9, b))
             return Tile() if isinstance(a, Tile) or isinstance(b, Tile) else None
@@ -586,7 +625,8 @@ class _Walker:
             narrowest = self.work.amounts.get("narrowest_run", np.full(self.work.count, np.inf))
             self.work.amounts["narrowest_run"] = np.minimum(narrowest, run)
             self.work.most("loaded_tile", tile.elements)
-        return Tile(tile.shape, tile.dtype, loop=self._here) if name != "store" else None
+        self._loaded += 1
+        return Tile(tile.shape, tile.dtype, loaded=self._loaded, loop=self._here) if name != "store" else None
 
     def _block(self, name: str, args: list[Any], named: dict[str, Any]) -> Any:
         if name == "advance":
@@ -620,10 +660,10 @@ class _Walker:
         self.work.most("accumulator", batch * m * n)
         self.work.most("operands", batch * (m * k * a.item + k * n * b.item))
         for tile in (a, b):
-            kind_of = "staged" if tile.loop == self._here else "kept"
-            if (tile.loop, str(tile.shape), tile.dtype, kind_of) not in self._operands:
-                self._operands.add((tile.loop, str(tile.shape), tile.dtype, kind_of))
-                self.work.add(self.work.amounts, kind_of, tile.elements * tile.item)
+            if not tile.loaded or tile.loaded not in self._operands:
+                self._operands.add(tile.loaded)
+                held = "staged" if tile.loaded and tile.loop == self._here else "kept"
+                self.work.add(self.work.amounts, held, tile.elements * tile.item)
         accumulator = named.get("acc", args[2] if len(args) > 2 and isinstance(args[2], Tile) else None)
         dtype = accumulator.dtype if isinstance(accumulator, Tile) else "int32" if kind.startswith("int") else "float32"
         return Tile((*a.shape[:-2], m, n), dtype)
@@ -709,11 +749,15 @@ def _extent(high: Any, low: Any = 0.0) -> Numbers:
 
 
 def _as_tile(value: Any) -> Tile:
-    return value if isinstance(value, Tile) else Tile((), "float32" if isinstance(value, float) and value % 1 else "int32")
+    return (
+        value if isinstance(value, Tile) else Tile((), "float32" if isinstance(value, float) and value % 1 else "int32")
+    )
 
 
 def _padded(tile: Tile) -> tuple[Numbers | None, ...]:
-    return (None,) * (len(tile.shape) - len(tile.steps)) + tile.steps if len(tile.steps) < len(tile.shape) else tile.steps
+    return (
+        (None,) * (len(tile.shape) - len(tile.steps)) + tile.steps if len(tile.steps) < len(tile.shape) else tile.steps
+    )
 
 
 def _broadcast(a: tuple[Numbers, ...], b: tuple[Numbers, ...]) -> tuple[Numbers, ...]:
@@ -852,4 +896,3 @@ def spread(values: Numbers) -> Numbers:
 def item_bytes(dtype: str) -> int:
     """Return the bytes of an element."""
     return _DTYPES.get(dtype, 4)
-

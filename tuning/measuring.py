@@ -56,7 +56,8 @@ class Timer:
     def check(self, place: int, *, compare: bool = True) -> Timing:
         """Launch a configuration once on the outputs as they were, and compare with what the first one wrote.
 
-        Without `compare` it is only launched: kernels may write what depends on the configuration, for another to add up.
+        Without `compare` it is only launched: some kernels write parts, as many as the configuration says, that are
+        added up later.
         """
         config = self.launch.tuner.configs[place]
         timing = Timing(place)

@@ -31,7 +31,7 @@ RESERVED_SHARED = 1024
 LAUNCH_S = 1.5e-6
 DRAM_SHARE = 0.92
 """Share of the data sheet's memory bandwidth that large copies reach."""
-REFUSED = 10.0
+REFUSED = 100.0
 """Factor on the time of a configuration that asks for more shared memory than there is."""
 
 

@@ -45,12 +45,8 @@ def attention_decode(
     base = head * LENGTH * HEAD
     for start in range(first, last, BLOCK_N):
         there = start + keys < last
-        k = tl.load(
-            k_ptr + base + (start + keys)[None, :] * HEAD + dims[:, None], mask=there[None, :], other=0.0
-        )
-        v = tl.load(
-            v_ptr + base + (start + keys)[:, None] * HEAD + dims[None, :], mask=there[:, None], other=0.0
-        )
+        k = tl.load(k_ptr + base + (start + keys)[None, :] * HEAD + dims[:, None], mask=there[None, :], other=0.0)
+        v = tl.load(v_ptr + base + (start + keys)[:, None] * HEAD + dims[None, :], mask=there[:, None], other=0.0)
         scores = tl.where(there[None, :], tl.dot(q, k) * scale, float("-inf"))
         higher = tl.maximum(top, tl.max(scores, 1))
         p = tl.exp(scores - higher[:, None])

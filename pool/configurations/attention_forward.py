@@ -57,9 +57,7 @@ def attention_forward(
         p = tl.exp2(scores - higher[:, None])
         fade = tl.exp2(top - higher)
         total = total * fade + tl.sum(p, 1)
-        acc = tl.dot(
-            p.to(tl.bfloat16), tl.load(v + start * HEAD, mask=there[:, None], other=0.0), acc * fade[:, None]
-        )
+        acc = tl.dot(p.to(tl.bfloat16), tl.load(v + start * HEAD, mask=there[:, None], other=0.0), acc * fade[:, None])
         top = higher
     tl.store(lse_ptr + head * N_CTX + rows, top + tl.log2(total), mask=rows < N_CTX)
     out = out_ptr + base + rows[:, None] * HEAD + dims[None, :]

@@ -61,9 +61,7 @@ def inputs(m, n, k):
 def run(m=4096, n=4096, k=4096):
     a, b, scale = inputs(m, n, k)
     c = torch.empty(m, n, dtype=torch.bfloat16, device=DEVICE)
-    gemm_fp8[lambda meta: (triton.cdiv(m, meta["BLOCK_M"]) * triton.cdiv(n, meta["BLOCK_N"]),)](
-        a, b, c, scale, m, n, k
-    )
+    gemm_fp8[lambda meta: (triton.cdiv(m, meta["BLOCK_M"]) * triton.cdiv(n, meta["BLOCK_N"]),)](a, b, c, scale, m, n, k)
     return c
 
 

@@ -65,9 +65,9 @@ def inputs(m, n, k):
 def run(m=32, n=4096, k=8192):
     a, b = inputs(m, n, k)
     c = torch.zeros(m, n, device=DEVICE)
-    gemm_split_k[
-        lambda meta: (triton.cdiv(m, meta["BLOCK_M"]), triton.cdiv(n, meta["BLOCK_N"]), meta["SPLIT_K"])
-    ](a, b, c, m, n, k)
+    gemm_split_k[lambda meta: (triton.cdiv(m, meta["BLOCK_M"]), triton.cdiv(n, meta["BLOCK_N"]), meta["SPLIT_K"])](
+        a, b, c, m, n, k
+    )
     return c
 
 

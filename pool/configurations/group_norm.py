@@ -16,7 +16,9 @@ CONFIGS = [
 
 @triton.autotune(configs=CONFIGS, key=["C", "S"])
 @triton.jit
-def group_norm(x_ptr, w_ptr, b_ptr, out_ptr, C, S, eps, GROUP: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_S: tl.constexpr):
+def group_norm(
+    x_ptr, w_ptr, b_ptr, out_ptr, C, S, eps, GROUP: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_S: tl.constexpr
+):
     image = tl.program_id(0).to(tl.int64)
     group = tl.program_id(1)
     channels = tl.arange(0, BLOCK_C)

@@ -56,9 +56,7 @@ def inputs(m, n):
 def run(m=8192, n=4096):
     dy, x, mean, rstd = inputs(m, n)
     dw, db = torch.zeros(n, device=DEVICE), torch.zeros(n, device=DEVICE)
-    layernorm_backward[lambda meta: (triton.cdiv(n, meta["BLOCK_N"]), meta["PARTS"])](
-        dy, x, mean, rstd, dw, db, m, n
-    )
+    layernorm_backward[lambda meta: (triton.cdiv(n, meta["BLOCK_N"]), meta["PARTS"])](dy, x, mean, rstd, dw, db, m, n)
     return dw, db
 
 

@@ -16,9 +16,7 @@ CONFIGS = [
 
 @triton.autotune(configs=CONFIGS, key=["T", "HEADS"])
 @triton.jit
-def rope(
-    x_ptr, cos_ptr, sin_ptr, out_ptr, T, HEADS, HALF: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_H: tl.constexpr
-):
+def rope(x_ptr, cos_ptr, sin_ptr, out_ptr, T, HEADS, HALF: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_H: tl.constexpr):
     times = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
     heads = tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H)
     dims = tl.arange(0, HALF)

@@ -1,0 +1,88 @@
+"""Triton's own autotuner with forecasts, under Triton's interpreter."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forewarp.core.errors import UsageError
+from forewarp.tuning import autotuner
+
+HOME = Path(__file__).parent
+
+
+def run(case: str, lock: Path | str = "", card: str = "h200") -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, HOME / "autotuned.py", case, lock],
+        capture_output=True,
+        text=True,
+        env=os.environ | {autotuner.CARD: card},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("case", "benchmarked"),
+    [("plain", 6), ("keep", 2), ("prune", 3), ("perf_model", 2), ("deterministic", 0)],
+)
+def test_only_what_is_kept_is_benchmarked(case: str, benchmarked: int) -> None:
+    found = run(case)
+    assert found["benchmarked"] == benchmarked
+    assert not found["told"]
+
+
+def test_timings_that_were_heard_move_the_choice() -> None:
+    # The later a configuration is benchmarked in this trial, the slower it is said to be: the first one wins.
+    found = run("listen")
+    assert found["benchmarked"] == 6
+    assert found["labels"] == ["BLOCK=64 num_warps=1 num_stages=3"]
+
+
+def test_a_lock_file_says_what_is_chosen(tmp_path: Path) -> None:
+    lock = tmp_path / "forewarp.lock.json"
+    first = run("lock", lock)
+    assert (first["benchmarked"], first["locked"]) == (0, [False])
+    document = json.loads(lock.read_text())
+    (choice,) = document["choices"].values()
+    choice["configuration"] = "BLOCK=1024 num_warps=1 num_stages=3"
+    lock.write_text(json.dumps(document))
+    second = run("lock", lock)
+    assert (second["labels"], second["locked"]) == (["BLOCK=1024 num_warps=1 num_stages=3"], [True])
+
+
+def test_a_lock_that_names_what_is_not_there_is_told_and_passed_over(tmp_path: Path) -> None:
+    lock = tmp_path / "forewarp.lock.json"
+    run("lock", lock)
+    lock.write_text(lock.read_text().replace("num_warps", "num_wraps"))
+    found = run("lock", lock)
+    assert found["locked"] == [False]
+    assert "num_wraps" in found["told"][0]
+
+
+def test_an_unknown_card_is_told_once_and_triton_goes_its_own_way() -> None:
+    found = run("keep", card="gtx1")
+    assert found["benchmarked"] == 6
+    assert "'gtx1' is not known" in found["told"][0]
+
+
+def test_a_file_that_is_no_lock_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lock.json").write_text("[]")
+    with pytest.raises(UsageError, match="no lock file"):
+        autotuner.Lock(tmp_path / "lock.json")
+
+
+def test_nothing_left_to_keep_is_refused() -> None:
+    with pytest.raises(UsageError, match="leaves no configuration"):
+        autotuner.prune(0)
+
+
+def test_it_cannot_be_installed_twice() -> None:
+    with autotuner.install(card="h200"), pytest.raises(UsageError, match="already"):
+        autotuner.install(card="h200")

@@ -1,0 +1,113 @@
+"""Counting what the programs of a kernel do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from forewarp.tuning import counting
+from forewarp.tuning.space import Configuration, Space, TensorArgument
+
+PRODUCT = """def product(a_ptr, b_ptr, c_ptr, M, N, K, BLOCK: tl.constexpr, STEP: tl.constexpr):
+    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    ks = tl.arange(0, STEP)
+    acc = tl.zeros((BLOCK, BLOCK), dtype=tl.float32)
+    for k in range(0, K, STEP):
+        a = tl.load(a_ptr + rows[:, None] * K + k + ks[None, :])
+        b = tl.load(b_ptr + (k + ks)[:, None] * N + rows[None, :])
+        acc = tl.dot(a, b, acc)
+    tl.store(c_ptr + rows[:, None] * N + rows[None, :], acc.to(tl.float16))
+"""
+HALF = TensorArgument("float16", (256, 256))
+
+
+def product_space(*sizes: tuple[int, int]) -> Space:
+    arguments = {"a_ptr": HALF, "b_ptr": HALF, "c_ptr": HALF, "M": 256, "N": 256, "K": 256}
+    configurations = [Configuration({"BLOCK": block, "STEP": step}) for block, step in sizes]
+    return Space("product", PRODUCT, arguments, configurations, [(256 // block,) for block, _ in sizes])
+
+
+def counted(source: str, arguments: dict[str, object], *values: dict[str, object], grid: int = 8) -> counting.Work:
+    return counting.count(
+        Space("kernel", source, arguments, [Configuration(v) for v in values], [(grid,)] * len(values))
+    )
+
+
+def test_a_product_moves_tiles_and_multiplies() -> None:
+    work = counting.count(product_space((64, 32), (128, 64)))
+    assert list(counting.mean(work.loads["a_ptr"])) == [64 * 256 * 2, 128 * 256 * 2]
+    assert list(counting.mean(work.stores["c_ptr"])) == [64 * 64 * 2, 128 * 128 * 2]
+    assert list(counting.mean(work.dots["fp16"])) == [2 * 64 * 64 * 256, 2 * 128 * 128 * 256]
+    assert list(counting.mean(work.get("iterations"))) == [8, 4]
+    assert list(counting.mean(work.get("dot_k"))) == [32, 64]
+    assert list(counting.mean(work.get("staged"))) == [2 * 64 * 32 * 2, 2 * 128 * 64 * 2]
+
+
+def test_rows_that_lie_apart_move_whole_sectors() -> None:
+    source = """def gather(x, o, N, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(o + i, tl.load(x + i * N))
+"""
+    work = counted(source, {"x": HALF, "o": HALF, "N": 256}, {"BLOCK": 64})
+    assert counting.mean(work.get("sectors"))[0] == 64 * counting.SECTOR
+    assert counting.mean(work.get("stored_sectors"))[0] == 64 * 2
+
+
+def test_loops_whose_length_depends_on_the_program_are_averaged() -> None:
+    source = """def causal(x, o, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    for k in range(0, tl.program_id(0) + 1):
+        tl.store(o + i, tl.load(x + i))
+"""
+    work = counted(source, {"x": HALF, "o": HALF}, {"BLOCK": 32}, grid=80)
+    mean = counting.mean(work.loads["x"])[0] / (32 * 2)
+    assert mean == pytest.approx(41, abs=1)
+    assert counting.spread(work.loads["x"])[0] > 1.5
+
+
+def test_branches_on_meta_parameters_count_for_their_configurations_only() -> None:
+    source = """def either(x, o, SPLIT: tl.constexpr):
+    i = tl.arange(0, 64)
+    if SPLIT == 1:
+        tl.store(o + i, tl.load(x + i))
+    else:
+        tl.atomic_add(o + i, tl.load(x + i))
+"""
+    work = counted(source, {"x": HALF, "o": HALF}, {"SPLIT": 1}, {"SPLIT": 4})
+    assert list(counting.mean(work.stores["o"])) == [128, 0]
+    assert list(counting.mean(work.atomics["o"])) == [0, 128]
+
+
+def test_helpers_and_block_pointers_are_followed() -> None:
+    source = """def outer(x, o, N, BLOCK: tl.constexpr):
+    p = tl.make_block_ptr(x, (N, N), (N, 1), (0, 0), (BLOCK, 32), (1, 0))
+    for _ in range(4):
+        tl.store(o + tl.arange(0, BLOCK), inner(tl.load(p), 2.0))
+        p = tl.advance(p, (0, 32))
+"""
+    inner = "def inner(tile, scale):\n    return tl.sum(tl.exp(tile * scale), 1)\n"
+    space = Space(
+        "outer", source, {"x": HALF, "o": HALF, "N": 256}, [Configuration({"BLOCK": 16})], [(4,)], {"inner": inner}
+    )
+    work = counting.count(space)
+    assert counting.mean(work.loads["x"])[0] == 4 * 16 * 32 * 2
+    assert counting.mean(work.get("special"))[0] == 4 * 16 * 32
+    assert counting.mean(work.get("reduced"))[0] == 4 * 16 * 32
+    assert counting.mean(work.stores["o"])[0] == 4 * 16 * 2
+
+
+def test_text_that_does_not_parse_is_refused() -> None:
+    with pytest.raises(counting.NotCounted, match="cannot be followed"):
+        counted("def broken(:\n", {}, {"BLOCK": 1})
+
+
+def test_a_loop_of_unknown_length_is_noted() -> None:
+    source = """def ragged(x, n, o, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    length = tl.load(n)
+    for k in range(0, length, BLOCK):
+        tl.store(o + k + i, tl.load(x + k + i))
+"""
+    work = counted(source, {"x": HALF, "n": TensorArgument("int32", (1,)), "o": HALF}, {"BLOCK": 64}, {"BLOCK": 256})
+    assert work.unknown
+    assert np.all(counting.mean(work.get("iterations")) == [16, 4])
