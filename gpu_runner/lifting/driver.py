@@ -33,11 +33,11 @@ def call(name: str, *arguments: Any) -> None:
         raise CudaError(f"{name}: {text.value.decode() if text.value else code}")
 
 
-def make_context(device: int = 0) -> None:
-    """Make the device's primary context, the one that torch uses, current for this thread."""
+def make_context() -> None:
+    """Make the first device's primary context, the one that torch uses, current for this thread."""
     handle, context = ctypes.c_int(), Handle()
     call("cuInit", 0)
-    call("cuDeviceGet", ctypes.byref(handle), device)
+    call("cuDeviceGet", ctypes.byref(handle), 0)
     call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
     call("cuCtxSetCurrent", context)
 
@@ -143,11 +143,11 @@ FILE_DESCRIPTOR = 1
 """CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR."""
 
 
-def pinned(device: int) -> AllocationProperties:
-    """Describe memory of a device that can be passed to another process as a file descriptor."""
-    return AllocationProperties(_PINNED, FILE_DESCRIPTOR, _Location(_DEVICE, device))
+def pinned() -> AllocationProperties:
+    """Describe memory of the first device that can be passed to another process as a file descriptor."""
+    return AllocationProperties(_PINNED, FILE_DESCRIPTOR, _Location(_DEVICE, 0))
 
 
-def read_write(device: int) -> AccessDescription:
-    """Describe a device's right to read and write."""
-    return AccessDescription(_Location(_DEVICE, device), _READ_WRITE)
+def read_write() -> AccessDescription:
+    """Describe the first device's right to read and write."""
+    return AccessDescription(_Location(_DEVICE, 0), _READ_WRITE)

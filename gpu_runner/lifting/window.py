@@ -37,21 +37,21 @@ class Chunk:
 class Window:
     """A reserved range of addresses; needs a current CUDA context."""
 
-    def __init__(self, base: int, device: int = 0, span: int = SPAN) -> None:
+    def __init__(self, base: int) -> None:
         """Reserve the range; raises `WindowTaken` where the driver does not give these addresses."""
-        self.base, self.span, self._device = base, span, device
+        self.base = base
         found = ctypes.c_uint64()
         driver.call(
             "cuMemAddressReserve",
-            *(ctypes.byref(found), ctypes.c_size_t(span), ctypes.c_size_t(0), ctypes.c_uint64(base)),
+            *(ctypes.byref(found), ctypes.c_size_t(SPAN), ctypes.c_size_t(0), ctypes.c_uint64(base)),
             ctypes.c_uint64(0),
         )
         if found.value != base:
-            driver.call("cuMemAddressFree", found, ctypes.c_size_t(span))
+            driver.call("cuMemAddressFree", found, ctypes.c_size_t(SPAN))
             raise WindowTaken(f"the driver gives {found.value:#x} for a window at {base:#x}")
         self.chunks: list[Chunk] = []
         self._handles: list[driver.Handle] = []
-        self._properties = driver.pinned(device)
+        self._properties = driver.pinned()
         grain = ctypes.c_size_t()
         driver.call("cuMemGetAllocationGranularity", ctypes.byref(grain), ctypes.byref(self._properties), 0)
         self.grain = grain.value
@@ -86,7 +86,7 @@ class Window:
         """
         try:
             for chunk, descriptor in zip(chunks, descriptors, strict=True):
-                if chunk.offset < self.mapped or chunk.size <= 0 or chunk.offset + chunk.size > self.span:
+                if chunk.offset < self.mapped or chunk.size <= 0 or chunk.offset + chunk.size > SPAN:
                     raise ValueError(f"a chunk of {chunk.size} bytes at {chunk.offset} does not belong into the window")
                 handle = driver.Handle()
                 driver.call(
@@ -111,7 +111,7 @@ class Window:
     def _place(self, chunk: Chunk, handle: driver.Handle) -> None:
         address, size = ctypes.c_uint64(self.base + chunk.offset), ctypes.c_size_t(chunk.size)
         driver.call("cuMemMap", address, size, ctypes.c_size_t(0), handle, ctypes.c_uint64(0))
-        access = driver.read_write(self._device)
+        access = driver.read_write()
         driver.call("cuMemSetAccess", address, size, ctypes.byref(access), ctypes.c_size_t(1))
 
     def chunk_at(self, address: int) -> int | None:

@@ -165,7 +165,9 @@ class CellBench(Bench):
             folder="",
             files=protections.device_files(self.device),
             memory=None if self._cuda else most,
+            keep=[] if self._cuda else [side.descriptor],
             folder_bytes=_FOLDER_BYTES[self.device],
+            own_processes=not self._cuda,
             # The driver lends memory only between processes of one user.
             drop_user=not self._cuda,
             reads=[s.kernel["artefact"] for s in self._sides.values() if s.kernel and s.kernel["artefact"]],
@@ -186,14 +188,12 @@ class CellBench(Bench):
 
         cell = side.cell = Cell(
             load,
+            how,
             name=arm,
             memory=most,
-            confinement=how,
-            own_processes=not self._cuda,
             spins=self.spins,
             cores=self._cell_cores,
             runs_reference=side.kernel is None,
-            keep=[] if self._cuda else [side.descriptor],
             siblings=pids,
         )
         pids.add(cell.pid)

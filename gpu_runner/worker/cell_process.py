@@ -9,14 +9,14 @@ import select
 import socket
 import struct
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 from time import perf_counter
 from typing import NamedTuple
 
 import torch
 
-from forewarp.gpu_runner.worker import cores, environment, protections
+from forewarp.gpu_runner.worker import environment, protections
+from forewarp.gpu_runner.worker.cores import spreading
 from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.runners import LAST, ModuleRunner, Runner
 from forewarp.gpu_runner.worker.tracebacks import told
@@ -101,48 +101,36 @@ class Mailbox:
         self._page.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Inside:
-    """What a cell is born with: descriptors, its folder, and how it is to be confined (None: not at all).
+def live(
+    make_line: Callable[[], Blocking],
+    loader: Loader,
+    how: Confinement,
+    cores: Collection[int],
+    *,
+    output: int,
+    telling: int,
+) -> None:
+    """Confine the forked cell and serve commands; never returns.
 
-    `output` replaces standard output and error; -1 leaves them. `cores` are those to run on, none for any.
+    `cores` are those to run on, none for any. `output` takes the place of standard output and error; the protections in
+    force go to `telling`.
     """
-
-    channel: socket.socket
-    telling: int
-    mailbox: int
-    bell: int
-    output: int
-    folder: str
-    spins: bool
-    cores: frozenset[int]
-    loader: Loader
-    confinement: Confinement | None
-
-
-def live(born: Inside) -> None:
-    """Serve commands in the forked cell; never returns."""
     with contextlib.suppress(OSError):
         os.setsid()
     try:
-        in_force: list[str] = []
-        if born.cores:
-            os.sched_setaffinity(0, born.cores)
-        if born.output >= 0:
-            os.dup2(born.output, 1)
-            os.dup2(born.output, 2)
-            os.close(born.output)
-            sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False, errors="replace")
-        line = _Spinning(born.channel, Mailbox(born.mailbox), born.bell) if born.spins else _Blocking(born.channel)
-        if born.confinement is not None:
-            os.chdir(born.folder)
-            environment.use_folder(born.folder)
-            in_force = protections.take(born.confinement)  # which the judge may find too little
-        else:
-            protections.die_with_parent()
-        os.write(born.telling, "\n".join(in_force).encode())
-        os.close(born.telling)
-        _serve(line, born.loader)
+        if cores:
+            os.sched_setaffinity(0, cores)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.close(output)
+        sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False, errors="replace")
+        line = make_line()
+        os.chdir(how.folder)
+        environment.use_folder(how.folder)
+        in_force = protections.take(how)  # which the judge may find too little
+        os.write(telling, "\n".join(in_force).encode())
+        os.close(telling)
+        _serve(line, loader)
     finally:
         os._exit(0)
 
@@ -156,7 +144,7 @@ class _Command(NamedTuple):
     message: bytes
 
 
-class _Blocking:
+class Blocking:
     """Commands and answers over the socket: nobody spins, so that a candidate has all cores."""
 
     def __init__(self, channel: socket.socket) -> None:
@@ -178,16 +166,17 @@ class _Blocking:
         """Do nothing: it sleeps while it waits."""
 
 
-class _Spinning(_Blocking):
+class Spinning(Blocking):
     """Commands and answers through the mailbox; messages and errors over the socket."""
 
-    def __init__(self, channel: socket.socket, box: Mailbox, bell: int) -> None:
+    def __init__(self, channel: socket.socket, page: int, bell: int) -> None:
         super().__init__(channel)
-        self._box, self._bell = box, bell
+        self._box, self._bell = Mailbox(page), bell
         self._last = 0
         self._patience = SPIN_S
 
     def receive(self) -> _Command | None:
+        """Return the next command; None once the judge has gone away while a message was to come."""
         word = self._last = self._wait()
         kind, slot = word >> 8 & 0xFF, word & 0xFF
         if kind not in WITH_MESSAGE:
@@ -212,6 +201,7 @@ class _Spinning(_Blocking):
         return word
 
     def answer(self, command: _Command, status: int, error: bytes = b"") -> None:
+        """Answer a command, once the text of an error is on its way."""
         if error:
             self._channel.sendall(SIZE.pack(len(error)) + error)
         self._box.answer(command.word, status)
@@ -221,11 +211,11 @@ class _Spinning(_Blocking):
         self._patience = 0.0
 
 
-def _serve(line: _Blocking, loader: Loader) -> None:
+def _serve(line: Blocking, loader: Loader) -> None:
     """Do what the judge asks for until it goes away."""
     runner: Runner | None = None
     module: ModuleRunner | None = None
-    spread = wake = cores.spreading()
+    spread = wake = spreading()
     while (command := line.receive()) is not None:
         kind, slot = command.kind, command.slot
         try:

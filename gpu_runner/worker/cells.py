@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 
 from forewarp.gpu_runner.worker import activity, arena, watch
 from forewarp.gpu_runner.worker import cell_process as inside
@@ -102,51 +103,41 @@ class Cell:
     def __init__(
         self,
         loader: Loader,
+        confinement: Confinement,
         *,
         name: str = "candidate",
         memory: int,
-        confinement: Confinement | None = None,
-        own_processes: bool = False,
         spins: bool = False,
         cores: frozenset[int] = frozenset(),
         runs_reference: bool = False,
-        keep: Collection[int] = (),
         siblings: Collection[int] = (),
     ) -> None:
         """Fork the cell.
 
-        `confinement` says how it is confined, its folder and descriptors apart; None for trusted code. `own_processes`
-        asks for a process namespace. `keep` are descriptors that it needs; `siblings` this process's other children.
-        `cores` are those to run on, none for any. What its calls take counts as the reference's with `runs_reference`.
-        `memory` bounds the resident bytes of the cell and all it starts.
+        `confinement` says how it is confined; it gets a folder, the descriptors of a cell beside those to keep, and a
+        process namespace if that is asked for and to be had. `memory` bounds the resident bytes of the cell and all it
+        starts. `cores` are those to run on, none for any. What its calls take counts as the reference's with
+        `runs_reference`. `siblings` are this process's other children.
         """
         self.name, self.spins, self._runs_reference = name, spins, runs_reference
         ours, theirs = socket.socketpair()
         told, telling = os.pipe()
         page, bell = arena.memfd("mailbox", inside.PAGE), os.eventfd(0)
-        self.output = _Output() if confinement is not None else None
+        self.output = _Output()
         self.folder = tempfile.mkdtemp(prefix="cell-")
-        with children_in_own_pid_namespace(wanted=own_processes) as self.contained:
+        with children_in_own_pid_namespace(wanted=confinement.own_processes) as self.contained:
             self.pid = os.fork()
             if self.pid == 0:
                 activity.end()
                 ours.close()
                 os.close(told)
-                if confinement is not None:
-                    confinement = replace(
-                        confinement,
-                        folder=self.folder,
-                        keep={theirs.fileno(), telling, page, bell, *keep},
-                        own_processes=self.contained,
-                    )
-                output = self.output.theirs if self.output else -1
-                inside.live(
-                    inside.Inside(theirs, telling, page, bell, output, self.folder, spins, cores, loader, confinement)
-                )
+                keep = {theirs.fileno(), telling, page, bell, *(confinement.keep or ())}
+                how = replace(confinement, folder=self.folder, keep=keep, own_processes=self.contained)
+                line = partial(inside.Spinning, theirs, page, bell) if spins else partial(inside.Blocking, theirs)
+                inside.live(line, loader, how, cores, output=self.output.theirs, telling=telling)
         theirs.close()
         os.close(telling)
-        if self.output is not None:
-            os.close(self.output.theirs)
+        os.close(self.output.theirs)
         self.socket, self._page, self._bell = ours, page, bell
         self._box: Mailbox | None = None
         self._sequence = 0
@@ -160,7 +151,7 @@ class Cell:
         if self.contained:
             self.protections.append(OWN_PROCESSES)
         self._poll = select.poll()
-        for descriptor in (ours.fileno(), self._pidfd, *([self.output.descriptor] if self.output else [])):
+        for descriptor in (ours.fileno(), self._pidfd, self.output.descriptor):
             self._poll.register(descriptor, select.POLLIN)
 
     def load(self, workload: int, timeout: float, message: bytes = b"") -> None:
@@ -219,8 +210,7 @@ class Cell:
             status = box.answered(self._sequence, _LOOKS)
             if status:
                 return status
-            if self.output is not None:
-                self.output.drain()
+            self.output.drain()
             now = time.perf_counter()
             if now > next_look:
                 next_look = now + LOOK_S
@@ -237,7 +227,7 @@ class Cell:
                 return self._take_answer()
             if self._pidfd in ready:
                 raise self._death()
-            if self.output is not None and self.output.descriptor in ready and not self.output.drain():
+            if self.output.descriptor in ready and not self.output.drain():
                 self._poll.unregister(self.output.descriptor)
             now = time.perf_counter()
             if now > next_look:
@@ -355,6 +345,5 @@ class Cell:
         self.socket.close()
         for descriptor in (self._page, self._bell, self._pidfd):
             os.close(descriptor)
-        if self.output is not None:
-            self.output.close()
+        self.output.close()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -34,13 +34,13 @@ class Scripted:
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     cells: list[Cell] = []
 
-    def start(act: Callable[[int], object], *, confined: bool = True) -> Cell:
+    def start(act: Callable[[int], object]) -> Cell:
         def load(index: int, message: bytes) -> Runner:
             assert message == b"hello" * index
             return Scripted(act)
 
-        how = Confinement(folder="", folder_bytes=1 << 20) if confined else None
-        cell = Cell(load, memory=1 << 30, confinement=how, spins=request.param, own_processes=confined)
+        how = Confinement(folder="", folder_bytes=1 << 20, own_processes=True)
+        cell = Cell(load, how, memory=1 << 30, spins=request.param)
         cells.append(cell)
         cell.load(3, PATIENCE_S, b"hello" * 3)
         return cell
