@@ -11,7 +11,7 @@ from forewarp.gpu_runner.worker import captured, memory, problem
 from forewarp.gpu_runner.worker.channel import Channel
 from forewarp.gpu_runner.worker.signatures import describe_job
 from forewarp.gpu_runner.worker.task_confinement import run_confined
-from forewarp.gpu_runner.worker.tracebacks import told
+from forewarp.gpu_runner.worker.tracebacks import format_error
 from forewarp.inspection.tracing.reference import describe_without_device
 
 
@@ -38,5 +38,5 @@ def _describe(job: dict[str, Any]) -> dict[str, Any]:
         except problem.ReferenceFailed as e:
             return {"error": f"{where}{e}", "log": ""}
         except Exception as e:
-            return {"error": f"{where}{type(e).__name__}: {e}", "log": told(e, 4)}
+            return {"error": f"{where}{type(e).__name__}: {e}", "log": format_error(e, 4)}
     return {"signatures": serde.to_data(signatures)}

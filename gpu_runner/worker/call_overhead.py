@@ -31,7 +31,7 @@ class Readying(NamedTuple):
 
 
 def works_early(candidate: Sequence[Readying], anchor: Sequence[Readying]) -> str:
-    """Return a complaint where making a candidate ready for its calls cost much more than the anchor; "" elsewhere.
+    """Return what to flag where making a candidate ready for its calls cost much more than the anchor's; "" elsewhere.
 
     The quartiles are looked at, because work that fewer calls are spared buys nothing. Of processor time, which busy
     neighbours hardly change, any of them counts. The judge's clock tells of work in other processes, too, but must say

@@ -19,7 +19,7 @@ from forewarp.gpu_runner.worker import environment, protections
 from forewarp.gpu_runner.worker.cores import spreading
 from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.runners import LAST, ModuleRunner, Runner
-from forewarp.gpu_runner.worker.tracebacks import told
+from forewarp.gpu_runner.worker.tracebacks import format_error
 
 NULL, LOAD, RUN, DELIVER, WAKE, REST, READY, CAPTURE, BURST = range(1, 10)
 """Commands.
@@ -243,7 +243,7 @@ def _serve(line: Blocking, loader: Loader) -> None:
             else:
                 module.burst(calls=bool(slot))
         except BaseException as e:  # whatever the candidate raises, SystemExit included, is its result
-            line.answer(command, FAILED, told(e, 6)[-8000:].encode())
+            line.answer(command, FAILED, format_error(e, 6)[-8000:].encode())
             continue
         line.answer(command, OK)
 

@@ -245,10 +245,10 @@ class Cell:
 
     def _look(self, now: float, deadline: float) -> None:
         """Raise `CellFailed`, having killed the cell, if its time is up or it has gone too far."""
-        complaint = self.watch.complaint()
-        if complaint is not None:
+        violation = self.watch.violation()
+        if violation is not None:
             self.kill()
-            status, log = complaint
+            status, log = violation
             raise CellFailed(status, f"the {self.name} {log}")
         if now > deadline:
             self.kill()

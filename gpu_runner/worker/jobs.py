@@ -26,7 +26,7 @@ from forewarp.gpu_runner.worker.task_confinement import (
     refusing,
     run_confined,
 )
-from forewarp.gpu_runner.worker.tracebacks import told
+from forewarp.gpu_runner.worker.tracebacks import format_error
 from forewarp.gpu_runner.worker.watch import HostWatch, Suspect, processes, run_watched
 
 LAUNCHER_IDLE_S = 120.0
@@ -200,7 +200,7 @@ def observe(job: dict[str, Any], answer: Channel) -> None:
         memory_ran_out = isinstance(e, torch.OutOfMemoryError | MemoryError)
         status = "out_of_memory" if memory_ran_out else "runtime_error"
         status = "unlifted" if observer.allocator.exhausted else status
-        answer.send(told_of | {"status": status, "log": told(e, 6)[-8000:]})
+        answer.send(told_of | {"status": status, "log": format_error(e, 6)[-8000:]})
     else:
         found = {"status": "ok", "log": "", "programs": serde.to_data(programs), "seconds": observer.seconds}
         answer.send(told_of | found, descriptors)

@@ -24,7 +24,7 @@ from forewarp.gpu_runner.worker.least import Unprotected
 from forewarp.gpu_runner.worker.problem import ReferenceFailed
 from forewarp.gpu_runner.worker.stage import Stage
 from forewarp.gpu_runner.worker.timing import Bench, DeviceHung, Schedule, each_workload
-from forewarp.gpu_runner.worker.tracebacks import told
+from forewarp.gpu_runner.worker.tracebacks import format_error
 
 T = TypeVar("T")
 
@@ -86,9 +86,9 @@ class Judge:
         except torch.OutOfMemoryError as e:
             return self._result("out_of_memory", str(e))
         except DeviceHung as e:
-            return self._result("timeout", told(e, 6))
+            return self._result("timeout", format_error(e, 6))
         except Exception as e:
-            return self._result("runtime_error", told(e, 6))
+            return self._result("runtime_error", format_error(e, 6))
         finally:
             if self.bench is not None:
                 self.bench.close()

@@ -20,7 +20,7 @@ from forewarp.gpu_runner.worker.oracle import AlikeCalls, WithWritten, expect_al
 from forewarp.gpu_runner.worker.problem import ReferenceFailed, copies, outputs_of, tensors_of
 from forewarp.gpu_runner.worker.stage import fresh_seed
 from forewarp.gpu_runner.worker.state import State
-from forewarp.gpu_runner.worker.tracebacks import first_line, told
+from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
 
 MOSTLY = 0.5
 """Share of elements above which it is worth a note that they never change."""
@@ -56,7 +56,7 @@ def validate(job: dict[str, Any]) -> dict[str, Any]:
     except ReferenceFailed as e:
         return {"error": str(e), "log": ""}
     except Exception as e:
-        return {"error": f"{type(e).__name__}: {e}", "log": told(e, 4)}
+        return {"error": f"{type(e).__name__}: {e}", "log": format_error(e, 4)}
     return {"workloads": reports}
 
 

@@ -16,7 +16,7 @@ from forewarp.core.values import Mode, Workload
 from forewarp.gpu_runner.worker import activity
 from forewarp.gpu_runner.worker.captured import Call
 from forewarp.gpu_runner.worker.nest import Build, check_inputs, flatten, is_flat, leaves
-from forewarp.gpu_runner.worker.tracebacks import first_line, told
+from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
 
 
 class ReferenceFailed(Exception):
@@ -41,7 +41,7 @@ def running_reference(doing: str) -> Generator[None]:
             raise
         memory = "can't allocate memory" in str(e)
         what = "ran out of memory" if memory else f"raised {type(e).__name__}"
-        raise ReferenceFailed(f"{doing} {what}: {first_line(e)}\n{told(e, 4)}") from e
+        raise ReferenceFailed(f"{doing} {what}: {first_line(e)}\n{format_error(e, 4)}") from e
 
 
 def load_module(source: str, name: str, constants: Mapping[str, Any]) -> ModuleType:

@@ -14,6 +14,6 @@ def first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
-def told(error: BaseException, calls: int) -> str:
+def format_error(error: BaseException, calls: int) -> str:
     """Return an error with its last `calls` calls; forewarp's own files are named from `forewarp/` on."""
     return "".join(traceback.format_exception(error, limit=-calls)).replace(_OWN, "forewarp/")

@@ -140,7 +140,7 @@ class Watch:
         adopted = [p.pid for p in everybody.values() if p.parent == me and p.pid not in self.keep]
         return family({self.pid, *adopted}, everybody)
 
-    def complaint(self) -> tuple[str, str] | None:
+    def violation(self) -> tuple[str, str] | None:
         """Return status and log if the process has gone too far, else None."""
         if _in_memory(self.pid)[0] - self._first > self.memory:
             return self._too_much_memory()
@@ -191,7 +191,7 @@ class HostWatch:
         self._own = _private(os.getpid())  # which each process that is forked begins with
         self._reserve = min(RESERVE_BYTES, (self._first or 0) // 8)
 
-    def complaint(self, pid: int) -> tuple[str, str] | None:
+    def violation(self, pid: int) -> tuple[str, str] | None:
         """Return status and log if memory is low while the process `pid` runs, else None."""
         left = self._host.available()
         if left is None or self._first is None or left >= self._reserve:
@@ -236,24 +236,24 @@ def run_watched(
     """
     linux.adopt_orphans()
     pid = _fork(work, wanted=True) or _fork(work, wanted=False)
-    ended, complaint = os.pidfd_open(pid), None
+    ended, violation = os.pidfd_open(pid), None
     watching = None
     if memory is not None:
         go_first()
         watching = Watch(pid, memory)
     every_s = _WAIT_S if memory is not None else _HOST_WAIT_S if host is not None else None
-    while complaint is None and not select.select([ended], [], [], every_s)[0]:
-        complaint = (watching and watching.complaint()) or (host and host.complaint(pid)) or None
+    while violation is None and not select.select([ended], [], [], every_s)[0]:
+        violation = (watching and watching.violation()) or (host and host.violation(pid)) or None
     end([pid])
     _, code = os.waitpid(pid, 0)
     os.close(ended)
     end_strays(())
-    if complaint is None and code != 0:
+    if violation is None and code != 0:
         status = os.waitstatus_to_exitcode(code)
         if passes_on:
             _end_as(status)
         return "crashed", f"was ended by {signal.Signals(-status).name}" if status < 0 else f"left with status {status}"
-    return complaint
+    return violation
 
 
 def _fork(work: Callable[[bool], None], *, wanted: bool) -> int:

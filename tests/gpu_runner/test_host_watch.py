@@ -46,19 +46,19 @@ def hog() -> Iterator[int]:
         held.kill()
 
 
-def test_enough_memory_is_no_complaint(machine: Path, hog: int) -> None:
+def test_enough_memory_is_no_violation(machine: Path, hog: int) -> None:
     watching = HostWatch(host=HostMemory(machine))
     leave(machine, 150 * MB)
-    assert watching.complaint(hog) is None
+    assert watching.violation(hog) is None
     leave(machine, 80 * MB)  # less than an eighth of what there was
-    assert watching.complaint(hog) is not None
+    assert watching.violation(hog) is not None
 
 
 def test_whoever_took_most_is_to_blame(machine: Path, hog: int) -> None:
     idle, taker = Suspect("the idle ", "idle", [os.getppid()]), Suspect("the taker ", "taken", [hog])
     watching = HostWatch(lambda _: [Suspect("none ", "none", ()), taker, idle], HostMemory(machine))
     leave(machine, 50 * MB)
-    status, log = watching.complaint(0) or ("", "")
+    status, log = watching.violation(0) or ("", "")
     assert status == "taken"
     assert log.startswith("the taker took 0.5 GB of main memory and was stopped when this machine had 0.1 GB left")
 
@@ -66,13 +66,13 @@ def test_whoever_took_most_is_to_blame(machine: Path, hog: int) -> None:
 def test_others_are_to_blame_where_no_suspect_took_most(machine: Path) -> None:
     watching = HostWatch(lambda _: [Suspect("none ", "none", ())], HostMemory(machine))
     leave(machine, 50 * MB)
-    status, log = watching.complaint(0) or ("", "")
+    status, log = watching.violation(0) or ("", "")
     assert status == MACHINE
     assert "0.1 GB were left: other programs took most of the 0.8 GB" in log
 
 
 def test_a_machine_that_does_not_say_is_not_watched(tmp_path: Path, hog: int) -> None:
-    assert HostWatch(host=HostMemory(tmp_path)).complaint(hog) is None
+    assert HostWatch(host=HostMemory(tmp_path)).violation(hog) is None
 
 
 def test_what_runs_is_stopped_when_memory_runs_low(machine: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import forewarp
 from forewarp.core import serde
 from forewarp.core.values import Target
-from forewarp.gpu_runner.worker.tracebacks import told
+from forewarp.gpu_runner.worker.tracebacks import format_error
 
 
 def failing() -> Exception:
@@ -17,11 +17,11 @@ def failing() -> Exception:
 
 
 def test_own_files_are_named_without_the_folder_that_holds_forewarp() -> None:
-    text = told(failing(), 6)
+    text = format_error(failing(), 6)
     assert str(Path(forewarp.__file__).parent) not in text
     assert 'File "forewarp/core/serde.py"' in text
     assert f'File "{__file__}"' in text
 
 
 def test_only_the_last_calls_are_told() -> None:
-    assert "test_tracebacks.py" not in told(failing(), 1)
+    assert "test_tracebacks.py" not in format_error(failing(), 1)
