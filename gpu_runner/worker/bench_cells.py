@@ -614,7 +614,7 @@ def _states(problem: Problem, weights: Mapping[str, torch.Tensor]) -> dict[str, 
 
 
 class _Probe:
-    """Reads the GPU's SM clock and state from the judge's own context."""
+    """Reader of the GPU's SM clock and state from the judge's own context."""
 
     def __init__(self) -> None:
         from forewarp.gpu_runner.worker.hold import Hold

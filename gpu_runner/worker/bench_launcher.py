@@ -48,7 +48,7 @@ WARM_S = 0.03
 
 
 class Launcher:
-    """What a launcher process makes once and keeps: context, windows, stream hold, flush buffer, canary.
+    """The lasting parts of a launcher process: context, windows, stream hold, flush buffer, canary.
 
     `lifted` are the programs of a job's arms; the reference's stay from job to job.
     """
@@ -115,7 +115,7 @@ class Launcher:
 
 
 class LauncherBench(Bench):
-    """Launches the candidate, and the reference or a second kernel, on one stream behind a flush of the L2 cache.
+    """Bench that launches candidate and anchor on one stream, behind a flush of the L2 cache.
 
     Both arms are replayed as CUDA graphs where that is possible, so that neither is charged for the host's launch
     time. The reference is a lifted program like the candidate, or, where it could not be lifted, called here.

@@ -1,4 +1,4 @@
-"""What is no part of a call in a cell: making it ready, where code could work early, and copying its result out."""
+"""Overhead of a call in a cell: making it ready, where code could work early, and copying its result out."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _quantile(values: Sequence[float], share: float) -> float:
 
 
 class Copy:
-    """What it takes to copy a result out of a module's cell, which is no part of the call.
+    """Seconds that copying a result out of a module's cell takes, which are no part of the call.
 
     That is seen where the anchor's results are fetched: there it takes longer than in the judge, which has its buffers
     in the cache. An anchor can be a candidate, too, so that the judge's own copy bounds it.

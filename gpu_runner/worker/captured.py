@@ -98,7 +98,7 @@ def _call(index: int, item: Any) -> dict[str, Any]:
 
 
 class _Writer:
-    """Writes one call's values; a tensor that appears twice is written once."""
+    """Writer of one call's values; a tensor that appears twice is written once."""
 
     def __init__(self, name: str, *, redraw: bool) -> None:
         self.name, self.redraw = name, redraw

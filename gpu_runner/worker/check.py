@@ -1,4 +1,4 @@
-"""Is an output right? Against an fp64 oracle: by the tolerance, or by the distribution of the reference's own errors.
+"""Comparison of outputs with an fp64 oracle: by the tolerance, or by the distribution of the reference's own errors.
 
 All of it runs where the tensors are, in steps that need little memory beside them, and waits for the device once.
 """
@@ -82,7 +82,7 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Digest:
-    """Tells tensors apart by 64 bits that nobody can foresee who does not know this object's random numbers."""
+    """Digest of tensors, 64 bits that nobody can foresee without this object's random numbers."""
 
     def __init__(self) -> None:
         self._keys = [int.from_bytes(os.urandom(8), "little", signed=True) | 1 for _ in range(2)]
@@ -117,7 +117,7 @@ def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 class _Limits(NamedTuple):
-    """What an output's errors are measured by, see `Expected`; `scale` is the least root mean square."""
+    """Limits of an output's errors, see `Expected`; `scale` is the least root mean square."""
 
     tolerance: Tolerance | None
     scale: float
@@ -126,7 +126,7 @@ class _Limits(NamedTuple):
 
 
 class Expected:
-    """What one set of inputs calls for; built once, compared against often.
+    """The expected outputs of one set of inputs; built once, compared against often.
 
     `exact` comes from the oracle, whole or in stretches (see `Exact`), `reference` from the reference in its own
     precision and numerics. `scales` are the least root mean squares that the absolute tolerance is taken relative to,
@@ -195,12 +195,12 @@ class Expected:
 
     @property
     def has_integers(self) -> bool:
-        """Whether any output is not of floats."""
+        """True if any output is not of floats."""
         return any(isinstance(p, _Integers) for p in self.parts)
 
     @property
     def finite(self) -> bool:
-        """Whether every expected element is finite."""
+        """True if every expected element is finite."""
         return all(p.finite for p in self.parts)
 
     def compare(self, outputs: Sequence[torch.Tensor]) -> float:
@@ -258,7 +258,7 @@ class Expected:
 
     @property
     def far_off(self) -> bool:
-        """Whether oracle and reference differ so much that one of them is wrong."""
+        """True if oracle and reference differ so much that one of them is wrong."""
         return any(p.far_off() for p in self.parts)
 
     def kernelbench_allclose(self, outputs: Sequence[torch.Tensor]) -> bool:

@@ -22,7 +22,7 @@ _THROTTLE = {
 
 
 class Conditions:
-    """Reads one GPU through NVML; says nothing where NVML or its Python binding (nvidia-ml-py) is missing."""
+    """State of one GPU by NVML; empty where NVML or its Python binding (nvidia-ml-py) is missing."""
 
     def __init__(self) -> None:
         """Find the first GPU that torch sees: its UUID stays right under CUDA_VISIBLE_DEVICES."""

@@ -1,4 +1,4 @@
-"""Which cores a judge and its cells use.
+"""The cores that a judge and its cells use.
 
 Where they wait without sleep, never two threads of one core; where they sleep, every thread of a cell has its own.
 """

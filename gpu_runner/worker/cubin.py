@@ -58,7 +58,7 @@ def launch(function: Any, grid: Sequence[int], block: Sequence[int], values: Seq
 
 
 class CubinRunner:
-    """Launches one workload's kernels on the current torch stream."""
+    """The kernels of one workload, launched on the current torch stream."""
 
     def __init__(self, folder: Path, manifest: Mapping[str, Any], workload: str, buffers: Buffers) -> None:
         plan = find_plan(manifest, workload)

@@ -1,4 +1,4 @@
-"""Which environment variables may reach untrusted code: what compilers and libraries need, and no secrets."""
+"""The environment variables that may reach untrusted code: those of compilers and libraries, and no secrets."""
 
 from __future__ import annotations
 

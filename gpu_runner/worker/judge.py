@@ -34,7 +34,7 @@ class AnchorWrong(Exception):
 
 
 class Judge:
-    """Judges one job: see `jobs.measure`. `make_bench` builds the bench, `ask` puts a look to the controller."""
+    """Judge of one job, see `jobs.measure`. `make_bench` builds the bench, `ask` puts a look to the controller."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ _CUDA = re.compile(r"cuda(:\d*)?")
 
 
 class _Texts(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """Imports modules from text, so that a task's files find each other; knows their source, for Triton."""
+    """Importer of modules from text, so that a task's files find each other; has their source, for Triton."""
 
     def __init__(self, texts: Mapping[str, str], device: str) -> None:
         self.texts, self.device = texts, device

@@ -36,7 +36,7 @@ _GB = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a workload is measured: on so many sets of inputs; `lean` keeps no copies, but draws inputs again."""
+    """Number of sets of inputs that a workload is measured on; `lean` keeps no copies, but draws inputs again."""
 
     slots: int
     lean: bool = False

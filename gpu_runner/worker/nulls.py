@@ -1,4 +1,4 @@
-"""Is a task worth measuring? Answers that compute nothing, or too coarsely, must be turned down on every workload."""
+"""Validation of a task: answers that compute nothing, or too coarsely, must be turned down on every workload."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def validate(job: dict[str, Any]) -> dict[str, Any]:
 
 
 class Examination:
-    """Looks at one workload: `problems` make the task degenerate, `notes` do not; `report` gives all as plain data."""
+    """Examination of one workload: `problems` make the task degenerate, `notes` do not."""
 
     def __init__(self, job: Mapping[str, Any], workload: Workload, signature: Signature) -> None:
         self.job, self.workload, self.signature = job, workload, signature

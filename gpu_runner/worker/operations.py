@@ -1,4 +1,4 @@
-"""What a reference's operations tell: which a kernel cannot do without, which draw random numbers, which change state.
+"""The operations of a reference: which a kernel cannot do without, which draw random numbers, which change state.
 
 The arithmetic that is counted in a reference is that of the reference: a kernel may skip what a mask throws away, pull
 a sum in front of a product, or choose other chunks for a recurrence. It is a bound only where every product goes into
@@ -76,7 +76,7 @@ class Seen(OperationMode):
 
     @property
     def all_needed(self) -> bool:
-        """Whether no operation was seen that throws products away, sums them up or takes parts of them.
+        """True if no operation was seen that throws products away, sums them up or takes parts of them.
 
         Of several products in a row, the order may be changed: only attention's two, with a softmax between, are kept
         apart. A faster algorithm than the direct one (Strassen, Winograd) is not reckoned with: none is known to beat
@@ -131,7 +131,7 @@ def as_tf32(tensor: torch.Tensor, *, truncate: bool = False) -> torch.Tensor:
 
 
 class Tf32(OperationMode):
-    """Rounds the operands of every product to TF32 while this is entered; `products` counts those in fp32."""
+    """Mode that rounds the operands of every product to TF32; `products` counts those in fp32."""
 
     def __init__(self, *, truncate: bool) -> None:
         super().__init__()

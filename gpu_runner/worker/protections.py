@@ -1,4 +1,4 @@
-"""What stands between hostile code and this machine. Each measure is taken, then tried; what holds is reported."""
+"""Protections between hostile code and this machine. Each is taken, then tried; those that hold are reported."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def tasks_in_all() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """How a process is to be confined.
+    """Settings by which a process confines itself.
 
     `folder` is its own; it and `files` are all that stays writable. With `reads_only`, these and what that names are
     all that stays readable. `memory` bounds the address space beyond today's;

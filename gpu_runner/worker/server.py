@@ -141,7 +141,7 @@ def _child(job: dict[str, Any], answer: socket.socket) -> None:
 
 
 class Server:
-    """Accepts jobs, forks, and reports how each child ended."""
+    """The serving loop: accepts jobs, forks, and reports how each child ended."""
 
     def __init__(self, control: socket.socket) -> None:
         self.control = Channel(control)

@@ -261,7 +261,7 @@ class Stage:
 
     @property
     def prepares_calls(self) -> bool:
-        """Whether a module has to be made ready for each call: its state put back, or torch seeded."""
+        """True if a module has to be made ready for each call: its state put back, or torch seeded."""
         return bool(self.problem.state) or self.problem.random
 
     def state_checks(self) -> list[str]:
@@ -465,7 +465,7 @@ class Stage:
 
     @property
     def judged_by_oracle(self) -> bool:
-        """Whether elements are compared with an oracle's; otherwise the task brings a check of its own."""
+        """True if elements are compared with an oracle's; otherwise the task brings a check of its own."""
         return self._check is None
 
     def kernelbench_allclose(self, slot: int) -> bool:

@@ -1,4 +1,4 @@
-"""Which protections are in force on this machine: every confinement is taken and tried, in a process of its own.
+"""Survey of the protections on this machine: every confinement is taken and tried, in a process of its own.
 
     python -m forewarp.gpu_runner.worker.survey
 

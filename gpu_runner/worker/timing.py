@@ -54,7 +54,7 @@ class DeviceHung(Exception):
 
 
 class Bench(ABC):
-    """How one kind of candidate is run and timed: in cells, or by the trusted launcher on the GPU.
+    """Base of the ways to run and time a candidate: in cells, or by the trusted launcher on the GPU.
 
     `anchor_outputs` are where an anchor that is a kernel like the candidate leaves its outputs; None for the reference.
     """
@@ -116,7 +116,7 @@ def each_workload(count: int, visit: Callable[[int, bool], Answer]) -> bool:
 
 
 class Schedule:
-    """Times one workload. `verify(slot)` compares outputs and returns the error; `ask` puts a look to the controller.
+    """Timing of one workload. `verify(slot)` compares outputs and returns the error; `ask` asks the controller.
 
     `sighting` asks for a look before those of `looks`. After `run`, `ended` is what the controller said last.
     """

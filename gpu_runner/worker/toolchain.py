@@ -1,4 +1,4 @@
-"""What confined code may read: Python with its packages, compilers with headers and libraries, CUDA, the system's own.
+"""The files that confined code may read: Python with packages, compilers with headers and libraries, CUDA, the system.
 
 No folder of the user's own is among it: where Python or a compiler lies in the user's home, only its own part of it is.
 """

@@ -179,7 +179,7 @@ def it_alone(pid: int) -> list[Suspect]:
 
 
 class HostWatch:
-    """Says when the machine runs low on memory, and who took it, so that the kernel need not end any process.
+    """Watch over the machine's memory, which says who took it, so that the kernel need not end any process.
 
     What takes too much by itself has limits of its own (`Watch`); this looks at what all programs take together.
     """
