@@ -120,7 +120,7 @@ def _progress(shown: Output) -> Generator[Callable[[SuiteProgress], None]]:
     """Show how far a suite is: one line that changes on a terminal, a line for each measurement elsewhere."""
     from forewarp.core.untrusted_text import one_line
     from forewarp.report import display
-    from forewarp.tools.estimate import clock
+    from forewarp.tools.wording import clock
 
     console = display.stderr()
 

@@ -38,6 +38,8 @@ _CURVE = 24
 """Columns that the best so far takes in the live view of several runs."""
 _TUNABLES = 24
 
+NAMES = {"device_s": "device time", "wall_s": "wall time"}
+
 
 def drive(job: SearchJob | JointJob, command: str, out: Path | None, output: Output, events: str | None = None) -> int:
     """Do the work of a run, or of those for several targets, write the files, print the result; return the exit code.
@@ -124,19 +126,14 @@ def foresee_all(found: Sequence[Estimate], output: Output) -> int:
 
 
 def _amounts(found: Estimate) -> Table:
-    from forewarp.tools.estimate import clock, number
+    from forewarp.tools.wording import amount
 
     rows: list[tuple[str, ...]] = []
     limit = found.limit
-    for name, value, cap, form in (
-        ("measurements", found.measurements, limit.measurements, number),
-        ("wall time", found.wall_s, limit.wall_s, clock),
-        ("device time", found.device_s, limit.device_s, clock),
-        ("tokens", found.tokens, limit.tokens, number),
-        ("dollars", found.dollars, limit.dollars, "${:.2f}".format),
-    ):
-        said = ["unknown"] * 3 if value is None else [form(v) for v in (value.low, value.likely, value.high)]
-        rows.append((name, *said, "" if cap is None else form(cap)))
+    for name in ("measurements", "wall_s", "device_s", "tokens", "dollars"):
+        value, cap = getattr(found, name), getattr(limit, name)
+        span = ["unknown"] * 3 if value is None else [amount(name, v) for v in (value.low, value.likely, value.high)]
+        rows.append((NAMES.get(name, name), *span, "" if cap is None else amount(name, cap)))
     title = f"{found.task} on {found.device.name}" + (" (replay)" if found.source == "replay" else "")
     return display.table(("what", "low", "likely", "high", "cap"), rows, title=title)
 

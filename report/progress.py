@@ -13,8 +13,8 @@ from forewarp.core.values import Cost
 from forewarp.report.tally import Tally
 from forewarp.search import events
 from forewarp.tools import wording
-from forewarp.tools.estimate import clock
 from forewarp.tools.parts import Price
+from forewarp.tools.wording import clock
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from markupsafe import Markup
+
 from forewarp.core.errors import DeviceError, UsageError
 from forewarp.report import plots
+from forewarp.report.html.chart import Frame, element, share_axis
 from forewarp.report.terminal_plots import width
 
 if TYPE_CHECKING:
@@ -24,8 +25,11 @@ DIAGRAMS: tuple[tuple[str, Kind], ...] = (
 )
 
 WIDTH, HEIGHT = 64, 16
-SIDE, LEFT, TOP, BOTTOM, GAP = 280, 46, 44, 40, 26
-_BEFORE, _AFTER, _GREY = "#c0652b", "#2c5c99", "#dddddd"
+SIDE, TOP = 370, 44
+_STYLE = (
+    "svg{font:11px sans-serif;fill:#1c1c1c;background:#fff}.grid{stroke:#ddd}.axis,.none{stroke:#888}"
+    ".before{fill:#c0652b;stroke:#c0652b}.after{fill:#2c5c99;stroke:#2c5c99}text{stroke:none}"
+)
 _CONVERTERS = (
     ("rsvg-convert", "{svg}", "-o", "{png}"),
     ("inkscape", "{svg}", "--export-filename={png}"),
@@ -75,73 +79,32 @@ def terminal(tier: TierCalibration, kind: Kind, title: str) -> str:
 
 def svg(found: CalibrationResult) -> str:
     """Return the diagrams as one picture: a row for each tier, a column for each kind."""
-    step = SIDE + LEFT + GAP
-    width, row = step * len(DIAGRAMS) + GAP, SIDE + TOP + BOTTOM
-    height = row * len(found.tiers) + 8
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="sans-serif" font-size="11" fill="#1c1c1c">',
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+    panels = [
+        element("svg", *_panel(tier, kind, title), x=column * SIDE, y=place * SIDE, width=SIDE, height=SIDE)
+        for place, tier in enumerate(found.tiers)
+        for column, (title, kind) in enumerate(DIAGRAMS)
     ]
-    for place, tier in enumerate(found.tiers):
-        for column, (title, kind) in enumerate(DIAGRAMS):
-            parts.append(f'<g transform="translate({LEFT + column * step},{TOP + place * row})">')
-            parts += _panel(tier, kind, title)
-            parts.append("</g>")
-    return "".join([*parts, "</svg>\n"])
+    wide, high = SIDE * len(DIAGRAMS), SIDE * len(found.tiers)
+    box = {"xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {wide} {high}", "width": wide, "height": high}
+    return element("svg", element("style", Markup(_STYLE)), *panels, **box) + "\n"
 
 
-def _panel(tier: TierCalibration, kind: Kind, title: str) -> list[str]:
-    before, after = _points(tier.before, kind), _points(tier.after, kind)
-    parts = [
-        _text(0, -26, f"{tier.forecaster[:20]}, {tier.outcomes}", "start", 'font-weight="bold"'),
-        _text(0, -10, title, "start"),
-    ]
-    for tick in range(0, 11, 2):
-        at = SIDE * tick / 10
-        parts += [_line(at, 0, at, SIDE, _GREY), _line(0, at, SIDE, at, _GREY)]
-        parts += [_text(at, SIDE + 14, f"{tick / 10:g}", "middle"), _text(-6, SIDE - at + 4, f"{tick / 10:g}", "end")]
-    parts.append(_line(0, SIDE, SIDE, 0, "#888888"))
-    parts.append(_text(SIDE / 2, SIDE + 28, "forecast probability; bars are 95 % intervals", "middle"))
-    parts += _curve(before, _BEFORE, -2, "as given")
-    parts += _curve(after, _AFTER, 2, "corrected")
-    parts += _legend(bool(after))
-    return parts
-
-
-def _legend(corrected: bool) -> list[str]:
-    entries = [("as given", _BEFORE), *([("corrected", _AFTER)] if corrected else [])]
-    parts: list[str] = []
-    for place, (label, colour) in enumerate(entries):
-        x = SIDE - 78 * (len(entries) - place)
-        parts.append(f'<circle cx="{x}" cy="-30" r="4" fill="{colour}"/>')
-        parts.append(_text(x + 8, -26, label, "start"))
-    return parts
-
-
-def _curve(points: Sequence[ReliabilityPoint], colour: str, aside: float, label: str) -> list[str]:
-    """Return points with their intervals, moved aside a little so that two curves do not hide each other."""
-    parts: list[str] = []
-    if len(points) > 1:
-        path = " ".join(f"{SIDE * p.forecast + aside:.1f},{SIDE * (1 - p.observed):.1f}" for p in points)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1" opacity="0.5"/>')
-    for p in points:
-        x, y = SIDE * p.forecast + aside, SIDE * (1 - p.observed)
-        parts.append(_line(x, SIDE * (1 - p.low), x, SIDE * (1 - p.high), colour))
-        said = f"{label}: {p.count} forecasts of {p.forecast:.0%} on average, {p.observed:.0%} came true"
-        parts.append(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{min(7.0, 2.5 + p.count**0.5 / 6):.1f}" fill="{colour}">'
-            f"<title>{escape(said)}</title></circle>"
-        )
-    return parts
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, colour: str) -> str:
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"/>'
-
-
-def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {more}>{escape(text)}</text>'
+def _panel(tier: TierCalibration, kind: Kind, title: str) -> list[Markup]:
+    x, y = share_axis("forecast probability; bars are 95 % intervals"), share_axis("share that came true")
+    frame = Frame(x, y, SIDE, SIDE, TOP)
+    frame.diagonal()
+    frame.text(0, 1, title, up=8)
+    frame.text(0, 1, f"{tier.forecaster[:20]}, {tier.outcomes} outcomes", up=24)
+    series = (("as given", "before", _points(tier.before, kind)), ("corrected", "after", _points(tier.after, kind)))
+    for place, (label, style, points) in enumerate(s for s in series if s[2]):
+        frame.parts.append(element("text", f"● {label}", class_=style, x=SIDE - 150 + 70 * place, y=TOP - 24))
+        # Moved aside a little, so that two series do not hide each other.
+        for p in points:
+            at = p.forecast + 0.014 * place - 0.007
+            text = f"{label}: {p.count} forecasts of {p.forecast:.0%} on average, {p.observed:.0%} came true"
+            frame.line((at, p.low), (at, p.high), style)
+            frame.dot(at, p.observed, style, text, min(7.0, 2.5 + p.count**0.5 / 6))
+    return frame.parts
 
 
 def _points(scores: CalibrationScores | None, kind: Kind) -> list[ReliabilityPoint]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,22 @@ def spread(ratio: float | None, low: float | None, high: float | None) -> str:
 def counted(count: int, what: str) -> str:
     """Return "1 kernel", "2 kernels"."""
     return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def clock(seconds: float) -> str:
+    """Return a duration."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s" if seconds >= 9.95 or not seconds else f"{seconds:.2g} s"
+    return f"{seconds / 60:.1f} min" if seconds < 5970 else f"{seconds / 3600:.1f} h"
+
+
+def amount(currency: str, value: float) -> str:
+    """Return an amount of a currency with two digits that mean something, and the unit of those that have one."""
+    if currency == "dollars":
+        return f"${value:.2f}"
+    if currency in ("device_s", "wall_s"):
+        return clock(value)
+    return f"{value:.0f}" if value < 100 else f"{round(value, 1 - math.floor(math.log10(value))):,.0f}"
 
 
 def micros(value: Micros) -> str:

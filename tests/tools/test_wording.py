@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forewarp.tools.parts import Interval
-from forewarp.tools.wording import speedup, spread
+from forewarp.tools.wording import amount, clock, speedup, spread
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,10 @@ def test_a_speedup_is_told_as_far_as_it_is_known(
 def test_an_interval_reads_the_same_whole_and_in_parts() -> None:
     assert speedup(Interval(ratio=1.5, low=1.25, high=1.75)) == spread(1.5, 1.25, 1.75)
     assert speedup(None) == spread(None, 1.0, 2.0)
+
+
+def test_durations_and_counts_are_short() -> None:
+    assert [clock(s) for s in (0, 0.5, 9.9, 45, 90, 600, 7200)] == [
+        *("0 s", "0.5 s", "9.9 s", "45 s", "90 s", "10.0 min", "2.0 h")
+    ]
+    assert [amount("tokens", n) for n in (0, 7, 99, 174, 12_345)] == ["0", "7", "99", "170", "12,000"]
