@@ -28,7 +28,7 @@ WIDTH, HEIGHT = 64, 16
 SIDE, TOP = 370, 44
 _STYLE = (
     "svg{font:11px sans-serif;fill:#1c1c1c;background:#fff}.grid{stroke:#ddd}.axis,.none{stroke:#888}"
-    ".before{fill:#c0652b;stroke:#c0652b}.after{fill:#2c5c99;stroke:#2c5c99}text{stroke:none}"
+    ".before{fill:#c0652b;stroke:#c0652b}.after{fill:#2c5c99;stroke:#2c5c99}text.before,text.after{stroke:none}"
 )
 _CONVERTERS = (
     ("rsvg-convert", "{svg}", "-o", "{png}"),

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from forewarp.core.budget import CURRENCIES, UNITS, Budget, Spend
-from forewarp.core.values import UNTRUSTED, Cost, Forecast
+from forewarp.core.values import Cost, Forecast
 from forewarp.search import events
 from forewarp.tools import wording
-from forewarp.tools.parts import Amounts, Interval, shown
+from forewarp.tools.parts import Amounts, Interval, shown, speedup_of
+from forewarp.tools.run_report import BestSoFar
 
 if TYPE_CHECKING:
     from forewarp.tools.search import SearchJob
@@ -29,7 +30,7 @@ class Tally:
     spend: Spend = field(default_factory=Spend)
     counts: Counter[str] = field(default_factory=Counter[str])
     tunables: dict[str, str] = field(default_factory=dict[str, str])
-    best: Interval | None = None
+    leading: BestSoFar = field(default_factory=BestSoFar)
     best_kernel: str = ""
     curve: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
     """Share of the budget spent and log2 of the best speed-up; a point per measurement once there is a best."""
@@ -49,8 +50,12 @@ class Tally:
     """Wall seconds that were expected before the run began."""
     began: float = field(default_factory=time.monotonic)
     spent_before: Spend = field(default_factory=Spend)
-    _standing: tuple[bool, float] = (False, 0.0)
     _measured_here: int = 0
+
+    @property
+    def best(self) -> Interval | None:
+        """The best speed-up so far."""
+        return self.leading.speedup
 
     def see(self, event: events.Event) -> str:
         """Update the state with an event; returns a line for a plain log, "" if the event makes none."""
@@ -147,18 +152,13 @@ class Tally:
         self._measured_here += 1
         self.measuring.pop(event.kernel, None)
         self.queue.discard(event.kernel)
-        found = None
-        if event.speedup is not None and event.low is not None and event.high is not None:
-            found = Interval(ratio=event.speedup, low=event.low, high=event.high)
+        found = speedup_of(event)
         if event.purpose == "confirm":
             self.confirmed = True
             return f"confirmation of {event.kernel[:10]}: {wording.speedup(found)} {event.verdict}"
         self.counts["measured" if event.status == "ok" else "failed"] += 1
-        if found is not None and event.verdict not in UNTRUSTED:
-            # As in the archive: an ambiguous measurement leads only until there is an unambiguous one.
-            standing = (event.verdict != "ambiguous", found.ratio)
-            if standing > self._standing:
-                self.best, self.best_kernel, self._standing = found, event.kernel, standing
+        if self.leading.see(found, event.verdict):
+            self.best_kernel = event.kernel
         if self.best is not None:
             self.curve.append((self._share_of(self.spend), math.log2(self.best.ratio)))
         said = event.verdict if event.status == "ok" else event.status

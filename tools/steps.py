@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from forewarp.core.values import Z80
 from forewarp.search import events
@@ -15,7 +15,7 @@ from forewarp.tools.parts import Interval, KernelId, Prediction, prediction_of, 
 if TYPE_CHECKING:
     from forewarp.archive.store import Archive
     from forewarp.core.values import Forecast
-    from forewarp.tools.forecasted import ForecastResult, RankedKernel
+    from forewarp.tools.forecasted import ForecastResult
     from forewarp.tools.measured import MeasureResult
 
 
@@ -106,9 +106,10 @@ def forecast_steps(
 
     `texts` are those of the kernels in the order of the request.
     """
-
-    def step(kernel: KernelId, one: ForecastResult | RankedKernel, position: int, more: str) -> CandidateForecast:
-        return _forecast_step(
+    ranked = [(one.kernel, one, one.position, one.problem) for one in found.ranking if one.kernel is not None]
+    alone = [(found.kernel, found, 1, found.summary)]
+    return [
+        _forecast_step(
             kernel,
             one.forecast,
             task=found.task,
@@ -117,30 +118,24 @@ def forecast_steps(
             origin=origin,
             parent=parent,
             advice="reject" if one.forecast is None else one.recommendation or "",
-            reason=one.reason or more,
+            reason=one.reason or problem,
             p_better=one.p_better,
             trials=found.trials,
         )
-
-    if not found.ranking:
-        return [step(found.kernel, found, 1, found.summary)]
-    return [step(one.kernel, one, one.position, one.problem) for one in found.ranking if one.kernel is not None]
+        for kernel, one, position, problem in (ranked if found.ranking else alone)
+    ]
 
 
 def measure_step(found: MeasureResult, forecast: CandidateForecast | None) -> CandidateMeasured:
     """Return a measurement as a step; `forecast` is the kernel's forecast, if there is one."""
+    same = {name: getattr(found, name) for name in ("task", "status", "verdict", "trusted")}
     return _measure_step(
-        found.kernel.sha256,
-        found.speedup,
-        forecast,
-        task=found.task,
-        status=found.status,
-        verdict=found.verdict,
+        *(found.kernel.sha256, found.speedup, forecast),
+        **same,
         measurement=found.measurement_id,
-        trusted=found.trusted,
         provenance=found.source,
         device_s=found.cost.device_s,
-        flags=found.flags,
+        flags=tuple(found.flags),
     )
 
 
@@ -221,88 +216,28 @@ class RunSteps:
         m, run = self._archive.measurement(told.measurement, whole=False).measurement, self._run
         if m is None or run is None:
             return None
+        same = {name: getattr(m, name) for name in ("status", "verdict", "trusted", "device_s", "flags")}
         return _measure_step(
-            told.kernel,
-            speedup_of(m),
-            self._forecast.get(told.kernel),
+            *(told.kernel, speedup_of(m), self._forecast.get(told.kernel)),
+            **same,
             task=run.task,
-            status=m.status,
-            verdict=m.verdict,
             measurement=told.measurement,
-            trusted=m.trusted,
             provenance=m.source,
-            device_s=m.device_s,
-            flags=m.flags,
         )
 
 
-def _forecast_step(
-    kernel: KernelId,
-    prediction: Prediction | None,
-    *,
-    task: str,
-    device: str,
-    source: str,
-    origin: str,
-    parent: str,
-    note: str = "",
-    advice: str = "",
-    reason: str = "",
-    p_better: float | None = None,
-    trials: int = 0,
-) -> CandidateForecast:
-    p = prediction
-    return CandidateForecast(
-        kernel=kernel.sha256,
-        task=task,
-        device=device,
-        language=kernel.language,
-        tunables=dict(kernel.tunables),
-        source=source,
-        origin=origin,
-        parent=parent,
-        note=note,
-        forecaster=p.forecaster if p else "",
-        median=p.median.ratio if p else None,
-        low=p.median.low if p else None,
-        high=p.median.high if p else None,
-        p_valid=p.p_valid if p else None,
-        p_faster=p.p_faster if p else None,
-        p_better=p_better,
-        confidence=p.confidence if p else None,
-        advice=advice,
-        reason=reason,
-        trials=trials,
-        by_model=p is not None and any(a.forecaster.startswith("llm:") for a in p.tiers or (p,)),
-    )
+def _forecast_step(kernel: KernelId, prediction: Prediction | None, **fields: Any) -> CandidateForecast:
+    """Return a step; `fields` are those that neither the kernel nor its forecast has."""
+    if (p := prediction) is not None:
+        fields |= {name: getattr(p, name) for name in ("forecaster", "p_valid", "p_faster", "confidence")}
+        fields |= {"median": p.median.ratio, "low": p.median.low, "high": p.median.high}
+        fields["by_model"] = any(a.forecaster.startswith("llm:") for a in p.tiers or (p,))
+    return CandidateForecast(kernel=kernel.sha256, language=kernel.language, tunables=dict(kernel.tunables), **fields)
 
 
 def _measure_step(
-    kernel: str,
-    speedup: Interval | None,
-    forecast: CandidateForecast | None,
-    *,
-    task: str,
-    status: str,
-    verdict: str,
-    measurement: int | None,
-    trusted: bool,
-    provenance: str,
-    device_s: float,
-    flags: Sequence[str],
+    kernel: str, speedup: Interval | None, forecast: CandidateForecast | None, **fields: Any
 ) -> CandidateMeasured:
-    return CandidateMeasured(
-        kernel=kernel,
-        task=task,
-        status=status,
-        verdict=verdict,
-        speedup=speedup.ratio if speedup else None,
-        low=speedup.low if speedup else None,
-        high=speedup.high if speedup else None,
-        trusted=trusted,
-        provenance=provenance,
-        measurement=measurement,
-        device_s=device_s,
-        surprise=surprise(forecast, speedup),
-        flags=tuple(flags),
-    )
+    """Return a step; `fields` are those that the speed-up does not have."""
+    ends = {"speedup": speedup and speedup.ratio, "low": speedup and speedup.low, "high": speedup and speedup.high}
+    return CandidateMeasured(kernel=kernel, surprise=surprise(forecast, speedup), **ends, **fields)
