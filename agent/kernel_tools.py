@@ -16,7 +16,7 @@ from forewarp.core.errors import CandidateError, UsageError
 from forewarp.tools.parts import Amounts, Kernel
 
 if TYPE_CHECKING:
-    from forewarp.tools.forecasted import ForecastResult
+    from forewarp.tools.forecast_kernel import ForecastResult
     from forewarp.tools.search import SearchRequest
     from forewarp.tools.session import Executors
 

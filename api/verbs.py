@@ -19,7 +19,7 @@ from forewarp.tools.requests import (
 )
 
 if TYPE_CHECKING:
-    from forewarp.tools.forecasted import ForecastResult
+    from forewarp.tools.forecast_kernel import ForecastResult
     from forewarp.tools.inspect_kernel import InspectResult
     from forewarp.tools.measure_kernel import MeasureManyResult
     from forewarp.tools.measured import MeasureResult

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from forewarp.tools.forecasted import ForecastResult
+    from forewarp.tools.forecast_kernel import ForecastResult
     from forewarp.tools.suite_measuring import SuiteProgress
     from forewarp.tools.validate_task import ValidateResult
 

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from forewarp.tools.parts import Part, trim
 
 if TYPE_CHECKING:
-    from forewarp.tools.forecasted import ForecastResult
+    from forewarp.tools.forecast_kernel import ForecastResult
     from forewarp.tools.measured import MeasureResult
     from forewarp.tools.run_report import CandidateLine, SearchResult
 

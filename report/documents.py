@@ -18,7 +18,7 @@ from forewarp.tools.calibration import CalibrationResult
 from forewarp.tools.data import DataResult
 from forewarp.tools.estimate import Estimate
 from forewarp.tools.evaluate import EvaluateResult
-from forewarp.tools.forecasted import ForecastResult
+from forewarp.tools.forecast_kernel import ForecastResult
 from forewarp.tools.inspect_kernel import InspectResult
 from forewarp.tools.joint_report import JointResult
 from forewarp.tools.measure_kernel import MeasureManyResult

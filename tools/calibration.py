@@ -17,7 +17,6 @@ from forewarp.archive.rows import CandidateRow, RunRow
 from forewarp.archive.store import Archive
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Forecaster
-from forewarp.core.values import Forecast, Measurement
 from forewarp.search.summary import exact_interval
 from forewarp.surrogate import calibration
 from forewarp.surrogate.calibration import Calibration, Outcome
@@ -246,15 +245,13 @@ def _of_rows(run: str, task: str, rows: Sequence[CandidateRow]) -> list[ScoredOu
 
 def _seen(row: CandidateRow, run: str, task: str) -> list[ScoredOutcome]:
     """Return the outcome of a candidate's forecast and of each tier that it was combined from."""
-    if row.forecast is None or row.measurement is None:
+    if row.forecast is None or (m := row.measurement) is None:
         return []
     incumbent = row.decision.numbers.get("incumbent", 1.0) if row.decision else 1.0
-
-    def seen(forecast: Forecast, measurement: Measurement) -> ScoredOutcome:
-        outcome = Outcome.of(forecast, measurement, task, incumbent)
-        return ScoredOutcome(forecast.forecaster, run, row.candidate.sha256, outcome)
-
-    return [seen(f, row.measurement) for f in (row.forecast, *row.forecast.tiers)]
+    return [
+        ScoredOutcome(f.forecaster, run, row.candidate.sha256, Outcome.of(f, m, task, incumbent))
+        for f in (row.forecast, *row.forecast.tiers)
+    ]
 
 
 def _names(seen: Sequence[ScoredOutcome]) -> list[str]:
@@ -278,17 +275,11 @@ def _tier(name: str, seen: Sequence[ScoredOutcome], alpha: float) -> TierCalibra
         before=scores(outcomes),
         after=None if corrected is None else scores(corrected),
         corrected_by="" if corrected is None else "other tasks" if len(tasks) >= _FOLDS else "other outcomes",
-        correction=Parameters(
-            spread=whole.spread,
-            tilt=whole.tilt,
-            tails=whole.tails,
-            valid_shift=whole.valid_shift,
-            valid_slope=whole.valid_slope,
-        ),
+        correction=Parameters.of(whole),
         drift=_drift(seen),
-        abstain=_limit(conformal.abstention(judged, alpha)),
-        discard=_limit(conformal.discard(judged, alpha)),
-        keep_winners=_limit(conformal.keep_winners(judged, alpha)),
+        abstain=Limit.of(conformal.abstention(judged, alpha)),
+        discard=Limit.of(conformal.discard(judged, alpha)),
+        keep_winners=Limit.of(conformal.keep_winners(judged, alpha)),
     )
 
 
@@ -312,22 +303,18 @@ def scores(outcomes: Sequence[Outcome]) -> CalibrationScores:
     timed = [(o.forecast, o.speedup) for o in outcomes if o.valid and o.speedup]
     p, speedups = [f.probabilities for f, _ in timed], [s for _, s in timed]
     y = metrics.bins_of(speedups)
-    intervals = [f.interval for f, _ in timed]
-    said = np.array([o.forecast.p_valid for o in outcomes])
-    came = np.array([float(o.valid) for o in outcomes])
-    faster = [o.valid and (o.speedup or 0) > 1 for o in outcomes]
-    right = [int(np.argmax(f.probabilities)) == k for (f, _), k in zip(timed, y, strict=True)]
-    covered = metrics.coverage([low for low, _ in intervals], [high for _, high in intervals], speedups)
-    none = not timed
+    lows, highs = [f.interval[0] for f, _ in timed], [f.interval[1] for f, _ in timed]
+    p_valid, valid = (np.array(v, float) for v in ([o.forecast.p_valid for o in outcomes], [o.valid for o in outcomes]))
+    figures = {"ece": metrics.ece, "brier": metrics.brier, "crps": metrics.crps, "nll": metrics.nll}
+    right = [int(np.argmax(each)) == k for each, k in zip(p, y, strict=True)]
     return CalibrationScores(
-        ece=None if none else metrics.ece(p, y),
-        brier=None if none else metrics.brier(p, y),
-        crps=None if none else metrics.crps(p, y),
-        nll=None if none else metrics.nll(p, y),
-        coverage=None if none else covered,
-        brier_valid=float(((said - came) ** 2).mean()),
+        **{name: figure(p, y) if timed else None for name, figure in figures.items()},
+        coverage=metrics.coverage(lows, highs, speedups) if timed else None,
+        brier_valid=float(((p_valid - valid) ** 2).mean()),
         confidence=reliability([f.confidence for f, _ in timed], right),
-        faster=reliability([o.forecast.p_faster for o in outcomes], faster),
+        faster=reliability(
+            [o.forecast.p_faster for o in outcomes], [o.valid and (o.speedup or 0) > 1 for o in outcomes]
+        ),
     )
 
 
@@ -336,9 +323,7 @@ def reliability(said: Sequence[float], came_true: Sequence[bool]) -> list[Reliab
     points: list[ReliabilityPoint] = []
     for bucket in metrics.reliability(said, came_true):
         low, high = exact_interval(round(bucket.observed * bucket.count), bucket.count)
-        points.append(
-            ReliabilityPoint(count=bucket.count, forecast=bucket.forecast, observed=bucket.observed, low=low, high=high)
-        )
+        points.append(ReliabilityPoint.of(bucket, low=low, high=high))
     return points
 
 
@@ -352,12 +337,6 @@ def _drift(seen: Sequence[ScoredOutcome]) -> DriftState:
         alarmed=[run for run, state in states.items() if state.alarmed],
         evidence=max((state.evidence for state in states.values()), default=1.0),
         limit=1 / Drift().alpha,
-    )
-
-
-def _limit(found: conformal.Threshold) -> Limit:
-    return Limit(
-        value=found.value, decided=found.decided, error=found.error, outcomes=found.outcomes, needed=found.needed
     )
 
 

@@ -7,8 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
-from forewarp.tools.forecasted import ForecastResult
+from forewarp.tools.forecast_kernel import ForecastRequest, ForecastResult, forecast_kernel
 from forewarp.tools.measure_kernel import MeasureRequest, Stage, measure_kernel
 from forewarp.tools.measured import MeasureResult
 from forewarp.tools.parts import SCHEMA_VERSION, Part

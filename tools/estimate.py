@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from forewarp.archive.history import history
-from forewarp.core.budget import CURRENCIES, Currency
+from forewarp.core.budget import CURRENCIES
 from forewarp.core.protocols import Executor
 from forewarp.core.values import Target, Task
 from forewarp.search.settings import SearchSettings
@@ -22,6 +22,7 @@ ENOUGH = 3
 """Fewest measurements of an earlier run that say more than typical figures do."""
 MOST_LOOKED_UP = 500
 
+End = Literal["measurements", "device_s", "dollars", "tokens", "wall_s", "candidates"]
 Span = tuple[float, float, float]
 """A low, a likely and a high value."""
 DEVICE_S: Mapping[str, Span] = {"cuda": (0.85, 0.98, 1.39), "cpu": (2.21, 5.95, 20.06)}
@@ -60,7 +61,7 @@ class Estimate(Part):
     source: Source
     limit: Amounts
     devices: int = Field(default=1, description="How many candidates can be measured at once.")
-    ends_by: Currency | Literal["candidates"] | None = Field(
+    ends_by: End | None = Field(
         description="The cap that is likely to be reached first; candidates where a replayed pool holds no more; null "
         "where no cap bounds the run."
     )
@@ -139,11 +140,9 @@ def _in_words(ranges: Mapping[str, Range | None], end: str | None, devices: int)
     return f"About {', '.join(parts)}; the cap on {caps.get(end or '', end)} ends it, or nothing promising is left."
 
 
-def _end(
-    settings: SearchSettings, per: Mapping[str, float], most: int | None
-) -> tuple[int | None, Currency | Literal["candidates"] | None]:
+def _end(settings: SearchSettings, per: Mapping[str, float], most: int | None) -> tuple[int | None, End | None]:
     """Return how many measurements a run makes and what ends it; None where nothing does."""
-    found: tuple[int | None, Currency | Literal["candidates"] | None] = (most, None if most is None else "candidates")
+    found: tuple[int | None, End | None] = (most, None if most is None else "candidates")
     for name, cap in settings.budget.caps.items():
         rate = 1.0 if name == "measurements" else per.get(name, 0.0)
         if rate and (found[0] is None or math.ceil(cap / rate) < found[0]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -217,31 +218,29 @@ def _result(
     names = [b.task for b in scorecard.blocks(answers[0])]
     draws = cluster_draws(names, request.resamples, request.seed)
     scored = [scorecard.score(a, draws, request.margin) for a in answers]
-    described = [MeasureLine(name=n, title=m.title, better=m.better) for n, (m, _) in scored[0].items()]
     forecasters = [_scores(a, s, request.margin) for a, s in zip(answers, scored, strict=True)]
-    differences = [_difference(answers[0].name, scored[0], a.name, s) for a, s in _rest(answers, scored)]
-    rows = answers[0].rows
-    return EvaluateResult(
-        summary=_summary(forecasters, len(rows), len(set(names)), request.split if request.pools else "recorded"),
+    differences = [
+        Difference(
+            first=answers[0].name,
+            second=a.name,
+            figures={n: Figure.of(_finite(r.minus(other[n][1]).estimate())) for n, (_, r) in scored[0].items()},
+        )
+        for a, other in zip(answers[1:], scored[1:], strict=True)
+    ]
+    rows, split = answers[0].rows, request.split if request.pools else "recorded"
+    return EvaluateResult.of(
+        request,
+        summary=_summary(forecasters, len(rows), len(set(names)), split),
         rows=len(rows),
         valid=sum(r.case.speedup is not None for r in rows),
         task_count=len(set(names)),
-        split=request.split if request.pools else "recorded",
-        history=request.history,
-        anchors=request.anchors,
-        seed=request.seed,
-        resamples=request.resamples,
-        margin=request.margin,
-        measures=described,
+        split=split,
+        measures=[MeasureLine.of(m, name=n) for n, (m, _) in scored[0].items()],
         forecasters=forecasters,
         differences=differences,
-        left_out=dict(left_out),
+        left_out=left_out,
         files=files,
     )
-
-
-def _rest(answers: Sequence[Answers], scored: Sequence[_Scores]) -> Iterable[tuple[Answers, _Scores]]:
-    return zip(answers[1:], scored[1:], strict=True)
 
 
 def _scores(answers: Answers, scored: _Scores, margin: float) -> Scores:
@@ -252,20 +251,24 @@ def _scores(answers: Answers, scored: _Scores, margin: float) -> Scores:
     coverages, risks = metrics.risk_coverage(confidence, wrong)
     places = np.unique(np.linspace(0, max(len(coverages) - 1, 0), CURVE_POINTS).astype(int)) if len(coverages) else []
     asked = answers.milliseconds
+    faster = metrics.reliability(
+        np.concatenate([b.p_faster for b in found]), np.concatenate([b.speedups > 1.0 for b in found])
+    )
     return Scores(
         name=answers.name,
-        figures={name: _figure(r.estimate()) for name, (_, r) in scored.items()},
-        confidence=_reliability(confidence, ~wrong),
-        faster=_reliability(
-            np.concatenate([b.p_faster for b in found]), np.concatenate([b.speedups > 1.0 for b in found])
-        ),
+        figures={name: Figure.of(_finite(r.estimate())) for name, (_, r) in scored.items()},
+        confidence=[ReliabilityLine.of(b) for b in metrics.reliability(confidence, ~wrong)],
+        faster=[ReliabilityLine.of(b) for b in faster],
         risk_coverage=[(float(coverages[i]), float(risks[i])) for i in places],
         recovery=_recovery_curve(found),
-        tasks=[_task(b, figures) for b, figures in scorecard.by_task(answers, margin)],
+        tasks=[
+            TaskScores.of(b, valid=int(b.valid.sum()), figures={name: _number(figures[name]) for name in OF_TASKS})
+            for b, figures in scorecard.by_task(answers, margin)
+        ],
         seconds=sum(asked.get((b.task, b.target), 0.0) * b.rows for b in found) / 1e3 if asked else None,
         tokens=answers.cost.input_tokens + answers.cost.output_tokens,
         dollars=answers.cost.dollars,
-        points=[_point(r.case.task, r.case.kernel, r) for r in answers.rows if r.case.speedup is not None],
+        points=[_point(r, r.case.speedup) for r in answers.rows if r.case.speedup is not None],
     )
 
 
@@ -278,43 +281,16 @@ def _recovery_curve(found: Sequence[scorecard.Block]) -> list[tuple[float, float
     return curve
 
 
-def _reliability(said: np.ndarray, happened: np.ndarray) -> list[ReliabilityLine]:
-    table = metrics.reliability(said, happened)
-    return [
-        ReliabilityLine(low=b.low, high=b.high, count=b.count, forecast=b.forecast, observed=b.observed) for b in table
-    ]
-
-
-def _point(task: str, kernel: str, row: backtest.AnsweredCase) -> Point:
+def _point(row: backtest.AnsweredCase, measured: float) -> Point:
     low, high = row.forecast.interval
-    return Point(
-        task=task,
-        kernel=kernel[:10],
-        forecast=2.0 ** scorecard.centre(row.forecast),
-        low=low,
-        high=high,
-        measured=row.case.speedup or 0.0,
-    )
+    forecast = 2.0 ** scorecard.centre(row.forecast)
+    kernel = row.case.kernel[:10]
+    return Point(task=row.case.task, kernel=kernel, forecast=forecast, low=low, high=high, measured=measured)
 
 
-def _task(block: scorecard.Block, figures: Mapping[str, float]) -> TaskScores:
-    return TaskScores(
-        task=block.task,
-        target=block.target,
-        family=block.family,
-        rows=block.rows,
-        valid=int(block.valid.sum()),
-        figures={name: _number(figures[name]) for name in OF_TASKS},
-    )
-
-
-def _difference(first: str, one: _Scores, second: str, other: _Scores) -> Difference:
-    figures = {name: _figure(r.minus(other[name][1]).estimate()) for name, (_, r) in one.items()}
-    return Difference(first=first, second=second, figures=figures)
-
-
-def _figure(estimate: Estimate) -> Figure:
-    return Figure(value=_number(estimate.value), low=_number(estimate.low), high=_number(estimate.high))
+def _finite(estimate: Estimate) -> Estimate:
+    """Return an estimate with None in place of what is not a number."""
+    return replace(estimate, **{name: _number(getattr(estimate, name)) for name in ("value", "low", "high")})
 
 
 def _number(value: float) -> float | None:

@@ -2,44 +2,153 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal
 
+from pydantic import Field
+
+from forewarp.core import bins
 from forewarp.core.errors import CandidateError, UsageError
-from forewarp.core.protocols import Forecaster, Subject, Trial, with_evidence
-from forewarp.core.values import Build, Candidate, Cost, Forecast
+from forewarp.core.protocols import Executor, Forecaster, Subject, Trial, with_evidence
+from forewarp.core.values import Build, Candidate, Cost, Forecast, Measurement, Status, Task
+from forewarp.inspection.features.features import program_of
+from forewarp.search.gate import Gate
 from forewarp.surrogate import compare
-from forewarp.tools import recommendation
 from forewarp.tools import session as sessions
-from forewarp.tools.forecasted import ForecastResult, RankedKernel
+from forewarp.tools import wording
 from forewarp.tools.inspect_kernel import choose_target
 from forewarp.tools.parts import (
+    SCHEMA_VERSION,
     Device,
     Facts,
     Interval,
-    Kernel,
     KernelId,
+    Part,
+    Prediction,
     Price,
     median_of,
     prediction_of,
     speedup_of,
     trim,
 )
-from forewarp.tools.recommendation import RivalForecast
 from forewarp.tools.requests import ForecastRequest
 from forewarp.tools.run_report import TierLine
-from forewarp.tools.session import Executors, Session
+from forewarp.tools.session import Executors, Session, closing_executors
 
-Given = TypeVar("Given")
-
-MAX_KERNELS = 64
 MAX_THREADS = 8
+
+Advice = Literal["measure", "skip", "accept"]
+
+WORTH = 0.1
+"""A candidate is worth a measurement if its chance of beating its rival is at least this."""
+
+SURE, SURE_VALID, CLEAR = 0.95, 0.98, 1.05
+"""A candidate is accepted unmeasured if it is valid with `SURE_VALID`, and valid and `CLEAR` times as fast as its rival
+with `SURE`: then nearly every measurement would end in taking it."""
+
+_SD_FLOOR = 0.005
+
+
+class RankedKernel(Part):
+    """One of several kernels: its forecast and its place among them, or why there is none."""
+
+    position: int = Field(description="Its place in the request, from 1.")
+    path: str = Field(description="File of the kernel; empty where it was given as text.")
+    kernel: KernelId | None = None
+    status: Status | None = Field(default=None, description="That of compiling it; null where it was not compiled.")
+    problem: str = Field(default="", description="Why it is not ranked.")
+    recommendation: Advice | None = None
+    reason: str = ""
+    forecast: Prediction | None = None
+    p_better: float | None = None
+    already_measured: Interval | None = None
+    value: float | None = Field(
+        default=None, description="What the order is by: p_valid times the geometric mean of the speed-up."
+    )
+    p_best: float | None = Field(default=None, description="Probability of being correct and the fastest of these.")
+    p_faster_than: list[float] = Field(
+        default_factory=list[float],
+        description="Probability of being faster than each ranked kernel, in the order of the ranking, if both are "
+        "correct; 0.5 against itself.",
+    )
+    cost: Price = Price()
+
+
+class ForecastResult(Part):
+    """Forecast of a kernel before it runs, and whether to measure it; of several, the most promising one's."""
+
+    summary: str
+    schema_version: int = SCHEMA_VERSION
+    status: Status
+    recommendation: Advice
+    reason: str
+    task: str
+    device: Device
+    kernel: KernelId
+    anchor: str = Field(default="reference", description="reference, or the sha256 of the kernel forecast against.")
+    forecast: Prediction | None = Field(description="Null where the kernel does not compile.")
+    p_better: float | None = Field(
+        default=None, description="Probability of being correct and faster than the best so far, or than the anchor."
+    )
+    best_so_far: Interval | None = Field(
+        default=None, description="Best measured speed-up of this task on this device, over the reference."
+    )
+    already_measured: Interval | None = Field(
+        default=None, description="Measured speed-up of this very program over the reference, if any."
+    )
+    trials: int = Field(description="Measurements of this task on this device that the forecast rests on.")
+    evidence: Facts = Facts()
+    evidence_used: list[str] = Field(default_factory=list[str], description="What the forecast rests on, in words.")
+    log: str = ""
+    cost: Price = Field(default=Price(), description="Of the whole call.")
+    tiers: list[TierLine] = Field(default_factory=list[TierLine], description="Who was asked about how many kernels.")
+    ranking: list[RankedKernel] = Field(
+        default_factory=list[RankedKernel], description="Where several were asked about: all, the best first."
+    )
+
+
+@dataclass(slots=True)
+class _Kernel:
+    """One kernel of a request, with what is known of it so far; `problem` says why it is not ranked.
+
+    `over_reference` is its forecast as made, `forecast` that over the anchor of the request. `same` is the latest trial
+    of the same program.
+    """
+
+    position: int
+    path: str
+    candidate: Candidate | None = None
+    problem: str = ""
+    build: Build | None = None
+    over_reference: Forecast | None = None
+    forecast: Forecast | None = None
+    judged: RivalForecast | None = None
+    same: Trial | None = None
+
+    @property
+    def name(self) -> str:
+        return Path(self.path).name or f"number {self.position}"
+
+    def result(self) -> dict[str, object]:
+        """Return the fields that a kernel's line and the result of one kernel share."""
+        if self.over_reference is None or self.judged is None:
+            return {}
+        return {
+            "recommendation": self.judged.advice,
+            "reason": self.judged.reason,
+            "forecast": prediction_of(self.forecast),
+            "p_better": self.judged.p_better,
+            "already_measured": speedup_of(self.same.measurement if self.same else None),
+            "cost": Price.of(self.over_reference.cost),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +161,11 @@ class _Known:
     anchor: Forecast | None
     anchor_measured: bool
     best: Interval | None
-    measured: recommendation.MeasuredPrograms
+    measured: MeasuredPrograms
 
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """Forecast of a kernel that compiles: `over_reference` as made, `forecast` over the anchor of the request."""
-
-    subject: Subject
-    over_reference: Forecast
-    forecast: Forecast
-    judged: RivalForecast
-    same: Trial | None
+    @property
+    def anchor_name(self) -> str:
+        return f"kernel {self.other.short}" if self.other else "the reference"
 
 
 def forecast_kernel(
@@ -77,13 +179,32 @@ def forecast_kernel(
     """
     if (request.kernel is None) == (not request.kernels):
         raise UsageError("give either a kernel or several kernels", hint="pass exactly one of kernel and kernels")
-    given = [request.kernel] if request.kernel else request.kernels
     if request.target is not None and (request.place.device != "auto" or request.place.pool):
         raise UsageError(
             f"a forecast for {request.target} is made for that device, so that --device and --pool would do nothing",
             hint="leave them out, or leave --target out to forecast for the device",
         )
-    candidates = _chosen(given, alone=request.kernel is not None)
+    alone = request.kernel is not None
+    given = [request.kernel] if request.kernel else request.kernels
+    kernels = [_Kernel(position, kernel.path or "") for position, kernel in enumerate(given, 1)]
+
+    def each(do: Callable[[_Kernel], None]) -> None:
+        """Do something to every kernel that has no problem yet; an error becomes one, except of a kernel alone."""
+        for kernel in kernels:
+            try:
+                if not kernel.problem:
+                    do(kernel)
+            except CandidateError as e:
+                if alone:
+                    raise
+                kernel.candidate, kernel.problem = None, e.message
+        if all(kernel.candidate is None for kernel in kernels):
+            raise CandidateError("none of the kernels can be forecast", hint=kernels[0].problem)
+
+    def read(kernel: _Kernel) -> None:
+        kernel.candidate = sessions.choose_candidate(given[kernel.position - 1])
+
+    each(read)
     other = sessions.choose_candidate(request.against) if request.against else None
     if forecaster is None:
         model = sessions.make_model(request.model, request.base_url)
@@ -92,114 +213,84 @@ def forecast_kernel(
         raise UsageError("a forecast needs a forecaster", hint="use learned, llm or cascade")
     with _opened(request, executors) as opened:
         start = time.perf_counter()
-        candidates = _fitting(opened, candidates, alone=request.kernel is not None)
+        each(lambda kernel: kernel.candidate and sessions.check_language(kernel.candidate, opened.executor))
         if other is not None:
             sessions.check_language(other, opened.executor)
-        wanted = {c.sha256: c for c in (*candidates, other) if isinstance(c, Candidate)}
-        builds = _compiled(opened, list(wanted.values()), alone=request.kernel is not None)
-        known, forecasts = _forecasts(opened, forecaster, wanted, builds, other)
-        answers = {sha256: _answer(known, wanted[sha256], builds[sha256], f) for sha256, f in forecasts.items()}
-        ranked = _ranked(given, candidates, builds, answers)
-        result = _result(known, ranked, candidates, builds, answers)
+        found = [k.candidate for k in kernels if k.candidate]
+        builds = _compiled(opened, {c.sha256: c for c in (*found, other) if c}, alone=alone)
+        known, forecasts = _forecasts(opened, forecaster, builds, other)
+        firsts: dict[str, int] = {}
+        for kernel in kernels:
+            if kernel.candidate is not None:
+                _judge(known, kernel, builds, forecasts, firsts)
+        ranked = [k for k in kernels if not k.problem]
+        order = compare.ranking([k.over_reference for k in ranked if k.over_reference])
+        ranked = [ranked[place] for place in order]
+        lines = [*_lines(ranked), *(_line(k) for k in kernels if k.problem)]
+        chosen = ranked[0] if ranked else next(k for k in kernels if k.candidate is not None)
+        result = _result(known, chosen, lines, len(kernels))
     spent = sum((f.cost for f in forecasts.values()), Cost())
     return result.model_copy(
         update={
-            "cost": Price.of(spent).model_copy(update={"seconds": time.perf_counter() - start}),
-            "tiers": _tiers(list(forecasts.values())),
-            "ranking": ranked if request.kernel is None else [],
+            "cost": Price.of(spent, seconds=time.perf_counter() - start),
+            "tiers": _tiers(forecasts.values()),
+            "ranking": [] if alone else lines,
         }
     )
 
 
 @contextmanager
 def _opened(request: ForecastRequest, executors: Executors | None) -> Generator[Session]:
+    place, inputs = request.place, request.inputs
     if request.target is None:
-        with sessions.open_session(request.place, request.task, executors, inputs=request.inputs) as opened:
+        with sessions.open_session(place, request.task, executors, inputs=inputs) as opened:
             yield opened
         return
     target = choose_target(request.target)
-    task = sessions.load_task(request.task, request.place, inputs=request.inputs)
-    with sessions.open_archive(request.place) as archive:
-        kept = executors or Executors()
-        try:
-            yield Session(task, kept.compiler(request.place, target), archive)
-        finally:
-            if executors is None:
-                kept.close()
+    task = sessions.load_task(request.task, place, inputs=inputs)
+    with sessions.open_archive(place) as archive, closing_executors(executors) as kept:
+        yield Session(task, kept.compiler(place, target), archive)
 
 
-def _chosen(kernels: Sequence[Kernel], *, alone: bool) -> list[Candidate | str]:
-    """Read each kernel, with an error message in place of a bad one; raises `CandidateError` if none can be read."""
-    return _each(kernels, sessions.choose_candidate, alone=alone)
+def _compiled(opened: Session, candidates: dict[str, Candidate], *, alone: bool) -> dict[str, Subject]:
+    """Compile kernels by their identity, all at once."""
 
-
-def _fitting(opened: Session, candidates: Sequence[Candidate | str], *, alone: bool) -> list[Candidate | str]:
-    """Put an error message in place of kernels that the device does not run; raises `CandidateError` if none fits."""
-
-    def check(candidate: Candidate | str) -> Candidate | str:
-        if isinstance(candidate, Candidate):
-            sessions.check_language(candidate, opened.executor)
-        return candidate
-
-    return _each(candidates, check, alone=alone)
-
-
-def _each(given: Sequence[Given], choose: Callable[[Given], Candidate | str], *, alone: bool) -> list[Candidate | str]:
-    found: list[Candidate | str] = []
-    for one in given:
-        try:
-            found.append(choose(one))
-        except CandidateError as e:
-            if alone:
-                raise
-            found.append(e.message)
-    if not any(isinstance(c, Candidate) for c in found):
-        raise CandidateError("none of the kernels can be forecast", hint=str(found[0]))
-    return found
-
-
-def _compiled(opened: Session, candidates: Sequence[Candidate], *, alone: bool) -> dict[str, Build]:
-    def compiled(candidate: Candidate) -> Build:
+    def compiled(candidate: Candidate) -> Subject:
         try:
             build = opened.executor.compile(opened.task, candidate)
-            return with_evidence(opened.executor, opened.task, candidate, build)
+            return Subject(candidate, with_evidence(opened.executor, opened.task, candidate, build))
         except CandidateError as e:
             if alone:
                 raise
-            return Build("compile_error", 0.0, log=f"error: {e}")
+            return Subject(candidate, Build("compile_error", 0.0, log=f"error: {e}"))
 
     with ThreadPoolExecutor(_threads(len(candidates)), thread_name_prefix="compile") as pool:
-        return {c.sha256: build for c, build in zip(candidates, pool.map(compiled, candidates), strict=True)}
+        return dict(zip(candidates, pool.map(compiled, candidates.values()), strict=True))
 
 
 def _forecasts(
-    opened: Session,
-    forecaster: Forecaster,
-    wanted: dict[str, Candidate],
-    builds: dict[str, Build],
-    other: Candidate | None,
+    opened: Session, forecaster: Forecaster, builds: dict[str, Subject], other: Candidate | None
 ) -> tuple[_Known, dict[str, Forecast]]:
     """Forecast all kernels that compile in one call; a measurement of the kernel to beat replaces its forecast."""
     task, target = opened.task, opened.executor.target
     trials = _with_evidence(opened, opened.archive.trials(task.sha256, target.name))
-    programs, measured = recommendation.MeasuredPrograms(opened.executor, task, trials), None
+    programs, measured = MeasuredPrograms(opened.executor, task, trials), None
     if other is not None:
-        build = builds[other.sha256]
+        build = builds[other.sha256].build
         if build.status != "ok":
             raise CandidateError(
                 f"the kernel to forecast against does not compile: {trim(build.log, 600)}",
                 hint="forecast it alone first, and pass one that compiles",
             )
         same = programs.find(other)
-        measured = recommendation.as_forecast(same.measurement) if same else None
-    subjects = [Subject(c, builds[k]) for k, c in wanted.items() if builds[k].status == "ok"]
-    made = forecaster.forecast(task, target, subjects, trials) if subjects else []
-    forecasts = {s.candidate.sha256: f for s, f in zip(subjects, made, strict=True)}
+        measured = as_forecast(same.measurement) if same else None
+    subjects = {sha256: s for sha256, s in builds.items() if s.build.status == "ok"}
+    made = forecaster.forecast(task, target, list(subjects.values()), trials) if subjects else []
+    forecasts = dict(zip(subjects, made, strict=True))
     for sha256, forecast in forecasts.items():
         opened.archive.add_cost(None, forecast.cost, f"forecast of {sha256[:10]}")
     anchor = None if other is None else measured or forecasts[other.sha256]
-    best = programs.best()
-    return _Known(opened, trials, other, anchor, measured is not None, best, programs), forecasts
+    return _Known(opened, trials, other, anchor, measured is not None, programs.best(), programs), forecasts
 
 
 def _with_evidence(opened: Session, trials: Sequence[Trial]) -> list[Trial]:
@@ -217,162 +308,142 @@ def _threads(count: int) -> int:
     return max(1, min(MAX_THREADS, count, (os.cpu_count() or 2) - 1))
 
 
-def _answer(known: _Known, candidate: Candidate, build: Build, forecast: Forecast) -> _Answer:
-    subject, same = Subject(candidate, build), known.measured.find(candidate)
-    if known.other is None or known.anchor is None:
-        best = known.best
+def _judge(
+    known: _Known, k: _Kernel, builds: dict[str, Subject], forecasts: dict[str, Forecast], firsts: dict[str, int]
+) -> None:
+    """Put what is known of a kernel into it: its build, and its forecast with a recommendation or why there is none."""
+    assert k.candidate is not None
+    sha256, best = k.candidate.sha256, known.best
+    k.build, k.same = builds[sha256].build, known.measured.find(k.candidate)
+    forecast = forecasts.get(sha256)
+    if firsts.setdefault(sha256, k.position) != k.position:
+        k.problem = f"it is the same kernel as number {firsts[sha256]}"
+    elif forecast is None:
+        k.problem = f"it does not compile: {_first_error(k.build)}"
+    elif known.other is None or known.anchor is None:
         ahead = best is not None and best.ratio > 1
-        named = f"the best so far, {best}," if ahead else "the reference"
-        judged = recommendation.judge(forecast, best.ratio if best and ahead else 1.0, named, same)
-        return _Answer(subject, forecast, forecast, judged, same)
-    over = compare.quotient(forecast, known.anchor)
-    if known.measured.alike(candidate, known.other):
-        judged = RivalForecast("skip", f"it is the same program as kernel {known.other.short}", 0.0)
-        return _Answer(subject, forecast, recommendation.over_itself(over), judged, same)
-    # Both must have been measured for the question to be settled.
-    judged = recommendation.judge(over, 1.0, f"kernel {known.other.short}", same if known.anchor_measured else None)
-    return _Answer(subject, forecast, over, judged, same)
+        rival = f"the best so far, {best}," if ahead else "the reference"
+        k.over_reference = k.forecast = forecast
+        k.judged = judge(forecast, best.ratio if best and ahead else 1.0, rival, k.same)
+    else:
+        k.over_reference, k.forecast = forecast, compare.quotient(forecast, known.anchor)
+        # Both must have been measured for the question to be settled.
+        settled = k.same if known.anchor_measured else None
+        k.judged = judge(k.forecast, 1.0, known.anchor_name, settled)
+        if known.measured.alike(k.candidate, known.other):
+            k.forecast = over_itself(k.forecast)
+            k.judged = RivalForecast("skip", f"it is the same program as {known.anchor_name}", 0.0)
 
 
-def _ranked(
-    given: Sequence[Kernel],
-    candidates: Sequence[Candidate | str],
-    builds: dict[str, Build],
-    answers: dict[str, _Answer],
-) -> list[RankedKernel]:
-    """Return a line for each kernel: those with a forecast, the best first, then the others as given."""
-    firsts: dict[str, int] = {}
-    lines: list[RankedKernel] = []
-    for position, (kernel, c) in enumerate(zip(given, candidates, strict=True), 1):
-        line = RankedKernel(position=position, path=kernel.path or "")
-        if isinstance(c, str):
-            lines.append(line.model_copy(update={"problem": c}))
-            continue
-        line = line.model_copy(update={"kernel": KernelId.of(c), "status": builds[c.sha256].status})
-        if c.sha256 in firsts:
-            line = line.model_copy(update={"problem": f"it is the same kernel as number {firsts[c.sha256]}"})
-        elif c.sha256 not in answers:
-            line = line.model_copy(
-                update={"recommendation": "skip", "problem": f"it does not compile: {_first_error(builds[c.sha256])}"}
-            )
-        firsts.setdefault(c.sha256, position)
-        lines.append(line)
-    open_ones = [(line, answers[line.kernel.sha256]) for line in lines if line.kernel and not line.problem]
-    said = [answer.over_reference for _, answer in open_ones]
-    order = compare.ranking(said)
-    chances = compare.chances_best(said)
-    placed = [
-        open_ones[i][0].model_copy(
-            update=_shown(open_ones[i][1])
-            | {
-                "value": compare.value(open_ones[i][1].forecast),
-                "p_best": round(chances[i], 4),
-                "p_faster_than": [0.5 if i == j else round(compare.chance_faster(said[i], said[j]), 4) for j in order],
-            }
+def _lines(ranked: Sequence[_Kernel]) -> list[RankedKernel]:
+    """Return a line for each kernel that has a forecast, in this order."""
+    forecasts = [k.over_reference for k in ranked if k.over_reference]
+    chances = compare.chances_best(forecasts)
+
+    def faster(one: int, other: int) -> float:
+        return 0.5 if one == other else round(compare.chance_faster(forecasts[one], forecasts[other]), 4)
+
+    return [
+        _line(
+            k,
+            value=compare.value(k.forecast) if k.forecast else None,
+            p_best=round(chances[place], 4),
+            p_faster_than=[faster(place, other) for other in range(len(ranked))],
+            **k.result(),
         )
-        for i in order
+        for place, k in enumerate(ranked)
     ]
-    return [*placed, *(line for line in lines if line.problem)]
 
 
-def _shown(answer: _Answer) -> dict[str, object]:
-    """Return the fields that a kernel's line and the result of one kernel share."""
-    return {
-        "recommendation": answer.judged.advice,
-        "reason": answer.judged.reason,
-        "forecast": prediction_of(answer.forecast),
-        "p_better": answer.judged.p_better,
-        "already_measured": speedup_of(answer.same.measurement) if answer.same else None,
-        "cost": Price.of(answer.over_reference.cost),
-    }
+def _line(k: _Kernel, **fields: object) -> RankedKernel:
+    if k.build is not None and k.build.status != "ok":
+        fields["recommendation"] = "skip"
+    kernel, status = KernelId.of(k.candidate) if k.candidate else None, k.build.status if k.build else None
+    return RankedKernel.of(k, kernel=kernel, status=status, **({"forecast": None} | fields))
 
 
-def _result(
-    known: _Known,
-    ranked: Sequence[RankedKernel],
-    candidates: Sequence[Candidate | str],
-    builds: dict[str, Build],
-    answers: dict[str, _Answer],
-) -> ForecastResult:
-    opened = known.opened
-    first = ranked[0].kernel.sha256 if ranked[0].kernel and not ranked[0].problem else ""
-    chosen = answers[first].subject if first else _broken(candidates, builds)
-    found = ForecastResult(
-        summary=f"Skip: the kernel does not compile ({chosen.build.status}). {_first_error(chosen.build)}".strip(),
-        status=chosen.build.status,
-        recommendation="skip",
-        reason="it does not compile; the log says why",
+def _result(known: _Known, k: _Kernel, lines: Sequence[RankedKernel], count: int) -> ForecastResult:
+    assert k.candidate is not None
+    assert k.build is not None
+    opened, build = known.opened, k.build
+    if k.judged is not None:
+        text = _summary(known, k) if count == 1 else _ranking_summary(known, lines)
+        more = k.result() | {"summary": text, "evidence_used": _evidence_used(k, known.trials)}
+    elif build.status == "timeout":
+        why = f"compiling it takes more than the {int(build.seconds)} s that a forecast waits"
+        more = {"summary": f"Skip: {why}.", "reason": f"{why}; a measurement waits longer"}
+    else:
+        text = f"Skip: the kernel does not compile ({build.status}). {_first_error(build)}".strip()
+        more = {"summary": text, "reason": "it does not compile; the log says why"}
+    return ForecastResult.of(
+        build,
+        **({"recommendation": "skip", "forecast": None} | more),
         task=opened.task.name,
         device=Device.of(opened.executor.target),
-        kernel=KernelId.of(chosen.candidate),
+        kernel=KernelId.of(k.candidate),
         anchor=known.other.sha256 if known.other else "reference",
-        forecast=None,
         best_so_far=known.best,
         trials=len(known.trials),
-        evidence=Facts.of(chosen.build.evidence),
-        log=trim(chosen.build.log),
+        log=trim(build.log),
     )
-    if chosen.build.status == "timeout":
-        said = f"compiling it takes more than the {int(chosen.build.seconds)} s that a forecast waits"
-        return found.model_copy(update={"summary": f"Skip: {said}.", "reason": f"{said}; a measurement waits longer"})
-    if not first:
-        return found
-    answer = answers[first]
-    used = recommendation.evidence_used(answer.subject, answer.over_reference, known.trials)
-    said = _summary(known, answer) if len(ranked) == 1 else _ranking_summary(known, ranked)
-    return found.model_copy(update=_shown(answer) | {"summary": said, "evidence_used": used})
 
 
-def _summary(known: _Known, answer: _Answer) -> str:
-    median, judged = median_of(answer.forecast), answer.judged
-    over = f"kernel {known.other.short}" if known.other else "the reference"
+def _summary(known: _Known, k: _Kernel) -> str:
+    if k.judged is None or k.forecast is None or k.over_reference is None:
+        return ""
+    basis = f"from {wording.counted(len(known.trials), 'trial')} of this task on this device"
+    if not known.trials:
+        first = (k.over_reference.tiers or (k.over_reference,))[0]
+        prior = "the broad prior, because " if first.rationale.startswith("prior") else ""
+        basis = f"{prior}nothing of this task has been measured on this device yet"
     return (
-        f"{judged.advice.capitalize()}: {judged.reason}. Forecast {median} (80 % interval) over {over} if correct:"
-        f" {_basis(known, answer)}."
+        f"{k.judged.advice.capitalize()}: {k.judged.reason}. Forecast {median_of(k.forecast)} (80 % interval) over "
+        f"{known.anchor_name} if correct: {basis}."
     )
 
 
-def _ranking_summary(known: _Known, ranked: Sequence[RankedKernel]) -> str:
-    best, rest = ranked[0], [r for r in ranked if r.problem]
-    named = [f"{_name(r)} ({r.recommendation})" for r in ranked if not r.problem]
+def _ranking_summary(known: _Known, lines: Sequence[RankedKernel]) -> str:
+    ranked = [r for r in lines if not r.problem]
+    best, rest = ranked[0], len(lines) - len(ranked)
+
+    def name(line: RankedKernel) -> str:
+        return Path(line.path).name or f"number {line.position}"
+
+    named = ", ".join(f"{name(r)} ({r.recommendation})" for r in ranked)
     median = best.forecast.median if best.forecast else ""
-    over = f"kernel {known.other.short}" if known.other else "the reference"
-    failed = f" {len(rest)} not ranked." if rest else ""
-    if len(named) > 1 and len({str(r.forecast) for r in ranked if not r.problem}) == 1:
+    failed = f" {rest} not ranked." if rest else ""
+    if len(ranked) > 1 and len({str(r.forecast) for r in ranked}) == 1:
         return (
-            f"The forecast cannot tell {len(named)} kernels apart: {median} (80 % interval) over {over} if correct, for"
-            f" each. Measure one that you know and the one that you believe in: {', '.join(named)}.{failed}"
+            f"The forecast cannot tell {len(ranked)} kernels apart: {median} (80 % interval) over {known.anchor_name} "
+            f"if correct, for each. Measure one that you know and the one that you believe in: {named}.{failed}"
         )
     return (
-        f"Most promising of {len(ranked)}: {_name(best)}, forecast {median} (80 % interval) over {over} if correct, the"
-        f" best of these with {best.p_best or 0:.0%}. {(best.recommendation or 'skip').capitalize()} it: {best.reason}."
-        f" Order: {', '.join(named)}.{failed}"
+        f"Most promising of {len(lines)}: {name(best)}, forecast {median} (80 % interval) over {known.anchor_name} if "
+        f"correct, the best of these with {best.p_best or 0:.0%}. {(best.recommendation or 'skip').capitalize()} it: "
+        f"{best.reason}. Order: {named}.{failed}"
     )
 
 
-def _name(line: RankedKernel) -> str:
-    return Path(line.path).name or f"number {line.position}"
-
-
-def _basis(known: _Known, answer: _Answer) -> str:
-    count = len(known.trials)
-    if count:
-        return f"from {count} trial{'s' * (count != 1)} of this task on this device"
-    first = (answer.over_reference.tiers or (answer.over_reference,))[0]
-    prior = "the broad prior, because " if first.rationale.startswith("prior") else ""
-    return f"{prior}nothing of this task has been measured on this device yet"
-
-
-def _broken(candidates: Sequence[Candidate | str], builds: dict[str, Build]) -> Subject:
-    candidate = next(c for c in candidates if isinstance(c, Candidate))
-    return Subject(candidate, builds[candidate.sha256])
+def _evidence_used(k: _Kernel, trials: Sequence[Trial]) -> list[str]:
+    """Describe the evidence that a forecast rests on, in words."""
+    assert k.candidate is not None
+    evidence = k.build.evidence if k.build else None
+    facts, problems = (evidence.facts, evidence.problems) if evidence else ({}, ())
+    related = sum(program_of(t.subject.candidate) == program_of(k.candidate) for t in trials)
+    asked = [t.forecaster for f in [k.over_reference] if f for t in f.tiers or (f,)]
+    return [
+        f"{len(facts)} facts of the compiled kernel" if facts else "no fact of the compiled kernel",
+        *([f"{len(problems)} problems found by looking"] if problems else []),
+        f"{len(trials)} measured trials of this task on this device, {related} of them of this program",
+        f"the answers of {' and '.join(asked)}",
+    ]
 
 
 def _first_error(build: Build) -> str:
     return next((line for line in build.log.splitlines() if "error" in line.lower()), build.log.strip()[:200])
 
 
-def _tiers(forecasts: Sequence[Forecast]) -> list[TierLine]:
+def _tiers(forecasts: Iterable[Forecast]) -> list[TierLine]:
     answered: dict[str, list[Forecast]] = {}
     for forecast in forecasts:
         for answer in forecast.tiers or (forecast,):
@@ -386,3 +457,87 @@ def _tiers(forecasts: Sequence[Forecast]) -> list[TierLine]:
         )
         for tier, answers in answered.items()
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class RivalForecast:
+    """Recommendation for a candidate, from its forecast and the rival that it has to beat."""
+
+    advice: Advice
+    reason: str
+    p_better: float
+
+
+def judge(forecast: Forecast, rival: float, named: str, same: Trial | None) -> RivalForecast:
+    """Recommend what to do; `rival` is the speed-up to beat, called `named`; `same` is a trial of the same program."""
+    better, clear = (forecast.p_valid * compare.chance_above(forecast, rival * by) for by in (1.0, CLEAR))
+    if same is not None:
+        return RivalForecast(*_measured_before(same.measurement), better)
+    if forecast.p_valid >= SURE_VALID and clear >= SURE:
+        sure = f"it is correct and more than {CLEAR - 1:.0%} faster than {named} with {clear:.0%}"
+        return RivalForecast("accept", f"{sure}; a measurement would hardly change that", better)
+    if better >= WORTH:
+        return RivalForecast("measure", f"its chance of beating {named} is {better:.0%}", better)
+    return RivalForecast("skip", f"its chance of beating {named} is only {better:.1%}", better)
+
+
+class MeasuredPrograms:
+    """Measured trials of a task, grouped by program."""
+
+    def __init__(self, executor: Executor, task: Task, trials: Sequence[Trial]) -> None:
+        self._gate = Gate(executor, task, ())
+        self._trials: dict[str, list[Trial]] = {}
+        for trial in trials:
+            with contextlib.suppress(CandidateError):  # may be malformed by today's rules
+                self._trials.setdefault(self._gate.key(trial.subject.candidate), []).append(trial)
+
+    def alike(self, a: Candidate, b: Candidate) -> bool:
+        """Return whether two candidates are the same program."""
+        return self._gate.key(a) == self._gate.key(b)
+
+    def find(self, candidate: Candidate) -> Trial | None:
+        """Return the latest trial of the same program, if there is one."""
+        found = self._trials.get(self._gate.key(candidate))
+        return found[-1] if found else None
+
+    def best(self) -> Interval | None:
+        """Return the speed-up of the best program; an ambiguous measurement counts only where there is no other.
+
+        A program that was measured several times counts with the geometric mean of its speed-ups: taking the highest
+        would reward noise. Its interval then reaches from the lowest end to the highest.
+        """
+        valid = [[t.measurement for t in trials if t.measurement.trusted] for trials in self._trials.values()]
+        clear = [[m for m in found if m.verdict != "ambiguous"] for found in valid]
+        pooled = [_pooled(found) for found in (clear if any(clear) else valid)]
+        return max((p for p in pooled if p is not None), key=lambda p: p.ratio, default=None)
+
+
+def over_itself(forecast: Forecast) -> Forecast:
+    """Return a forecast of the speed-up over the same program: no change, correct with the same probability."""
+    return replace(forecast, probabilities=bins.from_normal(0.0, _SD_FLOOR), mean_log2=0.0, sd_log2=_SD_FLOOR)
+
+
+def as_forecast(measurement: Measurement) -> Forecast | None:
+    """Return a measured speed-up as a narrow forecast; None if the measurement is not trusted."""
+    found = speedup_of(measurement)
+    if found is None or not measurement.trusted or not 0 < found.low <= found.high:
+        return None
+    mean, sd = math.log2(found.ratio), max(_SD_FLOOR, math.log2(found.high / found.low) / (2 * 1.96))
+    return Forecast(bins.from_normal(mean, sd), 1.0, "measured", mean_log2=mean, sd_log2=sd)
+
+
+def _measured_before(m: Measurement) -> tuple[Advice, str]:
+    found = speedup_of(m)
+    if m.verdict == "ambiguous":
+        return "measure", "the same program was measured already, but the result was ambiguous"
+    said = f"{found} (95 % interval)" if found and m.trusted else m.verdict if m.status == "ok" else m.status
+    return "skip", f"the same program was measured already: {said}"
+
+
+def _pooled(measured: Sequence[Measurement]) -> Interval | None:
+    """Return the geometric mean of a program's speed-ups, and the range of their intervals."""
+    found = [s for m in measured if (s := speedup_of(m)) is not None and s.ratio > 0]
+    if not found:
+        return None
+    ratio = math.exp(sum(math.log(s.ratio) for s in found) / len(found))
+    return Interval(ratio=ratio, low=min(s.low for s in found), high=max(s.high for s in found))

@@ -15,7 +15,7 @@ from forewarp.tools.parts import Interval, KernelId, Prediction, prediction_of, 
 if TYPE_CHECKING:
     from forewarp.archive.store import Archive
     from forewarp.core.values import Forecast
-    from forewarp.tools.forecasted import ForecastResult
+    from forewarp.tools.forecast_kernel import ForecastResult
     from forewarp.tools.measured import MeasureResult
 
 

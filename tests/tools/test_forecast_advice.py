@@ -4,7 +4,7 @@ import pytest
 
 from forewarp.core import bins
 from forewarp.core.values import Forecast, Measurement
-from forewarp.tools.recommendation import as_forecast, judge
+from forewarp.tools.forecast_kernel import as_forecast, judge
 
 
 def normal(mean: float, sd: float, p_valid: float) -> Forecast:
