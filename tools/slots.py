@@ -33,15 +33,14 @@ class SlotExecutors(Executors):
 
     def _of_cluster(self, place: Place) -> Executor:
         """Return an executor with one device of a cluster: who opened all would leave none for the others."""
-        from forewarp.gpu_runner.remote.opening import room
-        from forewarp.gpu_runner.remote.over_ray import open_ray
+        from forewarp.gpu_runner.remote.over_ray import free_devices, open_ray
 
         key = ("slot", place.executor, place.device, place.python or "")
         address = place.executor.partition(":")[2]
 
         def opened() -> Executor:
             if not self._number:
-                self._found(place, max(1, room(address, place.device)))
+                self._found(place, max(1, free_devices(address, place.device)[1]))
             return open_ray(address, place.device, python=place.python, most=1)
 
         return self._kept(key, opened)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +17,7 @@ from forewarp.core.values import Build, Candidate, Measurement, Signature, Targe
 from forewarp.gpu_runner.cache import default_cache
 from forewarp.gpu_runner.remote.far_end.artefacts import Artefacts, pack
 from forewarp.gpu_runner.remote.far_end.link import Link, LinkLost
-from forewarp.gpu_runner.remote.far_end.wire import Frame
+from forewarp.gpu_runner.remote.far_end.wire import LOST, Frame
 
 TRIES: Final = 4
 """Most attempts at one request when its machine is lost each time."""
@@ -26,8 +25,7 @@ PAUSE_S: Final = 1.0
 """Pause before the second attempt to connect; doubled each time after that."""
 MOST_PAUSE_S: Final = 5.0
 """Longest pause between attempts to reach a machine that does not answer."""
-LOST: Final = "lost"
-"""Code of a failure that the far end reports of a machine behind it: nothing of the job is known to have happened."""
+_HINT = "check that the machine is up; `forewarp doctor --executor …` says what can be reached"
 
 _ERRORS: dict[str, type[ForewarpError]] = {
     kind.code: kind
@@ -73,7 +71,7 @@ class RemoteExecutor:
         try:
             self._linked()
         except LinkLost as e:
-            raise DeviceError(f"{where} cannot be reached: {e}", hint=self._hint(str(e))) from None
+            raise DeviceError(f"{where} cannot be reached: {e}", hint=self._advise(str(e)) or _HINT) from None
         except BaseException:
             self.close()
             raise
@@ -129,7 +127,7 @@ class RemoteExecutor:
             "beat": beat,
         }
         lost: list[float] = []
-        with _telling(lost):
+        try:
             frame = self._ask("measure", body, lost=lost)
             if "needs" in frame.head["ok"]:
                 folders = {Path(b.artefact) for b in (build, *((against.build,) if against else ())) if b.artefact}
@@ -141,6 +139,9 @@ class RemoteExecutor:
                     f"an answer came from {m.device}, not from {self._target.name}: such results do not mix",
                     hint=f"look at the machines of {self._where}; `forewarp doctor` lists them",
                 )
+        except WorkerError as e:
+            e.lost_s = sum(lost)
+            raise
         own = m.phases.get("total", 0.0) - build.seconds + sum(lost)
         phases = {**m.phases, "waited": max(0.0, time.monotonic() - begun - own)}
         return replace(
@@ -192,10 +193,10 @@ class RemoteExecutor:
             lost.append(time.monotonic() - sent)
             why = error["message"]
         if self._closed.is_set():
-            said, hint = "the executor was closed while it worked", "nothing is lost: ask for the same again"
+            message, hint = "the executor was closed while it worked", "nothing is lost: ask for the same again"
         else:
-            said, hint = f"{self._where} was lost {TRIES} times in a row: {why}", self._hint(why)
-        raise WorkerError(said, hint=hint)
+            message, hint = f"{self._where} was lost {TRIES} times in a row: {why}", self._advise(why) or _HINT
+        raise WorkerError(message, hint=hint)
 
     def _linked(self) -> Link:
         """Return a living link with the device open, made anew if the last one was lost."""
@@ -245,26 +246,10 @@ class RemoteExecutor:
             )
         return opened
 
-    def _error(self, told: Mapping[str, str]) -> ForewarpError:
+    def _error(self, error: Mapping[str, str]) -> ForewarpError:
         """Return an error of the far end, with what to do about it there."""
-        hint = self._advise(told["message"]) or told["hint"]
-        return _ERRORS.get(told["code"], WorkerError)(told["message"], hint=hint)
-
-    def _hint(self, why: str) -> str:
-        return self._advise(why) or _HINT
-
-
-@contextlib.contextmanager
-def _telling(lost: list[float]) -> Generator[None]:
-    """Add the seconds that lost attempts took to an error that ends a measurement."""
-    try:
-        yield
-    except WorkerError as e:
-        e.lost_s = sum(lost)
-        raise
-
-
-_HINT = "check that the machine is up; `forewarp doctor --executor …` says what can be reached"
+        hint = self._advise(error["message"]) or error["hint"]
+        return _ERRORS.get(error["code"], WorkerError)(error["message"], hint=hint)
 
 
 def _bare(task: Task) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Target
 from forewarp.gpu_runner.devices import known_targets
-from forewarp.gpu_runner.remote import nodes
 from forewarp.gpu_runner.remote.executor import RemoteExecutor
 
 KINDS = "local, ray, ray:ADDRESS, ssh:HOST"
@@ -28,24 +27,6 @@ def open_remote(name: str, device: str, python: str | None) -> RemoteExecutor:
     raise UsageError(f"executor {name!r} is unknown", hint=f"use {KINDS}")
 
 
-def room(address: str, device: str) -> int:
-    """Return the number of free devices of a Ray cluster; raises `DeviceError` where it cannot be reached."""
-    return _free(address, device)[1]
-
-
-def _free(address: str, device: str) -> tuple[str, int]:
-    """Return the card that a device means on a cluster, "" for the processors, and how many of it are free."""
-    from forewarp.gpu_runner.remote.over_ray import look
-
-    seen, free = look(address)
-    found = [nodes.RayNode("", s.address, s.cores, s.cards) for s in seen]
-    wanted = nodes.choose(device, found)
-    there = sum(wanted.slots(n) for n in found)
-    # Ray counts what is free by card where nodes are tagged, and by GPU elsewhere.
-    left = int(free.get(f"{nodes.TAG}{wanted.card}", free.get("GPU", 0.0))) if wanted.card else there
-    return wanted.card, min(there, left)
-
-
 def extent_of(name: str, device: str, python: str | None) -> tuple[Target, int]:
     """Return the device that `open_remote` would measure on, and how many of them there are.
 
@@ -53,7 +34,9 @@ def extent_of(name: str, device: str, python: str | None) -> tuple[Target, int]:
     """
     kind, _, rest = name.partition(":")
     if kind == "ray":
-        card, count = _free(rest, device)
+        from forewarp.gpu_runner.remote.over_ray import free_devices
+
+        card, count = free_devices(rest, device)
         known = known_targets().get(card.lower())
         if known is not None:
             return known, max(1, count)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ from forewarp.core import serde
 from forewarp.core.errors import DeviceError, UsageError
 from forewarp.gpu_runner import child
 from forewarp.gpu_runner.executors.local import Limits
-from forewarp.gpu_runner.remote import engine
+from forewarp.gpu_runner.remote import cluster
+from forewarp.gpu_runner.remote.cluster import RayNode
 from forewarp.gpu_runner.remote.executor import RemoteExecutor
 from forewarp.gpu_runner.remote.far_end.link import Link, LinkLost
 
@@ -28,15 +28,6 @@ _SETTINGS = {
     # An actor without a GPU must not hide those that the agent on it looks for.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSummary:
-    """A node as `forewarp doctor` shows it: its address, its cores, its GPUs by card."""
-
-    address: str
-    cores: int
-    cards: dict[str, int]
 
 
 def open_ray(
@@ -61,7 +52,7 @@ def open_ray(
     return RemoteExecutor(lambda: _bridge(address, next(patience, AGAIN_S)), opening, where=_name(address), cache=cache)
 
 
-def look(address: str) -> tuple[list[NodeSummary], dict[str, float]]:
+def look(address: str) -> tuple[list[RayNode], dict[str, float]]:
     """Return the living nodes and what of their resources is free; raises as `open_ray` does."""
     try:
         link = _bridge(address, SOON_S)
@@ -73,7 +64,17 @@ def look(address: str) -> tuple[list[NodeSummary], dict[str, float]]:
         raise DeviceError(f"{_name(address)} was lost: {e}", hint=_HINT) from None
     finally:
         link.close(patience_s=5.0)
-    return [NodeSummary(n["address"], n["cores"], n["cards"]) for n in answer["nodes"]], answer["free"]
+    return [serde.from_data(RayNode, n) for n in answer["nodes"]], answer["free"]
+
+
+def free_devices(address: str, device: str) -> tuple[str, int]:
+    """Return the card that a device means on a cluster, "" for the processors, and how many of it are free."""
+    nodes, free = look(address)
+    card = cluster.card_of(device, nodes)
+    there = sum(n.devices(card) for n in nodes)
+    # Ray counts what is free by card where nodes are tagged, and by GPU elsewhere.
+    left = int(free.get(f"{cluster.TAG}{card}", free.get("GPU", 0.0))) if card else there
+    return card, min(there, left)
 
 
 def _name(address: str) -> str:
@@ -84,6 +85,6 @@ def _bridge(address: str, wait_s: float) -> Link:
     """Start the bridge, which waits for the head to listen for at most `wait_s` seconds."""
     if "://" in address:
         raise UsageError(f"{address} is the address of a Ray client", hint="pass HOST:6379, the head's own address")
-    engine.check()
+    cluster.check_installed()
     command = child.command(sys.executable, "forewarp.gpu_runner.remote.bridge", address, str(wait_s))
     return Link(command, environment=child.environment({**os.environ, **_SETTINGS}))

@@ -60,7 +60,7 @@ def open_ssh(host: str, device: str, *, python: str | None = None, cache: Path |
         where=f"{host} (over ssh)",
         cache=cache,
         patience_s=AGAIN_S,
-        advise=lambda said: advice(said, " ".join(where)),
+        advise=lambda message: advice(message, " ".join(where)),
     )
 
 
@@ -76,9 +76,9 @@ def destination(host: str) -> list[str]:
     return ["-p", named["port"], bare] if named else [bare]
 
 
-def advice(said: str, host: str) -> str:
+def advice(message: str, host: str) -> str:
     """Return advice on a message of ssh or of the machine; "" where there is none."""
     for pattern, advised in _ADVICE:
-        if re.search(pattern, said, re.MULTILINE):
+        if re.search(pattern, message, re.MULTILINE):
             return advised.format(host=host)
     return ""

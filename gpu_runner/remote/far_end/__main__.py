@@ -1,27 +1,16 @@
-"""Serve on standard input and output until the input ends; whatever else is printed goes to standard error."""
+"""Serve on standard input and output until the input ends."""
 
 from __future__ import annotations
 
 import os
-import sys
 
 from forewarp.gpu_runner.remote.far_end.agent import Agent
-from forewarp.gpu_runner.remote.far_end.wire import READY, Wire
+from forewarp.gpu_runner.remote.far_end.wire import frames_on_stdout, ready
 
-
-def main() -> None:
-    """Keep standard output for frames, say that they follow, and serve."""
-    frames = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    frames.write(READY)
-    frames.flush()
-    agent = Agent(Wire(sys.stdin.buffer, frames))
+if __name__ == "__main__":
+    agent = Agent(ready(frames_on_stdout()))
     try:
         agent.serve()
     finally:
         agent.close()
         os._exit(0)  # threads that wait for a compiler or a kernel must not keep it alive
-
-
-if __name__ == "__main__":
-    main()

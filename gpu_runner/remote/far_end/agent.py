@@ -1,7 +1,6 @@
 """Server that answers frames: an executor of this machine, its failures as values, its artefacts by content.
 
-Each request is `{"id", "verb", "body"}` and each answer `{"id", "ok"}` or `{"id", "error"}`. The first request is
-`open`; the end of the stream ends everything.
+The first request is `open`; the end of the stream ends everything.
 """
 
 from __future__ import annotations
@@ -14,17 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.core import serde
-from forewarp.core.errors import ForewarpError, UsageError, WorkerError
+from forewarp.core.errors import UsageError, WorkerError
 from forewarp.core.protocols import Executor, Subject
 from forewarp.core.validation import Validator
 from forewarp.core.values import Build, Candidate, Target, Task
 from forewarp.gpu_runner.cache import default_cache
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
-from forewarp.gpu_runner.executors.opening import open_local
+from forewarp.gpu_runner.executors.several import open_local
 from forewarp.gpu_runner.remote.far_end.artefacts import Artefacts, digest, pack
-from forewarp.gpu_runner.remote.far_end.wire import Frame, Wire, WireClosed
-
-Answer = tuple[dict[str, Any], tuple[bytes, ...]]
+from forewarp.gpu_runner.remote.far_end.wire import Answer, Frame, Wire, serve
 
 
 def open_device(body: dict[str, Any]) -> Executor:
@@ -44,7 +41,7 @@ class Agent:
         self._cores = len(os.sched_getaffinity(0))
         self._executor: Executor | None = None
         self._artefacts = Artefacts(default_cache())
-        self._lines: dict[str, ThreadPoolExecutor] = {}
+        self._threads: dict[str, ThreadPoolExecutor] = {}
         self._verbs: dict[str, Callable[[dict[str, Any], tuple[bytes, ...]], Answer]] = {
             "open": self._open,
             "describe": self._describe,
@@ -55,43 +52,32 @@ class Agent:
 
     def serve(self) -> None:
         """Answer until the stream ends."""
-        self._line("open", 1)
-        self._line("describe", 1)
-        self._line("compile", self._cores)
-        while True:
-            try:
-                frame = self._wire.receive()
-            except WireClosed:
-                return
-            self._lines.get(frame.head.get("verb", ""), self._lines["describe"]).submit(self._answer, frame)
+        self._queue("open", 1)
+        self._queue("describe", 1)
+        self._queue("compile", self._cores)
+        serve(
+            self._wire,
+            self._answer,
+            lambda verb, respond: self._threads.get(verb, self._threads["describe"]).submit(respond),
+        )
 
     def close(self) -> None:
         """End the executor's processes."""
         if self._executor is not None:
             self._executor.close()
 
-    def _line(self, verb: str, threads: int) -> None:
-        self._lines[verb] = ThreadPoolExecutor(threads, thread_name_prefix=verb)
+    def _queue(self, verb: str, threads: int) -> None:
+        self._threads[verb] = ThreadPoolExecutor(threads, thread_name_prefix=verb)
 
-    def _answer(self, frame: Frame) -> None:
-        head: dict[str, Any] = {"id": frame.head.get("id")}
-        blobs: tuple[bytes, ...] = ()
-        try:
-            head["ok"], blobs = self._verbs[frame.head["verb"]](frame.head["body"], frame.blobs)
-        except ForewarpError as e:
-            head["error"] = {"code": e.code, "message": e.message, "hint": e.hint}
-        except Exception as e:
-            head["error"] = {"code": "internal", "message": f"{type(e).__name__}: {e}", "hint": ""}
-        try:
-            self._wire.send(head, blobs)
-        except WireClosed:
-            os._exit(0)
+    def _answer(self, frame: Frame) -> Answer:
+        answer, blobs = self._verbs[frame.head["verb"]](frame.head["body"], frame.blobs)
+        return {"ok": answer}, blobs
 
     def _open(self, body: dict[str, Any], _: tuple[bytes, ...]) -> Answer:
         if self._executor is None:
             self._executor = self._opener(body)
-            self._line("measure", self._executor.devices)
-            self._lines["validate"] = self._lines["measure"]
+            self._queue("measure", self._executor.devices)
+            self._threads["validate"] = self._threads["measure"]
         target = serde.to_data(self._executor.target)
         return {"target": target, "devices": self._executor.devices, "cores": self._cores}, ()
 

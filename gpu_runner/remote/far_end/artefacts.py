@@ -8,7 +8,7 @@ import tarfile
 from pathlib import Path
 
 from forewarp.core.errors import WorkerError
-from forewarp.gpu_runner.executors.shelf import Shelf
+from forewarp.gpu_runner.executors.artifacts import ArtifactCache
 
 
 def pack(folder: Path) -> bytes:
@@ -32,20 +32,20 @@ class Artefacts:
     """A folder of unpacked artefacts. Safe to use from several threads and processes."""
 
     def __init__(self, cache: Path) -> None:
-        self._shelf = Shelf(cache / "artefacts", "compiled candidates")
+        self._cache = ArtifactCache(cache / "artefacts", "compiled candidates")
 
     def path(self, name: str) -> Path | None:
         """Return the folder of an artefact; None where it is not here."""
-        folder = self._shelf.folder / name
+        folder = self._cache.folder / name
         return folder if folder.is_dir() else None
 
     def keep(self, data: bytes) -> Path:
         """Unpack packed bytes and return their folder; raises `WorkerError` for malformed ones."""
         name = digest(data)
-        folder = self._shelf.folder / name
+        folder = self._cache.folder / name
         if folder.is_dir():
             return folder
-        with self._shelf.scratch("artefact-") as scratch:
+        with self._cache.scratch() as scratch:
             try:
                 with tarfile.open(fileobj=io.BytesIO(data)) as tar:
                     tar.extractall(scratch, filter="data")
@@ -54,5 +54,4 @@ class Artefacts:
             for path in scratch.rglob("*"):
                 # A cell that runs as another user has to read them, whatever the umask.
                 path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
-            self._shelf.keep(scratch, name)
-        return folder
+            return self._cache.keep(scratch, name)

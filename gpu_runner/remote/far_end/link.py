@@ -16,9 +16,9 @@ from forewarp.gpu_runner.remote.far_end.wire import READY, Frame, Wire, WireClos
 
 _LINES = 400
 """Most lines that a login may print before the agent speaks."""
-_SAID = 4000
+_OUTPUT = 4000
 """Characters kept of what the command wrote to standard error."""
-_LAST_WORDS_S = 5.0
+_ENDING_S = 5.0
 """Seconds to wait for a command that is ending, and for the rest of its output; this machine may be busy."""
 NO_AGENT = "no measuring process had started"
 """Beginning of the message about a command that neither ended nor started an agent."""
@@ -58,7 +58,7 @@ class Link:
         self._wire = Wire(self._read, self._write)
         self._lock = threading.Lock()
         self._waiting: dict[int, Future[Frame]] = {}
-        self._count, self._lost, self._said = 0, "", b""
+        self._count, self._lost, self._output = 0, "", b""
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
         late = threading.Timer(patience_s, self._give_up, (patience_s,)) if patience_s is not None else None
@@ -127,33 +127,33 @@ class Link:
             elif not line:
                 break
             else:
-                self._say(line)
-        raise LinkLost(self._words())
+                self._keep_output(line)
+        raise LinkLost(self._last_output())
 
     def _give_up(self, after_s: float) -> None:
-        self._say(f"{NO_AGENT} after {after_s:.0f} s\n".encode())
+        self._keep_output(f"{NO_AGENT} after {after_s:.0f} s\n".encode())
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _words(self) -> str:
+    def _last_output(self) -> str:
         """Return what the command wrote, once it has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_LAST_WORDS_S)
-        self._listener.join(_LAST_WORDS_S)
-        text = self._said.decode(errors="replace").strip()
+            self._process.wait(_ENDING_S)
+        self._listener.join(_ENDING_S)
+        text = self._output.decode(errors="replace").strip()
         status = self._process.poll()
-        return text[-_SAID:] or (f"it ended with status {status}" if status is not None else "it said nothing")
+        return text[-_OUTPUT:] or (f"it ended with status {status}" if status is not None else "it said nothing")
 
     def _listen(self) -> None:
         errors = cast("BinaryIO", self._process.stderr)
         with errors:
             for line in errors:
-                self._say(line)
+                self._keep_output(line)
 
-    def _say(self, line: bytes) -> None:
+    def _keep_output(self, line: bytes) -> None:
         with self._lock:  # both streams are read at once
-            self._said = (self._said + line)[-_SAID:]
+            self._output = (self._output + line)[-_OUTPUT:]
 
     def _receive(self) -> None:
         try:
@@ -167,9 +167,9 @@ class Link:
             self._end()
 
     def _end(self) -> None:
-        said = self._words() if not self._lost else self._lost
+        why = self._lost or self._last_output()
         with self._lock:
-            self._lost = said
+            self._lost = why
             waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
-            future.set_exception(LinkLost(said))
+            future.set_exception(LinkLost(why))

@@ -1,7 +1,12 @@
-"""Nodes of a Ray cluster: their GPUs and cores, and which of them a search may take."""
+"""A Ray cluster: its nodes with their GPUs and cores, and what the name of a device means on them.
+
+Ray is imported when it is used: it is an extra, takes a second to import, and its types are partial.
+"""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +15,23 @@ from forewarp.core.errors import DeviceError, UsageError
 
 TAG = "gpu:"
 _RAYS_OWN = "accelerator_type:"
+
+
+def check_installed() -> None:
+    """Raise `UsageError` where Ray is not installed."""
+    if importlib.util.find_spec("ray") is None:
+        raise UsageError("Ray is not installed", hint='pip install "forewarp[ray]"')
+
+
+def ray() -> Any:
+    """Return Ray's module."""
+    return importlib.import_module("ray")
+
+
+def on_node(node: str) -> Any:
+    """Return the strategy that places an actor on one node, by its id, or not at all."""
+    strategies = importlib.import_module("ray.util.scheduling_strategies")
+    return strategies.NodeAffinitySchedulingStrategy(node, soft=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +44,9 @@ class RayNode:
     cards: Mapping[str, int] = field(default_factory=dict[str, int])
     tagged: bool = False
 
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The devices to take: GPUs of one card, or "" for the processors, one device a node."""
-
-    card: str
-
-    @property
-    def device(self) -> str:
-        """Name of the device for the agent on a node; Ray shows each actor its own GPU only."""
-        return "cuda" if self.card else "cpu"
-
-    def slots(self, node: RayNode) -> int:
-        """Return the number of such devices on a node."""
-        return node.cards.get(self.card, 0) if self.card else int(node.cores > 0)
+    def devices(self, card: str) -> int:
+        """Return the number of GPUs of a card; for "" the processors are one device."""
+        return self.cards.get(card, 0) if card else int(self.cores > 0)
 
 
 def living(nodes: Iterable[Mapping[str, Any]]) -> list[RayNode]:
@@ -44,18 +54,18 @@ def living(nodes: Iterable[Mapping[str, Any]]) -> list[RayNode]:
     return [_node(n) for n in nodes if n.get("Alive")]
 
 
-def _node(said: Mapping[str, Any]) -> RayNode:
-    has: Mapping[str, float] = said.get("Resources", {})
+def _node(listed: Mapping[str, Any]) -> RayNode:
+    has: Mapping[str, float] = listed.get("Resources", {})
     tags = {k.removeprefix(TAG): int(v) for k, v in has.items() if k.startswith(TAG) and v >= 1}
     cards = dict(tags)
     if not tags and has.get("GPU", 0) >= 1:
         kinds = [k.removeprefix(_RAYS_OWN) for k in has if k.startswith(_RAYS_OWN)]
         cards = {kinds[0] if kinds else "GPU": int(has["GPU"])}
-    return RayNode(said["NodeID"], said.get("NodeManagerAddress", ""), int(has.get("CPU", 0)), cards, bool(tags))
+    return RayNode(listed["NodeID"], listed.get("NodeManagerAddress", ""), int(has.get("CPU", 0)), cards, bool(tags))
 
 
-def choose(device: str, nodes: Sequence[RayNode]) -> Wanted:
-    """Return what `device` means on these nodes: "auto", "cuda", "cuda:CARD" or "cpu".
+def card_of(device: str, nodes: Sequence[RayNode]) -> str:
+    """Return the card that "auto", "cuda", "cuda:CARD" or "cpu" means on these nodes, "" for their processors.
 
     Raises `UsageError` for what a cluster cannot be asked, `DeviceError` where the cards are not there or not of one
     kind.
@@ -67,12 +77,12 @@ def choose(device: str, nodes: Sequence[RayNode]) -> Wanted:
         )
     cards = sorted({card for node in nodes for card in node.cards})
     if name == "cpu" or (name == "auto" and not cards):
-        return Wanted("")
+        return ""
     if which and which != "all":
         matching = [c for c in cards if c.lower() == which.lower()]
         if not matching:
             raise DeviceError(f"no node has a {which}", hint=f"the cluster has {', '.join(cards) or 'no GPU'}")
-        return Wanted(matching[0])
+        return matching[0]
     if not cards:
         raise DeviceError(
             "no node of the cluster has a GPU",
@@ -83,4 +93,4 @@ def choose(device: str, nodes: Sequence[RayNode]) -> Wanted:
             f"the cluster has {' and '.join(cards)}: times of different cards say nothing together",
             hint=f"choose one, such as --device cuda:{cards[0]}",
         )
-    return Wanted(cards[0])
+    return cards[0]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from forewarp.core.errors import DeviceError, UsageError
-from forewarp.gpu_runner.remote.nodes import RayNode, Wanted, choose, living
+from forewarp.gpu_runner.remote.cluster import RayNode, card_of, living
 
 
 def said(name: str, resources: dict[str, float], *, alive: bool = True) -> dict[str, Any]:
@@ -29,32 +29,29 @@ def test_cards_are_told_by_tag_then_by_what_ray_found() -> None:
 
 @pytest.mark.parametrize("device", ["auto", "cuda", "cuda:all", "cuda:h200"])
 def test_one_kind_of_card_is_taken_whole(device: str) -> None:
-    wanted = choose(device, living([TAGGED, PLAIN]))
-    assert wanted == Wanted("H200")
-    assert wanted.device == "cuda"
-    assert [wanted.slots(n) for n in living([TAGGED, PLAIN])] == [8, 0]
+    nodes = living([TAGGED, PLAIN])
+    assert card_of(device, nodes) == "H200"
+    assert [n.devices("H200") for n in nodes] == [8, 0]
 
 
 def test_cards_do_not_mix() -> None:
     nodes = living([TAGGED, FOUND])
     with pytest.raises(DeviceError, match="A100 and H200"):
-        choose("auto", nodes)
-    assert choose("cuda:A100", nodes) == Wanted("A100")
+        card_of("auto", nodes)
+    assert card_of("cuda:A100", nodes) == "A100"
     with pytest.raises(DeviceError, match="no node has a B200"):
-        choose("cuda:B200", nodes)
+        card_of("cuda:B200", nodes)
 
 
 def test_without_gpus_each_node_is_a_device() -> None:
-    wanted = choose("auto", living([PLAIN]))
-    assert wanted == Wanted("")
-    assert wanted.device == "cpu"
-    assert wanted.slots(RayNode("3", "", 16)) == 1
-    assert wanted.slots(RayNode("head", "", 0)) == 0
+    assert card_of("auto", living([PLAIN])) == ""
+    assert RayNode("3", "", 16).devices("") == 1
+    assert RayNode("head", "", 0).devices("") == 0
     with pytest.raises(DeviceError, match="no node of the cluster has a GPU"):
-        choose("cuda", living([PLAIN]))
+        card_of("cuda", living([PLAIN]))
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:1", "cpu:2"])
 def test_what_a_cluster_cannot_be_asked(device: str) -> None:
     with pytest.raises(UsageError, match="means nothing on a cluster"):
-        choose(device, living([TAGGED]))
+        card_of(device, living([TAGGED]))
