@@ -180,7 +180,7 @@ def import_here(artefact: Path) -> None:
 
 def build_here(name: str, way: str) -> None:
     """Build one module in this process and print what it took as JSON; the clock leaves out importing torch."""
-    from forewarp.gpu_runner.compilers.extension import capture, hooks, precompiled
+    from forewarp.gpu_runner.compilers.extension import capture, precompiled, torch_build
 
     folder = Path(tempfile.mkdtemp())
     os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "torch")
@@ -196,9 +196,9 @@ def build_here(name: str, way: str) -> None:
     start, before = time.perf_counter(), processor_s()
     found: dict[str, Any] = {"way": "torch"}
     if way == "torch":
-        own = hooks.originals()
+        own = torch_build.originals()
         assert own is not None
-        with hooks.installed(own[0], lambda name, directory, is_python_module: None):
+        with torch_build.installed(own[0], lambda name, directory, is_python_module: None):
             exec(compile(text, "module.py", "exec"), {"__name__": "module"})
     else:
         given = headers if way == "precompiled" else None

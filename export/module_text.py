@@ -14,7 +14,7 @@ from forewarp.core.errors import CandidateError
 from forewarp.core.values import DEVICE_ONLY, Candidate, Constant, Signature, Target, Task
 from forewarp.export import drop_in
 from forewarp.gpu_runner.compilers import cpp, nvcc
-from forewarp.gpu_runner.compilers.gpu import exact_architecture
+from forewarp.gpu_runner.compilers.nvrtc import exact_architecture
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.formats.plan import ResolvedLaunch, ResolvedPlan
 

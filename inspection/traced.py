@@ -10,9 +10,8 @@ from forewarp.core.inspection import Code, Inspection, Launch, WorkloadInspectio
 from forewarp.core.values import Evidence, Signature, Target
 from forewarp.gpu_runner.compilers import cubin
 from forewarp.gpu_runner.compilers.facts import facts, facts_of_kernels
-from forewarp.gpu_runner.compilers.inspection import inspection
+from forewarp.gpu_runner.compilers.inspection import inspection, problems
 from forewarp.gpu_runner.compilers.occupancy import launch
-from forewarp.gpu_runner.compilers.problems import problems
 from forewarp.inspection.tracing.values import Trace, TracedLaunch, WorkloadTrace
 
 _HOW = {"cpu": "traced", "fake": "traced by shapes", "source": "compiled from the module's text"}

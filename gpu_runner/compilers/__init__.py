@@ -16,7 +16,8 @@ from typing import Any, Protocol
 from forewarp.core import serde
 from forewarp.core.errors import CandidateError
 from forewarp.core.inspection import Code, Inspection, Launch
-from forewarp.core.values import Candidate, Language, Signature, Target
+from forewarp.core.languages import languages_on
+from forewarp.core.values import DEVICE_ONLY, Candidate, Language, Signature, Target
 from forewarp.gpu_runner.compilers.facts import facts
 from forewarp.gpu_runner.compilers.inspection import inspection, launches_of
 from forewarp.gpu_runner.compilers.process import MANIFEST
@@ -60,7 +61,7 @@ def compile_candidate(
     One file set per distinct specialisation: workloads that resolve to the same constants share it. Raises
     `CompileError` or `CandidateError`.
     """
-    wanted = ("cpp",) if target.kind == "cpu" else ("triton", "cuda")
+    wanted = [name for name in languages_on(target.kind) if name in DEVICE_ONLY]
     if candidate.language not in wanted:
         raise CandidateError(
             f"a {candidate.language} candidate does not run on {target.name}",

@@ -47,17 +47,13 @@ def facts_of_kernels(inspection: Inspection) -> dict[str, float]:
     return found
 
 
-def _of_kernel(launch: Launch) -> dict[str, float]:
+def _of_launch(launch: Launch) -> dict[str, float]:
     code = launch.code
     found: dict[str, float] = {
-        "times": launch.times,
         "registers": code.registers,
         "stack_bytes": code.stack_bytes,
         "shared_bytes": code.static_shared_bytes + launch.dynamic_shared_bytes,
-        "instructions": sum(code.mix.values()),
     }
-    if launch.argument_bytes:
-        found["argument_bytes"] = launch.argument_bytes
     if launch.block is not None:
         found["threads"] = math.prod(launch.block)
     if launch.grid is not None:
@@ -67,32 +63,27 @@ def _of_kernel(launch: Launch) -> dict[str, float]:
     return {k: float(v) for k, v in found.items()}
 
 
+def _of_kernel(launch: Launch) -> dict[str, float]:
+    found = _of_launch(launch) | {"times": float(launch.times), "instructions": float(sum(launch.code.mix.values()))}
+    return found | ({"argument_bytes": float(launch.argument_bytes)} if launch.argument_bytes else {})
+
+
 def _of_workload(workload: WorkloadInspection) -> dict[str, float]:
     main = max(workload.launches, key=_threads)
-    code = main.code
     found: dict[str, float] = {
         "launches": sum(e.times for e in workload.launches),
-        "registers": code.registers,
-        "stack_bytes": code.stack_bytes,
-        "shared_bytes": code.static_shared_bytes + main.dynamic_shared_bytes,
         "code_bytes": sum(e.code.code_bytes for e in workload.launches),
         "calls": len(workload.calls),
     }
     if moved := sum(e.argument_bytes * e.times for e in workload.launches):
         found["argument_bytes"] = moved
-    if main.block is not None:
-        found["threads"] = math.prod(main.block)
-    if main.grid is not None:
-        found["blocks"] = math.prod(main.grid)
-    if main.occupancy is not None:
-        found["occupancy"] = main.occupancy.share
     if main.waves is not None and main.tail is not None:
         found |= {"waves": main.waves, "tail": main.tail}
     if main.grid is not None and main.block is not None and workload.bytes_moved and all(main.grid):
         found["bytes_per_thread"] = workload.bytes_moved / (math.prod(main.grid) * math.prod(main.block))
     if workload.floor_s and workload.bytes_moved:
         found |= {"floor_s": workload.floor_s, "flops_per_byte": (workload.flops or 0.0) / workload.bytes_moved}
-    return {k: float(v) for k, v in found.items()} | _instructions(workload.launches)
+    return _of_launch(main) | {k: float(v) for k, v in found.items()} | _instructions(workload.launches)
 
 
 def _instructions(launches: Sequence[Launch]) -> dict[str, float]:

@@ -10,7 +10,7 @@ from typing import Any
 from forewarp.core import serde
 from forewarp.core.values import Target
 from forewarp.gpu_runner.compilers.cubin import codes, exports
-from forewarp.gpu_runner.compilers.gpu import exact_architecture
+from forewarp.gpu_runner.compilers.nvrtc import exact_architecture
 from forewarp.gpu_runner.compilers.process import CompileError, run_compiler
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
 

@@ -13,9 +13,14 @@ from typing import Any
 
 from forewarp.core.values import Target
 from forewarp.gpu_runner.compilers.cubin import codes
-from forewarp.gpu_runner.compilers.gpu import exact_architecture, kernels_of
+from forewarp.gpu_runner.compilers.inspection import kernels_of
 from forewarp.gpu_runner.compilers.process import CompileError
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
+
+
+def exact_architecture(arch: str) -> str:
+    """Return "sm_90a" for "sm_90": from 90 on, only the "a" has the instructions of that very chip, such as wgmma."""
+    return f"{arch}a" if int(arch.removeprefix("sm_")) >= 90 else arch
 
 
 def _roots() -> list[Path]:

@@ -15,7 +15,7 @@ from typing import Any
 from forewarp.core.inspection import Code
 from forewarp.core.values import Target
 from forewarp.gpu_runner.compilers.cubin import codes
-from forewarp.gpu_runner.compilers.gpu import kernels_of
+from forewarp.gpu_runner.compilers.inspection import kernels_of
 from forewarp.gpu_runner.compilers.process import CompileError
 from forewarp.gpu_runner.formats.plan import Argument, ResolvedLaunch, ResolvedPlan
 

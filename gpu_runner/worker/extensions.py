@@ -20,36 +20,35 @@ def install(artefact: str, manifest: Mapping[str, Any]) -> None:
     settings.use_folder(Path(tempfile.gettempdir()))
     if not artefact or not manifest.get("extensions"):
         return
-    from forewarp.gpu_runner.compilers.extension import hooks
-    from forewarp.gpu_runner.compilers.extension.recipe import fingerprint, read
+    from forewarp.gpu_runner.compilers.extension import torch_build
 
     settings.set_arch(manifest["arch_list"])
-    own = hooks.originals()
+    own = torch_build.originals()
     if own is None:
         return
-    torch_build, torch_load = own
+    own_build, own_load = own
     entries: Mapping[str, Any] = manifest["extensions"]
     found: dict[tuple[str, str], Mapping[str, Any]] = {}
 
     def run(directory: str, verbose: bool, error_prefix: str) -> None:
-        entry = entries.get(fingerprint(Path(directory)))
-        recipe = read(Path(directory))
-        if entry is None or recipe is None:
+        entry = entries.get(torch_build.fingerprint(Path(directory)))
+        known = torch_build.read(Path(directory))
+        if entry is None or known is None:
             print(f"{directory}: not built ahead; torch builds it now", file=sys.stderr)
-            torch_build(directory, verbose, error_prefix)
+            own_build(directory, verbose, error_prefix)
         elif not entry["file"]:
             raise RuntimeError(f"{error_prefix}: {entry['log']}")
         else:
-            found[directory, recipe.name] = entry
+            found[directory, known.name] = entry
 
     def load(name: str, directory: str, is_python_module: bool) -> Any:
         entry = found.get((directory, name))
         if entry is None:
-            return torch_load(name, directory, is_python_module)
+            return own_load(name, directory, is_python_module)
         path = str(Path(artefact) / entry["file"])
         return _import(entry["name"], name, path) if is_python_module else _load_operators(path)
 
-    hooks.install(run, load)
+    torch_build.install(run, load)
 
 
 def _import(built_as: str, name: str, path: str) -> Any:

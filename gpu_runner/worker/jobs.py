@@ -104,14 +104,14 @@ def confine(job: dict[str, Any], folder: Path, contained: bool) -> list[str]:
 
 def _compile(job: dict[str, Any], folder: Path, answer: Channel, contained: bool) -> None:
     from forewarp.gpu_runner.compilers import compile_candidate
-    from forewarp.gpu_runner.compilers.extension import compiling
+    from forewarp.gpu_runner.compilers.extension import capture
     from forewarp.gpu_runner.compilers.process import CompileError, CompilerKilled
 
     guards = confine(job, folder, contained)
     try:
         candidate, target = serde.from_data(Candidate, job["candidate"]), serde.from_data(Target, job["target"])
         if candidate.language == "python":
-            manifest = compiling.compile_candidate(candidate, target, folder)
+            manifest = capture.compile_candidate(candidate, target, folder)
         else:
             signatures = [serde.from_data(Signature, s) for s in job["signatures"]]
             manifest = compile_candidate(candidate, signatures, target, folder)

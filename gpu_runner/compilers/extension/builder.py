@@ -15,17 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from forewarp.gpu_runner.compilers.extension import headers, split
-from forewarp.gpu_runner.compilers.extension.calls import CompilerCall, Refused, run_all
-from forewarp.gpu_runner.compilers.extension.precompiled import Precompiled
-from forewarp.gpu_runner.compilers.extension.recipe import COMPILE_CUDA, Recipe, Unit, read
+from forewarp.gpu_runner.compilers.extension import headers, precompiled, split
 from forewarp.gpu_runner.compilers.extension.tokens import NotUnderstood
+from forewarp.gpu_runner.compilers.extension.torch_build import COMPILE_CUDA, Recipe, Unit, read
+from forewarp.gpu_runner.compilers.process import CompileError, CompilerCall, run_all
 
 Way = Literal["split", "lean", "torch"]
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class ExtensionBuild:
     """Result of building one extension: `library` (None where no way worked), the way, and the compilers' output."""
 
     library: Path | None
@@ -34,39 +33,40 @@ class Built:
     log: str = ""
 
 
-def build(folder: Path, torch_way: Callable[[], None], precompiled: Precompiled) -> Built:
+def build(folder: Path, torch_way: Callable[[], None], headers_in: Path | None) -> ExtensionBuild:
     """Build what torch's Ninja file in `folder` describes.
 
-    `torch_way` runs Ninja on that folder and raises RuntimeError with the log. The library is left in `folder`.
+    `torch_way` runs Ninja on that folder and raises RuntimeError with the log; `headers_in` may hold precompiled
+    headers. The library is left in `folder`.
     """
     start = time.perf_counter()
     recipe = read(folder)
     reasons = ""
     if recipe is not None:
-        lean = LeanBuild(recipe, precompiled)
+        lean = LeanBuild(recipe, headers_in)
         try:
             way = lean.build()
-        except Refused as e:
+        except CompileError as e:
             reasons = str(e)
             if not _may_be_ours(reasons):
-                return Built(None, "lean", time.perf_counter() - start, reasons)
+                return ExtensionBuild(None, "lean", time.perf_counter() - start, reasons)
         else:
             seconds = time.perf_counter() - start
-            return Built(folder / recipe.library, way, seconds, lean.passed_over)
+            return ExtensionBuild(folder / recipe.library, way, seconds, lean.passed_over)
     try:
         torch_way()
     except RuntimeError as e:
-        return Built(None, "torch", time.perf_counter() - start, str(e))
+        return ExtensionBuild(None, "torch", time.perf_counter() - start, str(e))
     name = recipe.library if recipe is not None else next(p.name for p in folder.glob("*.so"))
-    return Built(folder / name, "torch", time.perf_counter() - start, reasons)
+    return ExtensionBuild(folder / name, "torch", time.perf_counter() - start, reasons)
 
 
 class LeanBuild:
     """The two ways with lean headers."""
 
-    def __init__(self, recipe: Recipe, precompiled: Precompiled) -> None:
+    def __init__(self, recipe: Recipe, headers_in: Path | None) -> None:
         """Prepare the lean headers in a folder under the recipe's own."""
-        self.recipe, self.precompiled = recipe, precompiled
+        self.recipe, self.headers_in = recipe, headers_in
         self.passed_over = ""
         self.kernels: frozenset[str] = frozenset()
         self.work = recipe.folder / "lean"
@@ -74,7 +74,7 @@ class LeanBuild:
         headers.write(self.include)
 
     def build(self) -> Way:
-        """Build the library and return the way. Raises `Refused`."""
+        """Build the library and return the way. Raises `CompileError`."""
         plain = [u for u in self.recipe.units if u.rule != COMPILE_CUDA]
         cuda = [u for u in self.recipe.units if u.rule == COMPILE_CUDA]
         way: Way = "lean"
@@ -82,9 +82,9 @@ class LeanBuild:
             try:
                 self._link(self.in_halves(plain, cuda))
                 way = "split"
-            except (NotUnderstood, Refused) as e:
+            except (NotUnderstood, CompileError) as e:
                 if "cannot find -l" in str(e):
-                    raise Refused(str(e)) from None
+                    raise CompileError(str(e)) from None
                 self.passed_over = f"compiled in one piece: {e}"
         if way == "lean":
             jobs = [self.plain(u) for u in plain] + [self.whole(u) for u in cuda]
@@ -104,7 +104,7 @@ class LeanBuild:
             raise NotUnderstood(f"the halves do not fit: {loose[0]}")
 
     def in_halves(self, plain: Sequence[Unit], cuda: Sequence[Unit]) -> list[Path]:
-        """Compile `cuda` units in two halves each; return all objects. Raises `NotUnderstood` or `Refused`."""
+        """Compile `cuda` units in two halves each; return all objects. Raises `NotUnderstood` or `CompileError`."""
         flags = split.host_flags(self.recipe.cuda_cflags)
         early = [self.plain(u) for u in plain]
         late: list[tuple[CompilerCall, CompilerCall, Path, split.Halves]] = []
@@ -133,7 +133,7 @@ class LeanBuild:
         operators = self.include / f"{source.name}.operators.h"
         operators.write_text(headers.operators(text))
         parts = headers.parts(text)
-        ready = self.precompiled.arguments(self.recipe.cxx, flags, parts) if flags is not None else None
+        ready = precompiled.arguments(self.headers_in, self.recipe.cxx, flags, parts) if flags is not None else None
         # g++ takes a precompiled header only before anything else.
         first = ready or [f"-I{self.include}", "-DAT_PER_OPERATOR_HEADERS", *(f"-D{p}" for p in parts)]
         return [*first, "-include", str(operators)]

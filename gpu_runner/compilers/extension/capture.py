@@ -9,20 +9,24 @@ from __future__ import annotations
 import __future__
 
 import ast
+import hashlib
+import json
 import os
 import shutil
 import sys
+import tempfile
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from forewarp.gpu_runner.compilers import cubin, fatbin
-from forewarp.gpu_runner.compilers.extension import builder, hooks
-from forewarp.gpu_runner.compilers.extension.builder import Built
-from forewarp.gpu_runner.compilers.extension.precompiled import Precompiled
-from forewarp.gpu_runner.compilers.extension.recipe import NINJA_FILE, fingerprint, read
+from forewarp.core.values import Candidate, Target
+from forewarp.gpu_runner.compilers import cubin
+from forewarp.gpu_runner.compilers.extension import builder, torch_build
+from forewarp.gpu_runner.compilers.extension.builder import ExtensionBuild
+from forewarp.gpu_runner.compilers.extension.settings import PRECOMPILED, arch_list, set_arch, use_folder
+from forewarp.gpu_runner.compilers.process import MANIFEST, CompileError
 
 _LOADERS = {"load", "load_inline"}
 _FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
@@ -45,47 +49,100 @@ class StandIn(types.ModuleType):
 class Collector:
     """Replaces torch's two hooks and keeps the extensions asked for, by fingerprint."""
 
-    def __init__(self, folder: Path, precompiled: Precompiled, *, at_once: bool) -> None:
+    def __init__(self, folder: Path, headers_in: Path | None, *, at_once: bool) -> None:
         """Build under `folder`. `at_once` builds before `load_inline` returns, so that a refusal is raised there."""
-        own = hooks.originals()
+        own = torch_build.originals()
         assert own is not None
         self._torch_build = own[0]
-        self._folder, self._precompiled, self._at_once = folder, precompiled, at_once
+        self._folder, self._headers_in, self._at_once = folder, headers_in, at_once
         self._pool = ThreadPoolExecutor(max(2, os.cpu_count() or 2))
-        self.builds: dict[str, tuple[str, Future[Built]]] = {}
+        self.builds: dict[str, tuple[str, Future[ExtensionBuild]]] = {}
 
     def run(self, directory: str, verbose: bool, error_prefix: str) -> None:
-        """Start a build, as `hooks.RunBuild`."""
+        """Start a build, as `torch_build.RunBuild`."""
         del verbose
         source = Path(directory)
-        key = fingerprint(source)
+        key = torch_build.fingerprint(source)
         if key not in self.builds:
             # A copy, because the next call of the same name writes to the same folder.
             copy = self._folder / f"x{len(self.builds)}"
             shutil.copytree(source, copy)
-            ninja = copy / NINJA_FILE
+            ninja = copy / torch_build.NINJA_FILE
             ninja.write_text(ninja.read_text().replace(directory, str(copy)))
-            recipe = read(copy)
-            name = recipe.name if recipe is not None else source.name
+            found = torch_build.read(copy)
+            name = found.name if found is not None else source.name
 
             def torch_way() -> None:
                 self._torch_build(str(copy), False, error_prefix)
 
-            self.builds[key] = (name, self._pool.submit(builder.build, copy, torch_way, self._precompiled))
+            self.builds[key] = (name, self._pool.submit(builder.build, copy, torch_way, self._headers_in))
         if self._at_once:
             built = self.builds[key][1].result()
             if built.library is None:
                 raise RuntimeError(f"{error_prefix}: {built.log}")
 
     def load(self, name: str, directory: str, is_python_module: bool) -> Any:
-        """Return a stand-in, as `hooks.ImportLibrary`."""
+        """Return a stand-in, as `torch_build.ImportLibrary`."""
         return StandIn(name) if is_python_module else str(Path(directory) / f"{name}.so")
 
-    def finish(self) -> dict[str, tuple[str, Built]]:
+    def finish(self) -> dict[str, tuple[str, ExtensionBuild]]:
         """Wait for all builds and return (name, result) by fingerprint."""
         done = {key: (name, future.result()) for key, (name, future) in self.builds.items()}
         self._pool.shutdown()
         return done
+
+
+def compile_candidate(candidate: Candidate, target: Target, folder: Path) -> dict[str, Any]:
+    """Build a Python candidate's extensions into `folder` and return its manifest, also written there.
+
+    A manifest without extensions leaves the module to build for itself. Raises `CompileError` where an extension cannot
+    be built. Where `folder` has a link PRECOMPILED, the headers under it are used, and the link is removed.
+    """
+    link, precompiled = folder / PRECOMPILED, None
+    if link.is_symlink():
+        precompiled = link.readlink()
+        link.unlink()
+    set_arch(arch_list(target))
+    # Nothing here may use the GPU, which somebody else may be measuring on.
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    tempfile.tempdir = str(folder / "cache")
+    use_folder(folder / "cache")
+    try:
+        found = compile_module(
+            candidate.source, folder, folder / "cache" / "extensions", arch=target.arch, precompiled=precompiled
+        )
+    except (SyntaxError, ValueError) as e:
+        raise CompileError(f"SyntaxError: {e}") from None
+    failed = [e for e in found["extensions"].values() if not e["file"]]
+    if failed and not _catches(ast.parse(candidate.source)):
+        raise CompileError("\n".join(f"extension {e['name']}:\n{e['log']}" for e in failed))
+    digest = hashlib.sha256(candidate.source.encode())
+    for entry in found["extensions"].values():
+        if entry["file"]:
+            digest.update((folder / entry["file"]).read_bytes())
+    manifest = found | {"arch_list": arch_list(target), "binary_sha256": digest.hexdigest()}
+    manifest["facts"] = _facts([folder / c for e in found["extensions"].values() for c in e["cubins"]], target)
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    return manifest
+
+
+def _facts(cubins: Sequence[Path], target: Target) -> dict[str, float]:
+    """Return the worst of the compiled kernels: which of them the module launches is known once it runs."""
+    kernels = [code for path in cubins for code in cubin.codes(path.read_bytes(), target.arch).values()]
+    if not kernels:
+        return {}
+    return {
+        "kernels": float(len(kernels)),
+        "registers": float(max(k.registers for k in kernels)),
+        "stack_bytes": float(max(k.stack_bytes for k in kernels)),
+        "shared_bytes": float(max(k.static_shared_bytes for k in kernels)),
+        "code_bytes": float(sum(k.code_bytes for k in kernels)),
+    }
+
+
+def _catches(tree: ast.Module) -> bool:
+    """Return whether a module catches errors, and so expects to hear of a refused build."""
+    return any(isinstance(node, ast.Try) and node.handlers for node in ast.walk(tree))
 
 
 def compile_module(
@@ -98,14 +155,12 @@ def compile_module(
     device code that the library holds for `arch`, such as "sm_90": `<library>.<n>.cubin`. `scratch` is a folder for the
     work; `precompiled` has headers that `precompiled.make` made.
     """
-    if hooks.originals() is None:
+    if torch_build.originals() is None:
         return {"extensions": {}, "skipped": ["this torch builds extensions in another way"]}
     scratch.mkdir(parents=True, exist_ok=True)
     tree = ast.parse(source)
-    # A module that catches a refused build expects to hear of it.
-    caught = any(isinstance(node, ast.Try) for node in ast.walk(tree))
-    collector = Collector(scratch, Precompiled(precompiled), at_once=caught)
-    with hooks.installed(collector.run, collector.load):
+    collector = Collector(scratch, precompiled, at_once=_catches(tree))
+    with torch_build.installed(collector.run, collector.load):
         skipped = run_module(source, scratch / "candidate.py")
         done = collector.finish()
     entries: dict[str, Any] = {}
@@ -130,7 +185,7 @@ def _cubins(folder: Path, library: str, arch: str) -> list[str]:
 
     Empty where there is none for `arch`, and where it is compressed, as torch's own way leaves it.
     """
-    images = fatbin.cubins((folder / library).read_bytes(), arch) if arch.startswith("sm_") else None
+    images = cubin.embedded_cubins((folder / library).read_bytes(), arch) if arch.startswith("sm_") else None
     names: list[str] = []
     for image in images or ():
         if cubin.codes(image, arch):

@@ -21,10 +21,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from forewarp.gpu_runner.compilers.extension import headers, hooks
-from forewarp.gpu_runner.compilers.extension.calls import CompilerCall, Refused, run_all
-from forewarp.gpu_runner.compilers.extension.recipe import Recipe, read
+from forewarp.gpu_runner.compilers.extension import headers, torch_build
 from forewarp.gpu_runner.compilers.extension.settings import set_arch
+from forewarp.gpu_runner.compilers.extension.torch_build import Recipe
+from forewarp.gpu_runner.compilers.process import CompileError, CompilerCall, run_all
 
 _HEADER = "headers.h"
 # The garbage collector of g++ visits all that was precompiled, for a tenth of the time. Objects stay the same.
@@ -51,25 +51,18 @@ HOST = Kind(
 _MADE = ((BINDINGS, ""), (HOST, ""), (HOST, "-O3"))
 
 
-@dataclass(frozen=True, slots=True)
-class Precompiled:
-    """The folder that holds precompiled headers; one that is not there, or is None, has none."""
+def arguments(folder: Path | None, cxx: Sequence[str], flags: Sequence[str], parts: Sequence[str]) -> list[str] | None:
+    """Return what to pass to g++ before `flags` for a source that needs `parts`; None where nothing in `folder` fits.
 
-    folder: Path | None
-
-    def arguments(self, cxx: Sequence[str], flags: Sequence[str], parts: Sequence[str]) -> list[str] | None:
-        """Return what to pass to g++ before `flags` for a source that needs `parts`; None where nothing fits.
-
-        The source must find all that it includes in torch's folders: `flags` with other folders have no match.
-        """
-        for kind in (BINDINGS, HOST):
-            home = self._home(cxx, flags, kind)
-            if set(parts) <= set(kind.parts) and home is not None and (home / f"{_HEADER}.gch").exists():
-                return [*_lean(home, kind), *_NO_COLLECTION, "-include", str(home / _HEADER)]
+    The source must find all that it includes in torch's folders: `flags` with other folders have no match.
+    """
+    if folder is None:
         return None
-
-    def _home(self, cxx: Sequence[str], flags: Sequence[str], kind: Kind) -> Path | None:
-        return self.folder / key(cxx, flags, kind) if self.folder is not None else None
+    for kind in (BINDINGS, HOST):
+        home = folder / key(cxx, flags, kind)
+        if set(parts) <= set(kind.parts) and (home / f"{_HEADER}.gch").exists():
+            return [*_lean(home, kind), *_NO_COLLECTION, "-include", str(home / _HEADER)]
+    return None
 
 
 def _lean(home: Path, kind: Kind) -> list[str]:
@@ -116,30 +109,29 @@ def _relevant(flags: Sequence[str]) -> list[str]:
     return [f"-O{level}", *sorted(kept)]
 
 
-def _load_nothing(name: str, directory: str, is_python_module: bool) -> None:
-    del name, directory, is_python_module
-
-
 def trial_recipe(folder: Path) -> Recipe | None:
     """Return torch's recipe for a CUDA extension without flags of its own; None where torch refuses to make one."""
     from torch.utils import cpp_extension
 
-    found: list[Path] = []
+    found: list[str] = []
+    if torch_build.originals() is None:
+        return None
+    os.environ["TORCH_EXTENSIONS_DIR"] = str(folder)
 
     def run(directory: str, verbose: bool, error_prefix: str) -> None:
         del verbose, error_prefix
-        found.append(Path(directory))
+        found.append(directory)
 
-    if hooks.originals() is None:
-        return None
-    os.environ["TORCH_EXTENSIONS_DIR"] = str(folder)
-    with hooks.installed(run, _load_nothing):
+    def load(name: str, directory: str, is_python_module: bool) -> None:
+        del name, directory, is_python_module
+
+    with torch_build.installed(run, load):
         cpp_extension.load_inline("forewarp_headers", cpp_sources="", cuda_sources="\n", functions=[])
-    return read(found[0]) if found else None
+    return torch_build.read(Path(found[0])) if found else None
 
 
 def make(folder: Path, recipe: Recipe) -> list[Path]:
-    """Make what is missing under `folder` for the flags of `recipe`; return all that is there. Raises `Refused`."""
+    """Make what is missing under `folder` for the flags of a recipe; return all there is. Raises `CompileError`."""
     folder.mkdir(parents=True, exist_ok=True)
     jobs: list[CompilerCall] = []
     done: list[Path] = []
@@ -175,7 +167,7 @@ def main() -> None:
             if recipe is None:
                 raise RuntimeError("this torch builds extensions in another way")
             make(folder, recipe)
-        except (OSError, RuntimeError, Refused) as e:
+        except (OSError, RuntimeError, CompileError) as e:
             raise SystemExit(f"no precompiled headers: {e}") from None
 
 

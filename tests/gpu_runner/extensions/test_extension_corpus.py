@@ -13,10 +13,8 @@ from typing import cast
 import pytest
 from support.extension_corpus import EXAMPLES, Example
 
-from forewarp.gpu_runner.compilers import cubin, fatbin
-from forewarp.gpu_runner.compilers.extension import builder, capture, headers, hooks, settings
-from forewarp.gpu_runner.compilers.extension.precompiled import Precompiled
-from forewarp.gpu_runner.compilers.extension.recipe import COMPILE_CUDA, read
+from forewarp.gpu_runner.compilers import cubin
+from forewarp.gpu_runner.compilers.extension import builder, capture, headers, settings, torch_build
 from forewarp.gpu_runner.worker import extensions
 
 ARCHS = "9.0+PTX"
@@ -36,10 +34,10 @@ pytestmark = [
 def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "torch"))
     monkeypatch.setenv(settings.ARCH_VARIABLE, os.environ.get(settings.ARCH_VARIABLE, ARCHS))
-    own = hooks.originals()
+    own = torch_build.originals()
     assert own is not None
     yield
-    hooks.install(*own)
+    torch_build.install(*own)
 
 
 def build(example: Example, folder: Path) -> dict[str, object]:
@@ -58,7 +56,7 @@ def test_it_is_built_the_expected_way(example: Example, tmp_path: Path) -> None:
     # The device code beside a library is the one in it, kernel by kernel.
     files = [tmp_path / name for name in cast("list[str]", entry["cubins"])]
     assert files
-    held = fatbin.cubins((tmp_path / str(entry["file"])).read_bytes(), "sm_90")
+    held = cubin.embedded_cubins((tmp_path / str(entry["file"])).read_bytes(), "sm_90")
     assert [p.read_bytes() for p in files] == [image for image in held or () if cubin.codes(image, "sm_90")]
 
 
@@ -81,13 +79,13 @@ def ptx(command: tuple[str, ...], output: Path) -> list[str]:
 @pytest.mark.parametrize("example", [e for e in EXAMPLES if e.way == "split"], ids=lambda e: e.name)
 def test_splitting_leaves_the_device_code_as_it_is(example: Example, tmp_path: Path) -> None:
     directories: list[Path] = []
-    with hooks.installed(lambda d, *_, **__: directories.append(Path(d)), lambda *_: None):
+    with torch_build.installed(lambda d, *_, **__: directories.append(Path(d)), lambda *_: None):
         skipped = capture.run_module(example.module(), tmp_path / "candidate.py")
     assert not skipped
-    recipe = read(directories[0])
+    recipe = torch_build.read(directories[0])
     assert recipe is not None
-    work = builder.LeanBuild(recipe, Precompiled(None))
-    (unit,) = (u for u in recipe.units if u.rule == COMPILE_CUDA)
+    work = builder.LeanBuild(recipe, None)
+    (unit,) = (u for u in recipe.units if u.rule == torch_build.COMPILE_CUDA)
     work.in_halves([], [unit])
     whole = work.whole(unit)
     device = work.work / f"{unit.object}.device.cu"

@@ -10,7 +10,7 @@ import pytest
 from support.small_tasks import REFERENCE, small_task
 
 from forewarp.core.values import Candidate
-from forewarp.gpu_runner.compilers.extension import capture, headers, hooks
+from forewarp.gpu_runner.compilers.extension import capture, headers, torch_build
 from forewarp.gpu_runner.devices import detect_cpu
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 
@@ -33,7 +33,7 @@ def captured(source: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list
         found.append((Path(directory) / "main.cpp").read_text())
         raise RuntimeError("not built")
 
-    with hooks.installed(run, lambda *_: None):
+    with torch_build.installed(run, lambda *_: None):
         folder.mkdir(exist_ok=True)
         capture.run_module(source, folder / "candidate.py")
     return found

@@ -11,9 +11,9 @@ import pytest
 
 from forewarp.gpu_runner.compilers.extension import headers, precompiled, settings
 from forewarp.gpu_runner.compilers.extension.builder import LeanBuild
-from forewarp.gpu_runner.compilers.extension.calls import Refused, run_all
-from forewarp.gpu_runner.compilers.extension.precompiled import BINDINGS, HOST, Precompiled
-from forewarp.gpu_runner.compilers.extension.recipe import Recipe, Unit
+from forewarp.gpu_runner.compilers.extension.precompiled import BINDINGS, HOST, arguments
+from forewarp.gpu_runner.compilers.extension.torch_build import Recipe, Unit
+from forewarp.gpu_runner.compilers.process import CompileError, run_all
 
 CXX = ("c++",)
 FLAGS = ("-DTORCH_EXTENSION_NAME=x", "-isystem", "/torch", "-fPIC", "-std=c++20")
@@ -36,35 +36,33 @@ class TestWhichHeadersFit:
     )
     def test_flags_that_say_the_same_share_them(self, flags: tuple[str, ...], tmp_path: Path) -> None:
         made(tmp_path, HOST, FLAGS)
-        found = Precompiled(tmp_path).arguments(CXX, flags, [headers.BODIES])
+        found = arguments(tmp_path, CXX, flags, [headers.BODIES])
         assert found is not None
         assert found[-2] == "-include"
 
     def test_each_level_of_optimisation_has_its_own(self, tmp_path: Path) -> None:
         made(tmp_path, HOST, (*FLAGS, "-O3"))
-        ready = Precompiled(tmp_path)
-        assert ready.arguments(CXX, (*FLAGS, "-O3"), [headers.BODIES]) is not None
-        assert ready.arguments(CXX, (*FLAGS, "-O2"), [headers.BODIES]) is None
-        assert ready.arguments(CXX, FLAGS, [headers.BODIES]) is None
+        assert arguments(tmp_path, CXX, (*FLAGS, "-O3"), [headers.BODIES]) is not None
+        assert arguments(tmp_path, CXX, (*FLAGS, "-O2"), [headers.BODIES]) is None
+        assert arguments(tmp_path, CXX, FLAGS, [headers.BODIES]) is None
 
     @pytest.mark.parametrize(
         "more", [("-std=c++17",), ("-I", "/mine"), ("-I/mine",), ("-g",), ("-Ofast",), ("-fopenmp",)]
     )
     def test_others_have_none(self, more: tuple[str, ...], tmp_path: Path) -> None:
         made(tmp_path, HOST, FLAGS)
-        assert Precompiled(tmp_path).arguments(CXX, (*FLAGS, *more), [headers.BODIES]) is None
+        assert arguments(tmp_path, CXX, (*FLAGS, *more), [headers.BODIES]) is None
 
     def test_a_source_that_needs_more_has_none(self, tmp_path: Path) -> None:
         made(tmp_path, HOST, FLAGS)
         made(tmp_path, BINDINGS, FLAGS)
-        ready = Precompiled(tmp_path)
-        assert ready.arguments(CXX, FLAGS, [headers.PYTHON]) is not None
-        assert ready.arguments(CXX, FLAGS, [headers.PYTHON, headers.BODIES]) is None
-        assert ready.arguments(CXX, FLAGS, headers.ALL_PARTS) is None
+        assert arguments(tmp_path, CXX, FLAGS, [headers.PYTHON]) is not None
+        assert arguments(tmp_path, CXX, FLAGS, [headers.PYTHON, headers.BODIES]) is None
+        assert arguments(tmp_path, CXX, FLAGS, headers.ALL_PARTS) is None
 
     def test_without_a_folder_there_are_none(self, tmp_path: Path) -> None:
-        assert Precompiled(None).arguments(CXX, FLAGS, [headers.PYTHON]) is None
-        assert Precompiled(tmp_path / "missing").arguments(CXX, FLAGS, [headers.PYTHON]) is None
+        assert arguments(None, CXX, FLAGS, [headers.PYTHON]) is None
+        assert arguments(tmp_path / "missing", CXX, FLAGS, [headers.PYTHON]) is None
 
 
 BINDING = """#include <torch/extension.h>
@@ -108,7 +106,7 @@ def test_objects_are_the_same_with_them_and_without(tmp_path: Path, monkeypatch:
         source.write_text(text)
         unit = Unit(f"{name}.o", "compile", source)
         own = Recipe(tmp_path, name, recipe.cxx, (), (*recipe.cflags, *level), (), (), (unit,))
-        job = LeanBuild(own, Precompiled(tmp_path / "headers")).plain(unit)
+        job = LeanBuild(own, tmp_path / "headers").plain(unit)
         # g++ says so where it cannot use them.
         command = [*job.command, "-Winvalid-pch"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -125,5 +123,5 @@ def test_objects_are_the_same_with_them_and_without(tmp_path: Path, monkeypatch:
     source.write_text(FORGOTTEN)
     unit = Unit("forgotten.o", "compile", source)
     own = Recipe(tmp_path, "forgotten", recipe.cxx, (), recipe.cflags, (), (), (unit,))
-    with pytest.raises(Refused, match="cuda"):
-        run_all([LeanBuild(own, Precompiled(tmp_path / "headers")).plain(unit)], tmp_path)
+    with pytest.raises(CompileError, match="cuda"):
+        run_all([LeanBuild(own, tmp_path / "headers").plain(unit)], tmp_path)

@@ -1,13 +1,19 @@
-"""Recipe by which torch would build an extension, read from the Ninja file that torch itself wrote."""
+"""Torch's own way to build an extension: hooks after it has written its Ninja file, and the recipe in that file.
+
+Everything before that point stays torch's: arguments, names, versions, flags, generated bindings.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import shlex
 import tempfile
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 NINJA_FILE = "build.ninja"
 COMPILE, COMPILE_CUDA, LINK = "compile", "cuda_compile", "link"
@@ -91,3 +97,37 @@ def fingerprint(folder: Path) -> str:
     if name:
         joined = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "<name>", joined)
     return hashlib.sha256(joined.encode()).hexdigest()[:32]
+
+
+RunBuild = Callable[[str, bool, str], None]
+"""Build in a folder; called with (folder, verbose, the first words of an error). Raises RuntimeError."""
+ImportLibrary = Callable[[str, str, bool], Any]
+"""Import what was built; called with (name, folder, whether it is a Python module)."""
+
+
+def originals() -> tuple[RunBuild, ImportLibrary] | None:
+    """Return torch's own two functions; None where this torch has them no more."""
+    from torch.utils import cpp_extension
+
+    run = getattr(cpp_extension, "_run_ninja_build", None)
+    load = getattr(cpp_extension, "_import_module_from_library", None)
+    return (run, load) if run is not None and load is not None else None
+
+
+def install(run: RunBuild, load: ImportLibrary) -> None:
+    """Put `run` and `load` in the place of torch's own, for the rest of this process's life."""
+    from torch.utils import cpp_extension
+
+    cpp_extension.__dict__.update(_run_ninja_build=run, _import_module_from_library=load)
+
+
+@contextlib.contextmanager
+def installed(run: RunBuild, load: ImportLibrary) -> Generator[None]:
+    """Replace torch's own functions by `run` and `load` within this context."""
+    own = originals()
+    assert own is not None
+    install(run, load)
+    try:
+        yield
+    finally:
+        install(*own)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarp.gpu_runner.compilers import fatbin
-from forewarp.gpu_runner.compilers.cubin import codes
+from forewarp.gpu_runner.compilers.cubin import codes, embedded_cubins
 
 SOURCE = """
 __global__ void twice(float* x) { x[threadIdx.x] *= 2; }
@@ -38,22 +37,22 @@ def test_cubins_are_those_that_cuobjdump_extracts(tmp_path: Path) -> None:
         pytest.skip("needs cuobjdump")
     path = compiled(tmp_path, "--no-compress")
     for arch in ("sm_90", "sm_80"):
-        found = fatbin.cubins(path.read_bytes(), arch)
+        found = embedded_cubins(path.read_bytes(), arch)
         folder = tmp_path / arch
         folder.mkdir()
         subprocess.run([tool, "-xelf", arch, str(path)], cwd=folder, check=True, capture_output=True)
         assert found == [p.read_bytes() for p in sorted(folder.iterdir())]
         assert found
         assert len(codes(found[0], arch)) == 2
-    assert fatbin.cubins(path.read_bytes(), "sm_100") == []
+    assert embedded_cubins(path.read_bytes(), "sm_100") == []
 
 
 def test_compressed_code_is_not_mistaken_for_none(tmp_path: Path) -> None:
     path = compiled(tmp_path, "--compress-mode=size", "-Xfatbin", "-compress-all")
-    assert fatbin.cubins(path.read_bytes(), "sm_90") is None
+    assert embedded_cubins(path.read_bytes(), "sm_90") is None
 
 
 def test_a_file_without_device_code_has_none(tmp_path: Path) -> None:
     (tmp_path / "host.cpp").write_text("int one() { return 1; }")
     subprocess.run(["c++", "-c", "host.cpp", "-o", "host.o"], cwd=tmp_path, check=True)
-    assert fatbin.cubins((tmp_path / "host.o").read_bytes(), "sm_90") == []
+    assert embedded_cubins((tmp_path / "host.o").read_bytes(), "sm_90") == []
