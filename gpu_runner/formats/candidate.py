@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TypeGuard, get_args
 
 from forewarp.core.errors import CandidateError
+from forewarp.core.languages import C_SUFFIXES
 from forewarp.core.values import Candidate, Language
 from forewarp.gpu_runner.formats import plan
 
 MAX_SOURCE_BYTES = 1_000_000
-_SUFFIXES: dict[str, Language] = {".cpp": "cpp", ".cc": "cpp", ".cu": "cuda"}
 
 
 def load(path: Path, tunables: Mapping[str, int] | None = None) -> Candidate:
@@ -24,7 +24,7 @@ def load(path: Path, tunables: Mapping[str, int] | None = None) -> Candidate:
     """
     source = _read(path)
     beside = path.with_suffix(".toml")
-    if path.suffix in _SUFFIXES and not plan.has_block(source) and beside.is_file():
+    if path.suffix in C_SUFFIXES and not plan.has_block(source) and beside.is_file():
         table = _read(beside)
         if "*/" in table:
             raise CandidateError(f"{beside} holds */, which would end the comment that it becomes")
@@ -67,8 +67,8 @@ def is_language(name: str) -> TypeGuard[Language]:
 
 def language_of(source: str, suffix: str = "") -> Language:
     """Tell the language by suffix, then by text."""
-    if suffix in _SUFFIXES:
-        return _SUFFIXES[suffix]
+    if suffix in C_SUFFIXES:
+        return C_SUFFIXES[suffix]
     if re.search(r"^(class\s+ModelNew\b|def\s+custom_kernel\b|custom_kernel\s*=)", source, re.MULTILINE):
         return "python"
     if "triton" in source and "@triton.jit" in source:

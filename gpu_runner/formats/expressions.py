@@ -10,15 +10,12 @@ import ast
 import math
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
+from itertools import pairwise
+from typing import Any, cast
 
 from forewarp.core.errors import CandidateError
 
 Number = int | float
-
-
-def _numel(shape: tuple[int, ...]) -> int:
-    return math.prod(shape)
 
 
 def _next_pow2(n: Number) -> int:
@@ -38,11 +35,16 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": min,
     "max": max,
     "next_pow2": _next_pow2,
-    "numel": _numel,
+    "numel": math.prod,
     "sqrt": math.sqrt,
     "rsqrt": _rsqrt,
 }
 
+_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.Not: operator.not_,
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+}
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -79,7 +81,7 @@ def _compute(expression: str, names: Names, where: str) -> Number:
     if len(expression) > 500:
         raise CandidateError(f"{where}: the expression has {len(expression)} characters; 500 is the most")
     try:
-        value = _Evaluator(names, where).visit(ast.parse(expression, mode="eval").body)
+        value = _value(ast.parse(expression, mode="eval").body, names, where)
     except SyntaxError as e:
         raise CandidateError(f"{where}: {expression!r} is not an expression: {e.msg}") from None
     except RecursionError:
@@ -101,57 +103,39 @@ def whole(expression: str | Number, names: Names, where: str) -> int:
     return int(value)
 
 
-class _Evaluator(ast.NodeVisitor):
-    def __init__(self, names: Names, where: str) -> None:
-        self.names, self.where = names, where
+def _value(node: ast.expr, names: Names, where: str) -> Any:
+    def value(inner: ast.expr) -> Any:
+        return _value(inner, names, where)
 
-    def generic_visit(self, node: ast.AST) -> Any:
-        raise CandidateError(
-            f"{self.where}: {ast.unparse(node)!r} is not allowed in a launch plan",
-            hint=f"use numbers, + - * / // %, comparisons, x.shape[i] and {', '.join(FUNCTIONS)}",
-        )
-
-    def visit_Constant(self, node: ast.Constant) -> Any:
-        return node.value if isinstance(node.value, int | float) else self.generic_visit(node)
-
-    def visit_Name(self, node: ast.Name) -> Any:
-        if node.id not in self.names:
+    match node:
+        case ast.Constant(value=int() | float()):
+            return node.value
+        case ast.Name(id=name):
+            if name not in names:
+                known = f"known here: {', '.join(sorted(names))}"
+                raise CandidateError(f"{where}: nothing is called {name!r}", hint=known)
+            return names[name]
+        case ast.Attribute(attr="shape") if isinstance(shape := value(node.value), tuple):
+            return cast("tuple[int, ...]", shape)
+        case ast.Subscript() if isinstance(shape := value(node.value), tuple) and isinstance(
+            index := value(node.slice), int
+        ):
+            return shape[index]
+        case ast.UnaryOp(op=ast.Not() | ast.UAdd() | ast.USub()):
+            return _UNARY[type(node.op)](value(node.operand))
+        case ast.BinOp() if type(node.op) in _BINARY:
+            return _BINARY[type(node.op)](value(node.left), value(node.right))
+        case ast.BoolOp():
+            return (all if isinstance(node.op, ast.And) else any)([value(v) for v in node.values])
+        case ast.Compare() if all(type(op) in _COMPARE for op in node.ops):
+            items = [value(v) for v in (node.left, *node.comparators)]
+            return all(_COMPARE[type(op)](*pair) for op, pair in zip(node.ops, pairwise(items), strict=True))
+        case ast.IfExp():
+            return value(node.body if value(node.test) else node.orelse)
+        case ast.Call(func=ast.Name(id=name), keywords=[]) if name in FUNCTIONS:
+            return FUNCTIONS[name](*(value(a) for a in node.args))
+        case _:
             raise CandidateError(
-                f"{self.where}: nothing is called {node.id!r}", hint=f"known here: {', '.join(sorted(self.names))}"
+                f"{where}: {ast.unparse(node)!r} is not allowed in a launch plan",
+                hint=f"use numbers, + - * / // %, comparisons, x.shape[i] and {', '.join(FUNCTIONS)}",
             )
-        return self.names[node.id]
-
-    def visit_Attribute(self, node: ast.Attribute) -> Any:
-        shape = self.visit(node.value)
-        return shape if node.attr == "shape" and isinstance(shape, tuple) else self.generic_visit(node)
-
-    def visit_Subscript(self, node: ast.Subscript) -> Any:
-        shape, index = self.visit(node.value), self.visit(node.slice)
-        return shape[index] if isinstance(shape, tuple) and isinstance(index, int) else self.generic_visit(node)
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
-        value = self.visit(node.operand)
-        if isinstance(node.op, ast.Not):
-            return not value
-        return -value if isinstance(node.op, ast.USub) else value
-
-    def visit_BinOp(self, node: ast.BinOp) -> Any:
-        compute = _BINARY.get(type(node.op))
-        return compute(self.visit(node.left), self.visit(node.right)) if compute else self.generic_visit(node)
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
-        values = [self.visit(v) for v in node.values]
-        return all(values) if isinstance(node.op, ast.And) else any(values)
-
-    def visit_Compare(self, node: ast.Compare) -> Any:
-        items = [self.visit(v) for v in (node.left, *node.comparators)]
-        pairs = zip(node.ops, items, items[1:], strict=False)
-        return all(_COMPARE[type(op)](a, b) if type(op) in _COMPARE else self.generic_visit(node) for op, a, b in pairs)
-
-    def visit_IfExp(self, node: ast.IfExp) -> Any:
-        return self.visit(node.body if self.visit(node.test) else node.orelse)
-
-    def visit_Call(self, node: ast.Call) -> Any:
-        if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS or node.keywords:
-            return self.generic_visit(node)
-        return FUNCTIONS[node.func.id](*(self.visit(a) for a in node.args))

@@ -6,20 +6,98 @@ The plan is a TOML table in the file's first comment (`/*forewarp … */`) or, f
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 from forewarp.core.errors import CandidateError
 from forewarp.core.values import Candidate, Language, Signature, TensorSpec
-from forewarp.gpu_runner.formats.expressions import Number, evaluate, whole
-from forewarp.gpu_runner.formats.plan_table import LaunchPlan, PlannedLaunch, read
+from forewarp.gpu_runner.formats.expressions import Names, Number, evaluate, whole
 
 _BLOCK = re.compile(r'\A\s*(?:/\*|"""|\'\'\')\s*forewarp\s*\n(.*?)(?:\*/|"""|\'\'\')', re.DOTALL)
 _INTEGER_BITS = {"i32": 31, "i64": 63}
 _ARG_TYPES = (*_INTEGER_BITS, "f32", "f64")
+
+
+FORMAT = 1
+MAX_LAUNCHES = 64
+_PLAN = "the launch plan"
+_TABLES = ("params", "tunables", "let", "constants", "scratch")
+_KEYS = {*_TABLES, "inputs", "outputs", "constraints", "launch", "args", "format", "function"}
+_LAUNCH_KEYS = {"kernel", "args", "grid", "block", "shared", "num_warps", "num_stages"}
+_LAUNCH_NEEDS: dict[Language, tuple[str, ...]] = {"triton": ("grid",), "cuda": ("block", "grid")}
+_DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLaunch:
+    """One launch as written: expressions over tunables, `let` names and shapes."""
+
+    kernel: str
+    args: tuple[str, ...]
+    grid: tuple[str | Number, ...] = ()
+    block: tuple[str | Number, ...] = ()
+    shared: str | Number = 0
+    num_warps: str | Number = 4
+    num_stages: str | Number = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A buffer that the runner owns and zeroes before each call."""
+
+    name: str
+    dtype: str
+    shape: tuple[str | Number, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """A parsed launch plan. With `host_code` its one launch is a call of a host function that launches by itself."""
+
+    language: Language
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    params: Mapping[str, str]
+    tunables: Mapping[str, tuple[int, ...]]
+    constraints: tuple[str, ...]
+    let: Mapping[str, str | Number]
+    constants: Mapping[str, str | Number]
+    scratch: tuple[Scratch, ...]
+    launches: tuple[PlannedLaunch, ...]
+    host_code: bool = False
+
+    def defaults(self) -> dict[str, int]:
+        """Return the first choice of each tunable, or the first allowed combination if that one is ruled out."""
+        first = {name: choices[0] for name, choices in self.tunables.items()}
+        return first if self.allows(first) else next(self.combinations(), first)
+
+    def combinations(self) -> Iterator[dict[str, int]]:
+        """Yield every combination of tunables that the constraints allow."""
+        for values in itertools.product(*self.tunables.values()):
+            chosen = dict(zip(self.tunables, values, strict=True))
+            if self.allows(chosen):
+                yield chosen
+
+    def check(self, tunables: Mapping[str, int]) -> None:
+        """Raise `CandidateError` unless these are values that the plan declares and its constraints admit."""
+        for name, value in tunables.items():
+            if name not in self.tunables:
+                raise CandidateError(f"tunable {name!r} is not declared", hint=f"declared: {sorted(self.tunables)}")
+            if value not in self.tunables[name]:
+                raise CandidateError(f"{name} = {value} is not one of {list(self.tunables[name])}")
+        if not self.allows(self.defaults() | dict(tunables)):
+            raise CandidateError(
+                f"the constraints rule out {dict(tunables)}", hint=f"constraints: {'; '.join(self.constraints)}"
+            )
+
+    def allows(self, tunables: Mapping[str, int]) -> bool:
+        """Return whether the constraints admit these values."""
+        return all(evaluate(c, tunables, f"constraints[{i}]") for i, c in enumerate(self.constraints))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +173,135 @@ def parse(candidate: Candidate) -> LaunchPlan:
         raise CandidateError(
             f"the launch plan is not valid TOML: {e}", hint='strings need quotes, e.g. rows = "x.shape[0]"'
         ) from None
-    return read(table, candidate.language)
+    return _read(table, candidate.language)
+
+
+def _read(table: Mapping[str, Any], language: Language) -> LaunchPlan:
+    """Check a plan's table key by key, so that each message names the key to change."""
+    _only(table, _KEYS, _PLAN)
+    if table.get("format", FORMAT) != FORMAT:
+        raise CandidateError(f"format {table['format']!r} is unknown; this version reads format = {FORMAT}")
+    launches = (_call(table, language),) if "function" in table else _launches(table, language)
+    tables = {key: _table(table, key) for key in _TABLES}
+    inputs, outputs = _strings(table, "inputs", _PLAN), _strings(table, "outputs", _PLAN)
+    _check_names(inputs, outputs, [name for entries in tables.values() for name in entries])
+    return LaunchPlan(
+        language=language,
+        inputs=inputs,
+        outputs=outputs,
+        params={k: str(v) for k, v in tables["params"].items()},
+        tunables={k: _choices(k, v) for k, v in tables["tunables"].items()},
+        constraints=_strings({"constraints": []} | dict(table), "constraints", _PLAN),
+        let={k: _expression(v, f"let.{k}") for k, v in tables["let"].items()},
+        constants={k: _expression(v, f"constants.{k}") for k, v in tables["constants"].items()},
+        scratch=tuple(_scratch(k, v) for k, v in tables["scratch"].items()),
+        launches=launches,
+        host_code="function" in table and language == "cuda",
+    )
+
+
+def _launches(table: Mapping[str, Any], language: Language) -> tuple[PlannedLaunch, ...]:
+    if "args" in table:
+        raise CandidateError('args stands in [[launch]], or beside function = "name"')
+    launches = table.get("launch")
+    if not isinstance(launches, list) or not 1 <= len(cast("list[Any]", launches)) <= MAX_LAUNCHES:
+        raise CandidateError(
+            f"the launch plan needs 1 to {MAX_LAUNCHES} [[launch]] tables",
+            hint='or function = "name" and args = […], for a host function that launches kernels by itself',
+        )
+    return tuple(_launch(e, f"launch[{i}]", language) for i, e in enumerate(cast("list[Any]", launches)))
+
+
+def _launch(value: Any, where: str, language: Language) -> PlannedLaunch:
+    if not isinstance(value, dict):
+        raise CandidateError(f"{where} must be a table, written [[launch]]")
+    table = cast("dict[str, Any]", value)
+    _only(table, _LAUNCH_KEYS, where)
+    if not isinstance(table.get("kernel"), str):
+        raise CandidateError(f'{where} needs kernel = "name of the function to launch"')
+    if missing := [key for key in _LAUNCH_NEEDS.get(language, ()) if key not in table]:
+        raise CandidateError(f"{where} needs {missing} for a {language} kernel")
+    return PlannedLaunch(
+        kernel=table["kernel"],
+        args=_strings(table, "args", where),
+        grid=_expressions(table.get("grid", []), f"{where}.grid"),
+        block=_expressions(table.get("block", []), f"{where}.block"),
+        shared=_expression(table.get("shared", 0), f"{where}.shared"),
+        num_warps=_expression(table.get("num_warps", 4), f"{where}.num_warps"),
+        num_stages=_expression(table.get("num_stages", 3), f"{where}.num_stages"),
+    )
+
+
+def _call(table: Mapping[str, Any], language: Language) -> PlannedLaunch:
+    """Read the signature of a host function; it takes the place of all launches."""
+    function = table["function"]
+    if not isinstance(function, str) or not function.isidentifier():
+        raise CandidateError(f'function must be the name of an extern "C" function, got {function!r}')
+    if language == "triton":
+        raise CandidateError("a Triton plan has no function", hint="write [[launch]], or a module with ModelNew")
+    if "launch" in table:
+        raise CandidateError("the launch plan has function and [[launch]]", hint="keep one of the two")
+    return PlannedLaunch(function, _strings(table, "args", _PLAN))
+
+
+def _check_names(inputs: Sequence[str], outputs: Sequence[str], others: Sequence[str]) -> None:
+    """Check that each name is an identifier with one meaning: names become C macros and Python variables."""
+    if len(set(outputs)) != len(outputs):
+        raise CandidateError("the launch plan gives one name to two outputs")
+    taken: set[str] = set()
+    # A name that is input and output is checked when the task is known: the two may be one buffer.
+    for name in (*inputs, *(n for n in outputs if n not in inputs), *others):
+        if not name.isidentifier() or not name.isascii():
+            raise CandidateError(f"{name!r} is not a name", hint="use letters, digits and underscores")
+        if name in taken:
+            raise CandidateError(f"the launch plan gives the name {name!r} to two things")
+        taken.add(name)
+
+
+def _only(table: Mapping[str, Any], allowed: set[str], where: str) -> None:
+    unknown = sorted(set(table) - allowed)
+    if unknown:
+        raise CandidateError(f"{where} has unknown keys {unknown}", hint=f"allowed: {', '.join(sorted(allowed))}")
+
+
+def _strings(table: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
+    value = table.get(key)
+    if not isinstance(value, list) or not all(isinstance(v, str) for v in cast("list[Any]", value)):
+        raise CandidateError(f'{where} needs {key} = ["…"], a list of strings, got {value!r}')
+    return tuple(cast("list[str]", value))
+
+
+def _table(table: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = table.get(key, {})
+    if not isinstance(value, dict):
+        raise CandidateError(f"{key} must be a table, got {value!r}", hint=f"write [{key}] and one line per name")
+    return cast("dict[str, Any]", value)
+
+
+def _choices(name: str, value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list) or not value or not all(type(v) is int for v in cast("list[Any]", value)):
+        raise CandidateError(f"tunables.{name} must be a list of integers, the default first, got {value!r}")
+    return tuple(cast("list[int]", value))
+
+
+def _expression(value: Any, where: str) -> str | Number:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise CandidateError(f"{where} must be a number or a string that holds an expression, got {value!r}")
+    return value
+
+
+def _expressions(value: Any, where: str) -> tuple[str | Number, ...]:
+    if not isinstance(value, list):
+        raise CandidateError(f"{where} must be a list, got {value!r}")
+    return tuple(_expression(v, where) for v in cast("list[Any]", value))
+
+
+def _scratch(name: str, value: Any) -> Scratch:
+    if not isinstance(value, dict) or set(cast("dict[str, Any]", value)) != {"dtype", "shape"}:
+        raise CandidateError(f'scratch.{name} must be {{dtype = "float32", shape = ["rows"]}}, got {value!r}')
+    if value["dtype"] not in _DTYPES:
+        raise CandidateError(f"scratch.{name}.dtype is {value['dtype']!r}; use one of {', '.join(_DTYPES)}")
+    return Scratch(name, str(value["dtype"]), _expressions(value["shape"], f"scratch.{name}.shape"))
 
 
 def resolve(plan: LaunchPlan, signature: Signature, tunables: Mapping[str, int]) -> ResolvedPlan:
@@ -169,7 +375,7 @@ def _aliases(plan: LaunchPlan, signature: Signature) -> dict[str, str]:
 def _resolve_launch(
     launch: PlannedLaunch,
     index: int,
-    names: Mapping[str, Number | tuple[int, ...]],
+    names: Names,
     buffers: Mapping[str, TensorSpec],
     language: Language,
 ) -> ResolvedLaunch:
@@ -204,16 +410,14 @@ def _resolve_launch(
     return resolved
 
 
-def _extent(expression: str | Number, names: Mapping[str, Number | tuple[int, ...]], where: str) -> int:
+def _extent(expression: str | Number, names: Names, where: str) -> int:
     value = whole(expression, names, where)
     if value < 1:
         raise CandidateError(f"{where}: {expression!r} is {value}; every extent must be at least 1")
     return value
 
 
-def _argument(
-    text: str, where: str, names: Mapping[str, Number | tuple[int, ...]], buffers: Mapping[str, TensorSpec]
-) -> Argument:
+def _argument(text: str, where: str, names: Names, buffers: Mapping[str, TensorSpec]) -> Argument:
     expression, _, declared = (part.strip() for part in text.partition(":"))
     if expression in buffers:
         return Argument("ptr", expression, dtype=buffers[expression].dtype)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from forewarp.core.errors import TaskError
-from forewarp.core.values import Candidate, Constant, Mode, Task, Tolerance, Workload
+from forewarp.core.languages import KERNEL_SUFFIXES
+from forewarp.core.values import Constant, Task, Workload
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import kernelbot, task_table
-from forewarp.gpu_runner.formats.task_table import TaskTable
 
 BUNDLED = Path(__file__).parents[2] / "tasks"
 BUNDLED_POOL = BUNDLED / "pool.parquet"
@@ -32,13 +32,13 @@ def load(name_or_path: str, with_inputs: Callable[[Task, Path], Task] | None = N
     """
     path = Path(name_or_path)
     if name_or_path in bundled():
-        return _from_folder(BUNDLED / name_or_path)
+        return _from_folder(BUNDLED / name_or_path, with_inputs)
     if path.name == kernelbot.NAME and path.is_file():
         return kernelbot.load(path)
     if (path / kernelbot.NAME).is_file() and not (path / "task.toml").exists():
         return kernelbot.load(path / kernelbot.NAME)
     if path.is_dir():
-        return _with_inputs(path, with_inputs)
+        return _from_folder(path, with_inputs)
     if path.is_file():
         return _from_file(path)
     raise TaskError(
@@ -53,14 +53,9 @@ def from_source(
     *,
     title: str = "",
     workloads: Mapping[str, Mapping[str, Constant]] | None = None,
-    tolerance: Tolerance | None = None,
-    seeds: Sequence[Candidate] = (),
-    perturb: bool = True,
-    family: str = "",
-    mode: Mode = "train",
-    allow_tf32: bool = False,
+    **fields: Any,
 ) -> Task:
-    """Make a task of a KernelBench reference that is given as text.
+    """Make a task of a KernelBench reference that is given as text; `fields` are further ones of `Task`.
 
     `workloads` maps names to the module constants that they set, the same on every device; left out, the text's own
     constants are the only workload. Raises `TaskError`.
@@ -71,12 +66,7 @@ def from_source(
         title=title or name,
         reference=_checked(source, f"the reference of {name}"),
         workloads={"cpu": entries, "cuda": entries},
-        tolerance=tolerance,
-        seeds=tuple(seeds),
-        perturb=perturb,
-        family=family,
-        mode=mode,
-        allow_tf32=allow_tf32,
+        **fields,
     )
 
 
@@ -85,36 +75,21 @@ def _from_file(path: Path) -> Task:
     return Task(path.stem, path.stem, _reference(path), {"cpu": default, "cuda": default})
 
 
-def _from_folder(folder: Path) -> Task:
-    return _made(folder, task_table.read(folder / task_table.NAME))
-
-
-def _made(folder: Path, table: TaskTable) -> Task:
-    return Task(
-        name=folder.name,
-        title=table.title,
-        reference=_reference(folder / "reference.py"),
-        workloads=table.workloads,
-        tolerance=table.tolerance,
-        seeds=_seeds(folder / "seeds"),
-        perturb=table.perturb,
-        family=table.family,
-        mode=table.mode,
-        allow_tf32=table.allow_tf32,
-    )
-
-
-def _with_inputs(folder: Path, add: Callable[[Task, Path], Task] | None) -> Task:
-    table = task_table.read(folder / task_table.NAME)
-    task = _made(folder, table)
-    if not table.inputs:
+def _from_folder(folder: Path, with_inputs: Callable[[Task, Path], Task] | None) -> Task:
+    fields = task_table.read(folder / task_table.NAME)
+    inputs = fields.pop("inputs")
+    fields["title"] = fields["title"] or folder.name
+    seeds = (p for p in sorted((folder / "seeds").glob("*")) if p.suffix in KERNEL_SUFFIXES)
+    reference = _reference(folder / "reference.py")
+    task = Task(folder.name, reference=reference, seeds=tuple(map(candidates.load, seeds)), **fields)
+    if not inputs:
         return task
-    if add is None:
+    if with_inputs is None:
         raise TaskError(
             f"{folder} names captured inputs, which nothing here can read",
             hint="pass it to forewarp's verbs, which start a worker to read them",
         )
-    return add(task, folder / table.inputs)
+    return with_inputs(task, folder / inputs)
 
 
 def _workloads(table: Any) -> tuple[Workload, ...]:
@@ -122,10 +97,6 @@ def _workloads(table: Any) -> tuple[Workload, ...]:
         raise TaskError("workloads must be a table of name = {CONSTANT = value}")
     entries = cast("Mapping[str, dict[str, Any]]", table)
     return tuple(Workload(name, constants) for name, constants in entries.items()) or (Workload("default"),)
-
-
-def _seeds(folder: Path) -> tuple[Candidate, ...]:
-    return tuple(candidates.load(p) for p in sorted(folder.glob("*")) if p.suffix in (".cpp", ".cu", ".py"))
 
 
 def _reference(path: Path) -> str:

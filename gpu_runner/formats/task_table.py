@@ -6,38 +6,45 @@ import difflib
 import math
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from forewarp.core.errors import TaskError
-from forewarp.core.values import DeviceKind, Mode, Tolerance, Workload
+from forewarp.core.values import DeviceKind, Tolerance, Workload
 
 NAME = "task.toml"
 KINDS: tuple[DeviceKind, ...] = ("cpu", "cuda")
-_KEYS = ("title", "family", "mode", "perturb", "allow_tf32", "inputs", "tolerance", "workloads")
-_KEYS_HINT = f"the keys of a {NAME} are {', '.join(_KEYS)}; docs/tasks.md has examples"
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+_SIMPLE: Mapping[str, tuple[Callable[[Any], bool], str, Any]] = {
+    "title": (_is_text, "a line of text", ""),
+    "family": (_is_text, 'a name such as "reduction"', ""),
+    "mode": (lambda v: v in ("train", "eval"), '"train" or "eval", which calls eval() on modules', "train"),
+    "perturb": (_is_truth, "true or false", True),
+    "allow_tf32": (_is_truth, "true or false", False),
+    "inputs": (_is_text, 'the name of a file such as "calls.pt"', ""),
+}
+"""By key: a check of its value, what is expected, and the default."""
+_KEYS = (*_SIMPLE, "tolerance", "workloads")
+_TOLERANCE = "a table with rtol and atol, such as {rtol = 1e-4, atol = 1e-4}"
 _CONSTANTS = "a number, a string, true or false, or a list of numbers or of strings"
 _DOT = r"\s*\.\s*"
 
 
-@dataclass(frozen=True, slots=True)
-class TaskTable:
-    """Contents of a `task.toml`; `inputs` is the file name of captured inputs, "" for none."""
+def read(path: Path) -> dict[str, Any]:
+    """Read and check a `task.toml`; raises `TaskError` with file, line, key and what is expected there.
 
-    title: str
-    family: str
-    mode: Mode
-    perturb: bool
-    allow_tf32: bool
-    inputs: str
-    tolerance: Tolerance | None
-    workloads: Mapping[DeviceKind, tuple[Workload, ...]]
-
-
-def read(path: Path) -> TaskTable:
-    """Read and check a `task.toml`; raises `TaskError` with file, line, key and what is expected there."""
+    Returns arguments of `Task` by name, and `inputs`, the file name of captured inputs, "" for none.
+    """
     try:
         content = path.read_bytes()
     except OSError as e:
@@ -58,32 +65,31 @@ def read(path: Path) -> TaskTable:
         raise TaskError(
             f"{path} is not valid TOML: {e}", hint="strings need quotes; https://toml.io shows how values are written"
         ) from None
-    return _Reader(path, text).table(table)
+    return _Reader(path, text).fields(table)
 
 
 class _Reader:
     def __init__(self, path: Path, text: str) -> None:
         self._path, self._text = path, text
 
-    def table(self, table: Mapping[str, Any]) -> TaskTable:
-        self._known(table, "", _KEYS, _KEYS_HINT)
+    def fields(self, table: Mapping[str, Any]) -> dict[str, Any]:
+        hint = f"the keys of a {NAME} are {', '.join(_KEYS)}; docs/tasks.md has examples"
+        self._known(table, "", _KEYS, hint)
+        found: dict[str, Any] = {}
+        for key, (fits, expected, default) in _SIMPLE.items():
+            found[key] = table.get(key, default)
+            if not fits(found[key]):
+                raise self._wrong(key, expected, found[key])
         workloads = self._mapping(table.get("workloads", {}), "workloads", "tables workloads.cpu and workloads.cuda")
         self._known(workloads, "workloads", KINDS, "workloads are given for cpu and for cuda, as in [workloads.cuda]")
-        return TaskTable(
-            title=self._string(table, "title", "a line of text", self._path.parent.name),
-            family=self._string(table, "family", 'a name such as "reduction"'),
-            mode=self._mode(table.get("mode", "train")),
-            perturb=self._truth(table, "perturb", default=True),
-            allow_tf32=self._truth(table, "allow_tf32", default=False),
-            inputs=self._string(table, "inputs", 'the name of a file such as "calls.pt"'),
-            tolerance=self._tolerance(table.get("tolerance")),
-            workloads={kind: self._workloads(workloads.get(kind, {}), f"workloads.{kind}") for kind in KINDS},
-        )
+        found["tolerance"] = self._tolerance(table["tolerance"]) if "tolerance" in table else None
+        found["workloads"] = {kind: self._workloads(workloads.get(kind, {}), f"workloads.{kind}") for kind in KINDS}
+        return found
 
-    def _wrong(self, key: str, expected: str, value: Any, hint: str = "") -> TaskError:
+    def _wrong(self, key: str, expected: str, value: Any) -> TaskError:
         shown = repr(value)
         shown = shown if len(shown) <= 80 else f"{shown[:80]}…"
-        return TaskError(f"{self._place(key)}: {key} must be {expected}, got {shown}", hint=hint)
+        return TaskError(f"{self._place(key)}: {key} must be {expected}, got {shown}")
 
     def _place(self, key: str) -> str:
         """Return the file and, as far as it can be found, the line of a dotted key."""
@@ -119,32 +125,11 @@ class _Reader:
             raise self._wrong(key, expected, value)
         return cast("Mapping[str, Any]", value)
 
-    def _string(self, table: Mapping[str, Any], key: str, expected: str, default: str = "") -> str:
-        value = table.get(key, default)
-        if not isinstance(value, str):
-            raise self._wrong(key, expected, value)
-        return value
-
-    def _truth(self, table: Mapping[str, Any], key: str, *, default: bool) -> bool:
-        value = table.get(key, default)
-        if not isinstance(value, bool):
-            raise self._wrong(key, "true or false", value)
-        return value
-
-    def _mode(self, value: Any) -> Mode:
-        if value not in ("train", "eval"):
-            hint = '"train", the default, leaves modules as they are made, as KernelBench does; "eval" calls eval()'
-            raise self._wrong("mode", '"train" or "eval"', value, hint)
-        return value
-
-    def _tolerance(self, value: Any) -> Tolerance | None:
-        if value is None:
-            return None
-        expected = "a table with rtol and atol, such as {rtol = 1e-4, atol = 1e-4}"
-        table = self._mapping(value, "tolerance", expected)
-        self._known(table, "tolerance", ("rtol", "atol"), f"tolerance must be {expected}")
+    def _tolerance(self, value: Any) -> Tolerance:
+        table = self._mapping(value, "tolerance", _TOLERANCE)
+        self._known(table, "tolerance", ("rtol", "atol"), f"tolerance must be {_TOLERANCE}")
         if len(table) < 2:
-            raise self._wrong("tolerance", expected, value)
+            raise self._wrong("tolerance", _TOLERANCE, value)
         for key, number in table.items():
             fits = isinstance(number, int | float) and not isinstance(number, bool)
             if not fits or not math.isfinite(number) or number < 0:

@@ -16,7 +16,7 @@ import numpy as np
 from forewarp.core.errors import ForewarpError
 from forewarp.core.values import Candidate
 from forewarp.gpu_runner.formats import plan as plans
-from forewarp.gpu_runner.formats.plan_table import LaunchPlan
+from forewarp.gpu_runner.formats.plan import LaunchPlan
 from forewarp.inspection.features import access_cuda, access_triton
 from forewarp.inspection.features.addresses import SIZE, Access, Found, Ints, number
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from forewarp.gpu_runner.formats.plan_table import LaunchPlan, PlannedLaunch
+from forewarp.gpu_runner.formats.plan import LaunchPlan, PlannedLaunch
 from forewarp.inspection.features.addresses import (
     SIZE,
     Access,

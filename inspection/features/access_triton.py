@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from forewarp.gpu_runner.formats.plan_table import LaunchPlan
+from forewarp.gpu_runner.formats.plan import LaunchPlan
 from forewarp.inspection.features.addresses import (
     SIZE,
     Access,
