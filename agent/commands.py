@@ -630,10 +630,10 @@ def _listed_conversations(place: Place) -> str:
 
 
 def _export_row(settings: Settings, row: CandidateRow, path: str) -> str:
-    from forewarp.export.bake import SUFFIXES
+    from forewarp.core.languages import suffix_of
 
     f = row.forecast
-    default = f"{f.task}_{row.number}{SUFFIXES[cast('Language', f.language)]}"
+    default = f"{f.task}_{row.number}{suffix_of(cast('Language', f.language))}"
     return f"Candidate {row.number} is in `{write_new(settings.folder, path or default, row.text)}`."
 
 

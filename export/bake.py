@@ -8,8 +8,6 @@ from forewarp.core.errors import CandidateError
 from forewarp.core.values import DEVICE_ONLY, Candidate, Language
 from forewarp.gpu_runner.formats import candidate as candidates
 
-SUFFIXES: dict[Language, str] = {"cpp": ".cpp", "cuda": ".cu", "triton": ".py", "python": ".py"}
-
 
 def bake(candidate: Candidate) -> str:
     """Return the source with each tunable's chosen value moved to the front of its choices.

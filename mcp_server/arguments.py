@@ -16,6 +16,7 @@ from mcp.types import CallToolResult
 from pydantic import Field
 
 from forewarp.core.errors import UsageError
+from forewarp.core.languages import C_SUFFIXES
 from forewarp.mcp_server.answers import Detail, ToolAnswer
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.tools.parts import Kernel, Part, Place
@@ -33,7 +34,6 @@ _LIMITS = {"source": MAX_BYTES, "tunables": 64, "paths": 16, "seed_kernels": 16,
 _Budget = Annotated[int | None, Field(ge=1, le=1000)]
 _Wait, _Handle = Field(ge=0, le=MAX_WAIT_S), Annotated[str, Field(min_length=1)]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_LANGUAGES: dict[str, Literal["cpp", "cuda"]] = {".cpp": "cpp", ".cc": "cpp", ".cu": "cuda"}
 
 _OWN: dict[str, tuple[Any, Any, str]] = {
     "task": (str, ..., "Bundled task, task folder or KernelBench file."),
@@ -143,14 +143,14 @@ class Requests:
         """Return a kernel by the text that its file has now, with the launch plan that may lie beside it."""
         text, _ = self._files.read(path, what)
         suffix = Path(path).suffix
-        if suffix in _LANGUAGES and "/*forewarp" not in text:
+        if suffix in C_SUFFIXES and "/*forewarp" not in text:
             try:
                 plan, _ = self._files.read(str(Path(path).with_suffix(".toml")), what)
             except UsageError:
                 plan = ""
             if plan and "*/" not in plan:
                 text = f"/*forewarp\n{plan.strip()}\n*/\n{text}"
-        return Kernel(source=text, language=language or _LANGUAGES.get(suffix), tunables=tunables or {})
+        return Kernel(source=text, language=language or C_SUFFIXES.get(suffix), tunables=tunables or {})
 
     def seed(self, path: str) -> Path:
         """Return a copy of a kernel's file, which nobody changes while a run reads it."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from forewarp.archive.store import Archive
 from forewarp.core.errors import UsageError
+from forewarp.core.languages import suffix_of
 from forewarp.core.untrusted_text import model_json, spreadsheet_cell
-from forewarp.export.bake import SUFFIXES
 from forewarp.report.documents import Artifact, JointDocument, SearchDocument, failure
 from forewarp.tools import session
 from forewarp.tools.files import write_whole
@@ -55,7 +55,7 @@ def write(document: SearchDocument, folder: Path, archive: Archive, record: RunR
     best, module = document.best, drop_in(archive, document.run_id)
     with _writing(folder, document.run_id) as files:
         if best is not None:
-            files.add("kernel", f"best{SUFFIXES[best.kernel.language]}", best.source)
+            files.add("kernel", f"best{suffix_of(best.kernel.language)}", best.source)
         if module is not None:
             files.add("evidence", "evidence.json", model_json(module.evidence, indent=2) + "\n")
             if module.text is not None:
@@ -78,7 +78,7 @@ def write_joint(document: JointDocument, archive: Archive, folder: Path) -> Join
             files.made += write(one, files.path / name, archive).artifacts
             pages[run.device.name] = f"{name}/report.html"
         if (best := document.compromise) is not None:
-            files.add("kernel", f"compromise{SUFFIXES[best.kernel.language]}", best.source)
+            files.add("kernel", f"compromise{suffix_of(best.kernel.language)}", best.source)
         files.add("report", "report.html", joint.page(document, pages))
         return _with_result(document, files)
 

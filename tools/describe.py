@@ -8,6 +8,7 @@ from pydantic import Field
 
 from forewarp.archive.pools.parquet import tasks_of
 from forewarp.core.errors import DeviceError
+from forewarp.core.languages import languages_on
 from forewarp.core.values import DeviceKind, Tolerance
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.compilers import cpp
@@ -69,7 +70,7 @@ def device_of(place: Place) -> DeviceFacts:
     t = sessions.target_of(place)
     return DeviceFacts(
         device=Device.of(t),
-        languages=list(sessions.LANGUAGES[t.kind]),
+        languages=list(languages_on(t.kind)),
         processors=t.processors,
         memory_bandwidth=t.memory_bandwidth,
         fp32_flops=t.fp32_flops,
@@ -119,7 +120,7 @@ def task_of(name: str, place: Place) -> TaskFacts:
     task = sessions.load_task(name, place)
     kind = _kind(place)
     kind = kind if task.workloads.get(kind) else next(iter(task.workloads))
-    fitting = [s for s in task.seeds if s.language in sessions.LANGUAGES[kind]]
+    fitting = [s for s in task.seeds if s.language in languages_on(kind)]
     return TaskFacts(
         name=task.name,
         title=task.title,

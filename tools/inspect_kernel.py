@@ -14,12 +14,12 @@ from forewarp.core import serde
 from forewarp.core.checking import FAULTS
 from forewarp.core.errors import CandidateError, UsageError
 from forewarp.core.inspection import Inspection, Launch
+from forewarp.core.roofline import floor_s
 from forewarp.core.values import Candidate, Signature, Status, Target, Task
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.compilers.facts import facts
-from forewarp.gpu_runner.executors.builds import manifest_of
+from forewarp.gpu_runner.executors.artifacts import manifest_of
 from forewarp.gpu_runner.executors.local import LocalExecutor
-from forewarp.gpu_runner.roofline import floor_s
 from forewarp.inspection.traced import gradient, of_file, of_trace
 from forewarp.inspection.tracing.files import arguments
 from forewarp.inspection.tracing.values import SourceFile

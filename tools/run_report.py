@@ -11,9 +11,9 @@ from pydantic import Field
 from forewarp.archive.rows import CandidateRow, DecisionRow, EventRow, MeasurementRow, RunRow, RunStatus
 from forewarp.archive.store import Archive
 from forewarp.core.errors import UsageError
+from forewarp.core.roofline import bound, floor_s
 from forewarp.core.values import UNTRUSTED, Action, Status, Verdict
 from forewarp.export.bake import bake
-from forewarp.gpu_runner.roofline import bound, floor_s
 from forewarp.search import lease
 from forewarp.search.summary import RunSummary, best_of, summarise
 from forewarp.tools.measured import DeviceState, WorkloadResult, device_state, workload_result

@@ -11,6 +11,7 @@ from forewarp.archive.rows import EventRow
 from forewarp.archive.store import Archive
 from forewarp.core.budget import Spend
 from forewarp.core.errors import UsageError
+from forewarp.core.languages import languages_on
 from forewarp.core.protocols import Forecaster, Proposer
 from forewarp.core.values import DeviceKind, Task
 from forewarp.search.events import Event
@@ -169,7 +170,7 @@ def _able(opened: Session) -> Able:
     if recorded is not None:
         held = {c.sha256 for c in recorded}
         return lambda candidate: candidate.sha256 in held
-    languages = sessions.LANGUAGES[opened.executor.target.kind]
+    languages = languages_on(opened.executor.target.kind)
     return lambda candidate: candidate.language in languages
 
 

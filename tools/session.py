@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Self
 from forewarp.archive.pools.parquet import read_pool, tasks_of
 from forewarp.archive.store import Archive, default_path
 from forewarp.core.errors import CandidateError, DeviceError, TaskError, UsageError, WorkerError
+from forewarp.core.languages import languages_on
 from forewarp.core.protocols import Executor, Forecaster
-from forewarp.core.values import REFERENCE, Candidate, DeviceKind, Language, Target, Task
+from forewarp.core.values import REFERENCE, Candidate, DeviceKind, Target, Task
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
     from forewarp.gpu_runner.executors.local import Limits
     from forewarp.surrogate.models import LanguageModel
-
-LANGUAGES: dict[DeviceKind, tuple[Language, ...]] = {"cpu": ("cpp", "python"), "cuda": ("triton", "cuda", "python")}
-"""Languages of the kernels that each kind of device runs."""
 
 ESCALATIONS = 8
 """Most candidates that a cascade asks its language model for in one call."""
@@ -268,7 +266,7 @@ def open_executor(
 
         executor: Executor = open_remote(place.executor, _device_of(place), place.python)
     else:
-        from forewarp.gpu_runner.executors.opening import open_local
+        from forewarp.gpu_runner.executors.several import open_local
 
         executor = open_local(_device_of(place), python=place.python, limits=_limits(compile_s), begun=begun)
     try:
@@ -340,9 +338,9 @@ def choose_candidate(kernel: Kernel) -> Candidate:
 def check_language(candidate: Candidate, executor: Executor) -> None:
     """Raise `CandidateError` if the device does not run the candidate's language."""
     kind = executor.target.kind
-    if candidate.language not in LANGUAGES[kind]:
-        hint = f"this device runs {', '.join(LANGUAGES[kind])}"
-        if kind == "cpu" and candidate.language in LANGUAGES["cuda"]:
+    if candidate.language not in languages_on(kind):
+        hint = f"this device runs {', '.join(languages_on(kind))}"
+        if kind == "cpu" and candidate.language in languages_on("cuda"):
             hint += "; without a GPU, use `forewarp forecast --target h200` or `forewarp inspect`"
         raise CandidateError(
             f"a {candidate.language} kernel does not run on {executor.target.name} ({kind})", hint=hint
@@ -354,7 +352,7 @@ def with_seeds(task: Task, kind: DeviceKind, paths: Sequence[str], language: str
 
     Raises `UsageError` if none is left although one is needed.
     """
-    allowed = LANGUAGES[kind]
+    allowed = languages_on(kind)
     if language is not None and language not in allowed:
         raise UsageError(f"{language} does not run on the {kind} device", hint=f"use one of {', '.join(allowed)}")
     wanted = (language,) if language else allowed
@@ -446,7 +444,7 @@ def check_price(model: LanguageModel) -> None:
 
 
 def _replay(place: Place, task: Task) -> Executor:
-    from forewarp.gpu_runner.executors.replay import ReplayExecutor
+    from forewarp.archive.pools.replay import ReplayExecutor
 
     path = Path(place.pool or tasks.BUNDLED_POOL).expanduser()
     rows = read_pool(path, task_sha256=task.sha256)

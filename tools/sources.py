@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from forewarp.core.errors import CandidateError, ForewarpError, TaskError
+from forewarp.core.languages import KERNEL_SUFFIXES
 from forewarp.gpu_runner.formats.candidate import MAX_SOURCE_BYTES
 
 MAX_INPUTS_BYTES = 1 << 30
@@ -41,7 +42,7 @@ def check_task(path: Path) -> None:
     files = [path]
     if path.is_dir():
         files = [path / name for name in ("task.toml", "task.yml", "reference.py", "reference.cpp")]
-        files += [p for p in (path / "seeds").glob("*") if p.suffix in (".cpp", ".cu", ".py")]
+        files += [p for p in (path / "seeds").glob("*") if p.suffix in KERNEL_SUFFIXES]
     for file in files:
         if (problem := _problem_of(file, MAX_SOURCE_BYTES)) is not None:
             raise TaskError(f"the task's file {file} {problem}", hint="a task's files are short texts of their own")

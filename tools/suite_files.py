@@ -10,9 +10,9 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
 from forewarp.core.errors import UsageError
+from forewarp.core.languages import KERNEL_SUFFIXES
 from forewarp.gpu_runner.formats import kernelbot
 
-KERNEL_SUFFIXES = (".py", ".cu", ".cpp", ".cc")
 INPUTS_SUFFIX = ".inputs.pt"
 TASK_FILES = ("task.toml", kernelbot.NAME)
 
