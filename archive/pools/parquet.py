@@ -86,7 +86,7 @@ def replacing(path: Path) -> Generator[Path]:
 def read_pool(path: str | Path, *, task_sha256: str | None = None) -> list[RecordedRow]:
     """Read a Parquet file, or every pool among the `*.parquet` of a folder, in order; of one task, or of all.
 
-    The rows are what `gpu_runner.executors.replay.ReplayExecutor` takes. Raises `UsageError` or `ArchiveError`.
+    The rows are what `archive.pools.replay.ReplayExecutor` takes. Raises `UsageError` or `ArchiveError`.
     """
     return list(rows_of(path, task_sha256=task_sha256))
 

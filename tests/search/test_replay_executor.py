@@ -8,13 +8,13 @@ from contracts.executor_contract import ExecutorContract
 from support import synthetic_executor as synthetic
 
 from forewarp.archive.pools import parquet
+from forewarp.archive.pools.replay import ReplayExecutor
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive
 from forewarp.core.budget import Budget
 from forewarp.core.errors import TaskError, UsageError
 from forewarp.core.protocols import Executor
 from forewarp.core.values import Candidate, Status, Target, Task
-from forewarp.gpu_runner.executors.replay import ReplayExecutor
 from forewarp.search.gate import Gate
 from forewarp.search.loop import Search
 from forewarp.search.proposers.recorded import PoolProposer
