@@ -29,11 +29,11 @@ from forewarp.archive.pools import splits
 from forewarp.archive.pools.parquet import write_rows
 from forewarp.archive.rows import Origin, RecordedRow
 from forewarp.core import serde
+from forewarp.core.roofline import floor_s
 from forewarp.core.values import Build, Candidate, Measurement, Signature, Target, Task
 from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
-from forewarp.gpu_runner.roofline import floor_s
 from forewarp.gpu_runner.worker.check import STRAY_REACH, STRAYS
 from forewarp.gpu_runner.worker.signatures import describe_job
 from forewarp.inspection.features.vector import VECTOR_VERSION, vector

@@ -27,8 +27,7 @@ from forewarp.core.values import Candidate, Target
 from forewarp.gpu_runner import statistics
 from forewarp.gpu_runner.devices import detect_cpu
 from forewarp.gpu_runner.executors.local import LocalExecutor
-from forewarp.gpu_runner.executors.looks import STOPPING_ERROR, Looks
-from forewarp.gpu_runner.executors.verdicts import SESSION_SPREAD, timings_of
+from forewarp.gpu_runner.executors.verdicts import SESSION_SPREAD, STOPPING_ERROR, Looks, timings_of
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.statistics import LOOKS
 from forewarp.gpu_runner.worker.channel import Answer

@@ -13,7 +13,7 @@ import numpy as np
 from provenance import write
 
 from forewarp.archive.pools.parquet import read_pool
-from forewarp.gpu_runner.roofline import floor_s
+from forewarp.core.roofline import floor_s
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from provenance import write
 
 from forewarp.core.values import Candidate
 from forewarp.gpu_runner.devices import known_targets
-from forewarp.gpu_runner.executors.builds import manifest_of
+from forewarp.gpu_runner.executors.artifacts import manifest_of
 from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks

@@ -38,7 +38,7 @@ from forewarp.core import serde
 from forewarp.core.errors import ForewarpError
 from forewarp.core.values import Build, Candidate, Measurement, Task
 from forewarp.gpu_runner import devices
-from forewarp.gpu_runner.executors.builds import manifest_of
+from forewarp.gpu_runner.executors.artifacts import manifest_of
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import plan

@@ -96,7 +96,7 @@ RULES = (
     ),
     Rule(
         "the early stop's errors sum to one share",
-        "gpu_runner/executors/looks.py",
+        "gpu_runner/executors/verdicts.py",
         "STOPPING_ERROR / (k * (k + 1))",
         "STOPPING_ERROR",
         "tests/gpu_runner/test_looks.py",
@@ -138,8 +138,8 @@ RULES = (
     ),
     Rule(
         "a reference that fails is to blame",
-        "gpu_runner/executors/blame.py",
-        "    if noted.in_reference:",
+        "gpu_runner/executors/verdicts.py",
+        "    if activity.in_reference:",
         "    if False:",
         "tests/gpu_runner/test_blame.py",
     ),

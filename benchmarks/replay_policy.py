@@ -20,10 +20,10 @@ from typing import Any
 from provenance import write
 
 from forewarp.archive.pools.parquet import read_pool
+from forewarp.archive.pools.replay import ReplayExecutor
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive
 from forewarp.core.budget import Budget
-from forewarp.gpu_runner.executors.replay import ReplayExecutor
 from forewarp.search.loop import Search
 from forewarp.search.proposers.recorded import PoolProposer
 from forewarp.search.settings import SearchSettings

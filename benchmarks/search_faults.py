@@ -400,14 +400,14 @@ def child(probe: str, command: list[str]) -> None:
 
 
 def _watch_device(local: Any, client: Any, probe: Path) -> None:
-    hold, run = local._alone_on, client.WorkerClient.run
+    hold, run = local.exclusive_device, client.WorkerClient.run
 
     def note(**facts: Any) -> None:
         with probe.open("a") as file:
             file.write(json.dumps(facts) + "\n")
 
     @contextlib.contextmanager
-    def alone_on(*where: Any) -> Generator[None]:
+    def exclusive_device(*where: Any) -> Generator[None]:
         asked = time.monotonic()
         with hold(*where):
             got = time.monotonic()
@@ -423,7 +423,7 @@ def _watch_device(local: Any, client: Any, probe: Path) -> None:
             if job["kind"] == "measure":
                 note(job="measure", began=began, ended=time.monotonic())
 
-    local._alone_on, client.WorkerClient.run = alone_on, timed
+    local.exclusive_device, client.WorkerClient.run = exclusive_device, timed
 
 
 def simulated(path: Path, seed: int) -> None:

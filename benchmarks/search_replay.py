@@ -32,12 +32,12 @@ from provenance import write
 
 from forewarp.archive.forecasts import RecordedForecast, read_forecasts
 from forewarp.archive.pools.parquet import read_pool
+from forewarp.archive.pools.replay import ReplayExecutor
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive
 from forewarp.core.budget import Budget
 from forewarp.core.protocols import Forecaster, Subject, Trial
 from forewarp.core.values import Cost, Forecast, Target, Task
-from forewarp.gpu_runner.executors.replay import ReplayExecutor
 from forewarp.search.loop import Search
 from forewarp.search.proposers.recorded import PoolProposer
 from forewarp.search.settings import SearchSettings

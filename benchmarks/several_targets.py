@@ -28,11 +28,11 @@ from published_sets import kernel_tuner
 from published_sets.made import ImportOptions
 
 from forewarp.archive.pools.parquet import write_rows
+from forewarp.archive.pools.replay import ReplayExecutor
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive
 from forewarp.core.budget import Budget
 from forewarp.core.values import Candidate, Task, Workload
-from forewarp.gpu_runner.executors.replay import ReplayExecutor
 from forewarp.search.compromise import compare
 from forewarp.search.islands import Islands
 from forewarp.search.loop import Search

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from forewarp.core import bins
 
@@ -188,6 +188,12 @@ class Task:
         if any(w != 1.0 for each in weights.values() for w in each):
             problem.append({"weights": weights})
         return _digest(self.reference, json.dumps(problem, sort_keys=True))
+
+    @property
+    def repeated_inputs(self) -> list[str]:
+        """Names of the captured calls of which nothing is drawn anew."""
+        calls: list[dict[str, Any]] = json.loads(self.files[CAPTURED])["calls"] if CAPTURED in self.files else []
+        return [c["name"] for c in calls if all("data" in t for t in c["tensors"])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from forewarp.archive.rows import RunRow
 from forewarp.archive.store import Archive
 from forewarp.core.budget import Budget, Spend, warnings
 from forewarp.core.protocols import Executor, Forecaster, Proposer, Trial
+from forewarp.core.roofline import floor_s
 from forewarp.core.values import Build, Measurement, Signature, Target
-from forewarp.gpu_runner.roofline import floor_s
 from forewarp.search import budget as budgets
 from forewarp.search import events
 from forewarp.search.events import BudgetWarning, Event

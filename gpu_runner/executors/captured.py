@@ -7,12 +7,11 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from forewarp.core.errors import TaskError
 from forewarp.core.values import CAPTURED, DeviceKind, Task, Workload
 from forewarp.gpu_runner.cache import default_cache
-from forewarp.gpu_runner.executors.cached_text import cached
+from forewarp.gpu_runner.executors.artifacts import cached
 from forewarp.gpu_runner.executors.client import WorkerClient
 
 CACHE_VERSION = 1
@@ -35,35 +34,18 @@ def with_inputs(task: Task, path: Path, python: str = sys.executable, cache: Pat
             f"{task.name} is a GPU MODE task, which makes its data itself: it takes no captured inputs",
             hint="write its reference as a KernelBench file (class Model), and pass the captured inputs with that",
         )
-    digest = _digest(path)
-    folder = (cache or default_cache()) / "inputs"
-    text = cached(folder / f"{digest}-{CACHE_VERSION}.json", _checked, lambda: _read(path, digest, python))
-    calls: list[dict[str, Any]] = json.loads(text)["calls"]
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as e:
+        raise TaskError(f"the file of captured inputs {path} cannot be read: {e.strerror}", hint=_HINT) from None
+    note = (cache or default_cache()) / "inputs" / f"{digest}-{CACHE_VERSION}.json"
+    text, found = cached(note, lambda text: (text, json.loads(text)), lambda: _read(path, digest, python))
     workloads: dict[DeviceKind, tuple[Workload, ...]] = {
-        kind: tuple(Workload(c["name"], known[0].constants, c["weight"]) for c in calls)
+        kind: tuple(Workload(c["name"], known[0].constants, c["weight"]) for c in found["calls"])
         for kind, known in task.workloads.items()
     }
     return replace(task, workloads=workloads, files={**task.files, CAPTURED: text})
-
-
-def repeated(task: Task) -> list[str]:
-    """Return the names of the captured calls of which nothing is drawn anew."""
-    calls: list[dict[str, Any]] = json.loads(task.files[CAPTURED])["calls"] if CAPTURED in task.files else []
-    return [c["name"] for c in calls if all("data" in t for t in c["tensors"])]
-
-
-def _checked(text: str) -> str:
-    """Return the text of a file in the cache; raises ValueError for one that is no JSON."""
-    json.loads(text)
-    return text
-
-
-def _digest(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as e:
-        raise TaskError(f"the file of captured inputs {path} cannot be read: {e.strerror}", hint=_HINT) from None
 
 
 def _read(path: Path, digest: str, python: str) -> str:

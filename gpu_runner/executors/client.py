@@ -18,6 +18,7 @@ from typing import Any
 
 from forewarp.core.errors import DeviceError, UnprotectedError, WorkerError
 from forewarp.core.untrusted_text import printable
+from forewarp.core.values import Status
 from forewarp.gpu_runner import child
 from forewarp.gpu_runner.executors.scratch import Scratch
 from forewarp.gpu_runner.worker import activity
@@ -51,6 +52,14 @@ class Reply:
     activity: Activity = field(default_factory=Activity)
     lost: bool = False
 
+    def ending(self, limit_s: float) -> tuple[Status, str]:
+        """Return how a child ended that gave no answer within `limit_s` seconds: a status, and what is known of it."""
+        if self.timed_out:
+            return "timeout", f"stopped after {limit_s:.0f} s\n{self.log}".strip()
+        if self.exit_status is not None and self.exit_status < 0:
+            return "crashed", f"ended by {signal.Signals(-self.exit_status).name}\n{self.log}".strip()
+        return "crashed", f"left with exit status {self.exit_status} and no result\n{self.log}".strip()
+
 
 def readable(text: str, limit: int = LOG_BYTES) -> str:
     """Trim a log to its head and tail, and drop control characters: a candidate's output is data."""
@@ -60,9 +69,9 @@ def readable(text: str, limit: int = LOG_BYTES) -> str:
     return f"{clean[: limit // 2]}\n… {len(clean) - limit} characters left out …\n{clean[-limit // 2 :]}"
 
 
-def _unprotected(told: object) -> UnprotectedError:
-    """Return the error of a job that was refused; of what it told, only names that are known are shown."""
-    lacks = ", ".join(name for name in LEAST if isinstance(told, list) and name in told)
+def _unprotected(missing: object) -> UnprotectedError:
+    """Return the error of a job that was refused; of the protections it names, only those that are known are shown."""
+    lacks = ", ".join(name for name in LEAST if isinstance(missing, list) and name in missing)
     return UnprotectedError(
         f"code of tasks and kernels is not run here, because these protections are missing: {lacks}",
         hint="`forewarp doctor` says what to change; to run the code all the same, pass --unprotected, or set "
@@ -70,12 +79,12 @@ def _unprotected(told: object) -> UnprotectedError:
     )
 
 
-def was_closed() -> WorkerError:
+def closed_error() -> WorkerError:
     """Return the error of a job whose executor was closed by another thread."""
     return WorkerError("the executor was closed while it worked", hint="nothing is lost: ask for the same again")
 
 
-def was_lost(seconds: float) -> WorkerError:
+def lost_error(seconds: float) -> WorkerError:
     """Return the error of a job whose server was ended by something else than forewarp, after so many seconds."""
     return WorkerError(
         "the measuring server was killed while it worked, by something else than forewarp; the candidate is not to "
@@ -143,7 +152,7 @@ class ChildSession:
             timed_out = True
         except (ChannelClosed, ValueError, TypeError, AttributeError, KeyError):
             pass
-        noted = activity.read(self._log) if answer is None else Activity()
+        last_activity = activity.read(self._log) if answer is None else Activity()
         if answer is None:
             exit_status = self._end()
         elif UNPROTECTED in answer:
@@ -153,7 +162,7 @@ class ChildSession:
             self._read = self._log.stat().st_size
         log, seconds = readable(text), time.perf_counter() - start
         descriptors, lost = tuple(self._answers.descriptors()), answer is None and self._lost
-        return Reply(answer, log, seconds, started, timed_out, exit_status, descriptors, noted, lost)
+        return Reply(answer, log, seconds, started, timed_out, exit_status, descriptors, last_activity, lost)
 
     @property
     def alive(self) -> bool:
@@ -200,7 +209,7 @@ class WorkerClient:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
-        self._scratch = Scratch()
+        self._scratch: Scratch | None = None
         self._jobs = 0
         self._closed = False
 
@@ -218,41 +227,47 @@ class WorkerClient:
         finally:
             session.close()
         if reply.answer is None and self._closed:
-            raise was_closed()
+            raise closed_error()
         if reply.lost:
-            raise was_lost(reply.seconds)
+            raise lost_error(reply.seconds)
         return replace(reply, seconds=reply.seconds + opened, started_s=reply.started_s + opened)
 
     def open(self, job: dict[str, Any]) -> ChildSession:
         """Start a job and return the handle on its process; raises as `run` does."""
+        log = self._log_path()
         ours, theirs = socket.socketpair()
         status, reported = socket.socketpair()
-        log = self._log_path()
         with theirs, reported, contextlib.ExitStack() as unsent:
             unsent.enter_context(ours)
             unsent.enter_context(status)
             self._send(json.dumps(job | {"log": str(log)}).encode() + b"\n", [theirs.fileno(), reported.fileno()])
             unsent.pop_all()
-        answers, told = Channel(ours), Channel(status)
+        answers, exits = Channel(ours), Channel(status)
         try:
-            pid: int = told.receive(START_S)["pid"]
+            pid: int = exits.receive(START_S)["pid"]
         except (ChannelClosed, ChannelTimeout):
             answers.close()
-            told.close()
+            exits.close()
             with self._lock:
                 self._forget()
             raise WorkerError("the measuring server stopped", hint="run the command again") from None
-        return ChildSession(answers, told, log, pid)
+        return ChildSession(answers, exits, log, pid)
 
     def _log_path(self) -> Path:
         with self._lock:
             self._jobs += 1
-            return self._scratch.path / f"job{self._jobs}.log"
+            return self._folder().path / f"job{self._jobs}.log"
+
+    def _folder(self) -> Scratch:
+        if self._closed:
+            raise closed_error()
+        self._scratch = self._scratch or Scratch()
+        return self._scratch
 
     def _send(self, line: bytes, descriptors: list[int]) -> None:
         with self._lock:
             if self._closed:
-                raise was_closed()
+                raise closed_error()
             control = self._start()
             try:
                 sent = socket.send_fds(control, [line], descriptors)
@@ -268,7 +283,7 @@ class WorkerClient:
             return self._control
         self._forget()
         ours, theirs = socket.socketpair()
-        errors = self._scratch.path / "server.log"
+        errors = self._folder().path / "server.log"
         errors.touch(mode=0o600)
         environment = child.environment(
             # Inductor would keep processes to compile in, which go on working between calls.
@@ -277,7 +292,7 @@ class WorkerClient:
             | self._environment
             | {
                 # Folders of cells too go with ours, whatever ends them.
-                "TMPDIR": str(self._scratch.temporary),
+                "TMPDIR": str(self._folder().temporary),
                 # Idle threads of one arm must not spin while the other is timed.
                 "OMP_WAIT_POLICY": "PASSIVE",
                 "CUDA_MODULE_LOADING": "LAZY",
@@ -301,21 +316,21 @@ class WorkerClient:
                     f"the Python to measure with, {self.python}, cannot be started: {e.strerror}",
                     hint="pass --python PATH of one that has torch",
                 ) from None
-        if self._said(ours) != b"ready\n":
+        if self._first_words(ours) != b"ready\n":
             ours.close()
             self._fail_to_start(errors.read_text(errors="replace"))
         ours.settimeout(None)
         self._control = ours
         return ours
 
-    def _said(self, control: socket.socket) -> bytes:
+    def _first_words(self, control: socket.socket) -> bytes:
         """Return the server's first words; b"" if there are none in time. Raises `WorkerError` once this is closed."""
         control.settimeout(_LOOK_S)
         for _ in range(round(START_S / _LOOK_S)):
             if self._closed:
                 control.close()
                 self._forget()
-                raise was_closed()
+                raise closed_error()
             try:
                 return control.recv(64)
             except TimeoutError:
@@ -353,4 +368,5 @@ class WorkerClient:
         self._closed = True  # before the lock: a thread that waits for the server to start holds it
         with self._lock:
             self._forget()
-            self._scratch.close()
+            if self._scratch is not None:
+                self._scratch.close()

@@ -1,4 +1,4 @@
-"""The controller's side of measuring on a GPU: what is lifted goes to the launcher, what cannot be is run in cells."""
+"""The controller's side of measuring on a GPU: observers lift modules, a launcher times programs, cells the rest."""
 
 from __future__ import annotations
 
@@ -17,22 +17,136 @@ from forewarp.gpu_runner.executors.client import (
     OnLook,
     Reply,
     WorkerClient,
+    closed_error,
+    lost_error,
     readable,
-    was_closed,
-    was_lost,
 )
-from forewarp.gpu_runner.executors.observers import ARMS, Observed, Observers, open_on_builds
 from forewarp.gpu_runner.lifting.graph import NO_CAPTURE
-from forewarp.gpu_runner.worker.channel import BEFORE_TIMING, Answer
+from forewarp.gpu_runner.lifting.window import BASES
+from forewarp.gpu_runner.worker.channel import BEFORE_TIMING, Answer, close_all
 
+ARMS = ("candidate", "anchor")
+SPARES = {"candidate": 2, "anchor": 1}
+"""Observers that wait for modules: one takes longer to open the device than a measurement does."""
 _FINAL = ("runtime_error", "incorrect", "out_of_memory")
 """What a module does under observation and would do anywhere."""
 _NAME = 80
 """Characters of a kernel's name in a result; C++ has names of thousands."""
 
 
+@dataclass(slots=True)
+class Observation:
+    """Outcome of observing a module.
+
+    `status` is "ok" with `programs` (data of `lifting.program.Programs`) and `descriptors`, which are to be closed, and
+    the `session` of the observer, which was killed but may not be gone yet;
+    "unlifted" where there is no program to be had; else how the module failed. `log` says why. `phases` are seconds
+    within those of the observation.
+    """
+
+    status: str
+    log: str
+    seconds: float
+    programs: dict[str, Any] = field(default_factory=dict[str, Any])
+    descriptors: tuple[int, ...] = ()
+    protections: tuple[str, ...] = ()
+    phases: dict[str, float] = field(default_factory=dict[str, float])
+    session: ChildSession | None = None
+
+    def wait_for_end(self) -> None:
+        """Wait until the observer is gone, and with it whatever it left running on the device."""
+        if self.session is not None:
+            self.session.close()
+            self.session = None
+
+    def close(self) -> None:
+        """Wait for the observer's end and close the descriptors; safe to call twice."""
+        self.wait_for_end()
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors = ()
+
+    def strides(self) -> dict[str, list[list[int]]]:
+        """Return the strides of the outputs by workload, in elements."""
+        return {p["workload"]: [o["stride"] for o in p["outputs"]] for p in self.programs.get("programs", ())}
+
+
+class Observers:
+    """Spare observers for each arm; not safe to use from several threads at once."""
+
+    def __init__(self, worker: WorkerClient, builds: Path) -> None:
+        """`builds` is the folder of compiled candidates."""
+        self._worker, self._builds = worker, builds
+        self._spares: dict[str, list[ChildSession]] = {arm: [] for arm in ARMS}
+
+    def prepare(self, arm: str) -> None:
+        """Have observers open the device, so that the next modules of this arm need not wait for it."""
+        while len(self._spares[arm]) < SPARES[arm]:
+            self._spares[arm].append(self._open(arm))
+
+    def _open(self, arm: str) -> ChildSession:
+        return _open_on_builds(self._worker, self._builds, {"kind": "observe", "base": BASES[ARMS.index(arm)]})
+
+    def observe(self, arm: str, job: dict[str, Any], limit_s: float) -> Observation:
+        """Observe a job's module within `limit_s` seconds; the observer is killed with that."""
+        start = time.perf_counter()
+        # One that waited for long may be gone: no line of the module has been read then.
+        observed = self._observe(arm, job, limit_s) or self._observe(arm, job, limit_s)
+        if observed is None:
+            observed = Observation("unlifted", "no process could be opened on the device to observe the module in", 0.0)
+        observed.seconds = time.perf_counter() - start
+        observed.phases["observe"] = observed.seconds
+        return observed
+
+    def _observe(self, arm: str, job: dict[str, Any], limit_s: float) -> Observation | None:
+        """Observe once; None where the observer ended before it was ready."""
+        session = self._spares[arm].pop(0) if self._spares[arm] else self._open(arm)
+        try:
+            reply = session.request(job, limit_s)
+        except BaseException:
+            session.close()
+            raise
+        session.kill()
+        found = self._observed(reply, limit_s)
+        if found is not None and found.status == "ok":
+            found.session = session
+        else:
+            session.close()
+        return found
+
+    def _observed(self, reply: Reply, limit_s: float) -> Observation | None:
+        answer = reply.answer
+        if answer is None:
+            close_all(reply.descriptors)
+            if not reply.started_s and not reply.timed_out:
+                return None
+            return Observation(*reply.ending(limit_s), reply.seconds)
+        try:
+            status, programs = str(answer["status"]), answer.get("programs", {})
+            # Why it cannot be lifted says it all; what a module that fails has printed may tell why it does.
+            texts = [str(answer["log"])] if status == "unlifted" else [str(answer["log"]), reply.log]
+            log = readable("\n".join(t for t in texts if t))
+            guards = tuple(readable(str(g), 200) for g in answer["protections"])
+            phases = {f"observe {k}": float(v) for k, v in dict(answer.get("seconds", {})).items()}
+            if status == "ok":
+                return Observation(status, log, 0.0, dict(programs), reply.descriptors, guards, phases)
+        except (KeyError, TypeError, ValueError):
+            close_all(reply.descriptors)
+            return Observation(
+                "unlifted", "the process that observed the module gave an answer that makes no sense", 0.0
+            )
+        close_all(reply.descriptors)
+        return Observation(status, log, 0.0, protections=guards)
+
+    def close(self) -> None:
+        """End the spare observers."""
+        for spares in self._spares.values():
+            while spares:
+                spares.pop().close()
+
+
 @dataclass(frozen=True, slots=True)
-class Launched:
+class LaunchOutcome:
     """What a measurement gave: the judge's reply, what was lifted of the candidate, and what the anchor was.
 
     `phases` are the seconds that it took to observe the candidate.
@@ -73,7 +187,7 @@ class LauncherClient:
         self._spare: ChildSession | None = None
         self._reference = _Reference()
 
-    def measure(self, job: dict[str, Any], task: str, on_look: OnLook, limit_s: float) -> Launched:
+    def measure(self, job: dict[str, Any], task: str, on_look: OnLook, limit_s: float) -> LaunchOutcome:
         """Measure a job of the task with this identity; `limit_s` bounds each process that takes part.
 
         Raises `WorkerError` and `DeviceError`.
@@ -85,10 +199,10 @@ class LauncherClient:
             launched = self._measure(job, task, on_look, limit_s)
             reply = launched.reply
             if reply.answer is None and self._worker.closed:
-                raise was_closed()
+                raise closed_error()
             if reply.lost:
                 self._drop()
-                raise was_lost(reply.seconds)
+                raise lost_error(reply.seconds)
             if reply.answer is None and not reply.started_s:
                 self._drop()  # the launcher had gone before the job began: idle for long, or killed
                 continue
@@ -116,15 +230,15 @@ class LauncherClient:
             self._spare = self._open()
 
     def _open(self) -> ChildSession:
-        return open_on_builds(self._worker, self._builds, {"kind": "launcher"})
+        return _open_on_builds(self._worker, self._builds, {"kind": "launcher"})
 
-    def _measure(self, job: dict[str, Any], task: str, on_look: OnLook, limit_s: float) -> Launched:
+    def _measure(self, job: dict[str, Any], task: str, on_look: OnLook, limit_s: float) -> LaunchOutcome:
         if self._session is None or not self._session.alive or self._reference.task != task:
             self._drop()
             self._session, self._spare = self._spare or self._open(), None
             self._reference = _Reference(task)
         job = job | {"weight_seed": self._reference.weight_seed}
-        arms: dict[str, Observed] = {}
+        arms: dict[str, Observation] = {}
         try:
             self._observe_anchor(job, arms, limit_s)
             if job["language"] == "python":
@@ -136,7 +250,7 @@ class LauncherClient:
             for observed in arms.values():
                 observed.close()
 
-    def _observe_anchor(self, job: dict[str, Any], arms: dict[str, Observed], limit_s: float) -> None:
+    def _observe_anchor(self, job: dict[str, Any], arms: dict[str, Observation], limit_s: float) -> None:
         """Observe what the candidate is measured against, unless the launcher has it or it cannot be lifted."""
         if job["anchor"] is not None:
             if job["anchor"]["language"] == "python":
@@ -155,11 +269,11 @@ class LauncherClient:
     def _launch(
         self,
         job: dict[str, Any],
-        arms: dict[str, Observed],
+        arms: dict[str, Observation],
         on_look: OnLook,
         session: ChildSession,
         limit_s: float,
-    ) -> Launched:
+    ) -> LaunchOutcome:
         failed = next((o for o in arms.values() if o.status != "ok"), None)
         if failed is None:
             reply = self._request(job, arms, on_look, session, limit_s)
@@ -170,12 +284,12 @@ class LauncherClient:
                     gone.close()
                 reply = self._request(job, arms, on_look, session, limit_s)
             if job["language"] != "python" or not _doubtful(reply):
-                return Launched(reply, _summary(arms.get("candidate")), self._anchor(job))
+                return LaunchOutcome(reply, _summary(arms.get("candidate")), self._anchor(job))
             failed = _doubt(reply)
             if reply.answer is None or reply.answer.get("broken"):
                 session.close()
         elif failed is arms.get("candidate") and failed.status in _FINAL and not _ours(failed.log):
-            return Launched(_failure(failed), "", self._anchor(job))
+            return LaunchOutcome(_failure(failed), "", self._anchor(job))
         anchor = self._anchor(job)
         logs = {"candidate": arms["candidate"].log if "candidate" in arms else "", "anchor": self._reference.why_not}
         if not session.alive or "memory" in failed.log:
@@ -189,10 +303,10 @@ class LauncherClient:
         _wait_for_ends(arms)
         # The module itself is run: what it does in its cell is what is said of it.
         run = self._worker.run(job | cells, limit_s, on_look)
-        return Launched(run, f"not lifted: {failed.log}" if _is_ok(run) else "", anchor)
+        return LaunchOutcome(run, f"not lifted: {failed.log}" if _is_ok(run) else "", anchor)
 
     def _request(
-        self, job: dict[str, Any], arms: dict[str, Observed], on_look: OnLook, session: ChildSession, limit_s: float
+        self, job: dict[str, Any], arms: dict[str, Observation], on_look: OnLook, session: ChildSession, limit_s: float
     ) -> Reply:
         """Have the launcher measure with the programs of these arms, and those that it keeps."""
         known = self._reference
@@ -240,7 +354,7 @@ class LauncherClient:
         self._observers.close()
 
 
-def _wait_for_ends(arms: Mapping[str, Observed]) -> None:
+def _wait_for_ends(arms: Mapping[str, Observation]) -> None:
     for observed in arms.values():
         observed.wait_for_end()
 
@@ -256,10 +370,10 @@ def _doubtful(reply: Reply) -> bool:
     return "canary" not in reply.answer and ("refused" in reply.answer or reply.answer["status"] != "ok")
 
 
-def _doubt(reply: Reply) -> Observed:
+def _doubt(reply: Reply) -> Observation:
     answer = reply.answer or {}
     why = answer.get("refused") or answer.get("log") or "the launcher did not finish it"
-    return Observed("unlifted", f"as a program it is not what it is as a module ({why})", reply.seconds)
+    return Observation("unlifted", f"as a program it is not what it is as a module ({why})", reply.seconds)
 
 
 def _ours(log: str) -> bool:
@@ -267,7 +381,7 @@ def _ours(log: str) -> bool:
     return "luggable" in log
 
 
-def _failure(observed: Observed) -> Reply:
+def _failure(observed: Observation) -> Reply:
     answer = {
         "status": observed.status,
         "log": observed.log,
@@ -291,7 +405,7 @@ def _anchor_fails(job: Mapping[str, Any], reply: Reply) -> str:
     return answer.get("refused", "") if job["language"] != "python" else ""
 
 
-def _summary(observed: Observed | None) -> str:
+def _summary(observed: Observation | None) -> str:
     """Say what a module was lifted to, as for its first workload; "" for kernels that need no lifting."""
     if observed is None:
         return ""
@@ -300,3 +414,9 @@ def _summary(observed: Observed | None) -> str:
     others = Counter(n["kind"] for n in nodes if n["kind"] in ("fill", "copy"))
     parts = [f"{count} × {name}" if count > 1 else name for name, count in (names + others).items()]
     return f"lifted to {sum(names.values())} launch{'es' if sum(names.values()) != 1 else ''}: {', '.join(parts)}"
+
+
+def _open_on_builds(worker: WorkerClient, builds: Path, job: dict[str, Any]) -> ChildSession:
+    """Start a process that may read the folder of compiled candidates."""
+    builds.mkdir(parents=True, exist_ok=True)  # a folder that is made later could not be read
+    return worker.open(job | {"reads": [str(builds)]})

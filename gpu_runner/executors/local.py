@@ -3,43 +3,50 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import importlib.metadata
+import json
 import os
 import platform
 import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from forewarp.core import serde
-from forewarp.core.checking import Check
+from forewarp.core.checking import Check, CheckedHow
 from forewarp.core.errors import CandidateError, TaskError, UsageError, WorkerError
 from forewarp.core.protocols import Subject
 from forewarp.core.validation import WorkloadReport
-from forewarp.core.values import Build, Candidate, DeviceKind, Evidence, Measurement, Signature, Target, Task
+from forewarp.core.values import Build, Candidate, Evidence, Language, Measurement, Signature, Target, Task, Workload
 from forewarp.gpu_runner.cache import default_cache
 from forewarp.gpu_runner.compilers.extension import settings
-from forewarp.gpu_runner.executors import captured, verdicts
-from forewarp.gpu_runner.executors.blame import excuse, short_of_memory
-from forewarp.gpu_runner.executors.builds import Builds, ending, manifest_of
-from forewarp.gpu_runner.executors.checks import Checks
-from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
-from forewarp.gpu_runner.executors.device_lock import alone_on
-from forewarp.gpu_runner.executors.launcher import Launched, LauncherClient
-from forewarp.gpu_runner.executors.looks import Looks
-from forewarp.gpu_runner.executors.signatures import Signatures
+from forewarp.gpu_runner.devices import known_targets
+from forewarp.gpu_runner.executors import verdicts
+from forewarp.gpu_runner.executors.artifacts import Builds, cached, key_of, manifest_of
+from forewarp.gpu_runner.executors.client import Reply, WorkerClient
+from forewarp.gpu_runner.executors.launcher import LauncherClient, LaunchOutcome
 from forewarp.gpu_runner.executors.traces import Traces
+from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.statistics import LOOKS
 from forewarp.gpu_runner.worker import memory, toolchain
 from forewarp.gpu_runner.worker.channel import MACHINE
 from forewarp.inspection import jobs, traced
 from forewarp.inspection.tracing.values import SourceFile, Trace
 
+SIGNATURES_VERSION = "3"
+_CHECKS: dict[Language, tuple[str, CheckedHow]] = {
+    "triton": (jobs.INTERPRET, "CPU-interpreted"),
+    "python": (jobs.INTERPRET, "CPU-interpreted"),
+    "cuda": (jobs.EMULATE, "CPU-emulated"),
+}
+_CHECK_START_S = 30.0
+"""For starting a process and running the reference, beyond the time that a check itself may take."""
 _REFUSALS = ("PermissionError", "Permission denied", "Network is unreachable", "Operation not permitted")
 """What confined code hears of what it may not do."""
 
@@ -86,26 +93,15 @@ class LocalExecutor:
         """
         self._target = target
         self._limits = limits or Limits()
-        self._python = python
+        self._python, self._cache = python, cache or default_cache()
         self._visible = _visible(index) if target.kind == "cuda" else ""
         environment = {"CUDA_VISIBLE_DEVICES": self._visible} if target.kind == "cuda" else {}
         self._worker = WorkerClient(python, environment, cpu_only=target.kind == "cpu")
-        self._builds = Builds(
-            self._worker,
-            target,
-            (cache or default_cache()) / "builds",
-            compile_s=self._limits.compile_s,
-            memory=self._limits.memory,
-        )
-        self._checks = Checks(target, python, memory=self._limits.memory, cache=cache)
-        self._described = Signatures((cache or default_cache()) / "signatures")
-        self._traces = Traces(
-            self._worker,
-            target,
-            (cache or default_cache()) / "traces",
-            limit_s=self._limits.trace_s,
-            memory=self._limits.memory,
-        )
+        # Triton decides when it is imported whether to compile or to interpret, its own functions included.
+        self._checker = WorkerClient(python, {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""})
+        most = self._limits
+        self._builds = Builds(self._worker, target, self._cache, compile_s=most.compile_s, memory=most.memory)
+        self._traces = Traces(self._worker, target, self._cache, limit_s=most.trace_s, memory=most.memory)
         self._device, self._locks = threading.Lock(), default_cache() / "locks"
         self._describing = threading.Lock()
         self._signatures: dict[str, tuple[Signature, ...]] = {}
@@ -137,12 +133,15 @@ class LocalExecutor:
     def describe(self, task: Task) -> tuple[Signature, ...]:
         """Return one signature per workload; raises `TaskError` with the reference's own error."""
         with self._describing:
-            known = self._signatures.get(task.sha256)
-            if known is None:
-                known = self._signatures[task.sha256] = self._described.get(
-                    task, self._target.kind, self._compilers(), lambda: self._describe(task)
+            if task.sha256 not in self._signatures:
+                # To describe a task, torch has to start and run its reference.
+                key = key_of(SIGNATURES_VERSION, task.sha256, self._target.kind, self._compilers())
+                self._signatures[task.sha256] = cached(
+                    self._cache / "signatures" / f"{key}.json",
+                    lambda text: tuple(serde.from_data(Signature, s) for s in json.loads(text)),
+                    lambda: json.dumps(self._describe(task)),
                 )
-            return known
+            return self._signatures[task.sha256]
 
     def _compilers(self) -> dict[str, str]:
         if self._python != sys.executable:
@@ -153,9 +152,9 @@ class LocalExecutor:
                 found[name] = importlib.metadata.version(name)
         return found
 
-    def _describe(self, task: Task) -> tuple[Signature, ...]:
+    def _describe(self, task: Task) -> list[Any]:
         reply = self._worker.run({"kind": jobs.DESCRIBE} | self._problem(task), self._limits.measure_s)
-        return tuple(serde.from_data(Signature, s) for s in _answer_of(task, reply)["signatures"])
+        return _answer_of(task, reply)["signatures"]
 
     def validate(self, task: Task, started: Callable[[str], None] = lambda _: None) -> tuple[WorkloadReport, ...]:
         """Put null candidates to each workload of a task; `started` gets its name before each.
@@ -168,20 +167,19 @@ class LocalExecutor:
             raise TaskError(f"{task.name} cannot be validated: {refused}")
         for workload, signature in zip(task.workloads[self._target.kind], signatures, strict=True):
             started(workload.name)
-            job = self._problem(task) | {"kind": "validate"}
-            job |= {"workloads": serde.to_data([workload]), "signatures": serde.to_data([signature])}
-            with self._device, alone_on(self._locks, self._target, self._visible):
+            job = self._problem(task, [workload]) | {"kind": "validate", "signatures": serde.to_data([signature])}
+            with self._device, exclusive_device(self._locks, self._target, self._visible):
                 reply = self._worker.run(job, self._limits.measure_s)
             reports.append(serde.from_data(WorkloadReport, _answer_of(task, reply)["workloads"][0]))
         return tuple(reports)
 
-    def _problem(self, task: Task) -> dict[str, Any]:
-        """Return what a job says of the task."""
+    def _problem(self, task: Task, workloads: Sequence[Workload] | None = None) -> dict[str, Any]:
+        """Return what a job says of the task: all its workloads for this kind of device, unless others are given."""
         return {
             "reference": task.reference,
             "format": task.format,
             "files": dict(task.files),
-            "workloads": serde.to_data(task.workloads[self._target.kind]),
+            "workloads": serde.to_data(task.workloads[self._target.kind] if workloads is None else workloads),
             "tolerance": serde.to_data(task.tolerance),
             "perturb": task.perturb,
             "mode": task.mode,
@@ -238,8 +236,35 @@ class LocalExecutor:
             return Evidence(problems=(f"not traced, so nothing is known of its kernels: {e.message}",))
 
     def check(self, task: Task, candidate: Candidate, budget_s: float = 20.0) -> Check:
-        """Run a GPU candidate on the CPU at small shapes, in about `budget_s` seconds; see `Checks.run`."""
-        return self._checks.run(task, candidate, budget_s)
+        """Run a GPU candidate on the CPU at small shapes, in about `budget_s` seconds.
+
+        Triton runs in its interpreter, CUDA in an emulator. Raises `CandidateError` where the launch plan cannot be
+        read, and `UsageError` for a CPU candidate.
+        """
+        if candidate.language not in _CHECKS:
+            raise UsageError(
+                f"a {candidate.language} candidate needs no check without a GPU",
+                hint="measure it: it runs on any CPU, and measuring checks it first",
+            )
+        if candidate.language != "python":
+            plans.parse(candidate)
+        kind, how = _CHECKS[candidate.language]
+        job = self._problem(task, ()) | {
+            "kind": kind,
+            "candidate": serde.to_data(candidate),
+            "kinds": serde.to_data(task.workloads),
+            "target_kind": "cpu",
+            "target": serde.to_data(self._target if self._target.kind == "cuda" else known_targets()["h200"]),
+            "budget_s": budget_s,
+            "memory": self._limits.memory,
+            "cache": str(self._cache / "emulator"),
+        }
+        limit_s = 1.5 * budget_s + _CHECK_START_S
+        reply = self._checker.run(job, limit_s)
+        if reply.answer is not None and "error" not in reply.answer:
+            return serde.from_data(Check, reply.answer)
+        log = f"{reply.answer['error']}\n{reply.log}".strip() if reply.answer else reply.ending(limit_s)[1]
+        return Check(how, "failed", (), (), reply.seconds, f"the check itself ended early: {log}")
 
     def measure(
         self,
@@ -253,36 +278,53 @@ class LocalExecutor:
         anchor = against.candidate.sha256 if against else "reference"
         if build.status != "ok":
             phases = {"compile": build.seconds}
-            return verdicts.failure(build.status, build.log, self._target, anchor=anchor, phases=phases)
+            return verdicts.measurement_without_times(
+                build.status, build.log, self._target, anchor=anchor, phases=phases
+            )
         signatures = self.describe(task)
         kernel = _kernel(candidate, build)
         other = _kernel(against.candidate, against.build) if against else None
         inductor_s = self._limits.inductor_s if any(_uses_inductor(k) for k in (kernel, other) if k) else 0.0
         limit_s = self._limits.measure_s + inductor_s * len(signatures)
-        job = self._problem(task) | kernel | self._bounds(inductor_s)
-        job |= {"kind": "measure", "signatures": serde.to_data(signatures), "anchor": other}
-        job |= {"sighting": beat is not None}
-        looks = Looks(self._target, beat, _weights(task, self._target.kind))
         launched = self._target.kind == "cuda" and not any(_has_host_code(k) for k in (kernel, other) if k)
         how: memory.How = "launched" if launched else "cells"
         if refused := self._too_large(signatures, how):
             raise TaskError(f"{task.name} cannot be measured, whatever the candidate: {refused}")
-        job |= {"plans": self._plans(signatures, how)}
-        if launched:
-            job |= {"cell_plans": self._plans(signatures, "cells")}  # for a module that cannot be lifted
-        with self._device, alone_on(self._locks, self._target, self._visible):
+        job = self._problem(task) | kernel
+        job |= {
+            "kind": "measure",
+            "signatures": serde.to_data(signatures),
+            "anchor": other,
+            "sighting": beat is not None,
+            "plans": self._plans(signatures, how),
+            "memory": self._limits.memory,
+            "call_timeout_s": self._limits.call_s + inductor_s,
+            "time_s": self._limits.time_s,
+            "looks": list(self._limits.looks),
+        }
+        looks = verdicts.Looks(self._target, beat, {w.name: w.weight for w in task.workloads[self._target.kind]})
+        with self._device, exclusive_device(self._locks, self._target, self._visible):
             if launched:
-                found = self._launcher.measure(job, task.sha256, looks, limit_s)
-            else:
-                found = Launched(self._worker.run(job, limit_s, looks), "", "")
-            if launched:
+                job |= {"cell_plans": self._plans(signatures, "cells")}  # for a module that cannot be lifted
+                done = self._launcher.measure(job, task.sha256, looks, limit_s)
                 self._launcher.prepare()  # under the lock: the client serves one thread at a time
-        if found.reply.answer is None:
-            excuse(found.reply, limit_s, task.name, launched=launched)
-        measured = self._judge(task, found.reply, build, signatures, anchor, limit_s)
-        told = {"anchor": found.anchor} if found.anchor else {}
-        phases = {**measured.phases, **found.phases}
-        return replace(measured, lifting=found.lifting, phases=phases, environment={**measured.environment, **told})
+            else:
+                done = LaunchOutcome(self._worker.run(job, limit_s, looks), "", "")
+        if done.reply.answer is None:
+            verdicts.excuse(done.reply, limit_s, task.name, launched=launched)
+        environment = self.probe() if done.reply.answer is not None else {}
+        measured = verdicts.measurement_of(
+            *(done.reply, task, self._target, signatures, build),
+            anchor=anchor,
+            limit_s=limit_s,
+            environment=environment,
+        )
+        return replace(
+            measured,
+            lifting=done.lifting,
+            phases={**measured.phases, **done.phases},
+            environment={**measured.environment, **({"anchor": done.anchor} if done.anchor else {})},
+        )
 
     def _capacity(self) -> int | None:
         """Return the bytes that a workload may take; None where that is not known."""
@@ -299,77 +341,10 @@ class LocalExecutor:
         found = (memory.refusal(s, how, self._target.kind, self._capacity(), name) for s in signatures)
         return next((refused for refused in found if refused), "")
 
-    def _bounds(self, inductor_s: float) -> dict[str, Any]:
-        return {
-            "memory": self._limits.memory,
-            "call_timeout_s": self._limits.call_s + inductor_s,
-            "time_s": self._limits.time_s,
-            "looks": list(self._limits.looks),
-        }
-
-    def _judge(
-        self,
-        task: Task,
-        reply: Reply,
-        build: Build,
-        signatures: tuple[Signature, ...],
-        anchor: str,
-        limit_s: float,
-    ) -> Measurement:
-        answer = reply.answer
-        phases = {"compile": build.seconds, "spawn": reply.started_s, "total": build.seconds + reply.seconds}
-        if answer is None:
-            status, log = ending(reply, limit_s)
-            return verdicts.failure(status, log, self._target, anchor=anchor, phases=phases, device_s=reply.seconds)
-        # What the workers took beyond the named phases is process handling: fork, cells, teardown.
-        phases |= answer["phases"]
-        environment = self.probe() | answer["environment"]
-        log = readable("\n".join(t for t in (answer["log"], reply.log) if t))
-        if answer["status"] == MACHINE:
-            raise short_of_memory(answer["log"], lost_s=reply.seconds)
-        if answer["status"] == "anchor_wrong":
-            raise UsageError(
-                f"the kernel to measure against is itself incorrect: {answer['log']}",
-                hint="measure it alone first, and pass a correct one",
-            )
-        if answer["status"] == "reference_failed":
-            raise TaskError(
-                f"the reference of {task.name} failed on {self._target.name}; the candidate is not to blame: "
-                f"{answer['log']}",
-                hint="run the reference alone on this device first; where it runs out of memory, give the task smaller "
-                "workloads",
-            )
-        if answer["status"] != "ok":
-            # C++ runs out of memory by throwing, and an uncaught throw ends as a crash.
-            status = "out_of_memory" if "std::bad_alloc" in reply.log else answer["status"]
-            return verdicts.failure(
-                status,
-                log,
-                self._target,
-                anchor=anchor,
-                phases=phases,
-                device_s=reply.seconds,
-                answer=answer,
-                environment=environment,
-            )
-        if alike := captured.repeated(task):
-            answer["checks"].append(f"inputs repeat, captured and not drawn anew: {', '.join(alike)}")
-        return verdicts.measurement_of(
-            answer,
-            signatures,
-            self._target,
-            anchor=anchor,
-            phases=phases,
-            device_s=reply.seconds,
-            log=log,
-            environment=environment,
-            weights=_weights(task, self._target.kind),
-        )
-
     def close(self) -> None:
         """End the worker and all its children, also while other threads measure: they get a `WorkerError`."""
         self._worker.close()
-        self._checks.close()
+        self._checker.close()
         with self._device:
             self._launcher.close()
 
@@ -382,10 +357,6 @@ def _kernel(candidate: Candidate, build: Build) -> dict[str, Any]:
         "artefact": build.artefact,
         "manifest": manifest_of(build),
     }
-
-
-def _weights(task: Task, kind: DeviceKind) -> dict[str, float]:
-    return {w.name: w.weight for w in task.workloads[kind]}
 
 
 def _has_host_code(kernel: dict[str, Any]) -> bool:
@@ -408,7 +379,7 @@ def _answer_of(task: Task, reply: Reply) -> dict[str, Any]:
     if reply.answer is not None and "error" not in reply.answer:
         return reply.answer
     if reply.answer is not None and reply.answer.get("status") == MACHINE:
-        raise short_of_memory(reply.answer["error"])
+        raise verdicts.short_of_memory(reply.answer["error"])
     why = "it did not finish in time" if reply.timed_out else reply.log
     if reply.answer:
         why = f"{reply.answer['error']}\n{reply.answer['log'] or reply.log}".strip()
@@ -433,3 +404,41 @@ def _parse_module(candidate: Candidate) -> Build:
         )
     digest = hashlib.sha256(candidate.source.encode()).hexdigest()
     return Build("ok", time.perf_counter() - start, binary_sha256=digest)
+
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+@contextlib.contextmanager
+def exclusive_device(folder: Path, target: Target, visible: str, machine: str = "") -> Generator[None]:
+    """Hold a device against other processes: two timings at once would both be wrong. Waits as long as it takes.
+
+    Processes agree by their locks in `folder`. `visible` is the device's name among those of its kind, `machine` the
+    one it is in, this one if left out: machines that share a home directory share the folder, and one of them that
+    falls silent must not stop the others.
+
+    GPUs of a machine are held side by side, the CPU device only while none of them is: it is the processors that feed
+    them.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    where = machine or _this_machine()
+    with contextlib.ExitStack() as held:
+        held.enter_context(_locked(folder, f"{where} {target.kind} {target.name} {visible}"))
+        # Nobody overtakes: GPUs that take turns would keep the CPU device out for ever.
+        with _locked(folder, f"{where} next"):
+            held.enter_context(_locked(folder, f"{where} processors", shared=target.kind != "cpu"))
+        yield
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, name: str, *, shared: bool = False) -> Generator[None]:
+    with (folder / hashlib.sha256(name.encode()).hexdigest()[:16]).open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        yield
+
+
+def _this_machine() -> str:
+    """Return what tells this machine from others, also where images and containers give them one name."""
+    with contextlib.suppress(OSError):
+        return _BOOT.read_text().strip()
+    return platform.node()

@@ -1,14 +1,18 @@
-"""Several GPUs of one kind in this machine: one launcher each, candidates go to whichever is free."""
+"""Devices of this machine by name: one executor, or one over several GPUs of a kind, which take candidates in turn."""
 
 from __future__ import annotations
 
 import queue
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Executor, Subject, Tracer, VersionProbe
 from forewarp.core.validation import Validator, WorkloadReport
 from forewarp.core.values import Build, Candidate, Evidence, Measurement, Signature, Target, Task
+from forewarp.gpu_runner import devices
+from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 
 
 class SeveralExecutor:
@@ -90,3 +94,30 @@ class SeveralExecutor:
         """End every device's processes."""
         for executor in self._executors:
             executor.close()
+
+
+def open_local(
+    device: str,
+    *,
+    python: str | None = None,
+    cache: Path | None = None,
+    limits: Limits | None = None,
+    begun: Callable[[Executor], None] = lambda _: None,
+) -> Executor:
+    """Return a probed executor for "auto", "cuda", "cuda:N", "cuda:all" or "cpu".
+
+    `begun` gets each card's executor before it starts a process; closing it ends the probing, with a `WorkerError`.
+    Raises `UsageError` for another name and `DeviceError` that says what is missing.
+    """
+    target = devices.choose(device)
+    which = devices.indices(device) if target.kind == "cuda" else [0]
+    local = [LocalExecutor(target, python=python or sys.executable, cache=cache, limits=limits, index=i) for i in which]
+    try:
+        for executor in local:
+            begun(executor)
+        local[0].probe()
+    except BaseException:
+        for executor in local:
+            executor.close()
+        raise
+    return local[0] if len(local) == 1 else SeveralExecutor(local)

@@ -1,30 +1,33 @@
-"""From a judge's answer to a measurement: statistics, the roofline floor, and what speaks against the time."""
+"""Judge a measurement: when to stop timing, what to believe of the times, and whose fault a failure is."""
 
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any, cast
+from typing import Any, Final, cast
 
+from forewarp.core.errors import TaskError, UsageError, WorkerError
+from forewarp.core.roofline import floor_s
 from forewarp.core.values import (
+    Build,
     DeviceKind,
     Measurement,
     Signature,
     Status,
     Target,
+    Task,
     Tier,
     TimingMode,
     Verdict,
     WorkloadTiming,
 )
 from forewarp.gpu_runner import statistics
-from forewarp.gpu_runner.roofline import floor_s
+from forewarp.gpu_runner.executors.client import Reply, readable
 from forewarp.gpu_runner.statistics import Samples
-
-_SERIES = tuple(name for name in Samples.__dataclass_fields__ if name.endswith(("_s", "_hz")))
-
+from forewarp.gpu_runner.worker.channel import MACHINE, Answer
 
 SESSION_SPREAD: Mapping[tuple[TimingMode, DeviceKind], tuple[float, float]] = {
     ("stream", "cuda"): (0.001, 0.0),
@@ -40,9 +43,62 @@ SESSION_SPREAD: Mapping[tuple[TimingMode, DeviceKind], tuple[float, float]] = {
 By the way of timing: standard deviation of log-ratios, and seconds by which one arm may be off throughout a session.
 Seen where kernels were measured against themselves: see "From session to session" in `docs/measuring.md`.
 """
-
-DISTURBED = 0.05
+DISTURBED: Final = 0.05
 """Standard deviation of log-ratios on a CPU for each processor that others keep busy: they hold up one arm more."""
+STOPPING_ERROR: Final = 0.01
+"""Chance over a whole measurement that a candidate is stopped that does reach what it has to beat."""
+REFERENCE_SHARE: Final = 0.5
+"""Share of a measurement's time limit beyond which the reference is to blame for a timeout."""
+_SERIES = tuple(name for name in Samples.__dataclass_fields__ if name.endswith(("_s", "_hz")))
+
+
+def session_sd(target: Target, timed: Mapping[str, Any]) -> float:
+    """Return the spread from session to session (log-ratio) of one workload's samples, by `SESSION_SPREAD`."""
+    share, offset_s = SESSION_SPREAD.get((timed["mode"], target.kind), (0.0, 0.0))
+    return math.hypot(share, offset_s / median(timed["candidate_s"]))
+
+
+class Looks:
+    """Answers the judge's questions during one measurement: the controller's side of `worker/timing.py`.
+
+    A workload is done once it is settled. Where there is something to `beat` (a speed-up), each look also asks whether
+    the geometric mean over the workloads can still reach it. That is a one-sided test each time, with the spread from
+    session to session allowed for; the k-th test gets a share of 1 / (k (k + 1)) of `STOPPING_ERROR`, and all the
+    shares there can be sum to one (Bonferroni's inequality; nothing is assumed of how the tests depend on each other).
+    Only looks at which every workload has samples can end the measurement, and only they count as tests. Before that,
+    workloads not seen are taken to be like those seen, which decides nothing but the order: a workload that is left is
+    timed again should the candidate turn out to be able to win.
+    """
+
+    def __init__(self, target: Target, beat: float | None = None, weights: Mapping[str, float] | None = None) -> None:
+        """`weights` are those of the workloads in the mean, by name; 1 where left out."""
+        self._target, self._beat, self._weights = target, beat, weights or {}
+        self._seen: dict[int, WorkloadTiming] = {}
+        self._tests = 0
+
+    def __call__(self, look: Mapping[str, Any]) -> Answer:
+        """Say how to go on with the workload that was looked at."""
+        if self._beat is not None and self._upper_end(look) < self._beat:
+            return "beaten" if self._all_seen(look) else "leave"
+        if look["sighting"]:
+            return "on"
+        hertz = look["candidate_hz"], look["anchor_hz"]
+        spread = session_sd(self._target, look)
+        why = statistics.settled(
+            look["candidate_s"], look["anchor_s"], look["planned_looks"], *hertz, session_sd=spread, late=look["late"]
+        )
+        return "enough" if why else "on"
+
+    def _all_seen(self, look: Mapping[str, Any]) -> bool:
+        return len(self._seen) == look["of"]
+
+    def _upper_end(self, look: Mapping[str, Any]) -> float:
+        """Return the upper end of the mean speed-up over the workloads seen, at the level that this test gets."""
+        self._seen[look["index"]] = _timing(look, self._target, self._weights)
+        self._tests += self._all_seen(look)
+        k = max(self._tests, 1)
+        one_sided = STOPPING_ERROR / (k * (k + 1))
+        return statistics.geometric_mean(list(self._seen.values()), 1 - 2 * one_sided)[2]
 
 
 def timings_of(
@@ -53,73 +109,119 @@ def timings_of(
     sighted = int(answer["stopped_early"])
     disturbed = DISTURBED * answer["conditions"].get("other_processors", 0.0) if target.kind == "cpu" else 0.0
     return tuple(
-        statistics.timing(
-            Samples(
-                workload=t["workload"],
-                error_ratio=t["error_ratio"],
-                looks=t["looks"] + sighted,
-                mode=t["mode"],
-                session_sd=math.hypot(session_sd(target, t), disturbed),
-                weight=(weights or {}).get(t["workload"], 1.0),
-                **{name: tuple(t[name]) for name in _SERIES},
-            )
-        )
-        for t in answer["timings"]
+        _timing(t, target, weights or {}, looks=t["looks"] + sighted, disturbed=disturbed) for t in answer["timings"]
     )
 
 
-def session_sd(target: Target, timed: Mapping[str, Any]) -> float:
-    """Return the spread from session to session (log-ratio) of one workload's samples, by `SESSION_SPREAD`."""
-    share, offset_s = SESSION_SPREAD.get((timed["mode"], target.kind), (0.0, 0.0))
-    return math.hypot(share, offset_s / median(timed["candidate_s"]))
+def _timing(
+    timed: Mapping[str, Any],
+    target: Target,
+    weights: Mapping[str, float],
+    *,
+    looks: int = 1,
+    disturbed: float = 0.0,
+) -> WorkloadTiming:
+    """Summarise one workload's samples, of an answer or of a look before it; `disturbed` adds to the spread."""
+    return statistics.timing(
+        Samples(
+            workload=timed["workload"],
+            error_ratio=timed.get("error_ratio", 0.0),
+            looks=looks,
+            mode=timed["mode"],
+            session_sd=math.hypot(session_sd(target, timed), disturbed),
+            weight=weights.get(timed["workload"], 1.0),
+            **{name: tuple(timed[name]) for name in _SERIES if name in timed},
+        )
+    )
 
 
 def measurement_of(
+    reply: Reply,
+    task: Task,
+    target: Target,
+    signatures: Sequence[Signature],
+    build: Build,
+    *,
+    anchor: str,
+    limit_s: float,
+    environment: Mapping[str, str],
+) -> Measurement:
+    """Return the measurement that a reply amounts to; `excuse` has let pass one without an answer.
+
+    Raises `WorkerError`, `TaskError` or `UsageError` where machine, reference or anchor failed, not the candidate.
+    """
+    answer = reply.answer
+    phases = {"compile": build.seconds, "spawn": reply.started_s, "total": build.seconds + reply.seconds}
+    if answer is None:
+        status, log = reply.ending(limit_s)
+        return measurement_without_times(status, log, target, anchor=anchor, phases=phases, device_s=reply.seconds)
+    log = readable("\n".join(t for t in (answer["log"], reply.log) if t))
+    if answer["status"] == MACHINE:
+        raise short_of_memory(answer["log"], lost_s=reply.seconds)
+    if answer["status"] == "anchor_wrong":
+        raise UsageError(
+            f"the kernel to measure against is itself incorrect: {answer['log']}",
+            hint="measure it alone first, and pass a correct one",
+        )
+    if answer["status"] == "reference_failed":
+        raise TaskError(
+            f"the reference of {task.name} failed on {target.name}; the candidate is not to blame: {answer['log']}",
+            hint="run the reference alone on this device first; where it runs out of memory, give the task smaller "
+            "workloads",
+        )
+    measured = measurement_without_times(
+        # C++ runs out of memory by throwing, and an uncaught throw ends as a crash.
+        "out_of_memory" if answer["status"] != "ok" and "std::bad_alloc" in reply.log else answer["status"],
+        log,
+        target,
+        anchor=anchor,
+        # What the workers took beyond the named phases is process handling: fork, cells, teardown.
+        phases=phases | answer["phases"],
+        device_s=reply.seconds,
+        answer=answer,
+        environment={**environment, **answer["environment"]},
+    )
+    if measured.status != "ok":
+        return measured
+    if alike := task.repeated_inputs:
+        note = f"inputs repeat, captured and not drawn anew: {', '.join(alike)}"
+        measured = replace(measured, checks=(*measured.checks, note))
+    return with_times(measured, answer, signatures, target, {w.name: w.weight for w in task.workloads[target.kind]})
+
+
+def with_times(
+    measured: Measurement,
     answer: Mapping[str, Any],
     signatures: Sequence[Signature],
     target: Target,
-    *,
-    anchor: str,
-    phases: Mapping[str, float],
-    device_s: float,
-    log: str,
-    environment: Mapping[str, str],
     weights: Mapping[str, float] | None = None,
 ) -> Measurement:
-    """Judge a candidate that the judge found correct; `weights` are by workload, 1 where left out."""
+    """Return a correct candidate's measurement with its times, and with what speaks against them."""
     timings = timings_of(answer, target, weights)
     floors = [_below_floor(t, s, target) for t, s in zip(timings, signatures, strict=True)]
     timings = tuple(replace(t, verdict="impossible") if f else t for t, f in zip(timings, floors, strict=True))
-    flags = [*(f for f in floors if f), *answer["flags"]]
+    flags = (*(f for f in floors if f), *answer["flags"])
     speedup, low, high = statistics.geometric_mean(timings)
     verdict: Verdict = statistics.overall(timings)
     if any(floors):
         verdict = "impossible"
     elif answer["flags"]:
         verdict = "suspicious"
-    return Measurement(
-        status="ok",
+    return replace(
+        measured,
         verdict=verdict,
-        device=target.name,
-        tier=cast("Tier", answer["tier"]),
-        anchor=anchor,
         speedup=speedup,
         low=low,
         high=high,
         workloads=timings,
-        phases=phases,
-        device_s=device_s,
-        log="\n".join((*flags, log)).strip(),
-        protections=tuple(answer["protections"]),
-        environment=environment,
-        checks=tuple(answer["checks"]),
-        flags=tuple(flags),
+        log="\n".join((*flags, measured.log)).strip(),
+        flags=flags,
         conditions=answer["conditions"],
         stopped_early=answer["stopped_early"],
     )
 
 
-def failure(
+def measurement_without_times(
     status: str,
     log: str,
     target: Target,
@@ -130,20 +232,20 @@ def failure(
     answer: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Measurement:
-    """Return the measurement of a candidate that did not come to be timed."""
-    told = answer or {}
+    """Return the measurement of a candidate without times."""
+    answer = answer or {}
     return Measurement(
         status=cast("Status", status),
         verdict="incorrect" if status == "incorrect" else "failed",
         device=target.name,
-        tier=cast("Tier", told.get("tier", "T1")),
+        tier=cast("Tier", answer.get("tier", "T1")),
         anchor=anchor,
         phases=phases,
         device_s=device_s,
         log=log,
-        protections=tuple(told.get("protections", ())),
+        protections=tuple(answer.get("protections", ())),
         environment=environment or {},
-        checks=tuple(told.get("checks", ())),
+        checks=tuple(answer.get("checks", ())),
     )
 
 
@@ -159,3 +261,47 @@ def _below_floor(timed: WorkloadTiming, signature: Signature, target: Target) ->
         f"{timed.workload}: {timed.candidate_median_s * 1e6:.1f} µs is below the floor of {floor * 1e6:.1f} µs for"
         f" {signature.bytes_moved} bytes and {signature.needed_flops:.3g} operations; the result cannot be right"
     )
+
+
+def short_of_memory(log: str, *, lost_s: float = 0.0) -> WorkerError:
+    """Return the error of a job that was stopped because other programs took the machine's memory."""
+    return WorkerError(
+        f"{log}; neither task nor candidate is to blame, and nothing is recorded",
+        hint="end other programs or wait for them, then run the command again",
+        lost_s=lost_s,
+    )
+
+
+def excuse(reply: Reply, limit_s: float, task: str, *, launched: bool) -> None:
+    """Raise `TaskError` or `WorkerError` where a measurement of `task` gave no answer for no fault of the candidate's.
+
+    `launched` says that the process ran the candidate's device code, but no host code of it.
+    """
+    activity, killed = reply.activity, reply.exit_status == -signal.SIGKILL
+    if reply.timed_out:
+        if activity.reference_s > REFERENCE_SHARE * limit_s:
+            raise TaskError(
+                f"the reference of {task} took {activity.reference_s:.0f} of the {limit_s:.0f} s that a measurement "
+                "may take; the candidate is not to blame",
+                hint="run the reference alone: if it ends, give the task smaller workloads",
+            )
+        return
+    how = reply.ending(limit_s)[1]
+    if killed and (launched or activity.out_of_reach):
+        raise WorkerError(
+            "the process that measures was killed by something else than forewarp; the candidate is not to blame, and "
+            "nothing is recorded of it",
+            hint="run the command again; if it happens again, look whether this machine runs out of memory (`dmesg`)",
+            lost_s=reply.seconds,
+        )
+    if activity.in_reference:
+        raise TaskError(
+            f"the reference of {task} ended the process that runs it; the candidate is not to blame: {how}",
+            hint="run the reference alone on this device first",
+        )
+    if activity.out_of_reach:
+        raise WorkerError(
+            f"the process that measures ended early; the candidate is not to blame: {how}",
+            hint="this is a bug of forewarp, or of torch on this machine; `forewarp doctor` says more",
+            lost_s=reply.seconds,
+        )

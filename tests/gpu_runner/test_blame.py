@@ -19,9 +19,9 @@ from support.small_tasks import REFERENCE, cpp, small_task
 from forewarp.core.errors import TaskError, WorkerError
 from forewarp.core.values import Candidate, Measurement, Task
 from forewarp.gpu_runner.devices import detect_cpu
-from forewarp.gpu_runner.executors.blame import excuse
 from forewarp.gpu_runner.executors.client import Reply
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
+from forewarp.gpu_runner.executors.verdicts import excuse
 from forewarp.gpu_runner.worker import activity, watch
 from forewarp.gpu_runner.worker.activity import Activity
 

@@ -12,7 +12,7 @@ from support.shared_executors import limited
 
 from forewarp.core.errors import TaskError
 from forewarp.core.values import CAPTURED, Candidate, Task
-from forewarp.gpu_runner.executors.captured import repeated, with_inputs
+from forewarp.gpu_runner.executors.captured import with_inputs
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.worker import captured
@@ -186,7 +186,7 @@ class TestTask:
                 ("call1", 1.0, {"ROWS": 8}),
             ]
         assert [len(loaded(task, i).inputs(1, "cpu")[1]) for i in (0, 1)] == [16, 400]
-        assert repeated(task) == []
+        assert task.repeated_inputs == []
 
     def test_the_files_contents_are_part_of_the_identity(self, tmp_path: Path) -> None:
         plain = tasks.from_source(SOURCE, "gather")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forewarp.core.values import Target
-from forewarp.gpu_runner.executors.device_lock import alone_on
+from forewarp.gpu_runner.executors.local import exclusive_device
 
 GPU = Target("Card", "cuda", "sm_90", 132, source="tests")
 CPU = Target("Processor", "cpu", "x86_64", 2, source="tests")
@@ -31,10 +31,10 @@ def test_one_holds_a_device(tmp_path: Path, target: Target, visible: str, machin
     held = threading.Event()
 
     def hold() -> None:
-        with alone_on(tmp_path / "locks", target, visible, machine):
+        with exclusive_device(tmp_path / "locks", target, visible, machine):
             held.set()
 
-    with alone_on(tmp_path / "locks", GPU, "0"):
+    with exclusive_device(tmp_path / "locks", GPU, "0"):
         thread = threading.Thread(target=hold)
         thread.start()
         assert held.wait(0.2 if waits else 30) is not waits
@@ -47,14 +47,14 @@ def test_gpus_that_take_turns_do_not_keep_out_the_cpu(tmp_path: Path) -> None:
 
     def come(target: Target, visible: str) -> threading.Thread:
         def hold() -> None:
-            with alone_on(tmp_path / "locks", target, visible):
+            with exclusive_device(tmp_path / "locks", target, visible):
                 order.append(target.kind)
 
         thread = threading.Thread(target=hold)
         thread.start()
         return thread
 
-    with alone_on(tmp_path / "locks", GPU, "0"):
+    with exclusive_device(tmp_path / "locks", GPU, "0"):
         first = come(CPU, "")
         later = come(GPU, "1")
         while later.join(0.2) or not later.is_alive():  # until the CPU is in line, GPUs get in beside the first

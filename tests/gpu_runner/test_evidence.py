@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from forewarp.core.inspection import Code, Inspection, Launch
+from forewarp.core.roofline import bound, floor_s
 from forewarp.core.values import Signature, TensorSpec
 from forewarp.gpu_runner.compilers import occupancy as occupancies
 from forewarp.gpu_runner.compilers.facts import facts, facts_of_kernels
 from forewarp.gpu_runner.compilers.inspection import inspection
 from forewarp.gpu_runner.compilers.occupancy import launch, occupancy
 from forewarp.gpu_runner.devices import known_targets
-from forewarp.gpu_runner.roofline import bound, floor_s
 
 H200 = known_targets()["h200"]
 CODE = Code("k", 64, 0, 0, 1024, mix={"fp32": 30, "global_load": 4, "global_store": 1})

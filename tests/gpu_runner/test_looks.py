@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from forewarp.core.values import Target
-from forewarp.gpu_runner.executors.looks import STOPPING_ERROR, Looks
+from forewarp.gpu_runner.executors.verdicts import STOPPING_ERROR, Looks
 from forewarp.gpu_runner.statistics import LOOKS
 from forewarp.gpu_runner.worker.channel import Answer
 from forewarp.gpu_runner.worker.stage import Stage

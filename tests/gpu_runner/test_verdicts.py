@@ -10,7 +10,7 @@ import pytest
 from forewarp.core.values import Measurement, Signature, TensorSpec
 from forewarp.gpu_runner.devices import detect_cpu, known_targets
 from forewarp.gpu_runner.executors import verdicts
-from forewarp.gpu_runner.executors.verdicts import failure, measurement_of, session_sd, timings_of
+from forewarp.gpu_runner.executors.verdicts import measurement_without_times, session_sd, timings_of, with_times
 from forewarp.gpu_runner.statistics import Samples
 
 TENSOR = TensorSpec("x", (1 << 20,), "float32")
@@ -34,9 +34,9 @@ def answer(candidate_s: float, anchor_s: float, *flags: str) -> dict[str, Any]:
 
 def measured(document: dict[str, Any], bytes_moved: int = 8 << 20) -> Measurement:
     target = known_targets()["h200"]
-    about: dict[str, Any] = {"anchor": "reference", "phases": {}, "device_s": 0.0, "log": "", "environment": {}}
     signature = Signature("only", (TENSOR,), {}, {}, (), (TENSOR,), None, bytes_moved)
-    return measurement_of(document, [signature], target, **about)
+    correct = measurement_without_times("ok", "", target, anchor="reference", phases={}, answer=document)
+    return with_times(correct, document, [signature], target)
 
 
 def test_a_clear_gain_is_faster() -> None:
@@ -65,7 +65,7 @@ def test_where_the_reference_beats_the_floor_the_floor_does_not_hold() -> None:
     ("status", "verdict"), [("incorrect", "incorrect"), ("crashed", "failed"), ("timeout", "failed")]
 )
 def test_what_was_never_timed_failed_unless_it_is_wrong(status: str, verdict: str) -> None:
-    found = failure(
+    found = measurement_without_times(
         status, "why", known_targets()["h200"], anchor="reference", phases={}, environment={"torch": "2.11"}
     )
     assert (found.status, found.verdict, found.speedup) == (status, verdict, None)

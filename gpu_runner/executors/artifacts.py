@@ -1,0 +1,243 @@
+"""Cache on the disk of what takes long to make: folders and texts by key, and compiled candidates by their sources."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from forewarp.core import serde
+from forewarp.core.errors import WorkerError
+from forewarp.core.values import Build, Candidate, Evidence, Signature, Target
+from forewarp.gpu_runner import child
+from forewarp.gpu_runner.compilers.extension import settings
+from forewarp.gpu_runner.compilers.process import MANIFEST
+from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
+from forewarp.gpu_runner.worker.channel import MACHINE
+from forewarp.gpu_runner.worker.environment import allowed
+
+T = TypeVar("T")
+CACHE_VERSION = "5"
+RUNS_CODE = ("python", "triton")
+"""Languages of which code of the candidate runs while it is compiled, and may end that itself."""
+HEADERS_TIMEOUT_S = 300
+_ROOM = 1 << 20
+"""Bytes that must be free for a failure to be the candidate's fault."""
+
+
+def key_of(*parts: Any) -> str:
+    """Return the name under which something that depends on these values is kept; they must be JSON."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def cached(path: Path, parse: Callable[[str], T], make: Callable[[], str]) -> T:
+    """Return what `parse` makes of a file's text; where it cannot be read, of new text, which is kept.
+
+    Safe to use from several threads and processes. A file that cannot be written costs seconds, not the answer.
+    """
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        return parse(path.read_text())
+    text = make()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent)
+        try:
+            with os.fdopen(handle, "w") as file:
+                file.write(text)
+            os.replace(name, path)
+        except OSError:
+            os.unlink(name)
+    return parse(text)
+
+
+class ArtifactCache:
+    """Folders by key, each of which appears whole or not at all; safe to use from several threads and processes."""
+
+    def __init__(self, folder: Path, contents: str) -> None:
+        """`contents` names what is kept here, in the plural, for errors; the folder is made when it is needed."""
+        self.folder, self._contents = folder, contents
+
+    @contextlib.contextmanager
+    def scratch(self) -> Generator[Path]:
+        """Give a folder to write to, gone afterwards unless it was kept; what the disk refuses raises `WorkerError`."""
+        scratch: Path | None = None
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            scratch = Path(tempfile.mkdtemp(prefix="part-", dir=self.folder))
+            yield scratch
+        except OSError as e:
+            raise WorkerError(
+                f"{self._contents} cannot be kept under {self.folder}: {e.strerror or e}",
+                hint="free some space, or set FOREWARP_CACHE to another folder",
+            ) from None
+        finally:
+            if scratch:
+                shutil.rmtree(scratch, ignore_errors=True)
+
+    def keep(self, scratch: Path, key: str) -> Path:
+        """Keep a scratch folder, without its `cache`, and return its place; what has the key already stays instead."""
+        folder = self.folder / key
+        shutil.rmtree(scratch / "cache", ignore_errors=True)
+        scratch.chmod(0o755)  # a cell may run as another user
+        if not folder.exists():
+            try:
+                scratch.rename(folder)
+            except OSError:
+                # Another process was first; the system then says that the folder is not empty.
+                if not folder.exists():
+                    raise
+        return folder
+
+
+def need_room(scratch: Path) -> None:
+    """Raise `OSError` where a disk is so full that nothing could have been written to it."""
+    if shutil.disk_usage(scratch).free < _ROOM:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class Builds:
+    """Compiled candidates of one target, by source, tunables, shapes, target and compiler versions."""
+
+    def __init__(self, worker: WorkerClient, target: Target, cache: Path, *, compile_s: float, memory: int) -> None:
+        self._worker, self._target = worker, target
+        self._cache = ArtifactCache(cache / "builds", "compiled candidates")
+        self._compile_s, self._memory = compile_s, memory
+        self._headers, self._one_makes = cache / "headers", threading.Lock()
+        self._has_headers: bool | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Folder of compiled candidates."""
+        return self._cache.folder
+
+    def get(
+        self, candidate: Candidate, signatures: Sequence[Signature], versions: Callable[[], dict[str, str]]
+    ) -> Build:
+        """Return the candidate compiled, from the cache if it is there.
+
+        A compile that somebody else killed is tried once more. Raises `WorkerError` on a full disk, and where the
+        second attempt was killed, too, but for a candidate whose own code runs while it is compiled: it has crashed.
+        """
+        start = time.perf_counter()
+        key = key_of(
+            CACHE_VERSION, candidate.sha256, serde.to_data(signatures), serde.to_data(self._target), versions()
+        )
+        if (self.folder / key / MANIFEST).exists():
+            return _build(self.folder / key, time.perf_counter() - start, cached=True)
+        killed = ""
+        for attempt in (1, 2):
+            start = time.perf_counter()
+            with self._cache.scratch() as scratch:
+                reply = self._compile(candidate, signatures, versions, scratch)
+                if (killed := _killed(reply)) and (attempt == 1 or candidate.language not in RUNS_CODE):
+                    continue
+                if (failed := _failure(reply)) is not None:
+                    need_room(scratch)
+                    return failed
+                return _build(self._cache.keep(scratch, key), time.perf_counter() - start, cached=False)
+        raise WorkerError(
+            f"compiling was ended by something else than forewarp, twice; the candidate is not to blame: {killed}",
+            hint="look whether this machine runs out of memory (`dmesg`), then run the command again",
+        )
+
+    def _compile(
+        self,
+        candidate: Candidate,
+        signatures: Sequence[Signature],
+        versions: Callable[[], dict[str, str]],
+        folder: Path,
+    ) -> Reply:
+        # A torch extension that torch has to build its own way takes most of a minute.
+        limit_s = int(self._compile_s) * (4 if candidate.language == "python" else 1)
+        job: dict[str, Any] = {
+            "kind": "compile_job",
+            "candidate": serde.to_data(candidate),
+            "signatures": serde.to_data(signatures),
+            "target": serde.to_data(self._target),
+            "folder": str(folder),
+            "memory": self._memory,
+            "cpu_s": limit_s,
+        }
+        if candidate.language == "python" and self._headers_made(versions()):
+            (folder / settings.PRECOMPILED).symlink_to(self._headers)
+            job["reads"] = [str(self._headers)]
+        return self._worker.run(job, limit_s)
+
+    def _headers_made(self, versions: Mapping[str, str]) -> bool:
+        """Return whether torch's headers are precompiled; the first call for a torch and a compiler has them made."""
+        if self._target.kind != "cuda":
+            return False
+        with self._one_makes:
+            if self._has_headers is None:
+                compiler = Path(shutil.which(os.environ.get("CXX", "c++")) or "c++").resolve()
+                seen = compiler.stat().st_mtime_ns if compiler.exists() else 0
+                parts = [self._worker.python, sorted(versions.items()), str(compiler), seen, shutil.which("nvcc") or ""]
+                note = self._headers / f"{key_of(*parts, settings.HEADERS_VERSION)[:24]}.json"
+                self._has_headers = self._make_headers(note)
+            return self._has_headers
+
+    def _make_headers(self, note: Path) -> bool:
+        """Make headers in a process that runs no candidate, unless `note` has the outcome: a torch may have no CUDA."""
+        try:
+            if note.exists():
+                return bool(json.loads(note.read_text())["made"])
+            done = subprocess.run(
+                child.command(
+                    self._worker.python,
+                    "forewarp.gpu_runner.compilers.extension.precompiled",
+                    *(str(self._headers), settings.arch_list(self._target)),
+                ),
+                env=child.environment(allowed(os.environ)),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=HEADERS_TIMEOUT_S,
+                check=False,
+            )
+            self._headers.mkdir(parents=True, exist_ok=True)
+            note.write_text(json.dumps({"made": done.returncode == 0, "log": done.stderr[-4000:]}))
+        except (OSError, subprocess.TimeoutExpired, ValueError):
+            return False
+        return done.returncode == 0
+
+
+def manifest_of(build: Build) -> dict[str, Any]:
+    """Return a build's manifest; empty for a build without an artefact."""
+    return json.loads((Path(build.artefact) / MANIFEST).read_text()) if build.artefact else {}
+
+
+def _build(folder: Path, seconds: float, *, cached: bool) -> Build:
+    manifest = json.loads((folder / MANIFEST).read_text())
+    log = settings.summary(manifest) if "extensions" in manifest else ""
+    evidence = Evidence(manifest["facts"], tuple(manifest.get("problems", ())))
+    return Build("ok", seconds, log, str(folder), manifest["binary_sha256"], cached, evidence)
+
+
+def _killed(reply: Reply) -> str:
+    """Say how a compile was ended by something else than its own doing; "" where it was not."""
+    if reply.answer is not None:
+        return readable(reply.answer["log"]) if reply.answer["status"] == MACHINE else ""
+    return reply.ending(0.0)[1] if reply.exit_status == -signal.SIGKILL and not reply.timed_out else ""
+
+
+def _failure(reply: Reply) -> Build | None:
+    """Return the failed build, or None where compiling went well."""
+    if reply.answer is None:
+        status, log = reply.ending(reply.seconds)
+        return Build(status, reply.seconds, f"compiling ended early: {log}")
+    status = reply.answer["status"]
+    if status == "ok":
+        return None
+    return Build("crashed" if status == MACHINE else status, reply.seconds, readable(reply.answer["log"]))
