@@ -8,19 +8,23 @@ How they are weighed, and how far off they are, is told from forecasts of famili
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from forewarp.archive.rows import RecordedRow
+from forewarp.core import serde
 from forewarp.core.protocols import Subject
+from forewarp.inspection.features.vector import VECTOR_VERSION
 from forewarp.inspection.features.vector import columns as vector_columns
 from forewarp.surrogate import pretrained
-from forewarp.surrogate.pretrained import MISSING, Model, Spread, Trees
+from forewarp.surrogate.pretrained import FIELDS, FORMAT, MISSING, PARTS, Model, Spread, Trees
 from forewarp.training.rows import is_valid
 
 Array = NDArray[np.float64]
@@ -131,7 +135,7 @@ def grow(x: Array, y: Array, settings: Mapping[str, Any], rounds: int, groups: l
         booster = lightgbm.train({**SETTINGS, "seed": seed, **settings}, table, rounds)
         dumped: Mapping[str, Any] = booster.dump_model()
         nested += [t["tree_structure"] for t in dumped["tree_info"]]
-    return Trees.of_nested(nested, 1.0 / SEEDS)
+    return trees_of(nested, 1.0 / SEEDS)
 
 
 def times(found: Data) -> tuple[Trees, ...]:
@@ -271,3 +275,53 @@ def _rounded(value: Any) -> float:
 def fit(found: Data, out: LeftOut, info: Mapping[str, Any]) -> Model:
     """Fit to all families; weights and spreads come from leaving each family out in turn."""
     return finish(found, out, times(found), validity(found), info)
+
+
+def trees_of(trees: Sequence[Mapping[str, Any]], scale: float = 1.0) -> Trees:
+    """Flatten trees as LightGBM dumps them (`tree_structure`), whose splits are all `<=`."""
+    nodes: list[tuple[int, float, int, int, float]] = []
+
+    def add(node: Mapping[str, Any]) -> int:
+        place = len(nodes)
+        if "split_feature" not in node:
+            nodes.append((0, 0.0, place, place, float(node["leaf_value"])))
+            return place
+        if node["decision_type"] != "<=":
+            raise ValueError(f"a split by {node['decision_type']!r} is not known here")
+        nodes.append((0, 0.0, 0, 0, 0.0))
+        left, right = add(node["left_child"]), add(node["right_child"])
+        nodes[place] = (int(node["split_feature"]), float(node["threshold"]), left, right, 0.0)
+        return place
+
+    roots = [add(t) for t in trees]
+    feature, threshold, left, right, value = zip(*nodes, strict=True)
+    return Trees(
+        np.array(feature, np.int16),
+        np.array(threshold, np.float64),
+        np.array(left, np.int32),
+        np.array(right, np.int32),
+        np.array(value, np.float32),
+        np.array(roots, np.int32),
+        scale,
+    )
+
+
+def save(model: Model, path: Path) -> None:
+    """Write a model; the same model gives the same bytes."""
+    facts = {
+        "format": FORMAT,
+        "vector_version": VECTOR_VERSION,
+        "columns": list(model.columns),
+        "weights": list(model.weights),
+        "bias": model.bias,
+        "anchor": model.anchor,
+        "logistic": list(model.logistic),
+        "spread": serde.to_data(model.spread),
+        "info": dict(model.info),
+    }
+    arrays: dict[str, Any] = {"said": np.frombuffer(json.dumps(facts, sort_keys=True).encode(), np.uint8)}
+    for name, trees in zip(PARTS, (*model.times, model.spreads, model.validity), strict=True):
+        arrays |= {f"{name}.{field}": getattr(trees, field) for field in FIELDS}
+        arrays[f"{name}.scale"] = np.array(trees.scale)
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)

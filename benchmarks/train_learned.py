@@ -200,7 +200,7 @@ def main() -> None:
     results["train"] = {"plain": shown("plain", whole)} | compared(train, models.__getitem__, args.repeats)
     # The Gaussian process is left out of what the file says of itself: its last digits may differ between machines.
     model = learned_prior.fit(train, out, info | {"left_out": results["train"]["learned, anchor told"]})
-    pretrained.save(model, args.out)
+    learned_prior.save(model, args.out)
     print(f"\n{args.out}: {args.out.stat().st_size} bytes")
     if args.validation:
         validation = learned_prior.data(read_pool(args.pool / "validation.parquet"))

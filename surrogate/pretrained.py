@@ -1,8 +1,8 @@
 """Prior of the learned forecaster before the first trial: trees over `vector`, fitted to a pool of measured kernels.
 
-The file beside this module is made by `benchmarks/train_learned.py`. It holds plain arrays, so that the answer is the
-same everywhere, and a JSON text with the version of the vector, the hash and the date of the data, and the figures that
-the fit reached on families of operations that it had not seen.
+`benchmarks/train_learned.py` makes the file beside this module. It holds plain arrays, so that the answer is the same
+everywhere, and a JSON text with the version of the vector, the hash and the date of the data, and the figures that the
+fit reached on families of operations that it had not seen.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from forewarp.core import serde
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Subject
 from forewarp.core.values import Target
@@ -33,10 +32,10 @@ NEEDED = ("floor_s", "registers", "instructions", "threads", "blocks")
 MISSING = -1e6
 """Stand-in for a number that is not known: below all known ones, so that a tree can split it off."""
 
-_FIELDS = ("feature", "threshold", "left", "right", "value", "root")
+FIELDS = ("feature", "threshold", "left", "right", "value", "root")
 
 _TIMES = ("absolute", "deviation", "rank")
-_PARTS = (*_TIMES, "spreads", "validity")
+PARTS = (*_TIMES, "spreads", "validity")
 _SPREADS = (0.4, 2.5)
 
 
@@ -68,43 +67,10 @@ class Trees:
                 return self.value[place].sum(axis=1, dtype=np.float64) * self.scale
             place = after
 
-    def arrays(self, prefix: str) -> dict[str, Any]:
-        """Return the parts as arrays to be stored under names that begin with `prefix`."""
-        return {f"{prefix}.{name}": getattr(self, name) for name in _FIELDS} | {f"{prefix}.scale": np.array(self.scale)}
-
     @staticmethod
     def of_arrays(stored: Mapping[str, Any], prefix: str) -> Trees:
-        """Build trees from what `arrays` returned."""
-        return Trees(*(stored[f"{prefix}.{name}"] for name in _FIELDS), scale=float(stored[f"{prefix}.scale"]))
-
-    @staticmethod
-    def of_nested(trees: Sequence[Mapping[str, Any]], scale: float = 1.0) -> Trees:
-        """Flatten trees as LightGBM dumps them (`tree_structure`), whose splits are all `<=`."""
-        nodes: list[tuple[int, float, int, int, float]] = []
-
-        def add(node: Mapping[str, Any]) -> int:
-            place = len(nodes)
-            if "split_feature" not in node:
-                nodes.append((0, 0.0, place, place, float(node["leaf_value"])))
-                return place
-            if node["decision_type"] != "<=":
-                raise ValueError(f"a split by {node['decision_type']!r} is not known here")
-            nodes.append((0, 0.0, 0, 0, 0.0))
-            left, right = add(node["left_child"]), add(node["right_child"])
-            nodes[place] = (int(node["split_feature"]), float(node["threshold"]), left, right, 0.0)
-            return place
-
-        roots = [add(t) for t in trees]
-        feature, threshold, left, right, value = zip(*nodes, strict=True)
-        return Trees(
-            np.array(feature, np.int16),
-            np.array(threshold, np.float64),
-            np.array(left, np.int32),
-            np.array(right, np.int32),
-            np.array(value, np.float32),
-            np.array(roots, np.int32),
-            scale,
-        )
+        """Build trees from the arrays of a model's file, under names that begin with `prefix`."""
+        return Trees(*(stored[f"{prefix}.{name}"] for name in FIELDS), scale=float(stored[f"{prefix}.scale"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,33 +141,13 @@ def table(columns: Sequence[str], target: Target, subjects: Sequence[Subject]) -
     return np.array([[row[name] for name in columns] for row in rows]).reshape(len(rows), len(columns))
 
 
-def save(model: Model, path: Path) -> None:
-    """Write a model; the same model gives the same bytes."""
-    facts = {
-        "format": FORMAT,
-        "vector_version": VECTOR_VERSION,
-        "columns": list(model.columns),
-        "weights": list(model.weights),
-        "bias": model.bias,
-        "anchor": model.anchor,
-        "logistic": list(model.logistic),
-        "spread": serde.to_data(model.spread),
-        "info": dict(model.info),
-    }
-    arrays: dict[str, Any] = {"said": np.frombuffer(json.dumps(facts, sort_keys=True).encode(), np.uint8)}
-    for name, trees in zip(_PARTS, (*model.times, model.spreads, model.validity), strict=True):
-        arrays |= trees.arrays(name)
-    with path.open("wb") as file:
-        np.savez_compressed(file, **arrays)
-
-
 def load(path: Path = SHIPPED) -> Model:
     """Read a model; raises `UsageError` where the file is none, or is one for another version of the vector."""
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         facts = json.loads(arrays["said"].tobytes())
-        *times, spreads, validity = (Trees.of_arrays(arrays, name) for name in _PARTS)
+        *times, spreads, validity = (Trees.of_arrays(arrays, name) for name in PARTS)
     except (OSError, ValueError, KeyError) as e:
         raise UsageError(f"{path} is no model of the learned forecaster: {e}", hint=_HINT) from None
     if (facts["format"], facts["vector_version"]) != (FORMAT, VECTOR_VERSION):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from contracts.forecaster_contract import TASK, ForecasterContract, failed, measured
 
@@ -128,16 +127,6 @@ def test_rows_do_not_depend_on_each_other() -> None:
     one = model.expect(GPU, [kernel(8)])
     assert together.time[1] == one.time[0]
     assert 0 < one.valid[0] < 1
-
-
-def test_a_model_is_written_and_read_as_it_was(tmp_path: Path) -> None:
-    model = pretrained.shipped()
-    path, again = tmp_path / "a.npz", tmp_path / "b.npz"
-    pretrained.save(model, path)
-    pretrained.save(pretrained.load(path), again)
-    assert path.read_bytes() == again.read_bytes()
-    rows = np.random.default_rng(0).normal(size=(9, len(model.columns)))
-    assert (pretrained.load(path).expect_rows(rows).time == model.expect_rows(rows).time).all()
 
 
 def test_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

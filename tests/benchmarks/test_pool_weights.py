@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import random
-import sys
 from pathlib import Path
 
 import pytest
+from pool_weights import FittedWeights, PooledOutcome, fit_weights
 
 from forewarp.core import bins
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Forecast
 from forewarp.surrogate import pooling
 from forewarp.surrogate.pooling import Weights
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-from pool_weights import FittedWeights, PooledOutcome, fit_weights
 
 EQUAL = Weights({"learned": 0.5, "llm": 0.5}, valid={"learned": 0.5, "llm": 0.5})
 
