@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from forewarp.core.errors import CandidateError
@@ -46,66 +45,59 @@ class TunablesProposer:
 
     def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
         """Return up to `count` new candidates; none when every choice of every source was seen."""
-        batch = _Batch(known.seen, count)
+        made: dict[str, Proposal] = {}
+
+        def add(candidate: Candidate, operator: str, parent: str = "", mate: str = "") -> bool:
+            if len(made) >= count or candidate.sha256 in made or candidate.sha256 in known.seen:
+                return False
+            made[candidate.sha256] = Proposal(candidate, self.name, parent, mate=mate, operator=operator)
+            return True
+
         seeds = [s for s in task.seeds if s.language in (*RUNS_ON[target.kind], "python")]
         for seed in seeds:
-            batch.add(with_defaults(seed), "seed")
-        if batch.full:
-            return batch.proposals
+            add(with_defaults(seed), "seed")
+        if len(made) >= count:
+            return list(made.values())
         tree = puct.Tree(puct.attempts_of(known), [with_defaults(s) for s in seeds])
         worked = [node for node in tree.nodes if node.value is not None]
-        spaces = _spaces([*seeds, *(node.candidate for node in worked[:GOOD])])
-        by_source: dict[tuple[str, str], _Space] = {(s.language, s.source): s for s in spaces}
-        able = {n for n in worked if (n.candidate.language, n.candidate.source) in by_source}
-        parents = tree.choose(count, among=lambda node: node in able, blocking=False)
-        near, good = [node.candidate for node in parents], [node.candidate for node in worked[:GOOD]]
+        good = [node.candidate for node in worked[:GOOD]]
+        spaces = _spaces([*seeds, *good])
+        able = {n for n in worked if (n.candidate.language, n.candidate.source) in spaces}
+        near = [n.candidate for n in tree.choose(count, among=lambda node: node in able, blocking=False)]
         misses = 0
-        while spaces and not batch.full and misses < _TRIES * count:
-            misses += 0 if _step(batch, by_source, near, good, rng) else 1
-        if not batch.full:
-            _enumerate(batch, spaces, rng)
-        return batch.proposals
+        while spaces and len(made) < count and misses < _TRIES * count:
+            idea = _idea(spaces, near, good, rng)
+            misses += not (idea is not None and add(*idea))
+        if len(made) < count:
+            # Of small spaces random tries mostly hit what was seen: what is left of them is looked up.
+            left = [s.at(t) for s in spaces.values() for t in itertools.islice(s.plan.combinations(), _ENUMERATED)]
+            rng.shuffle(left)
+            for candidate in left:
+                add(candidate, "remaining")
+        return list(made.values())
 
 
-class _Batch:
-    def __init__(self, seen: AbstractSet[str], count: int) -> None:
-        self.proposals: list[Proposal] = []
-        self._seen, self._taken, self._count = seen, set[str](), count
+def _idea(
+    spaces: Mapping[tuple[str, str], _Space], near: Sequence[Candidate], good: Sequence[Candidate], rng: random.Random
+) -> tuple[Candidate, str, str, str] | None:
+    """Return a candidate with its operator and parents: two of five at random, else near what works, if anything does.
 
-    @property
-    def full(self) -> bool:
-        return len(self.proposals) >= self._count
-
-    def add(self, candidate: Candidate, operator: str, parent: str = "", mate: str = "") -> bool:
-        if self.full or candidate.sha256 in self._taken or candidate.sha256 in self._seen:
-            return False
-        self._taken.add(candidate.sha256)
-        self.proposals.append(Proposal(candidate, TunablesProposer.name, parent, mate=mate, operator=operator))
-        return True
-
-
-def _step(
-    batch: _Batch,
-    spaces: Mapping[tuple[str, str], _Space],
-    near: Sequence[Candidate],
-    good: Sequence[Candidate],
-    rng: random.Random,
-) -> bool:
-    """Try one candidate; two of five times at random, else near what works, once something does."""
+    None where the constraints rule it out.
+    """
     way = rng.random()
     if not near or way >= 0.6:
         space = rng.choice(list(spaces.values()))
         tunables = _random(space.plan, rng)
-        return tunables is not None and batch.add(space.at(tunables), "random")
+        return None if tunables is None else (space.at(tunables), "random", "", "")
     parent = rng.choice(near)
     space = spaces[parent.language, parent.source]
     mates = [c for c in good if c.source == parent.source and c.sha256 != parent.sha256]
     if way < 0.2 and mates:
         mate = rng.choice(mates)
-        tunables = _cross(parent, mate, rng)
-        return space.plan.allows(tunables) and batch.add(space.at(tunables), "cross", parent.sha256, mate.sha256)
-    tunables = _neighbour(space.plan, parent.tunables, rng)
-    return space.plan.allows(tunables) and batch.add(space.at(tunables), "neighbour", parent.sha256)
+        tunables, operator, other = _cross(parent, mate, rng), "cross", mate.sha256
+    else:
+        tunables, operator, other = _neighbour(space.plan, parent.tunables, rng), "neighbour", ""
+    return (space.at(tunables), operator, parent.sha256, other) if space.plan.allows(tunables) else None
 
 
 def _random(plan: plans.LaunchPlan, rng: random.Random) -> dict[str, int] | None:
@@ -132,22 +124,14 @@ def _cross(a: Candidate, b: Candidate, rng: random.Random) -> dict[str, int]:
     return {name: rng.choice((value, b.tunables.get(name, value))) for name, value in a.tunables.items()}
 
 
-def _enumerate(batch: _Batch, spaces: Sequence[_Space], rng: random.Random) -> None:
-    """Fill up with the unseen choices of small spaces, where random tries mostly hit seen ones."""
-    left = [s.at(t) for s in spaces for t in itertools.islice(s.plan.combinations(), _ENUMERATED)]
-    rng.shuffle(left)
-    for candidate in left:
-        batch.add(candidate, "remaining")
-
-
-def _spaces(candidates: Sequence[Candidate]) -> list[_Space]:
+def _spaces(candidates: Sequence[Candidate]) -> dict[tuple[str, str], _Space]:
     """Return the distinct sources that declare tunables; one whose plan is malformed has none to vary."""
-    found: dict[tuple[Language, str], _Space] = {}
+    spaces: dict[tuple[str, str], _Space] = {}
     for c in candidates:
         plan = _plan(c)
         if plan is not None and plan.tunables:
-            found.setdefault((c.language, c.source), _Space(c.source, c.language, plan))
-    return list(found.values())
+            spaces.setdefault((c.language, c.source), _Space(c.source, c.language, plan))
+    return spaces
 
 
 def _plan(candidate: Candidate) -> plans.LaunchPlan | None:
