@@ -123,6 +123,34 @@ def test_the_more_was_expanded_the_more_a_worse_one_is_worth_a_try(expanded: int
     assert names(Tree(run).choose(1)) == [chosen]
 
 
+@pytest.mark.parametrize("number", range(6))
+def test_choices_follow_the_formula(number: int) -> None:
+    run = random_run(number, 40)
+    tree = Tree(run)
+    nodes = {n.identity: n for n in tree.nodes}
+    first = {a.proposal.candidate.sha256: a.proposal.parent or a.proposal.mate for a in run}
+    expansions = {key: node.expansions for key, node in nodes.items()}
+    total = sum(bool(a.proposal.parent) + bool(a.proposal.mate and a.proposal.mate != a.proposal.parent) for a in run)
+    values = [n.value or 0.0 for n in tree.nodes]
+    whole = len(nodes) * (len(nodes) + 1) / 2
+
+    def score(rank: int, node: Node) -> float:
+        gain = ((node.best or 0.0) - min(values)) / (max(values) - min(values))
+        return gain + (len(nodes) - rank) / whole * math.sqrt(1 + total) / (1 + expansions[node.identity])
+
+    expected: list[str] = []
+    for _ in range(12):
+        ranked = sorted(enumerate(tree.nodes), key=lambda pair: -score(*pair))
+        expected.append(ranked[0][1].identity)
+        total += 1
+        above = expected[-1]
+        while above:
+            if above in expansions:
+                expansions[above] += 1
+            above = first.get(above, "")
+    assert [n.identity for n in tree.choose(12, blocking=False)] == expected
+
+
 def test_what_is_expanded_often_gives_way() -> None:
     run = [attempt("fast", 1.0), attempt("near", 0.9), attempt("slow", -1.0)]
     assert names(Tree(run).choose(1)) == ["fast"]
@@ -160,6 +188,7 @@ def test_choices_of_one_source_are_one_node() -> None:
         attempt("a", 0.5, N=1),
         attempt("a", 1.5, first.sha256, N=2),
         attempt("a", None, first.sha256, N=3),
+        attempt("a", 1.2, first.sha256, N=4),
         attempt("b", 1.0, first.sha256),
     ]
     tree = Tree(run, by_source=True)

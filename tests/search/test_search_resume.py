@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,14 @@ import pytest
 from support.synthetic_executor import TARGET, KnowingForecaster, SyntheticExecutor, task
 
 from forewarp.archive.store import Archive
+from forewarp.core import serde
 from forewarp.core.budget import Budget
 from forewarp.core.errors import DeviceError, UsageError, WorkerError
 from forewarp.core.protocols import Known, Proposal, Subject
 from forewarp.core.values import Build, Candidate, Cost, Measurement, Target, Task
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
-from forewarp.search.settings import SearchSettings
+from forewarp.search.settings import SearchSettings, stored
 from forewarp.surrogate.calibration import Recalibrated
 from forewarp.surrogate.learned import LearnedForecaster
 
@@ -343,3 +345,9 @@ def test_a_process_that_is_killed_for_real(tmp_path: Path) -> None:
         assert archive.run(run).status == "running"
         Search.resume(archive, run, SyntheticExecutor(), PaidProposer(), KnowingForecaster()).run()
         assert outcome(archive, run) == expected
+
+
+def test_settings_of_runs_from_before_a_name_changed_are_read() -> None:
+    old = serde.to_data(SETTINGS) | {"effort": 0.5}
+    del old["min_improvement"]
+    assert stored(old) == replace(SETTINGS, min_improvement=0.5)
