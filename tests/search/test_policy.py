@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -188,3 +189,57 @@ def test_audits_bound_the_false_discards(tmp_path: Path) -> None:
 )
 def test_the_exact_interval_against_the_tables(hits: int, count: int, low: float, high: float) -> None:
     assert exact_interval(hits, count) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_doubt_that_all_candidates_share_does_not_keep_them_from_being_told_apart() -> None:
+    def wide(shared: float) -> list[Option]:
+        return [
+            replace(o, forecast=replace(o.forecast, mean_log2=1.0, sd_log2=1.2, shared_sd_log2=shared))
+            for o in (option(1, 1.0), option(2, 1.5))
+            if o.forecast is not None
+        ]
+
+    settings = replace(SETTINGS, explore=9, measure_per_round=1)
+    # √(1.2² − 0.7²) = 0.97 is above `CLUELESS` = 0.9; √(1.2² − 0.8²) = 0.894 is below it.
+    (alone,) = [d for d in decide(wide(0.7), settings=settings).values() if d.action == "measure"]
+    (known,) = [d for d in decide(wide(0.8), settings=settings).values() if d.action == "measure"]
+    assert alone.numbers["explore"] == 1.0
+    assert "explore" not in known.numbers
+    assert policy.CLUELESS == 0.9
+
+
+def test_exploring_goes_far_in_octaves_and_stops_at_its_number() -> None:
+    # From 64, 512 is three doublings away, 16 two: distances are in octaves, of the whole range that is there.
+    kernels = [seed(TILE=16), seed(TILE=512)]
+    options = [Option(i, k, Forecast(bins.from_normal(0, 1.5), 1.0, "f"), True) for i, k in enumerate(kernels)]
+    settings = replace(SETTINGS, explore=2, measure_per_round=2)
+    decisions = policy.decide(options, Situation(None, [seed(TILE=64)], None), settings, random.Random(0))
+    assert measured(decisions) == [1]
+    span = math.log2(513) - math.log2(17)
+    assert decisions[1].numbers["distance"] == pytest.approx((math.log2(513) - math.log2(65)) / span / 4)
+    assert decisions[0].numbers["known"] == decisions[0].numbers["discard"] == 0.0
+
+
+def test_an_audit_and_a_skip_are_known_from_then_on() -> None:
+    decisions = decide([option(1, 2.0), option(2, 1.9), option(3, 0.0)], settings=replace(SETTINGS, audit=1.0))
+    assert policy.is_audit(decisions[3])
+    assert all(policy.is_known(d) for d in decisions.values())
+    assert all(policy.is_known(d) for d in decide([option(1, 2.0), option(2, 0.0)]).values())
+    assert not policy.is_known(None)
+
+
+def test_of_equals_the_first_proposed_is_measured() -> None:
+    same = replace(option(1, 1.5), proposal=7), replace(option(1, 1.5), proposal=4)
+    assert measured(decide(list(same), settings=replace(SETTINGS, measure_per_round=1))) == [4]
+
+
+def test_how_close_a_neighbour_is_lowers_its_score_in_proportion() -> None:
+    forecast = Forecast(bins.from_normal(1.5, 0.3), 0.9, "f")
+    kernels = [seed(), seed(UNROLL=2), seed(UNROLL=16, TILE=512, WIDTH=8)]
+    decisions = decide(
+        [Option(i, k, forecast, True) for i, k in enumerate(kernels)], settings=replace(SETTINGS, measure_per_round=3)
+    )
+    step = (math.log2(3) - 1) / (math.log2(17) - 1) / 4
+    assert measured(decisions) == [0, 2, 1]
+    assert decisions[1].numbers["room"] == pytest.approx(step / policy.ROOM)
+    assert policy.ROOM == 0.15

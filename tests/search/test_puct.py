@@ -180,6 +180,8 @@ def test_a_line_goes_through_what_was_not_measured() -> None:
     assert {n.candidate.source: n.best for n in tree.nodes} == {"a": 2.0, "c": 2.0}
     assert tree.related(key("a"), key("c"))
     assert tree.related(key("c"), key("a"))
+    assert tree.related("unknown", "unknown")
+    assert not tree.related("unknown", key("a"))
 
 
 def test_choices_of_one_source_are_one_node() -> None:
