@@ -42,35 +42,27 @@ class Measure:
     statistic: Statistic = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
 class Block:
     """The rows of one task on one target as arrays; `p` to `highs` are of the valid candidates only.
 
     `speedups` is zero and `valid` false where a candidate is invalid; the top share is chosen by `worth`.
     """
 
-    task: str
-    target: str
-    family: str
-    p: Array
-    y: NDArray[np.int64]
-    s: Array
-    centres: Array
-    lows: Array
-    highs: Array
-    worth: Array
-    speedups: Array
-    valid: NDArray[np.bool_]
-    p_valid: Array
-    p_faster: Array
-    incumbent: float
-    judges: bool
-    milliseconds: float
-
-    @property
-    def rows(self) -> int:
-        """Number of candidates that were asked about."""
-        return len(self.speedups)
+    def __init__(self, rows: Sequence[AnsweredCase], milliseconds: float) -> None:
+        first, good = rows[0].case, [r for r in rows if r.case.speedup is not None]
+        self.task, self.target, self.family, self.incumbent = first.task, first.target, first.family, first.incumbent
+        self.rows, self.milliseconds = len(rows), milliseconds
+        self.p = np.array([r.forecast.probabilities for r in good], float).reshape(-1, bins.COUNT)
+        self.s = np.array([r.case.speedup for r in good], float)
+        self.y = metrics.bins_of(self.s.tolist())
+        self.centres = np.array([centre(r.forecast) for r in good], float)
+        self.lows, self.highs = np.array([r.forecast.interval for r in good], float).reshape(-1, 2).T
+        self.p_valid = np.array([r.forecast.p_valid for r in rows], float)
+        self.p_faster = np.array([r.forecast.p_faster for r in rows], float)
+        self.worth = self.p_valid * np.exp2([centre(r.forecast) for r in rows])
+        self.speedups = np.array([r.case.speedup or 0.0 for r in rows], float)
+        self.valid = np.array([r.case.speedup is not None for r in rows], bool)
+        self.judges_validity = all(r.validity for r in rows)
 
 
 def centre(forecast: Forecast) -> float:
@@ -83,7 +75,7 @@ def blocks(answers: Answers) -> list[Block]:
     grouped: dict[tuple[str, str], list[AnsweredCase]] = {}
     for row in answers.rows:
         grouped.setdefault((row.case.task, row.case.target), []).append(row)
-    return [_block(rows, answers.milliseconds.get(key, math.nan)) for key, rows in grouped.items()]
+    return [Block(rows, answers.milliseconds.get(key, math.nan)) for key, rows in grouped.items()]
 
 
 def measures(found: Sequence[Block], margin: float = MARGIN) -> list[Measure]:
@@ -101,34 +93,6 @@ def score(answers: Answers, draws: Sequence[Picks], margin: float = MARGIN) -> d
 def by_task(answers: Answers, margin: float = MARGIN) -> list[tuple[Block, Mapping[str, float]]]:
     """Return the figures of each task by itself."""
     return [(b, {m.name: m.statistic(np.zeros(1, np.int64)) for m in measures([b], margin)}) for b in blocks(answers)]
-
-
-def _block(rows: Sequence[AnsweredCase], milliseconds: float) -> Block:
-    good = [r for r in rows if r.case.speedup is not None]
-    s = np.array([r.case.speedup or 0.0 for r in good], float)
-    said = [r.forecast for r in good]
-    intervals = np.array([f.interval for f in said], float).reshape(-1, 2)
-    p_valid = np.array([r.forecast.p_valid for r in rows], float)
-    first = rows[0].case
-    return Block(
-        task=first.task,
-        target=first.target,
-        family=first.family,
-        p=np.array([f.probabilities for f in said], float).reshape(-1, bins.COUNT),
-        y=metrics.bins_of(s.tolist()),
-        s=s,
-        centres=np.array([centre(f) for f in said], float),
-        lows=intervals[:, 0],
-        highs=intervals[:, 1],
-        worth=p_valid * np.exp2([centre(r.forecast) for r in rows]),
-        speedups=np.array([r.case.speedup or 0.0 for r in rows], float),
-        valid=np.array([r.case.speedup is not None for r in rows], bool),
-        p_valid=p_valid,
-        p_faster=np.array([r.forecast.p_faster for r in rows], float),
-        incumbent=first.incumbent,
-        judges=all(r.validity for r in rows),
-        milliseconds=milliseconds,
-    )
 
 
 def _of_bins(found: Sequence[Block]) -> list[Measure]:
@@ -174,7 +138,7 @@ def _of_confidence(found: Sequence[Block]) -> list[Measure]:
 
 
 def _of_validity(found: Sequence[Block]) -> list[Measure]:
-    if not all(b.judges for b in found):
+    if not all(b.judges_validity for b in found):
         found = []
     said, valid = [b.p_valid for b in found], [b.valid for b in found]
     return [

@@ -29,6 +29,8 @@ def test_what_is_kept_back_is_what_the_end_will_take() -> None:
     assert searching(Budget(), spend, each_s=1.5, confirm=True, visitors=2) == Budget()
     assert searching(budget, Spend(), each_s=0.0, confirm=False) == budget
     assert searching(Budget(1), spend, each_s=1.5, confirm=True) == Budget(1)
+    assert searching(Budget(2), spend, each_s=1.5, confirm=True, visitors=2) == Budget(1)
+    assert searching(Budget(wall_s=10.0), Spend(1, wall_s=2.0), each_s=1.5, confirm=True) == Budget(wall_s=8.5)
 
 
 def test_a_warning_recorded_before_there_were_shares_reads_as_the_last_one() -> None:
