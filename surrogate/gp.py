@@ -30,12 +30,10 @@ from scipy.linalg import lapack as _lapack
 from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController
 
+from forewarp.surrogate.pretrained import BROAD, Variances
+
 Array = NDArray[np.float64]
 lapack: Any = _lapack
-
-PRIOR_MEAN = 0.0
-PRIOR_SD = 1.5
-"""The forecast before anything is measured: log2 S is normal about "no change", with a spread of 1.5 octaves."""
 
 _SHARE = 0.3
 _WHITE = 0.06**2
@@ -43,19 +41,6 @@ _ACROSS, _ACROSS_SIGMA = 0.7, 0.5
 _LENGTH, _LENGTH_SIGMA = 1.5, 0.8
 _MAX_FIT = 120
 _BOUND_SDS = 4.0
-
-
-@dataclass(frozen=True, slots=True)
-class Prior:
-    """Variances before any trial, in octaves²: of a task's level, of a program's own, and of the landscape."""
-
-    level: float = 1.0
-    offset: float = 0.5
-    amplitude: float = PRIOR_SD**2 - 1.5
-
-
-BROAD = Prior()
-"""Prior of a forecaster that knows nothing but the run's own trials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +162,18 @@ class Posterior:
             return across @ self.weights, np.sqrt(np.maximum(variance, 0.0))
 
 
-def fit(rows: Array, y: Array, noise: Array, *, learn: bool, prior: Prior = BROAD, quick: bool = False) -> Posterior:
+def fit(
+    rows: Array, y: Array, noise: Array, *, learn: bool, prior: Variances = BROAD, quick: bool = False
+) -> Posterior:
     """Condition on trials: features, target and program, log2 speed-ups less the prior mean, and noise variances.
 
     Target 0 is the one that will be asked about; trials of others tell of it as far as targets agree.
     With `learn` the hyperparameters go to the mode of their posterior; otherwise they stay at their priors' medians.
     `quick` looks for the mode from the medians only, which is enough where the prior's variances are known.
     """
-    kernel = _prior_kernel(rows.shape[1] - 2, prior, several=bool(rows[:, -2].any()))
+    dimensions, across = rows.shape[1] - 2, _ACROSS if rows[:, -2].any() else None
+    lengths = np.full(dimensions, _LENGTH * math.sqrt(max(1, dimensions)))
+    kernel = Covariance(prior.choice, lengths, prior.program, _SHARE, prior.level, _WHITE, across)
     with _one_thread():
         if learn:
             chosen = np.linspace(0, len(y) - 1, min(len(y), _MAX_FIT)).astype(int)
@@ -203,12 +192,6 @@ def _one_thread() -> Any:
 @lru_cache(maxsize=1)
 def _controller() -> Any:
     return ThreadpoolController()
-
-
-def _prior_kernel(dimensions: int, prior: Prior, *, several: bool) -> Covariance:
-    lengths = np.full(dimensions, _LENGTH * math.sqrt(max(1, dimensions)))
-    across = _ACROSS if several else None
-    return Covariance(prior.amplitude, lengths, prior.offset, _SHARE, prior.level, _WHITE, across)
 
 
 def _prior_sds(kernel: Covariance) -> Array:

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +15,7 @@ from forewarp.core.protocols import Subject, TargetTrials, Trial
 from forewarp.core.values import Z80, Cost, Forecast, Measurement, Target, Task
 from forewarp.inspection.features.features import Columns, features, has_features, program_of
 from forewarp.surrogate import pretrained
-
-if TYPE_CHECKING:
-    from forewarp.surrogate import gp
+from forewarp.surrogate.pretrained import BROAD, Variances
 
 Array = NDArray[np.float64]
 
@@ -39,24 +36,20 @@ _SURE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class _Prior:
-    """Prior of trials and subjects, before any trial: mean and relative spread of log2 S, P(valid).
-
-    `level`, `program` and `choice` are variances in octaves²; `origin` says where this comes from.
-    """
+    """Prior of trials and subjects: mean and relative spread of log2 S, P(valid); `origin` says where it comes from."""
 
     mean: Array
     spread: Array
     valid: Array
-    level: float
-    program: float
-    choice: float
+    variances: Variances
     freedom: float
     origin: str
 
     @property
     def sd(self) -> Array:
         """Spread of each row's log2 S."""
-        return np.sqrt(self.level + (self.program + self.choice) * self.spread**2)
+        v = self.variances
+        return np.sqrt(v.level + (v.program + v.choice) * self.spread**2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +137,7 @@ class LearnedForecaster:
         # tell narrows that as it narrows the rest.
         known_here = any(_timed(t) for t in history)
         narrowed = np.minimum(1.0, sd / prior.sd[len(history) :])
-        shared = (0.0 if known_here else math.sqrt(prior.level)) * narrowed
+        shared = (0.0 if known_here else math.sqrt(prior.variances.level)) * narrowed
         valid = _p_valid(known, asked, [t.measurement.trusted for t in history], prior.valid)
         return [
             Forecast(
@@ -193,24 +186,19 @@ class LearnedForecaster:
         spread = model.spread
         origin = f"{model.info.get('kernels', '?')} measured kernels of {model.info.get('tasks', '?')} other tasks"
         return _Prior(
-            mean=anchor - said.time,
-            spread=said.spread,
-            valid=said.valid,
-            level=spread.level if seconds else spread.blind,
-            program=spread.program,
-            choice=spread.choice,
-            freedom=spread.freedom,
-            origin=origin if seconds else f"{origin}, the reference's time guessed",
+            anchor - said.time,
+            said.spread,
+            said.valid,
+            Variances(spread.level if seconds else spread.blind, spread.program, spread.choice),
+            spread.freedom,
+            origin if seconds else f"{origin}, the reference's time guessed",
         )
 
 
 def _broad(count: int) -> _Prior:
     """Return the prior of subjects that the trees do not cover."""
-    from forewarp.surrogate import gp
-
-    mean, one = np.full(count, gp.PRIOR_MEAN), np.ones(count)
-    wide = gp.BROAD
-    return _Prior(mean, one, one * PRIOR_VALID, wide.level, wide.offset, wide.amplitude, math.inf, "")
+    one = np.ones(count)
+    return _Prior(np.zeros(count), one, one * PRIOR_VALID, BROAD, math.inf, "")
 
 
 def _anchor_s(history: Sequence[Trial]) -> float | None:
@@ -253,13 +241,12 @@ def _speedups(
     own = _Residuals(table[:count][used], y, np.array([noise_variance(history[i].measurement) for i in used]))
     both = more.and_(own, np.ones(len(used), dtype=bool))
     learn = len(both.y) >= _MIN_LEARN
-    variances = gp.Prior(prior.level, prior.program, prior.choice)
-    quick = bool(prior.origin)
+    variances, quick = prior.variances, bool(prior.origin)
     posterior = gp.fit(both.rows, both.y, both.noise, learn=learn, prior=variances, quick=quick)
     mean, sd = posterior.predict(asked)
     scale = _scale(_residuals(own, more, variances, quick=quick)) if len(used) >= _MIN_LEARN else 1.0
     # The less the trials say of a subject, the more its spread is the one that the trees expect.
-    doubt = np.clip(sd**2 / (prior.level + prior.program + prior.choice), _SURE, 1.0)
+    doubt = np.clip(sd**2 / (variances.level + variances.program + variances.choice), _SURE, 1.0)
     sd = sd * scale * prior.spread[count:] ** doubt
     freedom = max(_MIN_FREEDOM, float(len(used)))
     note = _note(own, more, scale)
@@ -275,7 +262,7 @@ def _note(own: _Residuals, more: _Residuals, scale: float) -> str:
     )
 
 
-def _residuals(own: _Residuals, more: _Residuals, prior: gp.Prior, *, quick: bool) -> Array:
+def _residuals(own: _Residuals, more: _Residuals, prior: Variances, *, quick: bool) -> Array:
     """Return each trial's standardised residual when predicted from a fit that has not seen it.
 
     Every fold learns its hyperparameters anew: residuals under hyperparameters that saw all trials look too good.

@@ -74,6 +74,19 @@ class Trees:
 
 
 @dataclass(frozen=True, slots=True)
+class Variances:
+    """Variances of log2 S before any trial, in octaves²: of a task's level, of a program's own, and of its tunables."""
+
+    level: float
+    program: float
+    choice: float
+
+
+BROAD = Variances(1.0, 0.5, 0.75)
+"""What a forecaster that knows nothing but the run's own trials begins with: 1.5 octaves about "no change"."""
+
+
+@dataclass(frozen=True, slots=True)
 class Spread:
     """Variances of what the trees leave unexplained on unseen families, in octaves².
 

@@ -243,3 +243,28 @@ def test_how_close_a_neighbour_is_lowers_its_score_in_proportion() -> None:
     assert measured(decisions) == [0, 2, 1]
     assert decisions[1].numbers["room"] == pytest.approx(step / policy.ROOM)
     assert policy.ROOM == 0.15
+
+
+def test_audits_cost_a_share_of_the_picks_on_average() -> None:
+    settings = replace(SETTINGS, audit=1.0, audit_budget=0.5)
+    options = [option(i, 0.1 * i) for i in range(22)]
+    rounds = [decide(options, settings=settings, rng=number) for number in range(300)]
+    audits = sum(policy.is_audit(d) for decisions in rounds for d in decisions.values())
+    # Two picks a round pay for one audit.
+    assert 0.8 < audits / 300 < 1.2
+
+
+def test_another_source_is_farther_than_any_choice_of_tunables() -> None:
+    opposite, other = seed(TILE=512, UNROLL=16, WIDTH=8, UNUSED=1), seed(seed().source.replace("go", "run"))
+    near = seed(TILE=16, UNROLL=1, WIDTH=1, UNUSED=0)
+    options = [
+        Option(i, k, Forecast(bins.from_normal(0, 1.5), 1.0, "f"), True) for i, k in enumerate((opposite, other))
+    ]
+    settings = replace(SETTINGS, explore=2, measure_per_round=1)
+    decisions = policy.decide(options, Situation(None, [near], None), settings, random.Random(0))
+    assert measured(decisions) == [1]
+    assert decisions[1].numbers["distance"] == 2.0
+
+
+def test_what_is_measured_without_a_forecast_has_no_score() -> None:
+    assert {d.score for d in decide([replace(option(i, 1.0), forecast=None) for i in range(3)]).values()} == {0.0}

@@ -44,7 +44,7 @@ def test_prior_variance_adds_up_to_the_documented_spread():
     nothing = np.zeros((1, 4))
     posterior = gp.fit(nothing, np.zeros(1), np.array([1e9]), learn=False)
     _, sd = posterior.predict(nothing)
-    assert sd[0] == pytest.approx(gp.PRIOR_SD, abs=0.01)
+    assert sd[0] == pytest.approx(1.5, abs=0.01)
 
 
 def _two_targets(correlated: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
