@@ -306,3 +306,36 @@ def test_a_line_leaves_certainty_and_moves_the_rest_in_order() -> None:
     moved = [line(p, 1.0, 0.5) for p in (0.1, 0.5, 0.9)]
     assert moved == sorted(moved)
     assert moved[1] == pytest.approx(1 / (1 + math.exp(-1.0)))
+
+
+def test_what_an_earlier_process_had_forecast_becomes_outcomes_after_a_recall():
+    first, second = Recalibrated(Sharp(), IDENTITY), Recalibrated(Sharp(), IDENTITY)
+    asked = [subject(k + 1) for k in range(20)]
+    made = first.forecast(TASK, TARGET, asked, [])
+    second.recall(TASK, TARGET, {s.candidate.sha256: f for s, f in zip(asked, made, strict=True)})
+    history = [Trial(s, measured(2.0 ** (0.25 + 0.4 * (-1) ** k))) for k, s in enumerate(asked)]
+    for forecaster in (first, second):
+        forecaster.forecast(TASK, TARGET, [subject(500)], history)
+    assert len(second.outcomes(TASK, TARGET).outcomes) == 20
+    assert second.outcomes(TASK, TARGET).calibration() == first.outcomes(TASK, TARGET).calibration() != IDENTITY
+
+
+def test_validity_is_corrected_towards_what_came_true():
+    said = [(0.95, 15, 20), (0.05, 5, 20)]
+    found = fit([Outcome(normal(0, 0.2, p), k < hits, None, f"{p} {k}") for p, hits, of in said for k in range(of)])
+    assert found.valid_slope < -0.3
+    corrected_p = [line(p, found.valid_shift, found.valid_slope) for p, _, _ in said]
+    assert corrected_p == pytest.approx([0.75, 0.25], abs=0.12)
+    assert (found.spread, found.outcomes, found.tasks) == (0.0, 40, 40)
+
+
+def test_certainty_that_failed_can_be_learned_from():
+    certain = [Outcome(normal(0, 0.2, 1.0), valid=k % 2 == 0, speedup=None, task=str(k)) for k in range(20)]
+    found = fit(certain)
+    assert all(map(math.isfinite, (found.valid_shift, found.valid_slope)))
+    assert found.valid_slope < 0
+
+
+def test_a_calibration_that_rests_on_nothing_says_so():
+    assert shipped("nobody") == Calibration("nobody", outcomes=0, tasks=0)
+    assert fit(outcomes(0, MIN_OUTCOMES - 1, 3)) == IDENTITY
