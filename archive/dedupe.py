@@ -43,7 +43,7 @@ def choose(rows: Iterable[Mapping[str, Any]]) -> Chosen:
         code = _code(row)
         if code:
             codes[number] = (*where, code)
-    survivors = sorted(by_text.values(), key=lambda found: found[1])
+    survivors = sorted(by_text.values(), key=lambda entry: entry[1])
     by_code: dict[object, tuple[float, int]] = {}
     for width, number in survivors:
         _put(by_code, codes.get(number, number), (width, number))
@@ -51,8 +51,8 @@ def choose(rows: Iterable[Mapping[str, Any]]) -> Chosen:
     return Chosen(tuple(kept), total - len(survivors), len(survivors) - len(kept))
 
 
-def _put(best: dict[object, tuple[float, int]], key: object, found: tuple[float, int]) -> None:
-    best[key] = min(best.get(key, found), found)
+def _put(best: dict[object, tuple[float, int]], key: object, entry: tuple[float, int]) -> None:
+    best[key] = min(best.get(key, entry), entry)
 
 
 def _width(row: Mapping[str, Any]) -> float:

@@ -94,11 +94,11 @@ def read_forecasts(path: Path) -> list[RecordedForecast]:
 
 def _flat(row: RecordedForecast) -> dict[str, Any]:
     p = row.probabilities or (None,) * bins.COUNT
-    told = {f.name: getattr(row, f.name) for f in _FIELDS}
-    return told | dict(zip(_PROBABILITIES, p, strict=True)) | {"bin": columns.bin_of(row.speedup)}
+    values = {f.name: getattr(row, f.name) for f in _FIELDS}
+    return values | dict(zip(_PROBABILITIES, p, strict=True)) | {"bin": columns.bin_of(row.speedup)}
 
 
 def _unflat(row: dict[str, Any]) -> RecordedForecast:
     p = [row[name] for name in _PROBABILITIES]
-    told = {f.name: row[f.name] for f in _FIELDS if f.name in row}
-    return RecordedForecast(probabilities=None if p[0] is None else tuple(p), **told)
+    values = {f.name: row[f.name] for f in _FIELDS if f.name in row}
+    return RecordedForecast(probabilities=None if p[0] is None else tuple(p), **values)

@@ -40,5 +40,5 @@ def load(folder: Path) -> dict[str, ParentLine]:
 
 
 def _line(entry: Any) -> ParentLine:
-    said: dict[str, Any] = entry if isinstance(entry, dict) else {}
-    return ParentLine(str(said.get("parent", "")), str(said.get("mistake") or ""))
+    table: dict[str, Any] = entry if isinstance(entry, dict) else {}
+    return ParentLine(str(table.get("parent", "")), str(table.get("mistake") or ""))

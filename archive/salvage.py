@@ -107,9 +107,9 @@ def repair(path: Path, check: Check = lambda table, row: None) -> Salvage:
         os.close(handle)
         made = Path(name)
         try:
-            found = _salvaged(path, file, made, check)
-            if found.sound:
-                return found
+            salvage = _salvaged(path, file, made, check)
+            if salvage.sound:
+                return salvage
             number = 1
             while (damaged := path.with_name(f"{path.name}.damaged-{number}")).exists():
                 number += 1
@@ -127,7 +127,7 @@ def repair(path: Path, check: Check = lambda table, row: None) -> Salvage:
             ) from None
         finally:
             made.unlink(missing_ok=True)
-    return replace(found, damaged=damaged)
+    return replace(salvage, damaged=damaged)
 
 
 @contextmanager
@@ -168,32 +168,32 @@ class PageRows:
     rows: list[PageRow] = field(default_factory=list[PageRow])
     damaged: set[int] = field(default_factory=set[int])
     unread: int = 0
-    """Rows of damaged pages that cannot be told."""
+    """Number of rows of damaged pages that cannot be read."""
 
 
 def read_pages(copy: Path) -> PageRows:
     """Read every row of a copy of an archive and of its write-ahead log; the copy is good for nothing afterwards."""
     size, head = _prepare(copy)
     content = copy.read_bytes()
-    count, told = len(content) // size, int.from_bytes(head[28:32], "big")
-    found = PageRows()
-    if head[24:28] == head[92:96] and count < told < 2 * count + 1000:
-        found.damaged |= set(range(count + 1, told + 1))  # the file was cut off
+    count, declared = len(content) // size, int.from_bytes(head[28:32], "big")
+    read = PageRows()
+    if head[24:28] == head[92:96] and count < declared < 2 * count + 1000:
+        read.damaged |= set(range(count + 1, declared + 1))  # the file was cut off
     free = _free(head, content, size)
     pages = {n: content[(n - 1) * size : n * size] for n in range(2, count + 1) if n not in free}
-    found.damaged |= {n for n, page in pages.items() if page[0] not in _KINDS or not any(page)}
+    read.damaged |= {n for n, page in pages.items() if page[0] not in _KINDS or not any(page)}
     leaves = [n for n, page in pages.items() if page[0] == _TABLE_LEAF]
     for start in range(0, len(leaves), _AT_ONCE):
         some = leaves[start : start + _AT_ONCE]
         with closing(_as_tables(copy, some)) as db:
             for n in some:
                 rows = list(dict.fromkeys(_rows(db, n)))
-                found.rows += rows
+                read.rows += rows
                 cells = int.from_bytes(pages[n][3:5], "big")
                 if cells != len(rows):
-                    found.damaged.add(n)
-                    found.unread += max(0, cells - len(rows)) if cells < size // 4 else 0
-    return found
+                    read.damaged.add(n)
+                    read.unread += max(0, cells - len(rows)) if cells < size // 4 else 0
+    return read
 
 
 def _prepare(copy: Path) -> tuple[int, bytes]:
@@ -259,17 +259,17 @@ def _text(raw: bytes) -> str | bytes:
 
 def _free(head: bytes, content: bytes, size: int) -> set[int]:
     """Return the pages that the file's list of free pages names, as far as it can be followed: they hold old rows."""
-    found: set[int] = set()
+    free: set[int] = set()
     count, trunk = len(content) // size, int.from_bytes(head[32:36], "big")
-    while 1 < trunk <= count and trunk not in found:
-        found.add(trunk)
+    while 1 < trunk <= count and trunk not in free:
+        free.add(trunk)
         numbers = [int.from_bytes(content[i : i + 4], "big") for i in range((trunk - 1) * size, trunk * size, 4)]
         named = numbers[2 : 2 + min(numbers[1], size // 4 - 2)]
         if any(not 1 < n <= count for n in named):
             return set()  # a list that is damaged itself must not hide rows
-        found.update(named)
+        free.update(named)
         trunk = numbers[0]
-    return found
+    return free
 
 
 def _salvaged(path: Path, file: BinaryIO, made: Path, check: Check) -> Salvage:
@@ -287,14 +287,14 @@ def _salvaged(path: Path, file: BinaryIO, made: Path, check: Check) -> Salvage:
         if _log(copy).is_file():
             shutil.copy(_log(copy), _log(whole))
         refusal = _refusal(whole).replace(str(whole), str(path))
-        found = read_pages(copy)
+        read = read_pages(copy)
     Archive(made).close()
     lost: list[str] = []
     with closing(sqlite3.connect(made, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = DELETE")
         columns = {t: [str(r[1]) for r in db.execute(f"PRAGMA table_info({t})")] for t in _TABLES}
         rows: dict[str, list[Row]] = {t: [] for t in _TABLES}
-        for record in found.rows:
+        for record in read.rows:
             if (table := _table(record.values)) is not None:
                 rows[table].append(_row(columns[table], record, table))
         if not any(rows.values()) and not is_ours:
@@ -303,16 +303,16 @@ def _salvaged(path: Path, file: BinaryIO, made: Path, check: Check) -> Salvage:
         for table in _TABLES:
             lost += _write(db, table, rows[table], check)
         # Gaps that an earlier repair left are not reported again.
-        is_new = bool(lost or found.damaged or refusal)
+        is_new = bool(lost or read.damaged or refusal)
         lost += _mended(db, is_new=is_new)
         if is_new:
             for table in _NUMBERED:
                 lost += _gaps(db, table, rows[table])
         db.execute("COMMIT")
         kept = {t: int(db.execute(f"SELECT count(*) FROM {t}").fetchone()[0]) for t in _TABLES}
-    if found.damaged:
-        unread = f", with {found.unread} rows that cannot be told" if found.unread else ""
-        lost.append(f"damaged pages of the file: {_ranges(sorted(found.damaged))}{unread}")
+    if read.damaged:
+        unread = f", with {read.unread} rows that cannot be read" if read.unread else ""
+        lost.append(f"damaged pages of the file: {_ranges(sorted(read.damaged))}{unread}")
     elif refusal and not lost:
         # An index or the schema is damaged.
         lost.append(f"no row, but SQLite cannot use the file as it is: {refusal}")
@@ -423,15 +423,15 @@ def _mended(db: sqlite3.Connection, *, is_new: bool) -> list[str]:
     for table, column in (("measurement", "run"), ("measurement", "proposal"), ("spend", "run")):
         gone = f"{column} IS NOT NULL AND {column} NOT IN (SELECT id FROM {column})"
         gone += " AND anchor = 'reference'" if table == "measurement" else ""
-        if found := ids(table, gone):
+        if rows := ids(table, gone):
             db.execute(f"UPDATE {table} SET {column} = NULL WHERE {gone}")
-            lost.append(f"the {column} of {len(found)} {table} rows, which are kept: {_some(found)}")
+            lost.append(f"the {column} of {len(rows)} {table} rows, which are kept: {_some(rows)}")
     for column, key in (("task", "sha256"), ("target", "name")):
-        found = ids("measurement", f"{column} NOT IN (SELECT {key} FROM {column})")
-        if found and is_new:
+        rows = ids("measurement", f"{column} NOT IN (SELECT {key} FROM {column})")
+        if rows and is_new:
             lost.append(
-                f"the {column} of {len(found)} measurements, which are kept and count again once that {column} is"
-                f" measured again: {_some(found)}"
+                f"the {column} of {len(rows)} measurements, which are kept and count again once that {column} is"
+                f" measured again: {_some(rows)}"
             )
     while orphans := {
         (str(table), row)

@@ -91,12 +91,12 @@ class Archive(Connection):
 
     def run(self, run: str) -> RunRow:
         """Return one run by id; a unique beginning of the id will do. Raises `UsageError`."""
-        found = self._rows("SELECT * FROM run WHERE id = ?", (run,)) or self._rows(
+        rows = self._rows("SELECT * FROM run WHERE id = ?", (run,)) or self._rows(
             "SELECT * FROM run WHERE substr(id, 1, length(?)) = ? LIMIT 2", (run, run)
         )
-        if len(found) == 1 and run:
-            return self._built(_run, found[0], "run")
-        problem = f"several runs begin with {run!r}" if run and found else f"there is no run {run!r} in {self.path}"
+        if len(rows) == 1 and run:
+            return self._built(_run, rows[0], "run")
+        problem = f"several runs begin with {run!r}" if run and rows else f"there is no run {run!r} in {self.path}"
         latest = ", ".join(r.id for r in self.runs(limit=5)) or "none"
         raise UsageError(problem, hint=f"latest runs: {latest}")
 
@@ -117,10 +117,10 @@ class Archive(Connection):
         rows = self._rows(
             f"SELECT * FROM run WHERE {group} <> '' AND substr({group}, 1, length(?)) = ? ORDER BY rowid", (name, name)
         )
-        found = [self._built(_run, r, "run") for r in rows]
-        names = {str(r.settings["group"]) for r in found}
+        runs = [self._built(_run, r, "run") for r in rows]
+        names = {str(r.settings["group"]) for r in runs}
         if len(names) == 1:
-            return found
+            return runs
         problem = f"several searches begin with {name!r}" if names else f"there is no search {name!r} in {self.path}"
         raise UsageError(problem, hint="`forewarp runs` lists the runs with the searches that they belong to")
 
@@ -525,13 +525,13 @@ _parsed = lru_cache(maxsize=8192)(_load)
 @cache
 def _structured(kind: type) -> dict[str, Any]:
     """Return the fields of a row's type, each with the type of the value that its column holds as JSON, else None."""
-    found: dict[str, Any] = {}
+    kinds: dict[str, Any] = {}
     for name, hint in typing.get_type_hints(kind).items():
         is_optional = typing.get_origin(hint) in (types.UnionType, typing.Union)
         inner = next((a for a in typing.get_args(hint) if is_dataclass(a)), hint) if is_optional else hint
         is_json = is_dataclass(inner) or typing.get_origin(inner) in (Mapping, tuple)
-        found[name] = inner if is_json else None
-    return found
+        kinds[name] = inner if is_json else None
+    return kinds
 
 
 def _row(kind: type[T], row: sqlite3.Row, **given: Any) -> T:

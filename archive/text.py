@@ -72,13 +72,13 @@ def remarks(source: str, language: Language) -> list[str]:
     """Return every comment and docstring of a text, those of the launch plan and of embedded CUDA code too."""
     match = _PLAN.match(source)
     body = source[match.end() :] if match else source
-    found = [m["comment"] for m in _TOML.finditer(match[2]) if m["comment"]] if match else []
+    comments = [m["comment"] for m in _TOML.finditer(match[2]) if m["comment"]] if match else []
     if language in ("cuda", "cpp"):
-        return found + [m["comment"] for m in _C.finditer(body) if m["comment"]]
-    found += [m["comment"] for m in _PYTHON.finditer(body) if m["comment"]]
-    found += [line.code for line in _logical(body) if line.bare]
+        return comments + [m["comment"] for m in _C.finditer(body) if m["comment"]]
+    comments += [m["comment"] for m in _PYTHON.finditer(body) if m["comment"]]
+    comments += [line.code for line in _logical(body) if line.bare]
     embedded = [m["string"] for m in _PYTHON.finditer(body) if m["string"] and _EMBEDDED.search(m["string"])]
-    return found + [m["comment"] for text in embedded for m in _C.finditer(_inside(text)[1]) if m["comment"]]
+    return comments + [m["comment"] for text in embedded for m in _C.finditer(_inside(text)[1]) if m["comment"]]
 
 
 @lru_cache(maxsize=4096)

@@ -159,8 +159,8 @@ def with_evidence(executor: Executor, task: Task, candidate: Candidate, build: B
     known = build.evidence
     if build.status != "ok" or known.facts or known.problems or candidate.language != "python":
         return build
-    found = executor.evidence(task, candidate) if isinstance(executor, Tracer) else None
-    return build if found is None else replace(build, evidence=found)
+    evidence = executor.evidence(task, candidate) if isinstance(executor, Tracer) else None
+    return build if evidence is None else replace(build, evidence=evidence)
 
 
 @runtime_checkable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -52,8 +53,6 @@ def _path(place: Place) -> Path:
 
 
 def _check(table: str, row: Mapping[str, Any]) -> None:
-    import json
-
     if table == "event":
         events.from_data(row["type"], json.loads(row["data"]))
     elif table == "run":
@@ -63,21 +62,16 @@ def _check(table: str, row: Mapping[str, Any]) -> None:
 def _state(found: salvage.Salvage) -> ArchiveState:
     rows = ", ".join(f"{n} {table}s" for table, n in found.rows.items() if table in ("run", "measurement"))
     if found.sound:
-        return ArchiveState(
-            summary=f"The archive {found.path} is sound: {rows}.",
-            archive=str(found.path),
-            state="sound",
-            rows=found.rows,
-            lost=[],
-        )
-    if found.damaged is None:
-        said = f"The archive {found.path} is damaged; `forewarp archive repair` would keep {rows}."
+        state, summary = "sound", f"The archive {found.path} is sound: {rows}."
+    elif found.damaged is None:
+        state, summary = "damaged", f"The archive {found.path} is damaged; `forewarp archive repair` would keep {rows}."
     else:
-        said = f"The archive {found.path} is repaired: {rows} are kept. The damaged file is {found.damaged}."
+        state = "repaired"
+        summary = f"The archive {found.path} is repaired: {rows} are kept. The damaged file is {found.damaged}."
     return ArchiveState(
-        summary=said,
+        summary=summary,
         archive=str(found.path),
-        state="damaged" if found.damaged is None else "repaired",
+        state=state,
         rows=found.rows,
         lost=list(found.lost),
         damaged=str(found.damaged or ""),

@@ -69,7 +69,7 @@ def _schema(file: Path) -> Iterator[Flaw]:
     import pyarrow.parquet as pq
 
     try:
-        found = pq.read_schema(file)
+        schema = pq.read_schema(file)
         next(parquet.columns_of(file), None)
     except (OSError, pa.ArrowException) as e:
         yield Flaw("schema", file.name, f"cannot be read: {e}")
@@ -77,14 +77,14 @@ def _schema(file: Path) -> Iterator[Flaw]:
     except ArchiveError as e:
         yield Flaw("schema", file.name, e.message)
         return
-    if (found.metadata or {})[columns.MARK].decode() != columns.FORMAT:
+    if (schema.metadata or {})[columns.MARK].decode() != columns.FORMAT:
         return
-    for wanted in columns.schema():
-        if found.field(wanted.name).type != wanted.type:
+    for column in columns.schema():
+        if schema.field(column.name).type != column.type:
             yield Flaw(
-                "schema", file.name, f"column {wanted.name} is {found.field(wanted.name).type}, not {wanted.type}"
+                "schema", file.name, f"column {column.name} is {schema.field(column.name).type}, not {column.type}"
             )
-    for name in sorted(set(found.names) - set(columns.schema().names)):
+    for name in sorted(set(schema.names) - set(columns.schema().names)):
         yield Flaw("schema", file.name, f"column {name} is no column of a pool")
 
 
@@ -99,12 +99,12 @@ def _row(row: Mapping[str, Any], splits: Mapping[str, str]) -> Iterator[tuple[Ki
     for message in _hashes(row):
         yield "hash", message
     if row["split"] != splits.get(row["family"], ""):
-        wanted = splits.get(row["family"], "") or "none"
-        yield "split", f"family {row['family']!r} belongs to {wanted}, not to {row['split'] or 'none'}"
+        expected = splits.get(row["family"], "") or "none"
+        yield "split", f"family {row['family']!r} belongs to {expected}, not to {row['split'] or 'none'}"
     for remark in text.remarks(row["source"], row["language"]):
-        found = SPEAKS_OF_SPEED.search(remark)
-        if found:
-            yield "text", f"a comment says {found[0]!r}: {' '.join(remark.split())[:80]}"
+        word = SPEAKS_OF_SPEED.search(remark)
+        if word:
+            yield "text", f"a comment says {word[0]!r}: {' '.join(remark.split())[:80]}"
 
 
 def _values(row: Mapping[str, Any]) -> Iterator[str]:
@@ -137,12 +137,12 @@ def _hashes(row: Mapping[str, Any]) -> Iterator[str]:
     except (ValueError, TypeError, KeyError) as e:
         yield f"a JSON column cannot be read: {e}"
         return
-    found = text.keys(candidate)
+    keys = text.keys(candidate)
     computed = {
         "kernel_sha256": candidate.sha256,
         "task_sha256": task.sha256,
-        "stripped_sha256": found.stripped,
-        "program": found.program,
+        "stripped_sha256": keys.stripped,
+        "program": keys.program,
     }
     if row["against_language"]:
         tunables = json.loads(row["against_tunables"])

@@ -61,8 +61,8 @@ def required(form: str) -> frozenset[str]:
 def flat(row: RecordedRow, *, with_samples: bool = False) -> dict[str, Any]:
     """Return a row as columns; without `with_samples`, times of single runs are left out of the exact columns."""
     m, keys, kernel, anchor = row.measurement, text.keys(row.candidate), row.candidate, row.against
-    told = {f.name: getattr(row.origin, f.name) for f in fields(Origin)}
-    return told | {
+    origin = {f.name: getattr(row.origin, f.name) for f in fields(Origin)}
+    return origin | {
         "task": row.task.name,
         "task_sha256": row.task.sha256,
         "family": row.origin.family or row.task.family,
@@ -108,8 +108,8 @@ def unflat(row: Mapping[str, Any]) -> RecordedRow:
     against = None
     if row.get("against_language"):
         against = Candidate(row["against_source"], row["against_language"], json.loads(row["against_tunables"]))
-    told: dict[str, Any] = {f.name: row[f.name] for f in fields(Origin) if row.get(f.name)}
-    told |= {"family": row.get("family") or task.family, "tags": tuple(row.get("tags") or ())}
+    origin: dict[str, Any] = {f.name: row[f.name] for f in fields(Origin) if row.get(f.name)}
+    origin |= {"family": row.get("family") or task.family, "tags": tuple(row.get("tags") or ())}
     return RecordedRow(
         task=task,
         target=read(Target, "target_json"),
@@ -121,7 +121,7 @@ def unflat(row: Mapping[str, Any]) -> RecordedRow:
         finished=row["date"] if "date" in row else row["finished"],
         version=row["version"],
         against=against,
-        origin=Origin(**told),
+        origin=Origin(**origin),
     )
 
 

@@ -85,10 +85,10 @@ def _counter(values: Iterable[str]) -> dict[str, int]:
 
 
 def _groups(rows: Iterable[Mapping[str, Any]], column: str) -> list[DataGroup]:
-    found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    members_of: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
-        found[row[column] or "none"].append(row)
-    return [_group(name, members) for name, members in found.items()]
+        members_of[row[column] or "none"].append(row)
+    return [_group(name, members) for name, members in members_of.items()]
 
 
 def _places(rows: list[dict[str, Any]], column: str) -> tuple[TaskGroup, ...]:

@@ -41,8 +41,8 @@ def write_pool(
     Their splits follow from the families of their tasks. Raw samples stay in the archive unless `with_samples`.
     """
     table = splits.load()
-    found = archive.recorded(task_sha256=task_sha256, target_name=target_name, run=run)
-    return write_rows((splits.assign(row, table) for row in found), path, with_samples=with_samples)
+    rows = archive.recorded(task_sha256=task_sha256, target_name=target_name, run=run)
+    return write_rows((splits.assign(row, table) for row in rows), path, with_samples=with_samples)
 
 
 def write_rows(rows: Iterable[RecordedRow], path: str | Path, *, with_samples: bool = False) -> int:
@@ -101,12 +101,12 @@ def rows_of(path: str | Path, *, task_sha256: str | None = None) -> Iterator[Rec
 
 def tasks_of(path: str | Path) -> dict[str, Task]:
     """Return the tasks of which a pool holds rows, by identity."""
-    found: dict[str, Task] = {}
+    tasks: dict[str, Task] = {}
     for file in files_of(path):
         for row in _stored(file, ("task_sha256", "task_json")):
-            if row["task_sha256"] not in found:
-                found[row["task_sha256"]] = serde.from_data(Task, json.loads(row["task_json"]))
-    return found
+            if row["task_sha256"] not in tasks:
+                tasks[row["task_sha256"]] = serde.from_data(Task, json.loads(row["task_json"]))
+    return tasks
 
 
 def files_of(path: str | Path) -> list[Path]:
@@ -115,8 +115,8 @@ def files_of(path: str | Path) -> list[Path]:
     if not path.is_dir():
         files = [path]
     else:
-        found = sorted(path.glob("*.parquet"))
-        files = [f for f in found if not is_other_kind(f)]
+        inside = sorted(path.glob("*.parquet"))
+        files = [f for f in inside if not is_other_kind(f)]
     if not files or not all(f.is_file() for f in files):
         raise UsageError(f"there is no pool at {path}", hint="pass a .parquet file, or a folder that holds some")
     return files
@@ -168,16 +168,16 @@ def _unreadable(file: Path, error: Exception) -> ArchiveError:
     return ArchiveError(f"the pool {file} cannot be read: {error}", hint="pass an intact Parquet file")
 
 
-def _check(file: Path, found: Any) -> str:
+def _check(file: Path, schema: Any) -> str:
     """Return the format of a pool; raises `ArchiveError` for what is none."""
-    form = (found.metadata or {}).get(MARK, b"").decode()
+    form = (schema.metadata or {}).get(MARK, b"").decode()
     if form not in FORMATS:
         raise ArchiveError(
             f"{file} is not a pool of this version (its mark is {form!r}, not one of {', '.join(FORMATS)})",
             hint="recorded forecasts are passed with --recorded; else write it again with this version of forewarp, or "
             "import it: `forewarp data import --help`",
         )
-    missing = columns.required(form) - set(found.names)
+    missing = columns.required(form) - set(schema.names)
     if missing:
         raise ArchiveError(
             f"the pool {file} has no column {', '.join(sorted(missing))}", hint="pass a pool that forewarp wrote"
