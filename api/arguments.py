@@ -94,7 +94,7 @@ def search_request(
         task=task,
         place=place,
         budget=caps.amounts(),
-        model=model if model is None or isinstance(model, str) else list(model),
+        model=model,
         forecaster=forecaster if isinstance(forecaster, str) else "learned",
         seed_kernels=list(files),
         seed=seed,

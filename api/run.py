@@ -10,7 +10,7 @@ from pydantic import PrivateAttr
 
 from forewarp.archive.store import Archive
 from forewarp.tools.joint_report import JointResult
-from forewarp.tools.parts import Interval, Part
+from forewarp.tools.parts import Part
 from forewarp.tools.run_report import SearchResult
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class JointRun(_Recorded[JointResult], JointResult):
 
 def _winner(best: BestKernel) -> str:
     rows = "".join(
-        f"<tr><td>{escape(w.name)}</td><td>{_shown(w.speedup)}</td><td>{w.verdict}</td>"
+        f"<tr><td>{escape(w.name)}</td><td>{escape(str(w.speedup))}</td><td>{w.verdict}</td>"
         f"<td>{w.candidate_us.median:.4g}</td><td>{w.reference_us.median:.4g}</td></tr>"
         for w in best.workloads
     )
@@ -96,7 +96,3 @@ def _winner(best: BestKernel) -> str:
         f"<table>{head}{rows}</table><details><summary>{best.kernel.language} kernel {best.kernel.short}</summary>"
         f"<pre>{escape(best.source)}</pre></details>"
     )
-
-
-def _shown(speedup: Interval) -> str:
-    return escape(str(speedup))

@@ -142,8 +142,8 @@ def resume(
     """
     from forewarp.tools.resume import resume_search
 
-    _check_one(run, resume, resume_together)
-    request = request_of(resume, ResumeRequest, device, where, run_id=run, model=_several(model), base_url=base_url)
+    _check_name(run, resume, resume_together, several=False)
+    request = request_of(resume, ResumeRequest, device, where, run_id=run, model=model, base_url=base_url)
     with resume_search(request, _own(proposer, forecaster, where)) as job:
         _work(job, on_event, progress)
         return Run.recorded(job.result(), job.archive.path)
@@ -166,8 +166,8 @@ def resume_together(
     """
     from forewarp.tools.joint_search import resume_joint
 
-    _check_several(group, resume_together, resume)
-    given = {"run_id": group, "model": _several(model), "base_url": base_url}
+    _check_name(group, resume_together, resume, several=True)
+    given = {"run_id": group, "model": model, "base_url": base_url}
     request = request_of(resume_together, ResumeRequest, device, where, **given)
     with resume_joint(request, _names(targets), where.get("executors")) as job:
         _work(job, on_event)
@@ -181,7 +181,7 @@ def load(run: str | None = None, *, archive: str | Path | None = None) -> Run:
     """
     from forewarp.tools.run_report import report
 
-    _check_one(run or "", load, load_together)
+    _check_name(run or "", load, load_together, several=False)
     with sessions.existing_archive(place_of("auto", {"archive": archive}), run or "") as opened:
         if run is None:
             latest = opened.runs(limit=1)
@@ -199,7 +199,7 @@ def load_together(group: str | None = None, *, archive: str | Path | None = None
     from forewarp.tools.joint_report import joint_report
 
     if group is not None:
-        _check_several(group, load_together, load)
+        _check_name(group, load_together, load, several=True)
     with sessions.existing_archive(place_of("auto", {"archive": archive}), group or "") as opened:
         if group is None:
             group = opened.latest_group()
@@ -220,34 +220,25 @@ def _check_named(forecaster: object) -> None:
         )
 
 
-def _check_one(run: str, verb: Callable[..., object], other: Callable[..., object]) -> None:
-    """Raise `UsageError` for the name of a search for several targets, for which there is the other verb."""
-    from forewarp.tools.targets import is_group
-
-    if is_group(run):
-        raise UsageError(
-            f"{run} is a search for several targets, and {verb.__name__} is for one run",
-            hint=f"use forewarp.{other.__name__}({run!r})",
-        )
-
-
-def _check_several(group: str, verb: Callable[..., object], other: Callable[..., object]) -> None:
-    """Raise `UsageError` for what cannot be the name of a search for several targets."""
+def _check_name(name: str, verb: Callable[..., object], other: Callable[..., object], *, several: bool) -> None:
+    """Raise `UsageError` for the name of a run where one of several is wanted, or the other way round."""
     from forewarp.tools.targets import GROUP, is_group
 
-    if not is_group(group):
+    if is_group(name) == several:
+        return
+    if several:
         raise UsageError(
-            f"{verb.__name__} is for searches for several targets, and {group!r} is not one of them",
-            hint=f"their names begin with {GROUP}; of one run there is forewarp.{other.__name__}({group!r})",
+            f"{verb.__name__} is for searches for several targets, and {name!r} is not one of them",
+            hint=f"their names begin with {GROUP}; of one run there is forewarp.{other.__name__}({name!r})",
         )
+    raise UsageError(
+        f"{name} is a search for several targets, and {verb.__name__} is for one run",
+        hint=f"use forewarp.{other.__name__}({name!r})",
+    )
 
 
 def _names(targets: Sequence[str]) -> Sequence[str]:
     return [targets] if isinstance(targets, str) else targets
-
-
-def _several(model: str | Sequence[str] | None) -> str | list[str] | None:
-    return model if model is None or isinstance(model, str) else list(model)
 
 
 def _own(proposer: Proposer | None, forecaster: str | Forecaster | None, where: Where) -> Own:

@@ -111,7 +111,7 @@ class Jobs:
     def start_search(self, session: str, task: str, request: SearchRequest, reserved: Budget) -> SpooledJob:
         """Start a search in a process of its own."""
         job = self.spool.add("search", session, task, request.model_dump(mode="json"), reserved)
-        command = [sys.executable, "-m", "forewarp.mcp_server.searcher", str(self.home), job.id]
+        command = [sys.executable, "-m", "forewarp.mcp_server.worker", str(self.home), job.id]
         with (self.spool.at(job.id) / "log.txt").open("wb") as log:
             child = _detached(command, self.home, log, log)
         self.spool.claim(job.id, owner(child.pid))

@@ -106,7 +106,7 @@ class Verbs:
             return await self._aside(partial(work.measurement, job, given["detail"], wait_s, say))
         except BaseException as e:
             if isinstance(e, anyio.get_cancelled_exc_class()):
-                await self._surely(partial(work.cancel_measurement, job))
+                await self._surely(partial(work.jobs.cancel_measurement, job))
             raise
 
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from forewarp.core.budget import DEFAULT_MEASUREMENTS, Budget
@@ -33,8 +34,6 @@ from forewarp.tools.forecast_kernel import forecast_kernel
 from forewarp.tools.parts import Amounts, trim
 from forewarp.tools.requests import ForecastRequest, MeasureRequest, SearchRequest
 from forewarp.tools.session import Executors, check_price, make_model
-
-AnyJob = TypeVar("AnyJob", SpooledJob, SpooledJob | None)
 
 MEASURE_LIMIT_S = 120.0
 START_S = 30.0
@@ -130,10 +129,6 @@ class Work:
             task=job.task,
         )
 
-    def cancel_measurement(self, job: SpooledJob) -> bool:
-        """End a measurement; false where it had ended."""
-        return self.jobs.cancel_measurement(job)
-
     def search(self, session: str, given: Mapping[str, Any], say: Say) -> SearchAnswer:
         """Start a run and return its first state."""
         seeds = [str(self.requests.seed(p)) for p in given["seed_kernels"]]
@@ -209,11 +204,13 @@ class Work:
         `alone` says that there is one session, which may end all work of this archive.
         """
         if run_id.startswith("m-"):
-            job = self._own(session, self.jobs.spool.job(run_id), run_id, alone=alone)
-            ended = self.cancel_measurement(job)
+            job = self.jobs.spool.job(run_id)
+            self._check_owner(job, session, run_id, alone=alone)
+            ended = self.jobs.cancel_measurement(job)
             return _noted(self.measurement(job, "concise", 0.0, _silent), over=not ended)
         if run_id.startswith("s-"):
-            job = self._own(session, self.jobs.spool.job(run_id), run_id, alone=alone)
+            job = self.jobs.spool.job(run_id)
+            self._check_owner(job, session, run_id, alone=alone)
             known = self.jobs.await_id(job, 0.0)
             if known is None:
                 self.jobs.cancel_start(job)
@@ -227,44 +224,37 @@ class Work:
                 hint="pass the whole run_id",
             )
         started = (j for j in self.jobs.spool.jobs() if self.jobs.spool.run(j.id) == run_id)
-        self._own(session, next(started, None), run_id, alone=alone)
+        self._check_owner(next(started, None), session, run_id, alone=alone)
         over = seen.status != "running" or seen.lost
         if not over:
             runs.cancel(self.options.place, seen.run_id)
         return _noted(self.run(seen.run_id, "concise", 0.0, _silent, written=False), over=over)
 
-    def _own(self, session: str, job: AnyJob, run_id: str, *, alone: bool) -> AnyJob:
-        """Return the job if a session may end it; raises `UsageError`."""
-        if alone or (job is not None and job.session == session):
-            return job
-        raise UsageError(
-            f"{run_id} was not started by this session, which can only cancel what it started itself",
-            hint="search_status shows where it stands; the operator can end it from a server on stdio",
-        )
+    def _check_owner(self, job: SpooledJob | None, session: str, run_id: str, *, alone: bool) -> None:
+        """Raise `UsageError` for work that a session may not end."""
+        if not alone and (job is None or job.session != session):
+            raise UsageError(
+                f"{run_id} was not started by this session, which can only cancel what it started itself",
+                hint="search_status shows where it stands; the operator can end it from a server on stdio",
+            )
 
     def describe(self, session: str, given: Mapping[str, Any], say: Say) -> Described:
         """Return the description of a task, or of device, tasks, budget and recent work."""
         del say
-        about = given["about"]
         if given["task"] is not None:
             return self._task(given["task"])
-        every = about == "all"
-        parts: dict[str, Any] = {}
-        said: list[str] = []
-        if every or about == "device":
-            parts["device"], text = self._device()
-            said.append(text)
-        if every or about == "tasks":
-            parts["tasks"] = describe.bundled_tasks()
-            said.append(f"{len(parts['tasks'])} bundled tasks; describe with task shows one.")
-        if every or about == "budget":
-            parts["budget"], text = self._budget(session)
-            said.append(text)
-        if every or about == "recent":
-            parts["recent"], text = self._recent()
-            said.append(text)
-        links = {"runs": "forewarp://runs"} if "recent" in parts else {}
-        return Described(summary=" ".join(said), links=links, **parts)
+        every = {
+            "device": self._device,
+            "tasks": self._tasks,
+            "budget": partial(self._budget, session),
+            "recent": self._recent,
+        }
+        parts = {name: part() for name, part in every.items() if given["about"] in ("all", name)}
+        return Described(
+            summary=" ".join(text for _, text in parts.values()),
+            links={"runs": "forewarp://runs"} if "recent" in parts else {},
+            **{name: data for name, (data, _) in parts.items()},
+        )
 
     def _task(self, name: str) -> Described:
         found = describe.task_of(self.requests.task(name), self.options.place)
@@ -281,6 +271,10 @@ class Work:
             task=data,
             links=links if name in describe.bundled_tasks() else {},
         )
+
+    def _tasks(self) -> tuple[dict[str, Any], str]:
+        found = describe.bundled_tasks()
+        return {**found}, f"{len(found)} bundled tasks; describe with task shows one."
 
     def _device(self) -> tuple[dict[str, Any], str]:
         place = self.options.place

@@ -1,13 +1,17 @@
-"""A measuring process: takes measurements from the spool, one at a time, and outlives the servers that asked.
+"""Processes that outlive the servers that asked: one takes measurements from the spool, another does a search.
 
-`python -m forewarp.mcp_server.worker HOME SECONDS SLOT` ends by itself after so many seconds without work. Where there
-are several devices, there are as many of these: to end one measurement is to end the process that does it.
+`python -m forewarp.mcp_server.worker HOME SECONDS SLOT` takes measurements, one at a time, and ends by itself after so
+many seconds without work. Where there are several devices, there are as many of these: to end one measurement is to end
+the process that does it. `python -m forewarp.mcp_server.worker HOME JOB` does one search: it reads the request from the
+job's folder, writes the run's id there as `run`, and files of the run below HOME.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -26,7 +30,7 @@ GLANCE_S = 1.0
 """Seconds to wait for this slot's lock: a server that only looks holds it for a moment, a worker for long."""
 
 
-def main(home: Path, keep_warm_s: float, number: int) -> int:
+def measure(home: Path, keep_warm_s: float, number: int) -> int:
     """Take measurements until idle for `keep_warm_s` seconds; return soon if another process has this slot."""
     spool = Spool(home)
 
@@ -91,5 +95,30 @@ def _out_of_budget(spool: Spool, job: SpooledJob, seconds: float) -> None:
     processes.kill_tree(os.getpid())
 
 
+def search(home: Path, job_id: str) -> int:
+    """Do the search of one job; return 1 where it ended before its time."""
+    from forewarp.report import artifacts
+    from forewarp.tools.requests import SearchRequest
+    from forewarp.tools.search import open_search
+    from forewarp.tools.signals import stopping
+
+    spool, error = Spool(home), None
+    try:
+        with open_search(SearchRequest.model_validate(spool.job(job_id).request)) as job:
+            spool.write(job_id, "run", job.run_id)
+            try:
+                with stopping(job, logging.getLogger(__name__).warning, (signal.SIGTERM,)):
+                    for _ in job.events():
+                        pass
+            except Exception as e:
+                error = e
+            artifacts.leave(job, "optimize", error, home / "forewarp-runs" / job.run_id)
+    except ForewarpError as e:
+        spool.write(job_id, "result.json", json.dumps({"error": error_of(e)}))
+        return 1
+    return int(error is not None)
+
+
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])))
+    folder, *rest = sys.argv[1:]
+    sys.exit(search(Path(folder), rest[0]) if len(rest) == 1 else measure(Path(folder), float(rest[0]), int(rest[1])))
