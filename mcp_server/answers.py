@@ -41,6 +41,7 @@ def _cut(characters: int, items: int) -> BeforeValidator:
     return BeforeValidator(lambda texts: [trim(text, characters) for text in texts[:items]])
 
 
+Words = Annotated[str, BeforeValidator(str)]
 Text = Annotated[str | None, BeforeValidator(lambda v: None if v is None else str(v))]
 Name = Annotated[str, BeforeValidator(lambda v: getattr(v, "name", v))]
 Identity = Annotated[str, BeforeValidator(lambda v: getattr(v, "short", v))]
@@ -130,7 +131,7 @@ class Shape(Part):
 
     name: str
     verdict: str
-    speedup: Speedup
+    speedup: Words = Field(description="Ratio with its 95 % interval.")
     candidate_us: Digits
     reference_us: Digits = Field(description="Of the reference, or of the kernel of against.")
     noise_percent: AnyDigits = Field(default=None, description="What equal kernels come out apart.")
@@ -202,7 +203,7 @@ class Best(Part):
     kernel: Identity
     language: str
     tunables: dict[str, int]
-    speedup: Text
+    speedup: Words
     verdict: str
     confirmed: bool
     flags: Annotated[list[str], _cut(200, 4)]

@@ -36,8 +36,9 @@ _Wait, _Handle = Field(ge=0, le=MAX_WAIT_S), Annotated[str, Field(min_length=1)]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 _OWN: dict[str, tuple[Any, Any, str]] = {
-    "task": (str, ..., "Bundled task, task folder or KernelBench file."),
-    "path": (str | None, None, "File of the kernel, instead of source."),
+    "task": (str, ..., "Bundled task, or task folder or KernelBench file of the workspace."),
+    "path": (str | None, None, "File of the workspace that holds the kernel; or pass source."),
+    "inputs": (str | None, None, "File of the workspace with captured calls, in place of the task's shapes."),
     "paths": (list[str] | None, None, "Files to rank, instead of source or path."),
     "against": (str | None, None, "File of a kernel to compare with, instead of the reference."),
     "model": (str | None, None, "anthropic:NAME or openai:NAME; the key is the server's."),
@@ -66,8 +67,11 @@ def signature(tool: str, arguments: str, request: type[Part] | None, answer: typ
         found = _OWN.get(f"{tool}.{name}") or _OWN.get(name)
         if found is None:
             field = fields[name]
-            kind = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
-            found = kind, field.get_default(call_default_factory=True), field.description or ""
+            kind: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+            default = field.get_default(call_default_factory=True)
+            if default in ([], {}):  # a client may say null for what it leaves out
+                kind, default = kind | None, None
+            found = kind, default, field.description or ""
         kind, default, text = found
         if "str" in str(kind) and get_origin(kind) is not Literal:
             kind = Annotated[kind, Field(max_length=_LIMITS.get(name, 4_000))]

@@ -13,6 +13,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import INVALID_PARAMS, CallToolResult, GetPromptResult, InputRequiredResult, ToolAnnotations
+from mcp.types import Tool as ListedTool
 from pydantic import Field
 
 import forewarp
@@ -102,6 +103,16 @@ def _function(verbs: Verbs, tool: Tool) -> Callable[..., Awaitable[CallToolResul
 class Server(MCPServer[None]):
     """The SDK's server, which refuses unknown arguments, and prompts that cannot be given as the protocol asks for."""
 
+    async def list_tools(self) -> list[ListedTool]:
+        """Return the tools without the titles that pydantic makes of names: a model reads every word of this."""
+        tools = await super().list_tools()
+        return [
+            t.model_copy(
+                update={"input_schema": _untitled(t.input_schema), "output_schema": _untitled(t.output_schema)}
+            )
+            for t in tools
+        ]
+
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
@@ -122,6 +133,12 @@ class Server(MCPServer[None]):
             # that an internal error, and log it as a crash.
             known = [f"{p.name}({', '.join(a.name for a in p.arguments or [])})" for p in await self.list_prompts()]
             raise MCPError(INVALID_PARAMS, f"{e}; prompts: {', '.join(known)}") from e
+
+
+def _untitled(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        return {k: _untitled(v) for k, v in schema.items() if k != "title" or not isinstance(v, str)}
+    return [_untitled(part) for part in schema] if isinstance(schema, list) else schema
 
 
 def _check_names(tool: str, given: Iterable[str], known: Sequence[str]) -> None:

@@ -131,7 +131,7 @@ class Work:
 
     def search(self, session: str, given: Mapping[str, Any], say: Say) -> SearchAnswer:
         """Start a run and return its first state."""
-        seeds = [str(self.requests.seed(p)) for p in given["seed_kernels"]]
+        seeds = [str(self.requests.seed(p)) for p in given["seed_kernels"] or ()]
         request = self.requests.make(SearchRequest, given, seed_kernels=seeds, budget=Amounts())
         with self.budget.deciding():
             live = self.jobs.searching()
