@@ -160,7 +160,7 @@ import resource, sys
 import torch
 from forewarp.core.values import Workload
 from forewarp.gpu_runner.worker import memory
-from forewarp.gpu_runner.worker.guards import Guarded
+from forewarp.gpu_runner.worker.guards import Guards
 from forewarp.gpu_runner.worker.problem import Problem
 from forewarp.gpu_runner.worker.signatures import describe
 from forewarp.gpu_runner.worker.stage import ArmBuffers, Stage
@@ -176,7 +176,7 @@ small.model("cpu")(*small.inputs(0, "cpu"))  # what torch loads with the first c
 signature = describe(source, Workload("w"))
 plan = memory.Plan(int(sys.argv[2]), lean=sys.argv[3] == "lean")
 before = peak()
-problem, guarded = Problem.load(source, Workload("w"), 0), Guarded("cpu")
+problem, guarded = Problem.load(source, Workload("w"), 0), Guards("cpu")
 slots = [[guarded.tensor(s.shape, torch.float32) for s in signature.inputs] for _ in range(plan.slots)]
 outputs = [guarded.tensor(s.shape, torch.float32) for s in signature.outputs]
 stage = Stage(problem, problem.model("cpu"), ArmBuffers(slots, outputs), None, lean=plan.lean)
