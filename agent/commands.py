@@ -22,6 +22,7 @@ from forewarp.agent.events import ToolCalled, ToolReturned
 from forewarp.agent.files import inside, readable_file, write_new
 from forewarp.agent.kernel_tools import MAX_SEARCH, KernelTools
 from forewarp.agent.settings import Approval, Settings
+from forewarp.core.budget import UNITS
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.prompts.render import fenced
 from forewarp.tools.parts import Amounts, Kernel, Place, shown, trim
@@ -388,7 +389,8 @@ class SlashCommands:
             caps = self._settings.budget.model_copy(update={_CURRENCIES[currency]: cap})
             if caps.dollars is not None and self._settings.model is not None:
                 await asyncio.to_thread(_checked_model, self._settings.model, self._settings.base_url, caps)
-            self._conversation.change(caps_in_words(caps), budget=caps)
+            words = [f"{cap:,.12g} {UNITS[currency]}" for currency, cap in caps.budget().caps.items()]
+            self._conversation.change(", ".join(words) or "no caps", budget=caps)
         return self._spending()
 
     @command()
@@ -474,15 +476,6 @@ for _name, _arguments, _help in (
     ("quit", "", "Leave; the conversation can be resumed."),
 ):
     COMMANDS[_name] = Command(_name, _arguments, _help, None, words=1)
-
-
-def caps_in_words(caps: Amounts) -> str:
-    """Return caps in a few words."""
-    parts = [f"{caps.measurements} measurements"] if caps.measurements is not None else []
-    parts += [f"{caps.device_s:g} s of device"] if caps.device_s is not None else []
-    parts += [f"${caps.dollars:g}"] if caps.dollars is not None else []
-    parts += [f"{caps.tokens:,} tokens"] if caps.tokens is not None else []
-    return ", ".join(parts) or "no caps"
 
 
 def _integer(text: str, what: str) -> int:

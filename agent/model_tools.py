@@ -177,6 +177,8 @@ class ModelTools:
         text = await asyncio.to_thread(file.read_text, errors="replace")
         start = max(0, offset)
         part = text[start : start + MAX_READ]
+        if "\0" in part:
+            raise UsageError(f"{path} is no text", hint="read a text file")
         return {"summary": f"{len(part)} of {len(text)} characters of {path}", "text": part}
 
     async def write_file(self, context: Context, path: str, text: str) -> Result:

@@ -19,6 +19,7 @@ from textual.widgets import ContentSwitcher, Static
 
 import forewarp
 from forewarp.agent.base import BaseConversation
+from forewarp.agent.candidates import CandidateRow
 from forewarp.agent.events import (
     ApprovalAsked,
     ApprovalGiven,
@@ -37,7 +38,7 @@ from forewarp.agent.tui.candidates import CandidatesPane
 from forewarp.agent.tui.chat import Chat
 from forewarp.agent.tui.plots import PlotsPane
 from forewarp.agent.tui.printable import Printable, assemble
-from forewarp.agent.tui.prompt import History, Prompt
+from forewarp.agent.tui.prompt import History, Prompt, PromptBox
 from forewarp.agent.tui.source import SourcePane
 from forewarp.agent.tui.status import StatusLine, activity, model_name
 from forewarp.agent.tui.wording import cut, seconds
@@ -193,7 +194,7 @@ class ForewarpApp(App[int]):
         self._earlier, self._first, self._clock = earlier, first, clock
         self._history = history or History()
         self._armed = float("-inf")
-        self._changed: dict[int, CandidateForecast | CandidateMeasured] = {}
+        self._changed: dict[int, CandidateRow] = {}
         self._shown_candidates = conversation.candidates
         for each in themes.THEMES:
             self.register_theme(each)
@@ -213,7 +214,7 @@ class ForewarpApp(App[int]):
                 yield PlotsPane(settings.place, id="plots")
         yield Static(id="waiting", markup=False)
         yield Approvals(id="approvals")
-        yield Prompt(settings.folder, self._history, placeholder="Ask, /command, @file", id="prompt")
+        yield PromptBox(settings.folder, self._history, placeholder="Ask, /command, @file", id="prompt")
         yield StatusLine(clock=self._clock, id="status")
 
     def get_line_filters(self) -> Sequence[LineFilter]:
@@ -227,7 +228,7 @@ class ForewarpApp(App[int]):
     def on_mount(self) -> None:
         """Show the conversation so far, then send the first message if one was given."""
         self.query_one("#waiting").display = False
-        self.prompt.area.focus()
+        self.prompt.focus()
         self._load_candidates()
         self._arrange()
         if isinstance(self.conversation, Replay):
@@ -302,7 +303,7 @@ class ForewarpApp(App[int]):
         elif (row := self.conversation.candidates.of(event)) is not None:
             if not self._changed:
                 self.set_timer(FRAME_S, self._refresh_rows)
-            self._changed[row.number] = event
+            self._changed[row.number] = row
 
     def _load_candidates(self) -> None:
         self._shown_candidates = self.conversation.candidates
@@ -312,10 +313,8 @@ class ForewarpApp(App[int]):
 
     def _refresh_rows(self) -> None:
         changed, self._changed = self._changed, {}
-        for event in changed.values():
-            if (row := self._shown_candidates.of(event)) is not None:
-                self.query_one(CandidatesPane).refresh_row(row)
-        if any(isinstance(event, CandidateMeasured) for event in changed.values()):
+        self.query_one(CandidatesPane).refresh_rows(*changed.values())
+        if any(row.measured for row in changed.values()):
             self.query_one(PlotsPane).refresh_plot()
 
     def _announce(self, text: str) -> None:
@@ -324,7 +323,7 @@ class ForewarpApp(App[int]):
 
     def _offer_keys(self) -> None:
         """Give a question the keys, unless something is being typed."""
-        if self._approvals.current is not None and not self.prompt.text:
+        if self._approvals.current is not None and not self.prompt.whole:
             self._approvals.focus()
 
     # Input of the user
@@ -360,7 +359,7 @@ class ForewarpApp(App[int]):
         if self.turns.took > LONG_TURN_S:
             self._announce(f"{'done' if well else 'ended'} after {seconds(self.turns.took)}")
         if self.focused is None or not self.focused.display:
-            self.prompt.area.focus()
+            self.prompt.focus()
         self._refresh_status()
 
     @on(Prompt.Key)
@@ -377,19 +376,19 @@ class ForewarpApp(App[int]):
     def _recall(self) -> None:
         """Put queued messages back into the prompt."""
         if waiting := self.turns.recall():
-            self.prompt.fill("\n".join(part for part in (waiting, self.prompt.text) if part))
+            self.prompt.fill("\n".join(part for part in (waiting, self.prompt.whole) if part))
         self._refresh_status()
 
     @on(Approvals.Replied)
     def _replied(self, message: Approvals.Replied) -> None:
         self.conversation.answer(message.call, message.reply, message.why)
         if self._approvals.current is None:
-            self.prompt.area.focus()
+            self.prompt.focus()
 
     @on(Approvals.Typed)
     def _typed(self, message: Approvals.Typed) -> None:
-        self.prompt.area.focus()
-        self.prompt.area.insert(message.character)
+        self.prompt.focus()
+        self.prompt.insert(message.character)
 
     # Status
 
@@ -401,7 +400,7 @@ class ForewarpApp(App[int]):
         waiting = self.query_one("#waiting", Static)
         waiting.display = bool(lines)
         waiting.update("\n".join([*lines[:WAITING_SHOWN], *more]))
-        self.prompt.area.holding = bool(self.turns.queued)
+        self.prompt.holding = bool(self.turns.queued)
         self._status.state.queued = len(lines)
         self._refresh_activity()
         self._status.show(self.conversation.settings, self.conversation.spent)
@@ -426,7 +425,7 @@ class ForewarpApp(App[int]):
         self.view = view
         if view == "chat":
             self._arrange()
-            self.prompt.area.focus()
+            self.prompt.focus()
         else:
             self.panes.current = view
             self._arrange()
@@ -476,7 +475,7 @@ class ForewarpApp(App[int]):
 
     def action_clear_or_leave(self) -> None:
         """Copy what is selected, or clear the prompt; twice in a row, leave."""
-        selected = self.screen.get_selected_text() or self.prompt.area.selected_text
+        selected = self.screen.get_selected_text() or self.prompt.selected_text
         if selected:
             self.copy_to_clipboard(selected)
             self.notify("copied", timeout=2)

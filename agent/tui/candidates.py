@@ -167,7 +167,7 @@ class CandidateTable(DataTable[_Cell]):
 class CandidatesPane(Widget):
     """The table of candidates with a line above it that sums up the visible rows.
 
-    `load` shows candidates, `refresh_row` what changed of them since.
+    `load` shows candidates, `refresh_rows` what changed of them since.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -219,30 +219,34 @@ class CandidatesPane(Widget):
 
     def style(self, mark: Tone) -> str:
         """Return the style of a tone, for Rich."""
-        colour = "" if mark in ("", "dim") else self.app.theme_variables.get(f"text-{mark}", "")
-        return colour.removeprefix("ansi_") or mark
+        if mark in ("", "dim"):
+            return mark
+        colour = self.app.theme_variables.get(f"text-{mark}", "").removeprefix("ansi_")
+        return f"bold {colour}" if mark == "accent" else colour
 
     def load(self, candidates: Candidates) -> None:
         """Show all candidates of a conversation instead of those shown so far."""
         self._candidates = candidates
         self._rebuild()
 
-    def refresh_row(self, row: CandidateRow) -> None:
-        """Show a row that is new or has changed."""
-        table, key = self._table, str(row.number)
+    def refresh_rows(self, *rows: CandidateRow) -> None:
+        """Show rows that are new or have changed."""
+        table = self._table
         self._summarise()
         if self._fitting() != self._columns:
             self._rebuild()
-        elif key in table.rows:
-            for cell in table.get_row(key):
-                table.update_cell(key, cell.column.name, cell)
-            self._sort()
-        elif self._shows(row):
-            follows = table.cursor_row >= table.row_count - 1 and not table.has_focus and self._in_order
-            self._add(row)
-            self._sort()
-            if follows:
-                table.move_cursor(row=table.row_count - 1)
+            return
+        follows = table.cursor_row >= table.row_count - 1 and not table.has_focus and self._in_order
+        for row in rows:
+            key = str(row.number)
+            if key in table.rows:
+                for cell in table.get_row(key):
+                    table.update_cell(key, cell.column.name, cell)
+            elif self._shows(row):
+                self._add(row)
+        self._sort()
+        if follows:
+            table.move_cursor(row=table.row_count - 1)
 
     def select(self, row: CandidateRow) -> None:
         """Put the cursor on a row, if it is in sight."""

@@ -89,11 +89,18 @@ class History:
                 file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in prompts)
 
 
-class PromptArea(TextArea):
-    """Text area of the prompt; keys that are not for editing are passed to the prompt around it."""
+class Prompt(TextArea):
+    """Text area for a prompt; `completions` is the list above it. What the keys mean depends on both."""
 
-    class Pressed(Message):
-        """A key that is not for editing."""
+    class Sent(Message):
+        """The user sent a prompt."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Key(Message):
+        """A key that is not for the prompt: one that scrolls the chat, ctrl+u with queued messages, or ctrl+d."""
 
         def __init__(self, key: str) -> None:
             super().__init__()
@@ -103,33 +110,42 @@ class PromptArea(TextArea):
         Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line", show=False),
     ]
 
-    def __init__(self, *, placeholder: str) -> None:
+    def __init__(self, folder: Path, history: History, completions: Completions, *, placeholder: str = "") -> None:
         super().__init__(
             soft_wrap=True, show_line_numbers=False, highlight_cursor_line=False, compact=True, placeholder=placeholder
         )
-        self.completing = False
         self.holding = False
         """True while queued messages wait that ctrl+u brings back."""
+        self.completions: list[Completion] = []
+        """The completions that are shown."""
+        self._folder, self._history, self._list = folder, history, completions
         self._pasted: dict[str, str] = {}
+        self._word: Word | None = None
+        self._files: list[str] | None = None
+        self._scanning = self._chosen = False
+
+    def on_mount(self) -> None:
+        """Load the history of prompts."""
+        self.run_worker(self._history.load, thread=True)
 
     @property
     def whole(self) -> str:
-        """The text with all pastes in full."""
+        """Typed text, with all pastes in full."""
         text = self.text
         for mark, pasted in self._pasted.items():
             text = text.replace(mark, pasted)
         return text
-
-    @property
-    def before(self) -> str:
-        """The text up to the cursor."""
-        return self.get_text_range((0, 0), self.cursor_location)
 
     def fill(self, text: str) -> None:
         """Replace the text; a long one is shown short."""
         self._pasted.clear()
         self.load_text(self._folded(text))
         self.move_cursor(self.document.end)
+        self.close()
+
+    def close(self) -> None:
+        """Hide the completions."""
+        self._show([])
 
     def action_newline(self) -> None:
         """Begin a new line."""
@@ -151,145 +167,86 @@ class PromptArea(TextArea):
         self.replace(self._folded(text), *self.selection)
 
     async def _on_key(self, event: events.Key) -> None:
-        passed_on = {
-            "enter": True,
-            "pageup": True,
-            "pagedown": True,
-            "ctrl+end": True,
-            "ctrl+home": True,
-            "tab": self.completing,
-            "up": self.completing or self.navigator.is_first_wrapped_line(self.cursor_location),
-            "down": self.completing or self.navigator.is_last_wrapped_line(self.cursor_location),
-            "ctrl+d": not self.text,
-            "end": not self.text,
-            "home": not self.text,
-            "ctrl+u": self.holding,
-        }
-        if passed_on.get(event.key):
+        if self._take(event.key):
             event.stop()
             event.prevent_default()
-            self.post_message(self.Pressed(event.key))
 
-
-class Prompt(Vertical):
-    """Text area for a prompt, with the completion popup above it."""
-
-    class Sent(Message):
-        """The user sent a prompt."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
-
-    class Key(Message):
-        """A key that is not for the prompt: one that scrolls the chat, ctrl+u with queued messages, or ctrl+d."""
-
-        def __init__(self, key: str) -> None:
-            super().__init__()
-            self.key = key
-
-    def __init__(self, folder: Path, history: History, *, placeholder: str = "", id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._folder, self._history = folder, history
-        self.area = PromptArea(placeholder=placeholder)
-        self._popup = OptionList(compact=True, markup=False, id="completions")
-        self._popup.can_focus = False
-        self._word: Word | None = None
-        self.completions: list[Completion] = []
-        """The completions that are shown."""
-        self._files: list[str] | None = None
-        self._scanning = self._chosen = False
-
-    def compose(self) -> ComposeResult:
-        """Yield the completions and the lines."""
-        yield self._popup
-        with Horizontal(id="prompt-line"):
-            yield Static("❯", id="prompt-mark")
-            yield self.area
-
-    def on_mount(self) -> None:
-        """Load the history of prompts."""
-        self._popup.display = False
-        self.run_worker(self._history.load, thread=True)
-
-    @property
-    def text(self) -> str:
-        """Typed text, with pastes in full."""
-        return self.area.whole
-
-    def fill(self, text: str) -> None:
-        """Replace the typed text."""
-        self.area.fill(text)
-        self.close()
-
-    def close(self) -> None:
-        """Hide the completions."""
-        self._show([])
-
-    @on(PromptArea.Pressed)
-    def _pressed(self, message: PromptArea.Pressed) -> None:
-        message.stop()
-        match message.key:
+    def _take(self, key: str) -> bool:
+        """Do what a key means that is not for editing; return False for one that is."""
+        completing, here = bool(self.completions), self.cursor_location
+        match key:
             case "enter":
                 self._enter()
-            case "tab":
+            case "tab" if completing:
                 self._accept()
-            case "up" | "down" if self.completions:
+            case "up" | "down" if completing:
                 self._chosen = True
-                self._popup.action_cursor_up() if message.key == "up" else self._popup.action_cursor_down()
-            case "up" | "down":
-                text = self._history.back(self.text) if message.key == "up" else self._history.forth()
-                if text is not None:
-                    self.fill(text)
-            case key:
+                self._list.action_cursor_up() if key == "up" else self._list.action_cursor_down()
+            case "up" if self.navigator.is_first_wrapped_line(here):
+                self._recall(self._history.back(self.whole))
+            case "down" if self.navigator.is_last_wrapped_line(here):
+                self._recall(self._history.forth())
+            case "pageup" | "pagedown" | "ctrl+end" | "ctrl+home":
                 self.post_message(self.Key(key))
+            case "ctrl+d" | "end" | "home" if not self.text:
+                self.post_message(self.Key(key))
+            case "ctrl+u" if self.holding:
+                self.post_message(self.Key(key))
+            case _:
+                return False
+        return True
+
+    def _recall(self, text: str | None) -> None:
+        if text is not None:
+            self.fill(text)
 
     def _enter(self) -> None:
         """Accept a completion that was chosen, or that finishes a command's name; else send the prompt."""
-        place = self._popup.highlighted
+        place = self._list.highlighted
         if self.completions and self._word is not None and place is not None:
-            typed = self.area.before[self._word.start :]
+            typed = self._before[self._word.start :]
             named = typed in [c.text.strip() for c in self.completions]
             if self._chosen or (self._word.kind == "command" and not named):
                 kind, completion = self._word.kind, self.completions[place]
                 self._accept()
+                command = _commands().get(completion.text.strip().removeprefix("/"))
                 # A command without arguments is sent by the same key.
-                if kind != "command" or self._takes_arguments(completion):
+                if kind != "command" or command is None or command.arguments:
                     return
-        text = self.text
+        text = self.whole
         if text.strip():
             self._history.add(text)
             self.fill("")
             self.post_message(self.Sent(text))
 
-    def _takes_arguments(self, completion: Completion) -> bool:
-        command = _commands().get(completion.text.strip().removeprefix("/"))
-        return command is None or bool(command.arguments)
-
     def _accept(self) -> None:
-        place = self._popup.highlighted
+        place = self._list.highlighted
         if self._word is None or place is None:
             return
-        row, column = self.area.cursor_location
-        letters = len(self.area.before) - self._word.start
-        self.area.replace(self.completions[place].text, (row, column - letters), (row, column))
+        row, column = self.cursor_location
+        letters = len(self._before) - self._word.start
+        self.replace(self.completions[place].text, (row, column - letters), (row, column))
         self.close()
+
+    def accept(self, place: int) -> None:
+        """Take the completion at a place of the list."""
+        self._list.highlighted = place
+        self._accept()
+        self.focus()
 
     @on(TextArea.Changed)
     def _changed(self, message: TextArea.Changed) -> None:
         message.stop()
         self._complete()
 
-    @on(OptionList.OptionSelected)
-    def _clicked(self, message: OptionList.OptionSelected) -> None:
-        message.stop()
-        self._popup.highlighted = message.option_index
-        self._accept()
-        self.area.focus()
+    @property
+    def _before(self) -> str:
+        """The text up to the cursor."""
+        return self.get_text_range((0, 0), self.cursor_location)
 
     def _complete(self) -> None:
         """Show completions for the word at the cursor."""
-        before = self.area.before
+        before = self._before
         commands = _commands() if before.startswith("/") else {}
         self._word = word = word_before(before, commands)
         self._chosen = False
@@ -315,16 +272,42 @@ class Prompt(Vertical):
             self._complete()
 
     def _show(self, offered: list[Completion]) -> None:
-        typed = self.area.before[self._word.start :].strip() if self._word else ""
+        typed = self._before[self._word.start :].strip() if self._word else ""
         # A word typed in full needs no completion, unless the completion has a description.
         if len(offered) == 1 and offered[0].text.strip() == typed and not offered[0].about:
             offered = []
         self.completions = offered
-        self.area.completing = self._popup.display = bool(offered)
-        self._popup.set_options(
+        self._list.display = bool(offered)
+        self._list.set_options(
             Option(assemble(c.text.strip(), (f"  {c.about}" if c.about else "", "dim"))) for c in offered
         )
-        self._popup.highlighted = 0 if offered else None
+        self._list.highlighted = 0 if offered else None
+
+
+class Completions(OptionList, can_focus=False):
+    """Completions above the prompt."""
+
+
+class PromptBox(Vertical):
+    """The prompt with its completions above it."""
+
+    def __init__(self, folder: Path, history: History, *, placeholder: str = "", id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._list = Completions(compact=True, markup=False, id="completions")
+        self._list.display = False
+        self.prompt = Prompt(folder, history, self._list, placeholder=placeholder)
+
+    def compose(self) -> ComposeResult:
+        """Yield the completions and the line with the prompt."""
+        yield self._list
+        with Horizontal(id="prompt-line"):
+            yield Static("❯", id="prompt-mark")
+            yield self.prompt
+
+    @on(OptionList.OptionSelected)
+    def _clicked(self, message: OptionList.OptionSelected) -> None:
+        message.stop()
+        self.prompt.accept(message.option_index)
 
 
 def _commands() -> Mapping[str, Command]:

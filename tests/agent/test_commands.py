@@ -218,9 +218,9 @@ async def test_a_diff_needs_a_parent_that_is_known(say: Say) -> None:
     ("line", "caps", "shown"),
     [
         ("/budget 40", Amounts(measurements=40), "40 measurements"),
-        ("/budget gpu 90.5", Amounts(measurements=24, device_s=90.5), "24 measurements, 90.5 s of device"),
+        ("/budget gpu 90.5", Amounts(measurements=24, device_s=90.5), "24 measurements, 90.5 s of device time"),
         ("/budget tokens 200_000", Amounts(measurements=24, tokens=200_000), "24 measurements, 200,000 tokens"),
-        ("/budget usd $2", Amounts(measurements=24, dollars=2), "24 measurements, $2"),
+        ("/budget usd $2", Amounts(measurements=24, dollars=2), "24 measurements, 2 dollars"),
         ("/budget none", Amounts(), "no caps"),
     ],
 )

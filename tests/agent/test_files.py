@@ -287,6 +287,12 @@ async def test_what_is_no_file_is_neither_read_nor_written(talk: Make, folder: P
     assert all("is no file" in r["error"] for r in results(events))
 
 
+async def test_what_is_no_text_is_not_sent_to_the_model(talk: Make, folder: Path) -> None:
+    (folder / "k.so").write_bytes(b"\x7fELF\0\0\xff")
+    [result] = results(await turn(talk(("read_file", {"path": "k.so"}))))
+    assert "is no text" in result["error"]
+
+
 def test_without_a_terminal_all_of_it_is_refused(talk: Make, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(folder / ".env")
     calls: list[Call] = [

@@ -87,7 +87,7 @@ def prompt(app: ForewarpApp) -> Prompt:
 
 
 async def say(pilot: Pilot[int], text: str) -> None:
-    prompt(pilot.app).area.insert(text)  # type: ignore[arg-type]
+    prompt(pilot.app).insert(text)  # type: ignore[arg-type]
     await pilot.press("enter")
 
 
@@ -195,7 +195,7 @@ async def test_the_queue_comes_back_into_the_prompt() -> None:
         await say(pilot, "two")
         await say(pilot, "three")
         await pilot.press("ctrl+u")
-        assert prompt(app).text == "two\nthree"
+        assert prompt(app).whole == "two\nthree"
         await gone(app, pilot, "queued")
         await pilot.press("escape")
         await idle(app, pilot)
@@ -209,7 +209,7 @@ async def test_an_interrupt_gives_back_what_waits_instead_of_sending_it() -> Non
         await pilot.press("x")
         await pilot.press("escape")
         await idle(app, pilot)
-        assert prompt(app).text == "two\nx"
+        assert prompt(app).whole == "two\nx"
         assert talk.said == ["one"]
 
 
@@ -275,7 +275,7 @@ async def test_a_question_is_answered_by_one_key(key: str, reply: str) -> None:
         assert talk.answers == [("c1", reply, "")]
         await gone(app, pilot, "Allow")
         await seen(app, pilot, f"approval: {reply}")
-        await until(pilot, lambda: prompt(app).area.has_focus)
+        await until(pilot, lambda: prompt(app).has_focus)
 
 
 async def test_a_no_may_say_why() -> None:
@@ -320,15 +320,15 @@ async def test_what_is_being_typed_answers_no_question() -> None:
         hold.set()
         await seen(app, pilot, "Allow measure_kernel?")
         await pilot.press(*"yay")
-        assert prompt(app).text == "soyay"
+        assert prompt(app).whole == "soyay"
         assert talk.answers == []
         await pilot.press("enter")
         await until(pilot, lambda: app.query_one(Approvals).has_focus)
         # Faster than the prompt gets the keys: the last letter would be an answer.
         for letter in "hey":
             app.post_message(events.Key(letter, letter))
-        await until(pilot, lambda: len(prompt(app).text) == 3)
-        assert prompt(app).text == "hey"
+        await until(pilot, lambda: len(prompt(app).whole) == 3)
+        assert prompt(app).whole == "hey"
         assert talk.answers == []
 
 
@@ -340,7 +340,7 @@ async def test_escape_at_a_question_ends_the_turn() -> None:
         await seen(app, pilot, "interrupted")
         await gone(app, pilot, "Allow")
         assert talk.answers == []
-        await until(pilot, lambda: prompt(app).area.has_focus)
+        await until(pilot, lambda: prompt(app).has_focus)
 
 
 async def test_ctrl_c_clears_and_twice_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,7 +350,7 @@ async def test_ctrl_c_clears_and_twice_leaves(monkeypatch: pytest.MonkeyPatch) -
     talk = Scripted()
     async with opened(talk, clock=clock) as (app, pilot):
         await pilot.press(*"text", "ctrl+c")
-        assert prompt(app).text == ""
+        assert prompt(app).whole == ""
         await seen(app, pilot, "ctrl+c again leaves")
         clock.now += 60
         await pilot.press("ctrl+c")
@@ -365,7 +365,7 @@ async def test_ctrl_d_leaves_from_an_empty_prompt_only() -> None:
     talk = Scripted([asyncio.Event()])
     async with opened(talk, first="go") as (app, pilot):
         await pilot.press("a", "left", "ctrl+d")
-        assert prompt(app).text == ""
+        assert prompt(app).whole == ""
         assert app.return_value is None
         await pilot.press("ctrl+d")
         await until(pilot, lambda: app.return_value == 0)
@@ -387,7 +387,7 @@ async def test_every_pane_is_a_key_away(size: tuple[int, int]) -> None:
         await pilot.press("f2")
         assert app.panes.display is wide
         assert app.query_one(Chat).display
-        assert prompt(app).area.has_focus
+        assert prompt(app).has_focus
         panes: list[str | None] = []
         for _ in range(4):
             await pilot.press("ctrl+t")
@@ -399,7 +399,7 @@ async def test_escape_comes_back_to_the_prompt_when_nothing_runs() -> None:
     async with opened(Scripted()) as (app, pilot):
         await pilot.press("f3", "escape")
         assert app.query_one(Chat).display
-        assert prompt(app).area.has_focus
+        assert prompt(app).has_focus
 
 
 async def test_panes_are_a_click_away() -> None:
@@ -635,11 +635,11 @@ async def test_up_recalls_what_was_said_before() -> None:
         await say(pilot, "first")
         await say(pilot, "second")
         await pilot.press(*"dr", "up")
-        assert prompt(app).text == "second"
+        assert prompt(app).whole == "second"
         await pilot.press("up")
-        assert prompt(app).text == "first"
+        assert prompt(app).whole == "first"
         await pilot.press("down", "down")
-        assert prompt(app).text == "dr"
+        assert prompt(app).whole == "dr"
 
 
 async def test_the_waiting_lines_are_few() -> None:

@@ -106,7 +106,7 @@ async def test_a_measurement_changes_its_row_and_the_cursor_stays() -> None:
         under = app.pane.selected
         changed = made.apply(measured(row(made, 4).forecast, 4, ratio=9.0))
         assert changed is not None
-        app.pane.refresh_row(changed)
+        app.pane.refresh_rows(changed)
         await until(
             pilot,
             lambda: any(
@@ -126,7 +126,7 @@ async def test_new_rows_are_followed_from_the_last_row_only() -> None:
         await pilot.pause()
         added = made.apply(forecast(41))
         assert added is not None
-        app.pane.refresh_row(added)
+        app.pane.refresh_rows(added)
         await pilot.pause()
         assert app.screen._compositor.render_strips()[2].text.split()[0] == "1"
         app.query_one(CandidateTable).focus()
@@ -136,7 +136,7 @@ async def test_new_rows_are_followed_from_the_last_row_only() -> None:
         for number in (42, 43):
             added = made.apply(forecast(number))
             assert added is not None
-            app.pane.refresh_row(added)
+            app.pane.refresh_rows(added)
         await until(pilot, lambda: app.screen._compositor.render_strips()[-1].text.split()[0] == "43")
 
 

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 
 from forewarp.agent.tui import prompt as prompt_module
 from forewarp.agent.tui.completion import MOST_FILES, Word, completions, files_below, ranked, word_before
-from forewarp.agent.tui.prompt import MOST_PROMPTS, History, Prompt
+from forewarp.agent.tui.prompt import MOST_PROMPTS, History, Prompt, PromptBox
 
 
 class Only(App[None]):
@@ -23,13 +23,14 @@ class Only(App[None]):
         super().__init__()
         self.sent: list[str] = []
         self.told: list[str] = []
-        self.prompt = Prompt(folder, history)
+        self.box = PromptBox(folder, history)
+        self.prompt = self.box.prompt
 
     def compose(self) -> ComposeResult:
-        yield self.prompt
+        yield self.box
 
     def on_mount(self) -> None:
-        self.prompt.area.focus()
+        self.prompt.focus()
 
     def on_prompt_sent(self, message: Prompt.Sent) -> None:
         self.sent.append(message.text)
@@ -57,26 +58,26 @@ async def test_enter_sends_and_other_keys_begin_a_line(tmp_path: Path) -> None:
     async with typing(tmp_path) as (app, pilot):
         await pilot.press("enter", "a", "ctrl+j", "b", "shift+enter", "c", "enter")
         await until(pilot, lambda: app.sent == ["a\nb\nc"])
-        assert app.prompt.text == ""
+        assert app.prompt.whole == ""
 
 
 async def test_a_long_paste_is_short_to_look_at_and_whole_to_send(tmp_path: Path) -> None:
     pasted = "\r\n".join(f"line {n}" for n in range(500))
     async with typing(tmp_path) as (app, pilot):
         await pilot.press(*"see ")
-        app.prompt.area.post_message(events.Paste(pasted))
-        await until(pilot, lambda: app.prompt.area.text == "see [pasted 1: 500 lines]")
+        app.prompt.post_message(events.Paste(pasted))
+        await until(pilot, lambda: app.prompt.text == "see [pasted 1: 500 lines]")
         await pilot.press("!", "enter")
         await until(pilot, lambda: app.sent == ["see " + pasted.replace("\r\n", "\n") + "!"])
         await pilot.press("up")
-        assert app.prompt.area.text == "[pasted 1: 500 lines]"
-        assert app.prompt.text == app.sent[0]
+        assert app.prompt.text == "[pasted 1: 500 lines]"
+        assert app.prompt.whole == app.sent[0]
 
 
 async def test_a_short_paste_is_text(tmp_path: Path) -> None:
     async with typing(tmp_path) as (app, pilot):
-        app.prompt.area.post_message(events.Paste("a\nb"))
-        await until(pilot, lambda: app.prompt.area.text == "a\nb")
+        app.prompt.post_message(events.Paste("a\nb"))
+        await until(pilot, lambda: app.prompt.text == "a\nb")
         assert app.sent == []
 
 
@@ -85,11 +86,11 @@ async def test_up_and_down_move_within_lines_before_they_recall(tmp_path: Path) 
     history.add("earlier")
     async with typing(tmp_path, history) as (app, pilot):
         await pilot.press("a", "ctrl+j", "b", "up")
-        assert app.prompt.text == "a\nb"
+        assert app.prompt.whole == "a\nb"
         await pilot.press("up")
-        assert app.prompt.text == "earlier"
+        assert app.prompt.whole == "earlier"
         await pilot.press("down")
-        assert app.prompt.text == "a\nb"
+        assert app.prompt.whole == "a\nb"
 
 
 async def test_commands_are_proposed_and_taken_by_tab(tmp_path: Path) -> None:
@@ -100,7 +101,7 @@ async def test_commands_are_proposed_and_taken_by_tab(tmp_path: Path) -> None:
         await pilot.press(*"fore")
         assert meant(app) == ["/forecast "]
         await pilot.press("tab")
-        assert app.prompt.text == "/forecast "
+        assert app.prompt.whole == "/forecast "
         assert not app.prompt.completions
 
 
@@ -108,7 +109,7 @@ async def test_enter_takes_a_command_and_sends_one_that_needs_nothing_more(tmp_p
     async with typing(tmp_path) as (app, pilot):
         await pilot.press(*"/forec", "enter")
         assert app.sent == []
-        assert app.prompt.text == "/forecast "
+        assert app.prompt.whole == "/forecast "
         await pilot.press("ctrl+u", *"/ru", "enter")
         await until(pilot, lambda: app.sent == ["/runs "])
 
@@ -120,7 +121,7 @@ async def test_a_chosen_completion_is_taken_by_enter(tmp_path: Path) -> None:
         await pilot.press(*"@a")
         await until_meant(app, pilot)
         await pilot.press("down", "enter")
-        assert app.prompt.text == "@a2.cu "
+        assert app.prompt.whole == "@a2.cu "
         assert app.sent == []
 
 
@@ -144,7 +145,7 @@ async def test_files_are_looked_for_once_so_that_no_late_list_undoes_a_choice(
         await until_meant(app, pilot)
         assert looks == [tmp_path]
         await pilot.press("down", "enter")
-        assert app.prompt.text == "@a2.cu "
+        assert app.prompt.whole == "@a2.cu "
 
 
 async def test_a_mention_that_is_no_file_is_sent_as_it_is(tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ async def test_files_are_proposed_for_a_mention_and_for_commands_that_take_them(
         await until_meant(app, pilot)
         assert meant(app) == ['@"kernels/soft max.cu" ']
         await pilot.press("tab")
-        assert app.prompt.text == 'look at @"kernels/soft max.cu" '
+        assert app.prompt.whole == 'look at @"kernels/soft max.cu" '
         app.prompt.fill("")
         await pilot.press(*"/measure gelu ge")
         await until_meant(app, pilot)
@@ -176,17 +177,17 @@ async def test_keys_that_are_not_for_editing_are_told(tmp_path: Path) -> None:
     async with typing(tmp_path) as (app, pilot):
         await pilot.press("pageup", "pagedown", "end", "ctrl+end", "home", "ctrl+d", "ctrl+u")
         await until(pilot, lambda: app.told == ["pageup", "pagedown", "end", "ctrl+end", "home", "ctrl+d"])
-        app.prompt.area.holding = True
+        app.prompt.holding = True
         await pilot.press("a", "end", "ctrl+d", "ctrl+u")
         await until(pilot, lambda: app.told[6:] == ["ctrl+u"])
-        assert app.prompt.text == "a"
+        assert app.prompt.whole == "a"
 
 
 async def test_many_lines_leave_the_rest_of_the_screen_alone(tmp_path: Path) -> None:
     async with typing(tmp_path) as (app, pilot):
-        app.prompt.area.insert("\n" * 8)
+        app.prompt.insert("\n" * 8)
         await pilot.pause()
-        assert app.prompt.area.text.count("\n") == 8
+        assert app.prompt.text.count("\n") == 8
 
 
 def test_history_is_kept_in_a_file(tmp_path: Path) -> None:
