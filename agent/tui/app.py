@@ -203,19 +203,22 @@ class ForewarpApp(App[int]):
     def compose(self) -> ComposeResult:
         """Yield everything from top to bottom."""
         settings = self.conversation.settings
+        self.chat = Chat(clock=self._clock, id="chat")
+        self.panes = ContentSwitcher(id="panes", initial="candidates")
+        self._candidates, self._source = CandidatesPane(id="candidates"), SourcePane(id="source")
+        self._plots = PlotsPane(settings.place, id="plots")
+        self._waiting, self._approvals = Static(id="waiting", markup=False), Approvals(id="approvals")
+        box = PromptBox(settings.folder, self._history, placeholder="Ask, /command, @file", id="prompt")
+        self.prompt = box.prompt
+        self._status = StatusLine(clock=self._clock, id="status")
         with Horizontal(id="names"):
             yield Static(f"forewarp  {settings.folder.name or settings.folder}", id="title", markup=False)
             yield from map(ViewName, VIEWS)
         with Horizontal(id="main"):
-            yield Chat(clock=self._clock, id="chat")
-            with ContentSwitcher(id="panes", initial="candidates"):
-                yield CandidatesPane(id="candidates")
-                yield SourcePane(id="source")
-                yield PlotsPane(settings.place, id="plots")
-        yield Static(id="waiting", markup=False)
-        yield Approvals(id="approvals")
-        yield PromptBox(settings.folder, self._history, placeholder="Ask, /command, @file", id="prompt")
-        yield StatusLine(clock=self._clock, id="status")
+            yield self.chat
+            with self.panes:
+                yield from (self._candidates, self._source, self._plots)
+        yield from (self._waiting, self._approvals, box, self._status)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return the filters that every line of every widget passes on its way to the terminal."""
@@ -227,7 +230,7 @@ class ForewarpApp(App[int]):
 
     def on_mount(self) -> None:
         """Show the conversation so far, then send the first message if one was given."""
-        self.query_one("#waiting").display = False
+        self._waiting.display = False
         self.prompt.focus()
         self._load_candidates()
         self._arrange()
@@ -249,29 +252,6 @@ class ForewarpApp(App[int]):
         """End the turn and all processes of the conversation."""
         self.conversation.interrupt()
         self.conversation.close()
-
-    @property
-    def chat(self) -> Chat:
-        """The chat."""
-        return self.query_one(Chat)
-
-    @property
-    def prompt(self) -> Prompt:
-        """The prompt."""
-        return self.query_one(Prompt)
-
-    @property
-    def panes(self) -> ContentSwitcher:
-        """The panes beside the chat, of which one is shown."""
-        return self.query_one("#panes", ContentSwitcher)
-
-    @property
-    def _status(self) -> StatusLine:
-        return self.query_one(StatusLine)
-
-    @property
-    def _approvals(self) -> Approvals:
-        return self.query_one(Approvals)
 
     # Events of the conversation
 
@@ -308,14 +288,14 @@ class ForewarpApp(App[int]):
     def _load_candidates(self) -> None:
         self._shown_candidates = self.conversation.candidates
         self._changed.clear()
-        self.query_one(CandidatesPane).load(self._shown_candidates)
-        self.query_one(PlotsPane).load(self._shown_candidates)
+        self._candidates.load(self._shown_candidates)
+        self._plots.load(self._shown_candidates)
 
     def _refresh_rows(self) -> None:
         changed, self._changed = self._changed, {}
-        self.query_one(CandidatesPane).refresh_rows(*changed.values())
+        self._candidates.refresh_rows(*changed.values())
         if any(row.measured for row in changed.values()):
-            self.query_one(PlotsPane).refresh_plot()
+            self._plots.refresh_plot()
 
     def _announce(self, text: str) -> None:
         self.bell()
@@ -397,9 +377,8 @@ class ForewarpApp(App[int]):
         lines = [f"steering: {cut(t, 200)}" for t in self.turns.steering]
         lines += [f"queued: {cut(t, 200)}" for t in self.turns.queued]
         more = [f"… {len(lines) - WAITING_SHOWN} more"] if len(lines) > WAITING_SHOWN else []
-        waiting = self.query_one("#waiting", Static)
-        waiting.display = bool(lines)
-        waiting.update("\n".join([*lines[:WAITING_SHOWN], *more]))
+        self._waiting.display = bool(lines)
+        self._waiting.update("\n".join([*lines[:WAITING_SHOWN], *more]))
         self.prompt.holding = bool(self.turns.queued)
         self._status.state.queued = len(lines)
         self._refresh_activity()
@@ -451,7 +430,7 @@ class ForewarpApp(App[int]):
     def _candidate_selected(self, message: CandidatesPane.Selected) -> None:
         row, candidates = message.row, self._shown_candidates
         best = candidates.best(row.forecast.task)
-        self.query_one(SourcePane).show(row, parent=candidates.parent(row), best=best)
+        self._source.show(row, parent=candidates.parent(row), best=best)
         if not message.moved:
             self.action_view("source")
 
@@ -501,7 +480,7 @@ class ForewarpApp(App[int]):
 
     def action_copy(self) -> None:
         """Copy the chosen candidate's text where a pane is in sight, else the latest answer."""
-        source, row = self.query_one(SourcePane).text, self.query_one(CandidatesPane).selected
+        source, row = self._source.text, self._candidates.selected
         if self.view in ("source", "candidates"):
             text = source if self.view == "source" and source else row.forecast.source if row else ""
             what = "the candidate's text"

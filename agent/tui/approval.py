@@ -56,10 +56,10 @@ class Approvals(Vertical, can_focus=True):
 
     def compose(self) -> ComposeResult:
         """Yield the question, the text that would be written, and the line for a reason."""
-        yield Static(id="approval-question", markup=False)
-        with VerticalScroll(id="approval-text", can_focus=False):
-            yield Static(id="approval-diff", markup=False)
-        yield Input(id="approval-why", placeholder="why not? (optional; Enter)", compact=True)
+        self._question, self._diff = Static(markup=False), Static(markup=False)
+        self._text = VerticalScroll(self._diff, id="approval-text", can_focus=False)
+        self._why = Input(placeholder="why not? (optional; Enter)", compact=True)
+        yield from (self._question, self._text, self._why)
 
     def on_mount(self) -> None:
         """Hide until something is asked."""
@@ -82,7 +82,7 @@ class Approvals(Vertical, can_focus=True):
 
     def on_resize(self) -> None:
         """Keep the question in sight above the text that would be written, however low the terminal is."""
-        self.query_one("#approval-text").styles.max_height = max(2, self.app.size.height // 2 - 4)
+        self._text.styles.max_height = max(2, self.app.size.height // 2 - 4)
 
     def action_reply(self, reply: Reply) -> None:
         """Answer the question that is shown; `always` is no answer to one that is asked each time."""
@@ -91,13 +91,12 @@ class Approvals(Vertical, can_focus=True):
 
     def action_refuse(self) -> None:
         """Ask for a reason."""
-        why = self.query_one(Input)
-        why.display = True
-        why.focus()
+        self._why.display = True
+        self._why.focus()
 
     def action_move(self, lines: int) -> None:
         """Scroll the text that would be written."""
-        self.query_one("#approval-text").scroll_relative(y=lines, animate=False)
+        self._text.scroll_relative(y=lines, animate=False)
 
     def on_focus(self) -> None:
         """Take answers again."""
@@ -122,12 +121,12 @@ class Approvals(Vertical, can_focus=True):
             self.post_message(self.Replied(question.call, reply, why))
 
     def _show(self) -> None:
-        question, why = self.current, self.query_one(Input)
+        question = self.current
         self.display = question is not None
-        why.display, why.value = False, ""
+        self._why.display, self._why.value = False, ""
         if question is None:
             return
-        if why.has_focus:
+        if self._why.has_focus:
             self.focus()
         # Hidden characters must not be approved unseen, so control characters are marked.
         command, reason = one_line(question.command, UNREADABLE), one_line(question.reason, UNREADABLE)
@@ -137,7 +136,7 @@ class Approvals(Vertical, can_focus=True):
         parts += [] if question.once else [("a", "bold $text-success"), (" always in budget  ", "dim")]
         parts += [("n", "bold $text-error"), (" no", "dim")]
         parts += [f"\n{command}" if command else "", (f"\n{reason}" if reason else "", "dim")]
-        self.query_one("#approval-question", Static).update(assemble(*parts))
-        self.query_one("#approval-text").display = bool(question.text)
-        self.query_one("#approval-diff", Static).update(coloured(printable(question.text, UNREADABLE)))
+        self._question.update(assemble(*parts))
+        self._text.display = bool(question.text)
+        self._diff.update(coloured(printable(question.text, UNREADABLE)))
         self.on_resize()

@@ -195,8 +195,9 @@ class CandidatesPane(Widget):
 
     def compose(self) -> ComposeResult:
         """Yield the summary and the table."""
-        yield Static("", id="candidates-summary", markup=False)
-        yield CandidateTable(cursor_type="row", cell_padding=0)
+        self._summary = Static("", id="candidates-summary", markup=False)
+        self._table = CandidateTable(cursor_type="row", cell_padding=0)
+        yield from (self._summary, self._table)
 
     def on_mount(self) -> None:
         """Draw cells anew when the colours change."""
@@ -213,10 +214,6 @@ class CandidatesPane(Widget):
         table = self._table
         return table.get_row_at(table.cursor_row)[0].row if table.is_valid_row_index(table.cursor_row) else None
 
-    @property
-    def _table(self) -> CandidateTable:
-        return self.query_one(CandidateTable)
-
     def style(self, mark: Tone) -> str:
         """Return the style of a tone, for Rich."""
         if mark in ("", "dim"):
@@ -231,7 +228,7 @@ class CandidatesPane(Widget):
 
     def refresh_rows(self, *rows: CandidateRow) -> None:
         """Show rows that are new or have changed."""
-        table = self._table
+        table, under = self._table, self.selected
         self._summarise()
         if self._fitting() != self._columns:
             self._rebuild()
@@ -247,6 +244,8 @@ class CandidatesPane(Widget):
         self._sort()
         if follows:
             table.move_cursor(row=table.row_count - 1)
+        elif under is not None:
+            self.select(under)
 
     def select(self, row: CandidateRow) -> None:
         """Put the cursor on a row, if it is in sight."""
@@ -347,9 +346,8 @@ class CandidatesPane(Widget):
             value = self._column.key(cell.row)
             return (value is None) != self._falling, value if value is not None else ""
 
-        shown = self._column if self._column in [c for c, _ in self._columns] else self._columns[0][0]
-        table = self._table
-        table.sort(shown.name, key=key, reverse=self._falling)
+        # A column that is out of sight sorts, too: any cell knows its row.
+        self._table.sort(self._columns[0][0].name, key=key, reverse=self._falling)
 
     def _summarise(self) -> None:
         """Find the best candidates, and sum up the visible rows."""
@@ -370,7 +368,7 @@ class CandidatesPane(Widget):
         if not self._in_order:
             parts.append(f"by {self._column.name} {'↓' if self._falling else '↑'}")
         parts.append(shown[0] if len(shown) == 1 else f"{len(shown)} tasks")
-        self.query_one("#candidates-summary", Static).update(" · ".join(parts) if everything else EMPTY)
+        self._summary.update(" · ".join(parts) if everything else EMPTY)
         self._table.display = bool(everything)
 
 

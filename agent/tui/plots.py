@@ -89,9 +89,10 @@ class PlotsPane(Widget):
 
     def compose(self) -> ComposeResult:
         """Yield the titles and the drawing."""
-        yield Static("", id="plots-titles", markup=False)
-        with VerticalScroll():
-            yield Static("", id="plots-drawing", markup=False)
+        self._titles = Static("", id="plots-titles", markup=False)
+        self._drawing = Static("", id="plots-drawing", markup=False)
+        self._scroll = VerticalScroll(self._drawing)
+        yield from (self._titles, self._scroll)
 
     def load(self, candidates: Candidates) -> None:
         """Draw these candidates from now on."""
@@ -114,7 +115,7 @@ class PlotsPane(Widget):
 
     def focus(self, scroll_visible: bool = True) -> PlotsPane:
         """Focus the part that scrolls."""
-        self.query_one(VerticalScroll).focus(scroll_visible)
+        self._scroll.focus(scroll_visible)
         return self
 
     def on_show(self) -> None:
@@ -122,7 +123,7 @@ class PlotsPane(Widget):
         if self._stale and self.is_mounted and self.size.width:
             self._stale = False
             parts = [styled(title, "bold" if n == self._shown else "dim") for n, title in enumerate(TITLES)]
-            self.query_one("#plots-titles", Static).update(Content("   ").join(parts))
+            self._titles.update(Content("   ").join(parts))
             self.run_worker(self._draw(), exclusive=True, group="plots")
 
     def on_resize(self) -> None:
@@ -131,20 +132,19 @@ class PlotsPane(Widget):
 
     def on_click(self, event: events.Click) -> None:
         """Show the plot whose title was clicked."""
-        at = event.get_content_offset(self.query_one("#plots-titles", Static))
-        if event.widget is not None and event.widget.id == "plots-titles" and at is not None:
+        at = event.get_content_offset(self._titles)
+        if event.widget is self._titles and at is not None:
             ends = [sum(len(title) + 3 for title in TITLES[: n + 1]) for n in range(len(TITLES))]
             place = next((n for n, end in enumerate(ends) if at.x < end), None)
             if place is not None:
                 self.action_show(place)
 
     async def _draw(self) -> None:
-        room = self.query_one(VerticalScroll).scrollable_content_region
+        room = self._scroll.scrollable_content_region
         width, height = max(LEAST_WIDTH, room.width), max(LEAST_HEIGHT, room.height - 2)
         data = PlotData.of(self._candidates)
         self.text = await asyncio.to_thread(_PLOTS[self._shown], data, self._place, width, height)
-        drawing = Content(self.text).highlight_regex("[●]", style="$text-accent")
-        self.query_one("#plots-drawing", Static).update(drawing)
+        self._drawing.update(Content(self.text).highlight_regex("[●]", style="$text-accent"))
 
 
 def _progress(data: PlotData, _: Place, width: int, height: int) -> str:

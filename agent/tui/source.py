@@ -46,38 +46,39 @@ class SourcePane(Widget):
 
     def compose(self) -> ComposeResult:
         """Yield the head, and the text beside its line numbers."""
-        yield Static(styled(EMPTY, "dim"), id="source-head", markup=False)
-        with ScrollableContainer(), Horizontal():
-            yield LineNumbers("", id="source-numbers", markup=False)
-            yield Static("", id="source-text", markup=False)
+        self._header = Static(styled(EMPTY, "dim"), id="source-head", markup=False)
+        self._numbers = LineNumbers("", id="source-numbers", markup=False)
+        self._body = Static("", id="source-text", markup=False)
+        self._scroll = ScrollableContainer(Horizontal(self._numbers, self._body))
+        yield from (self._header, self._scroll)
 
     def show(self, row: CandidateRow, parent: CandidateRow | None = None, best: CandidateRow | None = None) -> None:
         """Show a candidate; `parent` is what it was made from and `best` the fastest of its task, if known."""
         if self._row is None or row.number != self._row.number:
-            self.query_one(ScrollableContainer).scroll_home(animate=False)
+            self._scroll.scroll_home(animate=False)
         self._row, self._others = row, {"parent": parent, "best": best}
         self._draw(row)
 
     def action_diff(self, against: Shown) -> None:
         """Show the difference to the parent or the best, or the text again."""
         self._shown = "text" if self._shown == against else against
-        self.query_one(ScrollableContainer).scroll_home(animate=False)
+        self._scroll.scroll_home(animate=False)
         if self._row is not None:
             self._draw(self._row)
 
     def focus(self, scroll_visible: bool = True) -> SourcePane:
         """Focus the part that scrolls."""
-        self.query_one(ScrollableContainer).focus(scroll_visible)
+        self._scroll.focus(scroll_visible)
         return self
 
     def _draw(self, row: CandidateRow) -> None:
         is_text = self._shown == "text"
         self.text = row.forecast.source if is_text else self._difference(row)
         count = len(self.text.splitlines()) if is_text else 0
-        self.query_one("#source-head", Static).update(self._head(row))
-        self.query_one("#source-numbers", Static).update("\n".join(map(str, range(1, count + 1))))
+        self._header.update(self._head(row))
+        self._numbers.update("\n".join(map(str, range(1, count + 1))))
         drawn = highlighted(self.text, row.forecast.language) if is_text else coloured(self.text)
-        self.query_one("#source-text", Static).update(drawn)
+        self._body.update(drawn)
 
     def _difference(self, row: CandidateRow) -> str:
         other = self._others[self._shown]

@@ -102,7 +102,7 @@ async def test_a_measurement_changes_its_row_and_the_cursor_stays() -> None:
     made = board(6, every=99)
     app = Pane(made)
     async with app.run_test(size=(120, 12)) as pilot:
-        await pilot.press("s", "s", "home")
+        await pilot.press("s", "s", "home", "down")
         under = app.pane.selected
         changed = made.apply(measured(row(made, 4).forecast, 4, ratio=9.0))
         assert changed is not None
