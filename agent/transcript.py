@@ -74,9 +74,8 @@ class Transcript:
         if isinstance(event, TextDelta):
             self._since = self._since or time.monotonic()
             self._text += event.text
-            if time.monotonic() - self._since < _FLUSH_S:
-                return
-            self.flush()
+            if time.monotonic() - self._since >= _FLUSH_S:
+                self.flush()
             return
         self.flush()
         data = events.to_data(event)
@@ -100,9 +99,6 @@ class Transcript:
     def close(self) -> None:
         """End the file."""
         self.flush()
-        self._end()
-
-    def _end(self) -> None:
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -111,22 +107,19 @@ class Transcript:
     def _line(self, data: dict[str, Any]) -> None:
         if self.problem:
             return
+        lines = [{"at": round(time.time(), 3), **data}]
         try:
             if self._file is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                new = not self.path.exists()
+                if not self.path.exists():
+                    lines.insert(0, {"type": "Header", **serde.to_data(replace(self.header, path=""))})
                 self._file = self.path.open("a", encoding="utf-8")
-                if new:
-                    self._put({"type": "Header", **serde.to_data(replace(self.header, path=""))})
-            self._put({"at": round(time.time(), 3), **data})
+            for line in lines:
+                self._file.write(escaped_json(json.dumps(line, ensure_ascii=False)) + "\n")
+                self._file.flush()
         except OSError as e:
-            self._end()
             self.problem = f"this conversation is no longer recorded: {self.path}: {e.strerror or e}"
-
-    def _put(self, data: dict[str, Any]) -> None:
-        assert self._file is not None
-        self._file.write(escaped_json(json.dumps(data, ensure_ascii=False)) + "\n")
-        self._file.flush()
+            self.close()
 
 
 def home(place: Place) -> Path:

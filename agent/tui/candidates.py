@@ -318,6 +318,9 @@ class CandidatesPane(Widget):
 
     def _rebuild(self) -> None:
         """Fill the table anew; the cursor stays on its row, or at the end where rows come in order."""
+        self._summarise()
+        if not self.size.width:  # filled once it is in sight
+            return
         table, under = self._table, self.selected
         self._columns = self._fitting()
         table.clear(columns=True)
@@ -333,7 +336,6 @@ class CandidatesPane(Widget):
             self.select(under)
         elif self._in_order:
             table.move_cursor(row=table.row_count - 1)
-        self._summarise()
 
     def _add(self, row: CandidateRow) -> None:
         self._table.add_row(*(_Cell(self, row, c, w) for c, w in self._columns), key=str(row.number))
