@@ -40,7 +40,7 @@ from forewarp.agent.tui.plots import PlotsPane
 from forewarp.agent.tui.printable import Printable, assemble
 from forewarp.agent.tui.prompt import History, Prompt, PromptBox
 from forewarp.agent.tui.source import SourcePane
-from forewarp.agent.tui.status import StatusLine, activity, model_name
+from forewarp.agent.tui.status import StatusLine, activity, model_name, parts
 from forewarp.agent.tui.wording import cut, seconds
 from forewarp.core.untrusted_text import printable
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
@@ -235,12 +235,12 @@ class ForewarpApp(App[int]):
         self._load_candidates()
         self._arrange()
         if isinstance(self.conversation, Replay):
-            self._status.state.label = "REPLAY"
+            self._status.label = "REPLAY"
             self.chat.note(REPLAYED)
             for text in self.conversation.prompts:
                 self._send(text)
         elif self._earlier:
-            self._status.state.label = "resumed"
+            self._status.label = "resumed"
             self.chat.open(self._earlier)
         else:
             self.chat.note(welcome(self.conversation.settings))
@@ -277,7 +277,7 @@ class ForewarpApp(App[int]):
     def _take_candidate(self, event: CandidateForecast | CandidateMeasured) -> None:
         """Show what an event changed in the panes, with the next frame."""
         if isinstance(event, CandidateForecast):
-            self._status.state.device = event.device
+            self._status.device = event.device
         if self.conversation.candidates is not self._shown_candidates:
             self._load_candidates()
         elif (row := self.conversation.candidates.of(event)) is not None:
@@ -380,22 +380,18 @@ class ForewarpApp(App[int]):
         self._waiting.display = bool(lines)
         self._waiting.update("\n".join([*lines[:WAITING_SHOWN], *more]))
         self.prompt.holding = bool(self.turns.queued)
-        self._status.state.queued = len(lines)
+        self._status.queued = len(lines)
+        self._status.parts = parts(self.conversation.settings, self.conversation.spent, self._status.device)
         self._refresh_activity()
-        self._status.show(self.conversation.settings, self.conversation.spent)
 
     def _refresh_activity(self) -> None:
-        state, asking = self._status.state, self._approvals.current is not None
-        state.since = self.turns.began
-        now = activity(self.chat.items, asking=asking) if self.turns.running else ""
-        if now != state.activity:
-            state.activity = now
-            self._status.redraw()
+        asking = self._approvals.current is not None
+        self._status.since = self.turns.began
+        self._status.activity = activity(self.chat.items, asking=asking) if self.turns.running else ""
 
     @on(Chat.Behind)
     def _behind(self, message: Chat.Behind) -> None:
-        self._status.state.behind = message.behind
-        self._status.redraw()
+        self._status.behind = message.behind
 
     # Views
 
@@ -463,12 +459,8 @@ class ForewarpApp(App[int]):
         else:
             self._armed = self._clock()
             self.prompt.fill("")
-            self._show_message("ctrl+c again leaves")
-            self.set_timer(AGAIN_S, partial(self._show_message, ""))
-
-    def _show_message(self, text: str) -> None:
-        self._status.state.message = text
-        self._status.redraw()
+            self._status.message = "ctrl+c again leaves"
+            self.set_timer(AGAIN_S, lambda: setattr(self._status, "message", ""))
 
     def _leave(self) -> None:
         self.conversation.interrupt()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from textual.content import Content
-from textual.widgets import Static
+from textual.reactive import reactive
+from textual.widget import Widget
 
 from forewarp.agent.events import Spent
 from forewarp.agent.settings import Settings
@@ -20,62 +20,47 @@ _NEEDED = 1
 """Rank up to which parts take precedence over the text of the activity: the budget."""
 
 
-@dataclass(slots=True)
-class StatusValues:
-    """Values of the status line beside settings and spending. `since` is when the turn began, by the line's clock."""
+class StatusLine(Widget):
+    """One line; where it is narrow the least needed parts go first. `since` is when the turn began, by its clock."""
 
-    activity: str = ""
-    since: float = 0.0
-    queued: int = 0
-    behind: bool = False
-    label: str = ""
-    message: str = ""
-    device: str = ""
-
-
-class StatusLine(Static):
-    """One line; where it is narrow the least needed parts go first."""
+    activity: reactive[str] = reactive("")
+    queued: reactive[int] = reactive(0)
+    behind: reactive[bool] = reactive(False)
+    label: reactive[str] = reactive("")
+    message: reactive[str] = reactive("")
+    parts: reactive[Sequence[tuple[int, str]]] = reactive[Sequence[tuple[int, str]]](())
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, id: str | None = None) -> None:
-        super().__init__(id=id, markup=False)
-        self.state = StatusValues()
+        super().__init__(id=id)
+        self.since = 0.0
+        self.device = ""
         self._clock = clock
-        self._parts: Sequence[tuple[int, str]] = ()
 
     def on_mount(self) -> None:
         """Keep the time of the turn up to date."""
-        self.set_interval(1.0, lambda: self.redraw() if self.state.activity else None)
+        self.set_interval(1.0, lambda: self.refresh() if self.activity else None)
 
-    def show(self, settings: Settings, spent: Spent) -> None:
-        """Show settings and spending."""
-        self._parts = parts(settings, spent, self.state.device)
-        self.redraw()
-
-    def redraw(self) -> None:
-        """Show the state as it is now."""
-        width = self.content_size.width or self.app.size.width - 2
-        needed = SEPARATOR.join(text for rank, text in self._parts if rank <= _NEEDED and text)
+    def render(self) -> Content:
+        """Return the line in the width that there is."""
+        width = self.content_size.width
+        needed = SEPARATOR.join(text for rank, text in self.parts if rank <= _NEEDED and text)
         left = self._left().truncate(max(12, width - len(needed) - 2), ellipsis=True)
-        right = fitting(self._parts, width - left.cell_length - 2)
+        right = fitting(self.parts, width - left.cell_length - 2)
         gap = max(1, width - left.cell_length - Content(right).cell_length)
-        self.update(assemble(left, " " * gap, (right, "dim")).truncate(width, ellipsis=True))
-
-    def on_resize(self) -> None:
-        """Fit the parts to the new width."""
-        self.redraw()
+        return assemble(left, " " * gap, (right, "dim")).truncate(width, ellipsis=True)
 
     def _left(self) -> Content:
-        s = self.state
-        pieces: list[Part] = [(f" {s.label} ", "reverse"), " "] if s.label else []
-        if s.message:
-            pieces.append((s.message, "$text-warning"))
-        elif s.activity:
-            pieces += [("● ", "$text-accent"), s.activity, (f" {wording.seconds(self._clock() - s.since)}", "dim")]
+        pieces: list[Part] = [(f" {self.label} ", "reverse"), " "] if self.label else []
+        if self.message:
+            pieces.append((self.message, "$text-warning"))
+        elif self.activity:
+            took = wording.seconds(self._clock() - self.since)
+            pieces += [("● ", "$text-accent"), self.activity, (f" {took}", "dim")]
         else:
             pieces.append(("ready", "dim"))
-        if s.queued:
-            pieces.append((f"{SEPARATOR}{s.queued} queued", "$text-accent"))
-        if s.behind:
+        if self.queued:
+            pieces.append((f"{SEPARATOR}{self.queued} queued", "$text-accent"))
+        if self.behind:
             pieces.append((f"{SEPARATOR}↓ new below (End)", "$text-accent"))
         return assemble(*pieces)
 
