@@ -42,7 +42,7 @@ from forewarp.search.loop import Search
 from forewarp.search.proposers.recorded import PoolProposer
 from forewarp.search.settings import SearchSettings
 from forewarp.surrogate.calibration import Recalibrated
-from forewarp.surrogate.cascade import CascadeForecaster, Tier
+from forewarp.surrogate.cascade import CascadeForecaster
 from forewarp.surrogate.learned import LearnedForecaster
 
 ARMS = ("everything", "random", "learned", "llm", "cascade")
@@ -114,7 +114,7 @@ def make_forecaster(arm: str, task: str) -> Forecaster | None:
     llm = Recalibrated(Recorded(_answers[task]))
     if arm == "llm":
         return llm
-    return CascadeForecaster([Tier("learned", learned), Tier("llm", llm, limit=None)])
+    return CascadeForecaster(learned, llm)
 
 
 class InOrder:

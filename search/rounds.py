@@ -24,7 +24,7 @@ from forewarp.search.islands import Stopped
 from forewarp.search.measuring import measure
 from forewarp.search.run import BudgetSpent, Run
 from forewarp.search.state import RunState, pending
-from forewarp.surrogate.cascade import CascadeForecaster, TierCount
+from forewarp.surrogate.cascade import DEAR, CascadeForecaster
 
 
 def load(run: Run) -> None:
@@ -127,7 +127,7 @@ def forecast(run: Run, rows: Sequence[CandidateRow]) -> Generator[Event]:
     run.check_may_begin()
     number = run.round
     subjects = [Subject(r.candidate, r.build) for r in rows if r.build is not None]
-    before = _tier_counts(run.forecaster)
+    failed_before = _failed(run.forecaster)
     if run.island is not None and isinstance(run.forecaster, TransferForecaster):
         run.forecaster.lend(run.task, run.target, run.island.elsewhere(number))
     made = run.forecaster.forecast(run.task, run.target, subjects, run.trials())
@@ -138,15 +138,10 @@ def forecast(run: Run, rows: Sequence[CandidateRow]) -> Generator[Event]:
         run.archive.add_forecasts(run.id, number, {r.proposal: f for r, f in forecasts})
         happened += [Forecasted(run.id, number, r.candidate.sha256, f) for r, f in forecasts if r.round == number]
         happened += _escalated(run, made)
-        happened += _unanswered(run, made, before, _tier_counts(run.forecaster))
+        happened += _unanswered(run, made, failed_before)
     for row, f in forecasts:
         run.state.put(replace(row, forecast=f, forecast_round=number))
     yield from happened
-
-
-def _tier_counts(forecaster: Forecaster) -> dict[str, TierCount]:
-    """Return the counts of each tier of a cascade so far, by label; nothing for another forecaster."""
-    return forecaster.counts if isinstance(forecaster, CascadeForecaster) else {}
 
 
 def _escalated(run: Run, made: Iterable[Forecast]) -> list[Event]:
@@ -157,18 +152,21 @@ def _escalated(run: Run, made: Iterable[Forecast]) -> list[Event]:
     return [Escalated(run.id, run.round, tier, len(each), sum(each, Cost())) for tier, each in costs.items()]
 
 
-def _unanswered(
-    run: Run, made: Iterable[Forecast], before: Mapping[str, TierCount], after: Mapping[str, TierCount]
-) -> list[Event]:
+def _unanswered(run: Run, made: Iterable[Forecast], failed_before: int) -> list[Event]:
     """Return events for forecasters that failed in this round, or whose new answers were malformed (`raw_sum` 0)."""
-    failed = {label: count.failed - before[label].failed for label, count in after.items()}
-    events: list[Event] = [
-        Unanswered(run.id, run.round, label, count, after[label].problem) for label, count in failed.items() if count
-    ]
+    events: list[Event] = []
+    failed = _failed(run.forecaster) - failed_before
+    if failed and isinstance(run.forecaster, CascadeForecaster):
+        events.append(Unanswered(run.id, run.round, DEAR, failed, run.forecaster.count.problem))
     malformed: dict[str, list[str]] = {}
     for answer in (a for f in made for a in f.tiers or (f,) if a.raw_sum <= 0 and a.cost != Cost()):
         malformed.setdefault(answer.forecaster, []).append(answer.rationale)
     return events + [Unanswered(run.id, run.round, name, len(notes), notes[0]) for name, notes in malformed.items()]
+
+
+def _failed(forecaster: Forecaster | None) -> int:
+    """Return how many candidates the dear tier of a cascade has failed to answer for so far."""
+    return forecaster.count.failed if isinstance(forecaster, CascadeForecaster) else 0
 
 
 def _decide(run: Run, rows: Sequence[CandidateRow]) -> Generator[Event]:

@@ -39,26 +39,13 @@ _NOTHING = 1e-6
 _NODE_SHARES = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
 
 
-@dataclass(frozen=True, slots=True)
-class Tier:
-    """One forecaster of a cascade.
-
-    Attributes:
-        label: Its name in the weights: learned or llm.
-        forecaster: Who answers.
-        price: Dollars that a candidate costs, before any was paid for; 0 where it is free or its price is unknown.
-        limit: Most candidates that it is asked for in one call; None for all. The first tier answers for all anyhow.
-    """
-
-    label: str
-    forecaster: Forecaster
-    price: float = 0.0
-    limit: int | None = None
+CHEAP, DEAR = "learned", "llm"
+"""Names of the two tiers in the pool's weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class TierCount:
-    """Counts of one tier: candidates answered and failed, the cost, and the problem of the latest failure."""
+    """Counts of the dear tier: candidates answered and failed, the cost, and the problem of the latest failure."""
 
     candidates: int = 0
     failed: int = 0
@@ -67,28 +54,34 @@ class TierCount:
 
 
 class CascadeForecaster:
-    """Tiers in the order of their price; each candidate's answers are pooled.
+    """A cheap forecaster, and a dear one whose answers are pooled with the cheap one's where it is asked.
 
-    The first tier must not fail. A later one that raises `ModelError` costs nothing but its answer: those of the
-    earlier tiers stand, and the rationale says so. An answer that was paid for is kept for the life of the forecaster,
-    pooled with newer answers of the first tier, and never bought again. The same question gives the same answer.
+    The cheap one must not fail. Where the dear one raises `ModelError`, the cheap answer stands, and the rationale says
+    so. An answer that was paid for is kept for the life of the forecaster, pooled with newer cheap answers, and never
+    bought again. The same question gives the same answer.
     """
 
     name = "cascade"
 
-    def __init__(self, tiers: Sequence[Tier], weights: Weights | None = None) -> None:
-        if not tiers:
-            raise ValueError("a cascade has at least one tier")
-        self._tiers, self._weights = tuple(tiers), weights or pooling.shipped()
-        self._kept: dict[tuple[str, str, str, str], Forecast] = {}
-        self._counts = {tier.label: TierCount() for tier in tiers}
-        self._down: dict[str, str] = {}
-        self._last: tuple[str, dict[str, Forecast]] = ("", {})
+    def __init__(
+        self,
+        cheap: Forecaster,
+        dear: Forecaster,
+        *,
+        price: float = 0.0,
+        limit: int | None = None,
+        weights: Weights | None = None,
+    ) -> None:
+        """`price` is what a dear answer costs in dollars before any was paid for; 0 where that is not known.
 
-    @property
-    def counts(self) -> dict[str, TierCount]:
-        """Counts of each tier so far, by label."""
-        return dict(self._counts)
+        The dear forecaster is asked for `limit` candidates in one call at most; None is all.
+        """
+        self._cheap, self._dear, self._expected_price, self._limit = cheap, dear, price, limit
+        self._weights = weights or pooling.shipped()
+        self._kept: dict[tuple[str, str, str], Forecast] = {}
+        self._down = ""
+        self._last: tuple[str, dict[str, Forecast]] = ("", {})
+        self.count = TierCount()
 
     def forecast(
         self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
@@ -97,101 +90,92 @@ class CascadeForecaster:
         if not subjects:
             return []
         asked = {s.candidate.sha256: s for s in sorted(subjects, key=lambda s: s.candidate.sha256)}
-        question, failures = _digest(task, target, asked, history), self._failures()
+        question, failed = _digest(task, target, asked, history), self.count.failed
         known, answers = self._last
         if question != known:
             answers = self._answer(task, target, asked, history)
-        found = [answers[s.candidate.sha256] for s in subjects]
-        # Only the first delivery of an answer carries its cost; where a tier failed, it is worth asking again.
-        failed = self._failures() > failures
-        self._last = ("" if failed else question), {sha256: _free(f) for sha256, f in answers.items()}
-        return [f if _is_first(i, subjects) else _free(f) for i, f in enumerate(found)]
+        forecasts = [answers[s.candidate.sha256] for s in subjects]
+        # Only the first delivery of an answer carries its cost; where the dear tier failed, it is worth asking again.
+        self._last = "" if self.count.failed > failed else question, {k: _free(f) for k, f in answers.items()}
+        return [f if _is_first(i, subjects) else _free(f) for i, f in enumerate(forecasts)]
 
     def recall(self, task: Task, target: Target, forecasts: Mapping[str, Forecast]) -> None:
         """Take over forecasts that an earlier process made and paid for: recorded ones of a cascade, by candidate."""
-        for tier in self._tiers:
-            own = {k: a for k, f in forecasts.items() for a in f.tiers if a.forecaster == tier.forecaster.name}
-            if isinstance(tier.forecaster, ForecastMemory):
-                tier.forecaster.recall(task, target, own)
-        by_name = {tier.forecaster.name: tier.label for tier in self._tiers[1:]}
+        for tier in (self._cheap, self._dear):
+            own = {k: a for k, f in forecasts.items() for a in f.tiers if a.forecaster == tier.name}
+            if isinstance(tier, ForecastMemory):
+                tier.recall(task, target, own)
         for sha256, forecast in forecasts.items():
             for answer in forecast.tiers[1:]:
-                if answer.forecaster in by_name:
-                    key = (by_name[answer.forecaster], task.sha256, target.name, sha256)
-                    self._kept.setdefault(key, _free(answer))
+                if answer.forecaster == self._dear.name:
+                    self._kept.setdefault((task.sha256, target.name, sha256), _free(answer))
 
     def lend(self, task: Task, target: Target, elsewhere: Mapping[str, TargetTrials]) -> None:
         """Pass on trials of other targets to the tiers that take them."""
-        for tier in self._tiers:
-            if isinstance(tier.forecaster, TransferForecaster):
-                tier.forecaster.lend(task, target, elsewhere)
+        for tier in (self._cheap, self._dear):
+            if isinstance(tier, TransferForecaster):
+                tier.lend(task, target, elsewhere)
 
     def _answer(
         self, task: Task, target: Target, asked: Mapping[str, Subject], history: Sequence[Trial]
     ) -> dict[str, Forecast]:
-        first = self._tiers[0]
-        made = first.forecaster.forecast(task, target, list(asked.values()), history)
-        said = {sha256: [(first.label, f)] for sha256, f in zip(asked, made, strict=True)}
-        self._count(first, made)
-        notes = dict.fromkeys(asked, "")
-        for tier in self._tiers[1:]:
-            for sha256 in asked:
-                kept = self._kept.get((tier.label, task.sha256, target.name, sha256))
-                if kept is not None:
-                    said[sha256].append((tier.label, kept))
-            new = self._worth_asking(tier, said, history)
-            problem = self._ask(tier, task, target, [asked[sha256] for sha256 in new], history)
-            for sha256 in asked:
-                key = (tier.label, task.sha256, target.name, sha256)
-                if sha256 in new and key in self._kept:
-                    said[sha256].append((tier.label, self._kept[key]))
-                    self._kept[key] = _free(self._kept[key])
-                elif sha256 in new:
-                    notes[sha256] += f" {tier.label} gave no answer, so this stands without it: {problem}"
+        made = self._cheap.forecast(task, target, list(asked.values()), history)
+        keys = {sha256: (task.sha256, target.name, sha256) for sha256 in asked}
+        answers = {sha256: [(CHEAP, f)] for sha256, f in zip(asked, made, strict=True)}
+        for sha256, key in keys.items():
+            if key in self._kept:
+                answers[sha256].append((DEAR, self._kept[key]))
+        new = self._worth_asking(answers, history)
+        problem = self._ask(task, target, [asked[sha256] for sha256 in new], history) if new else ""
+        notes = {sha256: "" if len(given) > 1 else f"{DEAR} was not asked." for sha256, given in answers.items()}
+        for sha256 in new:
+            key = keys[sha256]
+            if key in self._kept:
+                answers[sha256].append((DEAR, self._kept[key]))
+                self._kept[key] = _free(self._kept[key])
+                notes[sha256] = ""
+            else:
+                notes[sha256] = f"{DEAR} gave no answer, so this stands without it: {problem}"
         return {
-            sha256: pooling.pool(answers, self._weights, self.name, self._rationale(answers, notes[sha256]))
-            for sha256, answers in said.items()
+            sha256: pooling.pool(given, self._weights, self.name, _rationale(given, notes[sha256]))
+            for sha256, given in answers.items()
         }
 
-    def _ask(
-        self, tier: Tier, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
-    ) -> str:
-        """Ask a tier and keep its answers; returns the problem, or "" if there was none."""
-        if not subjects:
-            return ""
-        if tier.label in self._down:
-            return self._down[tier.label]
+    def _ask(self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]) -> str:
+        """Ask the dear tier and keep its answers; returns the problem, or "" if there was none."""
+        if self._down:
+            return self._down
+        count = self.count
         try:
-            made = tier.forecaster.forecast(task, target, subjects, history)
+            made = self._dear.forecast(task, target, subjects, history)
         except ModelError as e:
-            if not e.retryable:
-                self._down[tier.label] = e.message
-            count = self._counts[tier.label]
-            self._counts[tier.label] = replace(count, failed=count.failed + len(subjects), problem=e.message)
+            self._down = "" if e.retryable else e.message
+            self.count = replace(count, failed=count.failed + len(subjects), problem=e.message)
             return e.message
         for subject, forecast in zip(subjects, made, strict=True):
-            self._kept[(tier.label, task.sha256, target.name, subject.candidate.sha256)] = forecast
-        self._count(tier, made)
+            self._kept[task.sha256, target.name, subject.candidate.sha256] = forecast
+        cost = sum((f.cost for f in made), count.cost)
+        self.count = replace(count, candidates=count.candidates + len(made), cost=cost)
         return ""
 
     def _worth_asking(
-        self, tier: Tier, said: Mapping[str, Sequence[tuple[str, Forecast]]], history: Sequence[Trial]
-    ) -> set[str]:
-        """Return the candidates that a tier is asked for: those whose decision it could change, at its price.
+        self, answers: Mapping[str, Sequence[tuple[str, Forecast]]], history: Sequence[Trial]
+    ) -> list[str]:
+        """Return the candidates that the dear tier is asked for: whose decision it could change, at its price.
 
-        What a tier may answer is thought of as the present forecast moved by a normal number of octaves. It is worth
-        what the best choice gains on average by knowing it: E[max(score', rival)] − max(E[score'], rival), where the
-        rival is the best of the other candidates, or what a measurement has to promise.
+        What it may answer is thought of as the present forecast moved by a normal number of octaves. It is worth what
+        the best choice gains on average by knowing it: E[max(score', rival)] − max(E[score'], rival), where the rival
+        is the best of the other candidates, or what a measurement has to promise.
         """
         incumbent, moved = best_trusted(history), self._weights.shift_sd
-        now = {sha256: pooling.pool(answers, self._weights, self.name) for sha256, answers in said.items()}
+        now = {sha256: pooling.pool(given, self._weights, self.name) for sha256, given in answers.items()}
         scores = {k: f.p_valid * float(compare.gains(f, incumbent, np.zeros(1))[0]) for k, f in now.items()}
-        price = self._price(tier) / OCTAVE_DOLLARS
+        price = self._price() / OCTAVE_DOLLARS
+        away = 2.0 ** (REACH * moved)
         values: dict[str, float] = {}
         for sha256, f in now.items():
-            if any(label == tier.label for label, _ in said[sha256]):
+            if len(answers[sha256]) > 1:
                 continue
-            away = 2.0 ** (REACH * moved)
             least, most = (f.p_valid * compare.chance_above(f, incumbent * by) for by in (away, 1 / away))
             if most < WORTH or least >= SURE:
                 continue
@@ -201,37 +185,24 @@ class CascadeForecaster:
             gain = float(_NODE_SHARES @ np.maximum(moved_scores, rival)) - max(mean, rival)
             if gain > max(price, _NOTHING):
                 values[sha256] = gain
-        chosen = sorted(values, key=lambda k: (-values[k], k))
-        return set(chosen[: tier.limit])
+        return sorted(values, key=lambda k: (-values[k], k))[: self._limit]
 
-    def _failures(self) -> int:
-        return sum(count.failed for count in self._counts.values())
+    def _price(self) -> float:
+        """Return the cost of a dear answer: the average so far, else the expected one."""
+        if not self.count.candidates or self.count.cost.dollars is None:
+            return self._expected_price
+        return self.count.cost.dollars / self.count.candidates
 
-    def _price(self, tier: Tier) -> float:
-        """Return the cost of a candidate at this tier: the average so far, else the expected one."""
-        count = self._counts[tier.label]
-        if not count.candidates or count.cost.dollars is None:
-            return tier.price
-        return count.cost.dollars / count.candidates
 
-    def _count(self, tier: Tier, made: Sequence[Forecast]) -> None:
-        count = self._counts[tier.label]
-        cost = sum((f.cost for f in made), count.cost)
-        self._counts[tier.label] = replace(count, candidates=count.candidates + len(made), cost=cost)
-
-    def _rationale(self, answers: Sequence[tuple[str, Forecast]], note: str) -> str:
-        asked = [label for label, _ in answers]
-        said = [f"{label}: {f.rationale.rstrip('.; ')}." for label, f in answers if f.rationale]
-        if not note and len(answers) < len(self._tiers):
-            left = " and ".join(t.label for t in self._tiers if t.label not in asked)
-            note = f"{left} was not asked."
-        return " ".join([*said, note.strip()]).strip()
+def _rationale(answers: Sequence[tuple[str, Forecast]], note: str) -> str:
+    reasons = [f"{label}: {f.rationale.rstrip('.; ')}." for label, f in answers if f.rationale]
+    return " ".join([*reasons, note]).strip()
 
 
 def best_trusted(history: Sequence[Trial]) -> float:
     """Return the best speed-up that was measured and is to be believed; 1, the reference, where there is none."""
-    found = [t.measurement for t in history]
-    return max((m.speedup for m in found if m.trusted and m.verdict != "ambiguous" and m.speedup), default=1.0)
+    measured = [t.measurement for t in history]
+    return max((m.speedup for m in measured if m.trusted and m.verdict != "ambiguous" and m.speedup), default=1.0)
 
 
 def _free(forecast: Forecast) -> Forecast:

@@ -386,12 +386,12 @@ def make_forecaster(
         raise UsageError(f"the {name} forecaster needs a model", hint="pass --model anthropic:NAME or openai:NAME")
     if name == "llm":
         return _tier(name, model, calibrated=calibrated)
-    from forewarp.surrogate.cascade import CascadeForecaster, Tier
+    from forewarp.surrogate.cascade import CascadeForecaster
 
     cheap = _tier("learned", None, calibrated=calibrated, anchors=anchors)
     dear = _tier("llm", model, calibrated=calibrated)
     price = _expected_price(model)
-    return CascadeForecaster([Tier("learned", cheap), Tier("llm", dear, price, ESCALATIONS)])
+    return CascadeForecaster(cheap, dear, price=price, limit=ESCALATIONS)
 
 
 def _tier(

@@ -20,7 +20,7 @@ from forewarp.search import events as kinds
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings
-from forewarp.surrogate.cascade import CascadeForecaster, Tier
+from forewarp.surrogate.cascade import CascadeForecaster
 from forewarp.tools.run_report import report
 from forewarp.tools.wording import oracles
 
@@ -49,7 +49,7 @@ class Paid(KnowingForecaster):
 
 
 def cascade(paid: Paid, limit: int = 3) -> CascadeForecaster:
-    return CascadeForecaster([Tier("learned", KnowingForecaster(0.6)), Tier("llm", paid, 0.01, limit)])
+    return CascadeForecaster(KnowingForecaster(0.6), paid, price=0.01, limit=limit)
 
 
 @pytest.fixture

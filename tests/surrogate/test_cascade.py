@@ -11,7 +11,7 @@ from forewarp.core import bins
 from forewarp.core.errors import ModelError
 from forewarp.core.protocols import Forecaster, Subject, Trial
 from forewarp.core.values import Cost, Forecast, Target, Task
-from forewarp.surrogate.cascade import CascadeForecaster, Tier, best_trusted
+from forewarp.surrogate.cascade import CascadeForecaster, best_trusted
 from forewarp.surrogate.llm import LlmForecaster
 
 
@@ -44,8 +44,7 @@ class Saying:
 
 
 def cascade(first: Forecaster, second: Forecaster, **second_tier: object) -> CascadeForecaster:
-    dearer = Tier("llm", second, **second_tier)  # type: ignore[arg-type]
-    return CascadeForecaster([Tier("learned", first), dearer])
+    return CascadeForecaster(first, second, **second_tier)  # type: ignore[arg-type]
 
 
 class Settled:
@@ -136,8 +135,7 @@ def test_what_was_paid_for_is_kept_and_costs_nothing_again() -> None:
     assert len(again.tiers) == 2
     assert again.cost.dollars == 0.0
     assert (again.mean_log2 or 0.0) > (bought.mean_log2 or 0.0)
-    count = forecaster.counts
-    assert (count["learned"].candidates, count["llm"].candidates, count["llm"].cost.dollars) == (2, 1, 0.02)
+    assert (forecaster.count.candidates, forecaster.count.cost.dollars) == (1, 0.02)
 
 
 def test_a_later_process_takes_over_what_an_earlier_one_paid_for() -> None:
@@ -163,12 +161,7 @@ def test_a_tier_that_fails_loses_nothing_but_its_answer(retryable: bool) -> None
     assert found.probabilities == bins.from_normal(0.1, 0.3)
     assert "llm gave no answer" in found.rationale
     assert "the provider is down" in found.rationale
-    assert forecaster.counts["llm"].failed == 1
+    assert forecaster.count.failed == 1
     dear.error = None
     again = forecaster.forecast(TASK, TARGET, [subject(64)], [])[0]
     assert len(again.tiers) == (2 if retryable else 1)
-
-
-def test_a_cascade_needs_a_tier() -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        CascadeForecaster([])

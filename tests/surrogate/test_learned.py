@@ -11,7 +11,7 @@ from forewarp.core import bins
 from forewarp.core.protocols import Forecaster, Subject, TargetTrials, TransferForecaster, Trial
 from forewarp.core.values import Build, Candidate, Evidence, Measurement
 from forewarp.surrogate.calibration import Recalibrated
-from forewarp.surrogate.cascade import CascadeForecaster, Tier
+from forewarp.surrogate.cascade import CascadeForecaster
 from forewarp.surrogate.evaluation import metrics
 from forewarp.surrogate.learned import PRIOR_VALID, LearnedForecaster, noise_variance
 
@@ -194,7 +194,7 @@ def test_failures_elsewhere_teach_no_speed() -> None:
 
 def test_recalibration_and_cascade_pass_a_loan_on() -> None:
     inner = LearnedForecaster()
-    forecaster = Recalibrated(CascadeForecaster([Tier("learned", inner)]))
+    forecaster = Recalibrated(CascadeForecaster(inner, LearnedForecaster()))
     assert isinstance(forecaster, TransferForecaster)
     forecaster.lend(TASK, TARGET, elsewhere(32, 64, 128, 256))
     assert "on other targets" in inner.forecast(TASK, TARGET, [subject(128)], [])[0].rationale

@@ -12,7 +12,7 @@ from support.recorded_pool import Recorded, record
 from support.synthetic_executor import KnowingForecaster
 
 from forewarp.core.protocols import Forecaster
-from forewarp.surrogate.cascade import CascadeForecaster, Tier
+from forewarp.surrogate.cascade import CascadeForecaster
 from forewarp.surrogate.llm import LlmForecaster
 from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
 from forewarp.tools.measure_kernel import MeasureRequest, measure_kernel
@@ -109,9 +109,9 @@ def test_a_forecast_says_whether_a_models_answer_is_in_it(
         return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {"analysis": "", "forecasts": [said]})])
 
     model, knowing = LlmForecaster(FunctionModel(reply)), KnowingForecaster(0.6)
-    asked = CascadeForecaster([Tier("learned", knowing), Tier("llm", model)]) if in_a_cascade else model
+    asked = CascadeForecaster(knowing, model) if in_a_cascade else model
     assert told_by(asked, recorded, tmp_path).by_model
-    assert not told_by(CascadeForecaster([Tier("learned", knowing)]), recorded, tmp_path).by_model
+    assert not told_by(CascadeForecaster(knowing, model, limit=0), recorded, tmp_path).by_model
 
 
 def told_by(forecaster: Forecaster, recorded: Recorded, folder: Path) -> CandidateForecast:
