@@ -40,10 +40,8 @@ class Near:
     signature: Signature
 
 
-def near_shapes(
-    task: Task, kind: DeviceKind, signatures: Sequence[Signature], describe: Describe, most: int = MOST
-) -> tuple[Near, ...]:
-    """Return up to `most` near shapes, each in a task of its own; none where no constant is a size.
+def near_shapes(task: Task, kind: DeviceKind, signatures: Sequence[Signature], describe: Describe) -> tuple[Near, ...]:
+    """Return up to `MOST` near shapes, each in a task of its own; none where no constant is a size.
 
     Sizes become prime numbers a little smaller, or the next smaller power of two. A constant counts as a size if some
     dimension of an input or a parameter shrinks with it, and nothing grows. Of those, the most that the reference takes
@@ -60,7 +58,7 @@ def near_shapes(
     made: list[Near] = []
     per_workload: Counter[int] = Counter()
     for index, change, least in _order(len(workloads)):
-        if len(made) < min(most, PER_WORKLOAD * len(workloads)) and per_workload[index] < PER_WORKLOAD:
+        if len(made) < min(MOST, PER_WORKLOAD * len(workloads)) and per_workload[index] < PER_WORKLOAD:
             near = workloads[index].change(change, least)
             if near is not None and _shapes(near.signature) not in known:
                 known.add(_shapes(near.signature))

@@ -38,10 +38,8 @@ class KernelWriter:
     as it is where there is any text, so that the gate says why it is none and its cost is on the record.
     """
 
-    def __init__(
-        self, model: str | Model | LanguageModel, *, base_url: str = "", archived: ArchivedProposer | None = None
-    ) -> None:
-        self.model = models.resolve(model, base_url)
+    def __init__(self, model: Model | LanguageModel, *, archived: ArchivedProposer | None = None) -> None:
+        self.model = models.resolve(model)
         self.name = f"llm:{self.model.label}"
         self.owed = Cost()
         """Cost of calls that gave no proposal; it is added to the next proposal that is made."""

@@ -205,6 +205,8 @@ def test_doubt_that_all_candidates_share_does_not_keep_them_from_being_told_apar
     (known,) = [d for d in decide(wide(0.8), settings=settings).values() if d.action == "measure"]
     assert alone.numbers["explore"] == 1.0
     assert "explore" not in known.numbers
+    # No forecaster should say so, but more than the whole doubt is no reason to fail.
+    assert len(decide(wide(1.3), settings=settings)) == 2
     assert policy.CLUELESS == 0.9
 
 
