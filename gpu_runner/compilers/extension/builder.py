@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from forewarp.gpu_runner.compilers.extension import headers, precompiled, split
-from forewarp.gpu_runner.compilers.extension.tokens import NotUnderstood
+from forewarp.gpu_runner.compilers.extension.split import NotUnderstood
 from forewarp.gpu_runner.compilers.extension.torch_build import COMPILE_CUDA, Recipe, Unit, read
 from forewarp.gpu_runner.compilers.process import CompileError, CompilerCall, run_all
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forewarp.gpu_runner.compilers.extension import split
-from forewarp.gpu_runner.compilers.extension.tokens import NotUnderstood, items, tokens
+from forewarp.gpu_runner.compilers.extension.split import NotUnderstood, items, tokens
 
 KERNEL = "__global__ void k(float* y) { y[threadIdx.x] = 1.0f; }\n"
 HOST = "torch::Tensor run(torch::Tensor x) { k<<<1, 32>>>(x.data_ptr<float>()); return x; }\n"
