@@ -1,23 +1,43 @@
-"""The job that describes a task: what a workload's inputs, weights and outputs are, and what computing them takes."""
+"""The job that describes a task: what a workload's inputs, weights and outputs are, and what computing them takes.
+
+Where the GPU that a reference is for is not there, its shapes are enough for most. Where the elements of inputs decide
+on shapes, or torch knows no shape for an operation, it runs on the processor, if its values fit and that is quick.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import os
+import select
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+import torch
+
 from forewarp.core import serde
-from forewarp.core.values import CAPTURED, Signature, Workload
+from forewarp.core.values import CAPTURED, Signature, Target, Workload
 from forewarp.gpu_runner.worker import captured, memory, problem
 from forewarp.gpu_runner.worker.channel import Channel
+from forewarp.gpu_runner.worker.loading import load_problem
+from forewarp.gpu_runner.worker.problem import ReferenceFailed, tensors_of
 from forewarp.gpu_runner.worker.signatures import describe_job
 from forewarp.gpu_runner.worker.task_confinement import run_confined
-from forewarp.gpu_runner.worker.tracebacks import format_error
-from forewarp.inspection.tracing.reference import describe_without_device
+from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
+from forewarp.inspection.tracing.masquerade import masquerading, shapes_only
+from forewarp.inspection.tracing.recorder import Recorder
+
+MOST_BYTES = 2 << 30
+SMALL_BYTES = 64 << 20
+"""Bytes up to which values are tried before shapes: they tell more, such as whether outputs are read as well."""
+VALUES_S, TRIAL_S = 30.0, 3.0
+"""Most seconds that a reference may take on the processor; where shapes have not been tried yet, the second."""
 
 
 def describe(job: Mapping[str, Any], workload: Workload, *, flops: bool = True) -> Signature:
     """Work out a task's signature, also where the device that it is for is not there; see `describe_job`."""
-    return describe_job(job, workload, flops=flops, without_device=describe_without_device)
+    return describe_job(job, workload, flops=flops, without_device=_without_device)
 
 
 def run(job: dict[str, Any], answer: Channel) -> None:
@@ -40,3 +60,108 @@ def _describe(job: dict[str, Any]) -> dict[str, Any]:
         except Exception as e:
             return {"error": f"{where}{type(e).__name__}: {e}", "log": format_error(e, 4)}
     return {"signatures": serde.to_data(signatures)}
+
+
+def _without_device(
+    describe: Callable[..., Signature], job: Mapping[str, Any], workload: Workload, *, flops: bool = True
+) -> Signature:
+    """Load and describe a reference on the CPU, where code that names "cuda" means the CPU, too.
+
+    Raises `ReferenceFailed` where shapes are not enough, and inputs and parameters take more than `MOST_BYTES` or the
+    reference more than `VALUES_S` seconds.
+    """
+    target = serde.from_data(Target, job["target"])
+
+    def by_shapes() -> Signature:
+        with masquerading(target, _nobody()) as mode, shapes_only(mode):
+            return describe(load_problem(job, workload, 0), "cpu", flops=flops, real=False)
+
+    def by_shapes_of_values() -> Signature:
+        with masquerading(target, _nobody()) as mode:
+            loaded = load_problem(job, workload, 0)
+            drawn = loaded.inputs(0, "cpu")
+            with shapes_only(mode):
+                values = [_without_elements(v) if isinstance(v, torch.Tensor) else v for v in drawn]
+                return describe(loaded, "cpu", flops=flops, real=False, values=values)
+
+    def by_values() -> Signature:
+        with masquerading(target, _nobody()):
+            return describe(load_problem(job, workload, 0), "cpu", flops=flops)
+
+    size = _size(job, workload, target)
+    problems: list[str] = []
+    ways: list[tuple[str, Callable[[], Signature]]] = [
+        ("with shapes alone", by_shapes),
+        ("with the shapes of its inputs", lambda: _bounded(by_shapes_of_values, size)),
+        ("with values", lambda: _bounded(by_values, size)),
+    ]
+    if size is not None and size <= SMALL_BYTES:
+        ways.insert(0, ("with values", lambda: _bounded(by_values, size, TRIAL_S)))
+    for how, way in ways:
+        try:
+            return way()
+        except Exception as e:  # in what way it fails without elements is up to the reference
+            if isinstance(e, ReferenceFailed) and isinstance(e.__cause__, ImportError):
+                raise
+            problems.append(f"{how}: {type(e).__name__}: {first_line(e)}")
+    raise ReferenceFailed(
+        "the reference cannot be described without a GPU.\n"
+        + "\n".join(problems)
+        + "\nGive the task a smaller workload, or use a machine with a GPU"
+    )
+
+
+def _without_elements(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype)
+
+
+def _bounded(describe: Callable[[], Signature], size: int | None, seconds: float = VALUES_S) -> Signature:
+    """Describe in a child process, for a library call cannot be interrupted; `size` is in bytes, None where unknown.
+
+    Raises ValueError where that takes too much time or memory, or fails.
+    """
+    if size is not None and size > MOST_BYTES:
+        raise ValueError(
+            f"inputs and parameters take {size / 2**30:.1f} GiB, of which {MOST_BYTES >> 30} fit in main memory"
+        )
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(reading)
+            with os.fdopen(writing, "w") as file:
+                try:
+                    json.dump({"signature": serde.to_data(describe())}, file)
+                except Exception as e:  # told to the parent
+                    json.dump({"error": f"{type(e).__name__}: {e}"}, file)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as file:
+        ready = select.select([file], [], [], seconds)[0]
+        if not ready:
+            os.kill(pid, signal.SIGKILL)
+        text = file.read() if ready else ""
+    os.waitpid(pid, 0)
+    if not text:
+        why = f"it takes more than {seconds:.0f} s on this processor" if not ready else "it ended its process"
+        raise ValueError(why)
+    answer = json.loads(text)
+    if "error" in answer:
+        raise ValueError(answer["error"])
+    return serde.from_data(Signature, answer["signature"])
+
+
+def _size(job: Mapping[str, Any], workload: Workload, target: Target) -> int | None:
+    """Return the bytes of inputs and parameters; None where they cannot be told without making them."""
+    try:
+        with masquerading(target, _nobody()) as mode, shapes_only(mode):
+            loaded = load_problem(job, workload, 0)
+            tensors = [*tensors_of(loaded.inputs(0, "cpu")), *loaded.model("cpu").state_dict().values()]
+            return sum(t.numel() * t.element_size() for t in tensors)
+    except Exception:  # a reference may ask in any way for values that are not there
+        return None
+
+
+def _nobody() -> Recorder:
+    return Recorder(Path("/nonexistent"))

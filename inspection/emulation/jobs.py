@@ -10,7 +10,7 @@ from forewarp.core import serde
 from forewarp.gpu_runner.worker.channel import Channel
 from forewarp.gpu_runner.worker.task_confinement import job_folder, run_confined
 from forewarp.inspection.emulation.check import Checker
-from forewarp.inspection.emulation.emulator import build, device
+from forewarp.inspection.emulation.emulator import build
 from forewarp.inspection.emulation.emulator.check import EmulatorCheck
 from forewarp.inspection.emulation.interpreter.check import InterpreterCheck
 
@@ -27,7 +27,7 @@ def emulate(job: dict[str, Any], answer: Channel) -> None:
     """Answer with the check of a CUDA candidate, run on the CPU in confined children; so is the reference."""
     if not build.available():
         # Whoever runs a task's code may read the cache, but not fill it.
-        device.keep(build.compiler(), job_folder(job), Path(job["cache"]))
+        build.keep_device(build.compiler(), job_folder(job), Path(job["cache"]))
     answer.send(_checked(job, EmulatorCheck, [job["cache"]]))
 
 

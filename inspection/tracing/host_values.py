@@ -33,49 +33,29 @@ class TensorOptions:
     dtype: torch.dtype = torch.float32
 
 
-_DTYPES = {
-    **dict.fromkeys(("kFloat", "kFloat32"), torch.float32),
-    **dict.fromkeys(("kDouble", "kFloat64"), torch.float64),
-    **dict.fromkeys(("kHalf", "kFloat16"), torch.float16),
-    "kBFloat16": torch.bfloat16,
-    **dict.fromkeys(("kInt", "kInt32"), torch.int32),
-    **dict.fromkeys(("kLong", "kInt64"), torch.int64),
-    **dict.fromkeys(("kByte", "kUInt8"), torch.uint8),
-    **dict.fromkeys(("kChar", "kInt8"), torch.int8),
-    "kBool": torch.bool,
-    **dict.fromkeys(("ScalarType::Float", "ScalarType::Half", "ScalarType::BFloat16"), None),
-}
-_C_TYPES = {
-    torch.float32: "float",
-    torch.float64: "double",
-    torch.float16: "c10::Half",
-    torch.bfloat16: "c10::BFloat16",
-    torch.int32: "int",
-    torch.int64: "int64_t",
-    torch.uint8: "uint8_t",
-    torch.int8: "int8_t",
-    torch.bool: "bool",
-}
-_SCALAR_TYPES = {"Float": torch.float32, "Half": torch.float16, "BFloat16": torch.bfloat16, "Double": torch.float64}
-
-
 def _ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
+_C_TYPES = {
+    **{torch.float32: "float", torch.float64: "double", torch.float16: "c10::Half", torch.bfloat16: "c10::BFloat16"},
+    **{torch.int32: "int", torch.int64: "int64_t", torch.uint8: "uint8_t", torch.int8: "int8_t", torch.bool: "bool"},
+}
+_DTYPES = {
+    **{"Float": torch.float32, "Float32": torch.float32, "Double": torch.float64, "Float64": torch.float64},
+    **{"Half": torch.float16, "Float16": torch.float16, "BFloat16": torch.bfloat16, "Bool": torch.bool},
+    **{"Int": torch.int32, "Int32": torch.int32, "Long": torch.int64, "Int64": torch.int64},
+    **{"Byte": torch.uint8, "UInt8": torch.uint8, "Char": torch.int8, "Int8": torch.int8},
+}
+"""Types by torch's names: `torch::kFloat` and `at::ScalarType::Float` are the same."""
 _NAMES: dict[str, Any] = {
     **{"true": True, "false": False, "INT_MAX": 2147483647, "nullptr": 0, "NULL": 0},
     **{"torch::nullopt": None, "c10::nullopt": None, "std::nullopt": None, "torch::kCUDA": "cuda", "at::kCUDA": "cuda"},
 }
 _MATHS: dict[str, Callable[..., Any]] = {
-    **{"min": min, "max": max, "abs": abs, "fabs": abs, "ceil": math.ceil, "ceilf": math.ceil, "floor": math.floor},
-    **{"sqrt": math.sqrt, "sqrtf": math.sqrt, "pow": math.pow, "powf": math.pow, "log2": math.log2, "log2f": math.log2},
-    **{
-        "log": math.log,
-        "exp": math.exp,
-        "round": round,
-        "ceil_div": _ceil_div,
-    },
+    **{"min": min, "max": max, "abs": abs, "fabs": abs, "round": round, "ceil_div": _ceil_div},
+    **{"ceil": math.ceil, "ceilf": math.ceil, "floor": math.floor, "sqrt": math.sqrt, "sqrtf": math.sqrt},
+    **{"pow": math.pow, "powf": math.pow, "log2": math.log2, "log2f": math.log2, "log": math.log, "exp": math.exp},
 }
 
 
@@ -86,11 +66,11 @@ def c_type(value: Any) -> str:
 
 def named(name: str) -> Any:
     """Return the value of a name that the source does not define."""
-    last = name.rpartition("::")[2]
-    if "ScalarType::" in name:
-        return _SCALAR_TYPES.get(last, UNKNOWN)
-    if name.startswith(("torch::", "at::", "c10::")) or last == name:
-        return _NAMES.get(name, _DTYPES.get(last, UNKNOWN))
+    space, _, last = name.rpartition("::")
+    if space.endswith("ScalarType"):
+        return _DTYPES.get(last, UNKNOWN)
+    if last.startswith("k") and space.partition("::")[0] in ("", "torch", "at", "c10"):
+        return _NAMES.get(name, _DTYPES.get(last[1:], UNKNOWN))
     return _NAMES.get(name, UNKNOWN)
 
 
@@ -117,18 +97,18 @@ def call(name: str, arguments: list[Any]) -> Any:
 
 def method(owner: Any, name: str, arguments: list[Any]) -> Any:
     """Call a member function."""
+    if isinstance(owner, torch.Tensor):
+        return _of_tensor(owner, name, arguments)
     if isinstance(owner, TensorOptions):
         return _with(owner, arguments) if name == "dtype" else owner
     if isinstance(owner, list | tuple) and not isinstance(owner, Dim):
-        known: dict[str, Any] = {"size": len(owner), "length": len(owner), "vec": owner}
-        return known.get(name, UNKNOWN)
-    if name in ("has_value", "defined") and owner is not UNKNOWN:
+        return {"size": len(owner), "length": len(owner), "vec": owner}.get(name, UNKNOWN)
+    if owner is UNKNOWN:
+        return UNKNOWN
+    if name in ("has_value", "defined"):
         return owner is not None
-    if name == "value" and owner is not UNKNOWN:
-        return owner
-    if isinstance(owner, torch.dtype) and name == "toScalarType":
-        return owner
-    return _of_tensor(owner, name, arguments) if isinstance(owner, torch.Tensor) else UNKNOWN
+    plain = name == "value" or (name == "toScalarType" and isinstance(owner, torch.dtype))
+    return owner if plain else UNKNOWN
 
 
 def _of_tensor(tensor: torch.Tensor, name: str, arguments: list[Any]) -> Any:
@@ -136,50 +116,33 @@ def _of_tensor(tensor: torch.Tensor, name: str, arguments: list[Any]) -> Any:
         return UNKNOWN
     if name in ("size", "stride"):
         return getattr(tensor, name)(*arguments)
-    simple: dict[str, Callable[[], Any]] = {
-        "sizes": lambda: list(tensor.shape),
-        "strides": lambda: list(tensor.stride()),
-        "scalar_type": lambda: tensor.dtype,
-        "dtype": lambda: tensor.dtype,
-        "type": lambda: tensor.dtype,
-        "options": lambda: TensorOptions(tensor.dtype),
-        "device": lambda: "cuda",
-        "get_device": lambda: 0,
-        "is_cuda": lambda: True,
-        "element_size": tensor.element_size,
-        "itemsize": tensor.element_size,
-        "nbytes": lambda: tensor.numel() * tensor.element_size(),
+    known = {
+        **{"sizes": list(tensor.shape), "strides": list(tensor.stride()), "options": TensorOptions(tensor.dtype)},
+        **{"scalar_type": tensor.dtype, "dtype": tensor.dtype, "type": tensor.dtype, "value": tensor},
+        **{"device": "cuda", "get_device": 0, "is_cuda": True, "defined": True, "has_value": True},
+        **{"element_size": tensor.itemsize, "itemsize": tensor.itemsize, "nbytes": tensor.numel() * tensor.itemsize},
     }
-    if name in simple:
-        return simple[name]()
-    return _torch(getattr(tensor, name, None), arguments)
+    return known[name] if name in known else _torch(getattr(tensor, name, None), arguments)
 
 
 def _torch(function: Any, arguments: list[Any]) -> Any:
     """Call torch on known arguments; options become keywords."""
-    if function is None or any(a is UNKNOWN or _unknown_inside(a) for a in arguments):
+    inside = [v for a in arguments for v in (a if isinstance(a, list | tuple) else [a])]
+    if function is None or any(v is UNKNOWN for v in inside):
         return UNKNOWN
-    named: dict[str, Any] = {}
-    plain: list[Any] = []
+    options: dict[str, Any] = {}
     for argument in arguments:
-        if isinstance(argument, TensorOptions):
-            named["dtype"] = argument.dtype
-        else:
-            plain.append(argument)
-    name = getattr(function, "__name__", "")
-    if name in ("empty", "zeros", "ones", "full", "rand", "randn") and "dtype" not in named:
+        options |= {"dtype": argument.dtype} if isinstance(argument, TensorOptions) else {}
+    plain = [a for a in arguments if not isinstance(a, TensorOptions)]
+    if getattr(function, "__name__", "") in ("empty", "zeros", "ones", "full", "rand", "randn") and not options:
         types = [a for a in plain if isinstance(a, torch.dtype)]
         plain = [a for a in plain if not isinstance(a, torch.dtype)]
-        named["dtype"] = types[0] if types else torch.float32
+        options = {"dtype": types[0] if types else torch.float32}
     try:
-        result = function(*plain, **named)
+        result = function(*plain, **options)
     except (RuntimeError, TypeError, ValueError, IndexError):
         return UNKNOWN
     return list(result) if isinstance(result, torch.Size) else result
-
-
-def _unknown_inside(value: Any) -> bool:
-    return isinstance(value, list | tuple) and any(v is UNKNOWN for v in value)
 
 
 def _with(options: TensorOptions, arguments: Sequence[Any]) -> TensorOptions:

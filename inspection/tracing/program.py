@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import sys
 import time
@@ -78,13 +79,8 @@ def trace_workload(setting: Setting, workload: Workload, signature: Signature) -
     if first.complete or not first.repeatable or left < 1 or size > _MOST_BYTES_AT_ALL:
         return first.trace
     second = run(replace(setting, limit_s=left), workload, signature, order[1], passing=True)
-    if second.complete or _reach(second) > _reach(first):
-        return second.trace
-    return first.trace
-
-
-def _reach(one: Run) -> int:
-    return len(one.trace.launches) + len(one.trace.calls)
+    reach = [len(one.trace.launches) + len(one.trace.calls) for one in (first, second)]
+    return second.trace if second.complete or reach[1] > reach[0] else first.trace
 
 
 def run(
@@ -92,7 +88,6 @@ def run(
 ) -> Run:
     """Trace one workload in one way; `passing` over kernels that cannot be launched."""
     recorder = Recorder(setting.folder)
-    progress = _Progress(recorder)
     complete, repeatable, extensions, refusals = False, False, None, None
     with contextlib.ExitStack() as stack:
         stack.enter_context(within(setting.limit_s))
@@ -100,35 +95,25 @@ def run(
             extensions = _enter(stack, setting, signature.outputs, recorder, strategy)
             with contextlib.suppress(ImportError):
                 refusals = stack.enter_context(triton_driver.refusing(recorder, passing=passing))
-            _call_twice(setting, workload, signature, recorder, progress)
+            _call_twice(setting, workload, signature, recorder)
             complete = True
         except OutOfTime:
-            recorder.problem(f"{progress.doing} did not finish within {setting.limit_s:.0f} s of processor time")
+            recorder.problem(f"{recorder.doing} did not finish within {setting.limit_s:.0f} s of processor time")
         except MemoryError:
-            recorder.problem(f"{progress.doing} needs more memory than the trace may take")
+            recorder.problem(f"{recorder.doing} needs more memory than the trace may take")
             repeatable = True
         except Exception as e:
-            recorder.problem(f"{progress.doing} failed: {words(e)}")
+            recorder.problem(f"{recorder.doing} failed: {words(e)}")
             if refusals is not None and refusals.caused(e):
                 return Run(recorder.result(strategy), complete=False, repeatable=False, refused=not passing)
             repeatable = not isinstance(e, TooMuch)
-    if extensions is not None and extensions.codes and not _launches(recorder):
+    if extensions is not None and extensions.codes and not any(isinstance(e, TracedLaunch) for e in recorder.events):
         if complete:
             recorder.note("the module builds an extension, and launches none of its kernels")
         else:
             extensions.survey()
             strategy = "source"
     return Run(recorder.result(strategy), complete, repeatable)
-
-
-def _launches(recorder: Recorder) -> bool:
-    return any(isinstance(e, TracedLaunch) for e in recorder.events)
-
-
-class _Progress:
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
-        self.doing = "importing the module"
 
 
 def _enter(
@@ -178,16 +163,14 @@ def pretend(
     return mode
 
 
-def _call_twice(
-    setting: Setting, workload: Workload, signature: Signature, recorder: Recorder, progress: _Progress
-) -> None:
+def _call_twice(setting: Setting, workload: Workload, signature: Signature, recorder: Recorder) -> None:
     """Load the module and call it; what counts is the second call, because the first may prepare things."""
     started = time.process_time()
     with recorder.aside([]):
         problem = load_problem(setting.job, workload, 0)
         call: Callable[..., Any] = problem.bind(import_text(setting.source), "cpu", {})
         values = problem.inputs(1, "cpu")
-    progress.doing = "the module's first call"
+    recorder.doing = "the module's first call"
     with torch.no_grad():
         result = call(*values)
     _compare(result, signature.outputs, recorder)
@@ -199,14 +182,14 @@ def _call_twice(
     with recorder.aside([]):
         values = problem.inputs(2, "cpu")
     recorder.events.clear()
-    progress.doing = "the module's second call"
+    recorder.doing = "the module's second call"
     with torch.no_grad():
         call(*values)
     _prepared(first, recorder)
     if setting.backward is not False:
         with recorder.aside([]):
             values = problem.inputs(3, "cpu")
-        progress.doing = "the module's gradient"
+        recorder.doing = "the module's gradient"
         differentiate(lambda: call(*values), values, recorder, every=bool(setting.backward))
 
 
@@ -276,18 +259,13 @@ def _compare(result: Any, wanted: Sequence[TensorSpec], recorder: Recorder) -> N
 
 
 def _plain(result: Any) -> list[torch.Tensor]:
-    """Return the outputs; without values, tensors are of a class of their own."""
+    """Return the outputs; without values, tensors are of a class of their own, which `outputs_of` does not know."""
     values: list[Any] = list(result) if isinstance(result, tuple | list) else [result]
-    if values and all(isinstance(v, torch.Tensor) for v in values):
-        return values
-    return outputs_of(result)
+    return values if values and len(_tensors(values)) == len(values) else outputs_of(result)
 
 
 def _bytes(spec: TensorSpec) -> int:
-    count = getattr(torch, spec.dtype).itemsize
-    for n in spec.shape:
-        count *= n
-    return count
+    return math.prod(spec.shape) * getattr(torch, spec.dtype).itemsize
 
 
 @contextlib.contextmanager

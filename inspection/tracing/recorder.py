@@ -33,7 +33,7 @@ class Recorder:
         self.problems: list[str] = []
         self.notes: list[str] = []
         self.events: list[Event] = []
-        self.paused = False
+        self.doing = "importing the module"
         self.trying = False
         """True while an autotuner tries a configuration, which handles failures itself."""
         self.backward: list[Event] = []
@@ -48,8 +48,6 @@ class Recorder:
 
     def add(self, event: Event) -> None:
         """Record a launch or a call."""
-        if self.paused:
-            return
         if len(self.events) >= MOST_EVENTS:
             raise TooMuch(f"more than {MOST_EVENTS} launches and calls")
         self.events.append(event)

@@ -1,19 +1,33 @@
-"""Compile a candidate and link it with the emulated device into one program."""
+"""Compile a candidate as C++ and link it with the emulated device into one program.
+
+The device is an object file that is kept for each version of its source and of the compiler.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import platform
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 from forewarp.gpu_runner.compilers.process import CompileError, run_compiler
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
-from forewarp.inspection.emulation.emulator import source
+from forewarp.inspection.emulation.emulator import ptx
 
+NATIVE = Path(__file__).parent / "native"
+HEADERS = NATIVE / "include"
+"""Stand-ins for CUDA's headers."""
+NAME = "kernel.cu"
+"""What the compiler calls the candidate's source in its messages and line tables."""
 TIMEOUT_S = 60.0
+_PARTS = ("runtime.cpp", "memory.cpp", "main.cpp")
+_DEVICE = ("-std=c++17", "-O2", "-g1")
+_DIGEST = hashlib.sha256().digest_size
 # Of later DWARF, binutils take the name of the wrong file.
 _CANDIDATE = (
     *("-std=c++20", "-O1", "-g1", "-gdwarf-4", "-w", "-fmax-errors=5"),
@@ -22,6 +36,14 @@ _CANDIDATE = (
     *("-fsanitize=thread,alignment,bounds-strict", "-fsanitize-recover=alignment,bounds-strict"),
     *("--param", "tsan-distinguish-volatile=1", "--param", "tsan-instrument-func-entry-exit=0"),
 )
+_DYNAMIC = re.compile(
+    r"\bextern\s+(?:volatile\s+)?__shared__\s+(?P<type>(?:(?:alignas|__align__)\s*\([^()]*\)\s*|[\w:<>,*]+\s+)+?)"
+    r"(?:(?:alignas|__align__)\s*\([^()]*\)\s*)?(?P<name>\w+)\s*\[\s*\]\s*;"
+)
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([\w./]+)[>"]', re.MULTILINE)
+_ALIGNMENT = re.compile(r"(?:alignas|__align__)\s*\([^()]*\)")
+_SHARED_ALIGNED = re.compile(r"__shared__\s+(alignas\s*\([^()]*\))")
+_STATIC_SHARED = re.compile(r"\bstatic\s+__shared__\b")
 
 
 def available() -> str:
@@ -36,10 +58,10 @@ def build(text: str, plan: ResolvedPlan, folder: Path, name: str, device: Path) 
 
     Raises `CompileError` and `UnsupportedPtx`.
     """
-    candidate, unit = source.translate(text, plan)
-    (folder / source.NAME).write_text(candidate)
+    candidate, unit = translate(text, plan)
+    (folder / NAME).write_text(candidate)
     (folder / f"{name}.cpp").write_text(unit)
-    command = [compiler(), *_CANDIDATE, f"-I{source.HEADERS}", "-c", f"{name}.cpp", "-o", f"{name}.o"]
+    command = [compiler(), *_CANDIDATE, f"-I{HEADERS}", "-c", f"{name}.cpp", "-o", f"{name}.o"]
     run_compiler(command, folder, "the compiler", TIMEOUT_S)
     run_compiler([compiler(), "-no-pie", f"{name}.o", str(device), "-o", name], folder, "the linker", TIMEOUT_S)
 
@@ -79,6 +101,89 @@ def lines_of(program: Path, addresses: list[int]) -> dict[int, int]:
     for row in done.stdout.splitlines():
         if re.fullmatch(r"0x[0-9a-f]+", row):
             current = int(row, 16) + 1
-        elif (found := re.match(rf".*\b{re.escape(source.NAME)}:(\d+)", row)) and current not in lines:
+        elif (found := re.match(rf".*\b{re.escape(NAME)}:(\d+)", row)) and current not in lines:
             lines[current] = int(found[1])
     return lines
+
+
+def translate(source: str, plan: ResolvedPlan) -> tuple[str, str]:
+    """Return C++ of the candidate, and a unit that includes it, as `NAME`, and has a table of the kernels launched."""
+    rewritten = ptx.translate(source)
+    headers = ["cuda_shim.hpp" if rewritten == source else "fw_ptx.hpp"]
+    headers += [name for name in _INCLUDE.findall(source) if (HEADERS / name).is_file()]
+    # Headers come first: a constant may have a name that they use.
+    opening = [f'#include "{name}"' for name in headers]
+    opening += [f"#define {name} {value}" for name, value in plan.constants.items()]
+    source = _DYNAMIC.sub(_dynamic, rewritten)
+    source = _STATIC_SHARED.sub("__shared__", _SHARED_ALIGNED.sub(r"\1 __shared__", source))
+    kernels = sorted({launch.kernel for launch in plan.launches})
+    table = ", ".join(f'Entry<&::{name}>::named("{name}")' for name in kernels)
+    opening += [f'#include "{NAME}"', "namespace fw {", f"const Kernel kernels[] = {{{table}}};"]
+    return source, "\n".join([*opening, f"const int kernel_count = {len(kernels)};", "}", ""])
+
+
+def _dynamic(match: re.Match[str]) -> str:
+    """Make a pointer of an array whose size the launch decides; it keeps its lines."""
+    kind = " ".join(_ALIGNMENT.sub(" ", match["type"]).split())
+    volatile = "volatile " if "volatile" in match[0] and "volatile" not in kind else ""
+    lines = "\n" * match[0].count("\n")
+    return f"{volatile}{kind}* const {match['name']} = reinterpret_cast<{volatile}{kind}*>(fw::DYNAMIC_SHARED);{lines}"
+
+
+def provide_device(compiler: str, path: Path, cache: Path) -> None:
+    """Write the device to `path`, from the cache where a sound one is there; raises `CompileError`.
+
+    Call it outside of what a candidate can write to. A cache that cannot be read or written costs time, nothing else.
+    """
+    kept = cache / _key(compiler)
+    compiled = _read(kept)
+    if compiled is None:
+        command = [compiler, *_DEVICE, "-r", "-nostdlib", *(str(NATIVE / p) for p in _PARTS), "-o", path.name]
+        run_compiler(command, path.parent, "the compiler", TIMEOUT_S)
+        with contextlib.suppress(OSError):
+            _write(kept, path.read_bytes())
+    else:
+        path.write_bytes(compiled)
+
+
+def keep_device(compiler: str, folder: Path, cache: Path) -> None:
+    """Have the device in the cache, where that can be done; `folder` is for the work."""
+    with contextlib.suppress(CompileError, OSError):
+        provide_device(compiler, folder / "device.o", cache)
+
+
+def _key(compiler: str) -> str:
+    try:
+        version = subprocess.run(
+            [compiler, "--version"], capture_output=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise CompileError(f"{compiler} does not tell its version: {e}") from None
+    digest = hashlib.sha256(repr((compiler, version, _DEVICE, _PARTS)).encode())
+    for path in sorted(p for p in NATIVE.iterdir() if p.is_file()):
+        digest.update(repr((path.name, path.read_bytes())).encode())
+    return digest.hexdigest()
+
+
+def _read(kept: Path) -> bytes | None:
+    """Return what is kept, which follows its digest; None if it is not there or damaged."""
+    try:
+        data = kept.read_bytes()
+    except OSError:
+        return None
+    digest, compiled = data[:_DIGEST], data[_DIGEST:]
+    return compiled if hashlib.sha256(compiled).digest() == digest else None
+
+
+def _write(kept: Path, compiled: bytes) -> None:
+    """Put a file in place whole, whoever else does so at the same time."""
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=kept.parent, prefix="device-", delete=False) as file:
+        part = Path(file.name)
+        try:
+            file.write(hashlib.sha256(compiled).digest() + compiled)
+            file.flush()
+            os.replace(part, kept)
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise

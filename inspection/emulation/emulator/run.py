@@ -22,7 +22,7 @@ from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
 from forewarp.gpu_runner.worker import environment, protections, toolchain
 from forewarp.gpu_runner.worker.watch import run_watched
-from forewarp.inspection.emulation.emulator import build, device
+from forewarp.inspection.emulation.emulator import build
 from forewarp.inspection.emulation.emulator.ptx import UnsupportedPtx
 from forewarp.inspection.emulation.scene import Scene, sized
 
@@ -62,7 +62,7 @@ class Emulation:
             return None
         if not self._device.exists():
             try:
-                device.provide(build.compiler(), self._device, self._cache)
+                build.provide_device(build.compiler(), self._device, self._cache)
             except CompileError as e:
                 return Outcome("unsupported", f"the emulated device does not compile on this machine:\n{e}")
         folder = self._folder / f"b{len(self._built)}"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from forewarp.gpu_runner.compilers.process import CompileError
-from forewarp.inspection.emulation.emulator import device
+from forewarp.inspection.emulation.emulator import build
 
 
 class Compiler:
@@ -21,7 +21,7 @@ class Compiler:
         self.path.chmod(0o755)
 
     def provide(self, path: Path, cache: Path) -> str:
-        device.provide(str(self.path), path, cache)
+        build.provide_device(str(self.path), path, cache)
         return path.read_text()
 
     @property
