@@ -55,7 +55,7 @@ class Judged:
     def joined(self, other: Judged, name: str) -> Judged:
         """Return this case of a workload and another as one: this one, or the other, called `name`, if it failed."""
         findings = joined([*self.findings, *other.findings])
-        if other.status != "ok" and not other.slow:
+        if other.status in ("failed", "incorrect") or (other.status == "unsupported" and not other.slow):
             return other.saying(f"{name}: {other.workload.message}", findings=findings)
         error = max(self.workload.error or 0.0, other.workload.error or 0.0)
         return replace(self, workload=replace(self.workload, error=error), findings=findings)
