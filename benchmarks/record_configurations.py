@@ -206,7 +206,7 @@ def reference_error(name: str, call: list[Any], place: int | None = None) -> flo
     from forewarp.tuning.catching import Launch, catching
 
     module, found = imported(name), list[Launch]()
-    with catching(found, place=place):
+    with catching(found, places=None if place is None else {name: place}):
         outputs = module.run(*call)
     wanted = module.expected(*call)
     pairs = zip(outputs, wanted, strict=True) if isinstance(outputs, tuple) else [(outputs, wanted)]

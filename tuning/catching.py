@@ -49,10 +49,13 @@ class Launch:
 
 
 @contextlib.contextmanager
-def catching(found: list[Launch], *, launch: bool = True, place: int | None = None) -> Generator[None]:
+def catching(
+    found: list[Launch], *, launch: bool = True, places: Mapping[str, int] | None = None
+) -> Generator[None]:
     """Have Triton's autotuners note their launches in `found`, and run a first configuration that works.
 
-    `place` chooses the configuration instead. Without `launch` nothing is launched: outputs keep what was in them.
+    `places` chooses the configurations of kernels by their names. Without `launch` nothing is launched: outputs keep
+    what was in them.
     """
     from triton.runtime.autotuner import Autotuner
 
@@ -66,6 +69,7 @@ def catching(found: list[Launch], *, launch: bool = True, place: int | None = No
         if not launch:
             return None
         error: BaseException | None = None
+        place = (places or {}).get(self.base_fn.__name__)
         for config in self.configs if place is None else [self.configs[place]]:
             try:
                 caught.prepare(config)

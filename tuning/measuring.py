@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 import torch
 
-from forewarp.tuning.catching import Launch
+from forewarp.tuning.catching import Launch, catching
 
 ROUNDS = 7
 """Samples of each configuration that is not left behind."""
@@ -80,22 +80,8 @@ class Timer:
         return timing
 
     def _difference(self) -> str:
-        for name, expected in self._expected.items():
-            found = self._outputs[name]
-            if not expected.is_floating_point():
-                if expected.dtype != torch.bool and not torch.equal(expected, found):
-                    return f"{name} differs from the first configuration's"
-                continue
-            a, b = expected.float(), found.float()
-            here, there = torch.isfinite(a), torch.isfinite(b)
-            if not torch.equal(here, there):
-                return f"{name} is not finite where the first configuration's is, or the other way round"
-            a, b = torch.where(here, a, 0), torch.where(there, b, 0)
-            error = float((a - b).norm() / a.norm().clamp(min=1e-30))
-            allowed = _TOLERANCE.get(expected.dtype, 5e-2)
-            if error > allowed:
-                return f"{name} differs by {error:.1e} from the first configuration's, {allowed:g} allowed"
-        return ""
+        problems = (difference(name, expected, self._outputs[name]) for name, expected in self._expected.items())
+        return next((p for p in problems if p), "")
 
     def time(
         self, timings: Sequence[Timing], *, until: float = float("inf"), told: Callable[[], None] = lambda: None
@@ -127,9 +113,45 @@ class Timer:
         return begin, end
 
 
-def timed(launch: Launch, places: Sequence[int], written: Sequence[str] = (), seed: int = 0) -> Iterator[Timing]:
-    """Check and time the configurations at `places`; yields each one's timing."""
-    timer = Timer(launch, written, seed=seed)
-    timings = [timer.check(place) for place in places]
-    timer.time(timings)
-    yield from timings
+def differing_results(call: Callable[[], object], kernel: str, places: Sequence[int]) -> dict[int, str]:
+    """Do a whole call with each configuration, and return what differs from its results with the first that runs.
+
+    The call has to make the same inputs each time; where it does not, even the first configuration differs from
+    itself, and nothing is said of the others.
+    """
+    expected = _results(call, {})
+    if not expected or _differ(expected, _results(call, {})):
+        return {}
+    found = {place: _differ(expected, _results(call, {kernel: place})) for place in places}
+    return {place: problem for place, problem in found.items() if problem}
+
+
+def _results(call: Callable[[], object], places: Mapping[str, int]) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    with catching([], places=places):
+        result = call()
+    torch.cuda.synchronize()
+    values = result if isinstance(result, tuple | list) else [result]
+    return [v.detach().clone() for v in values if isinstance(v, torch.Tensor)]
+
+
+def _differ(expected: Sequence[torch.Tensor], found: Sequence[torch.Tensor]) -> str:
+    if len(expected) != len(found):
+        return "the call gives another number of results"
+    problems = (difference(f"result {i}", a, b) for i, (a, b) in enumerate(zip(expected, found, strict=True)))
+    return next((p for p in problems if p), "")
+
+
+def difference(name: str, expected: torch.Tensor, found: torch.Tensor) -> str:
+    """Return how a tensor differs by more than its dtype's tolerance, relative to its norm; "" where it does not."""
+    if not expected.is_floating_point():
+        same = expected.dtype == torch.bool or torch.equal(expected, found)
+        return "" if same else f"{name} differs from the first configuration's"
+    a, b = expected.float(), found.float()
+    here, there = torch.isfinite(a), torch.isfinite(b)
+    if not torch.equal(here, there):
+        return f"{name} is not finite where the first configuration's is, or the other way round"
+    a, b = torch.where(here, a, 0), torch.where(there, b, 0)
+    error = float((a - b).norm() / a.norm().clamp(min=1e-30))
+    allowed = _TOLERANCE.get(expected.dtype, 5e-2)
+    return f"{name} differs by {error:.1e} from the first configuration's, {allowed:g} allowed" if error > allowed else ""

@@ -69,3 +69,50 @@ class Space:
     grids: Sequence[tuple[int, ...]]
     helpers: Mapping[str, str] = field(default_factory=dict[str, str])
     constants: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def as_data(space: Space) -> dict[str, Any]:
+    """Return a space as JSON holds it; values that are neither numbers nor text become text."""
+    return {
+        "kernel": space.kernel,
+        "source": space.source,
+        "arguments": {
+            n: {"dtype": v.dtype, "shape": list(v.shape)} if isinstance(v, TensorArgument) else v
+            for n, v in space.arguments.items()
+        },
+        "configurations": [
+            {
+                "values": {n: _plain(v) for n, v in c.values.items()},
+                "warps": c.warps,
+                "stages": c.stages,
+                "blocks": c.blocks,
+                "registers": c.registers,
+            }
+            for c in space.configurations
+        ],
+        "grids": [list(g) for g in space.grids],
+        "helpers": dict(space.helpers),
+        "constants": dict(space.constants),
+    }
+
+
+def from_data(data: Mapping[str, Any]) -> Space:
+    """Return the space that `as_data` made."""
+    arguments = {
+        n: TensorArgument(v["dtype"], tuple(v["shape"])) if isinstance(v, dict) else v
+        for n, v in data["arguments"].items()
+    }
+    return Space(
+        data["kernel"],
+        data["source"],
+        arguments,
+        [Configuration(**c) for c in data["configurations"]],
+        [tuple(g) for g in data["grids"]],
+        data["helpers"],
+        data["constants"],
+    )
+
+
+def _plain(value: Any) -> Any:
+    value = getattr(value, "value", value)
+    return value if isinstance(value, bool | int | float | str) or value is None else str(value)

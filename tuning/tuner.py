@@ -1,0 +1,282 @@
+"""Tuning a file's kernels: observe, forecast, compile the promising configurations, forecast again, measure few."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import random
+import statistics
+import tempfile
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+from forewarp.core import serde
+from forewarp.core.errors import CandidateError, WorkerError
+from forewarp.core.values import Target
+from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
+from forewarp.inspection.tracing.values import SourceFile
+from forewarp.tuning import job as jobs
+from forewarp.tuning import physics
+from forewarp.tuning.counting import NotCounted
+from forewarp.tuning.space import Space, from_data
+
+OBSERVE_S, COMPILE_S, MEASURE_S = 300.0, 600.0, 600.0
+MEMORY = 16 << 30
+"""Bytes that a child without a device may take."""
+CHECKED = 3
+"""Fastest configurations whose whole call is done and compared."""
+MOST_JOBS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """An autotuned kernel in one call; `key` holds the arguments by which Triton tells calls apart."""
+
+    call: str
+    space: Space
+    key: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One configuration: its forecast, what the compiler said, what was measured, and against the author's first one.
+
+    Microseconds and speed-ups; None where it was not compiled or measured. `problem` says why it does not run, or how its
+    results differ.
+    """
+
+    place: int
+    label: str
+    forecast_us: float
+    registers: int | None = None
+    spills: int | None = None
+    shared: int | None = None
+    measured_us: float | None = None
+    speedup: float | None = None
+    low: float | None = None
+    high: float | None = None
+    checked: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """A kernel in one call, its configurations ordered: measured ones first, the fastest first, then by forecast."""
+
+    observed: Observed
+    tried: tuple[Tried, ...]
+    protections: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Tried:
+        """The first one that nothing speaks against."""
+        return next((t for t in self.tried if not t.problem), self.tried[0])
+
+
+class Tuner:
+    """Tunes the kernels of one file for a card; a context manager, because its children need an end."""
+
+    def __init__(self, file: SourceFile, target: Target, python: str, *, reads: Sequence[str] = ()) -> None:
+        """`reads` names what the file may read beside its tools, such as the folder that it imports from."""
+        self._file, self._target, self._reads = file, target, list(reads)
+        self._worker = WorkerClient(python)
+        self._folders = contextlib.ExitStack()
+
+    def __enter__(self) -> Tuner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._worker.close()
+        self._folders.close()
+
+    def observe(self, calls: Sequence[str]) -> tuple[list[Observed], list[str]]:
+        """Return the autotuned kernels of the calls, or of the file's own calls, and what went wrong on the way.
+
+        Raises `CandidateError` where nothing in the file launches one.
+        """
+        answer = self._run({"kind": jobs.OBSERVE, "calls": list(calls)}, OBSERVE_S)
+        found = [Observed(s["call"], from_data(s["space"]), s["key"]) for s in answer["spaces"]]
+        problems: list[str] = answer["problems"]
+        if not found:
+            said = f": {problems[0]}" if problems else ""
+            raise CandidateError(
+                f"no call of the file launches an autotuned kernel with several configurations{said}",
+                hint="name one with --call, as run or 'run(4096, 4096)'",
+            )
+        unique: dict[tuple[str, str], Observed] = {}
+        for one in found:
+            unique.setdefault((one.space.kernel, repr(one.space.arguments)), one)
+        return list(unique.values()), problems
+
+    def tune(
+        self, observed: Observed, *, compiled: int, measured: int, stage: Callable[[str], None] = lambda _: None
+    ) -> Tuned:
+        """Forecast all, compile the `compiled` best, and measure the `measured` best of them and the author's first.
+
+        Raises `NotCounted` where the kernel's text cannot be followed.
+        """
+        space, name = observed.space, observed.space.kernel
+        order, seconds = self._order(physics.forecast(space, self._target), space)
+        tried = {i: Tried(i, space.configurations[i].label, float(seconds[i]) * 1e6) for i in order}
+        folders: list[Path] = []
+        if compiled:
+            stage(f"compiling {min(compiled, len(order))} of {len(order)} configurations of {name}")
+            chosen = list(dict.fromkeys([*order[:compiled], 0]))
+            facts, folders = self._compile(observed, chosen)
+            order = self._again(space, tried, order, facts)
+        protections: tuple[str, ...] = ()
+        if measured:
+            chosen = [i for i in order if not tried[i].problem][:measured]
+            chosen = list(dict.fromkeys([*chosen, *([0] if not tried[0].problem else [])]))
+            stage(f"measuring {len(chosen)} configurations of {name}")
+            protections = self._measure(observed, chosen, folders, tried)
+        ranked = sorted(order, key=lambda i: (bool(tried[i].problem), tried[i].measured_us or math.inf))
+        return Tuned(observed, tuple(tried[i] for i in ranked), protections)
+
+    def _order(self, times: physics.Times, space: Space) -> tuple[list[int], physics.Numbers]:
+        return sorted(times.order(), key=lambda i: (float(times.seconds[i]), space.configurations[i].label)), times.seconds
+
+    def _again(
+        self, space: Space, tried: dict[int, Tried], order: Sequence[int], facts: Mapping[int, Mapping[str, Any]]
+    ) -> list[int]:
+        """Put the compiler's facts into `tried`, and return the compiled ones in their new order before the others."""
+        places = [i for i in order if i in facts] + [i for i in facts if i not in order]
+        right = [i for i in places if "problem" not in facts[i]]
+        for i in places:
+            if i not in right:
+                tried[i] = Tried(i, tried[i].label, tried[i].forecast_us, problem=facts[i]["problem"])
+        if right:
+            said = physics.Facts(*([float(facts[i][n]) for i in right] for n in ("registers", "spills", "shared")))
+            part = Space(
+                space.kernel,
+                space.source,
+                space.arguments,
+                [space.configurations[i] for i in right],
+                [space.grids[i] for i in right],
+                space.helpers,
+                space.constants,
+            )
+            seconds = physics.forecast(part, self._target, said).seconds
+            for i, s in zip(right, seconds, strict=True):
+                tried[i] = Tried(
+                    i,
+                    tried[i].label,
+                    float(s) * 1e6,
+                    *(int(facts[i][n]) for n in ("registers", "spills", "shared")),
+                    problem=_refused(facts[i], self._target),
+                )
+        head = sorted(right, key=lambda i: (bool(tried[i].problem), tried[i].forecast_us, tried[i].label))
+        return [*head, *(i for i in order if i not in head)]
+
+    def _compile(
+        self, observed: Observed, places: Sequence[int]
+    ) -> tuple[dict[int, Mapping[str, Any]], list[Path]]:
+        """Compile configurations in several children; return what the compiler said of each, and where they lie."""
+        count = min(MOST_JOBS, os.cpu_count() or 1, len(places))
+        shares = [list(places[k::count]) for k in range(count)]
+        folders = [Path(self._folders.enter_context(tempfile.TemporaryDirectory(prefix="forewarp-tune-"))) for _ in shares]
+
+        def share(k: int) -> dict[str, Any]:
+            job = {"kind": jobs.COMPILE, "calls": [observed.call], "kernel": observed.space.kernel, "places": shares[k]}
+            return self._run(job, COMPILE_S, folders[k])["facts"]
+
+        with ThreadPoolExecutor(count) as pool:
+            answers = list(pool.map(share, range(count)))
+        facts = {int(place): found for answer in answers for place, found in answer.items()}
+        return facts, [folder / jobs.TRITON_CACHE for folder in folders]
+
+    def _measure(
+        self, observed: Observed, places: Sequence[int], folders: Sequence[Path], tried: dict[int, Tried]
+    ) -> tuple[str, ...]:
+        job = {
+            "kind": jobs.MEASURE,
+            "call": observed.call,
+            "kernel": observed.space.kernel,
+            "places": list(places),
+            "compiled": [str(f) for f in folders],
+            "checked": CHECKED,
+            "seed": random.SystemRandom().randrange(1 << 30),
+        }
+        answer = self._run(job, MEASURE_S, reads=[str(f) for f in folders])
+        timings = {t["place"]: t for t in answer["timings"]}
+        first = timings.get(0, {"samples": [], "problem": "not measured"})
+        for place, timing in timings.items():
+            before, samples = tried[place], timing["samples"]
+            ratio = _ratio(first["samples"], samples) if not timing["problem"] and place else None
+            tried[place] = Tried(
+                place,
+                before.label,
+                before.forecast_us,
+                before.registers,
+                before.spills,
+                before.shared,
+                statistics.median(samples) * 1e6 if samples and not timing["problem"] else None,
+                *(ratio or (1.0, 1.0, 1.0) if not place else ratio or (None, None, None)),
+                checked=place in answer["checked"],
+                problem=timing["problem"],
+            )
+        return tuple(answer["protections"])
+
+    def _run(
+        self, job: dict[str, Any], limit_s: float, folder: Path | None = None, reads: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Have a job done; raises `CandidateError` with what the file did wrong."""
+        with self._folder(folder) as place:
+            about = {
+                "file": serde.to_data(self._file),
+                "target": serde.to_data(self._target),
+                "target_kind": self._target.kind,
+                "folder": str(place),
+                "memory": MEMORY,
+                "cpu_s": int(limit_s) * (os.cpu_count() or 1),
+                "reads": [*self._reads, *reads],
+            }
+            reply = self._worker.run(about | job, limit_s)
+        return _answer(reply, limit_s)
+
+    @contextlib.contextmanager
+    def _folder(self, folder: Path | None) -> Generator[Path]:
+        if folder is not None:
+            yield folder
+            return
+        with tempfile.TemporaryDirectory(prefix="forewarp-tune-") as made:
+            yield Path(made)
+
+
+def _answer(reply: Reply, limit_s: float) -> dict[str, Any]:
+    if reply.answer is None:
+        why = f"it did not finish within {limit_s:.0f} s" if reply.timed_out else readable(reply.log)
+        raise CandidateError(f"the file's code ended its process: {why}", hint="run the file under Python first")
+    if reply.answer.get("status") == "machine":
+        raise WorkerError(reply.answer["log"], hint="free some memory, and run the command again")
+    if reply.answer.get("status") != "ok":
+        raise CandidateError(readable(reply.answer["log"]), hint="run the file under Python first")
+    return reply.answer
+
+
+def _refused(facts: Mapping[str, Any], target: Target) -> str:
+    available = target.shared_bytes or math.inf
+    if facts["shared"] <= available:
+        return ""
+    return f"it needs {facts['shared']} bytes of shared memory, and a block has {available:.0f}"
+
+
+def _ratio(first: Sequence[float], own: Sequence[float]) -> tuple[float, float, float] | None:
+    """Return the speed-up over the author's first configuration with its 95 % interval, from samples of equal rounds."""
+    count = min(len(first), len(own))
+    if count < 2:
+        return None
+    logs = np.log(np.array(first[:count])) - np.log(np.array(own[:count]))
+    half = float(student.ppf(0.975, count - 1) * logs.std(ddof=1) / math.sqrt(count))
+    middle = float(logs.mean())
+    return math.exp(middle), math.exp(middle - half), math.exp(middle + half)
+
+
+__all__ = ["NotCounted", "Observed", "Tried", "Tuned", "Tuner"]
