@@ -21,6 +21,7 @@ from forewarp.tools.requests import (
     MeasureManyRequest,
     MeasureRequest,
     SuiteRequest,
+    TuneRequest,
     ValidateRequest,
 )
 
@@ -152,6 +153,20 @@ def inspect(request: InspectRequest, *, output: Output = PLAIN) -> int:
     document = InspectDocument(command="inspect", status=status, **dict(result))
     output.show(document, lambda console: render(result, console, full=output.verbose))
     return exits.OK if any(k.sound for k in result.kernels) else exits.NO_KERNEL
+
+
+@takes(TuneRequest, "file", calls=Parameter(name=["--call"]))
+def tune(request: TuneRequest, *, output: Output = PLAIN) -> int:
+    """Forecast every configuration of a file's autotuned kernels, compile the promising ones, and measure few."""
+    from forewarp.report.documents import TuneDocument
+    from forewarp.report.tune_tables import render
+    from forewarp.tools.tune import tune_file
+
+    with output.waiting("calling the file's functions") as stage:
+        result = tune_file(request, stage=stage)
+    document = TuneDocument(command="tune", status="ok" if result.kernels else "failed", **dict(result))
+    output.show(document, lambda console: render(result, console, full=output.verbose))
+    return exits.OK if result.kernels else exits.NO_KERNEL
 
 
 def _task_of(kernels: Sequence[Kernel]) -> str | None:

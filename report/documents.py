@@ -27,6 +27,7 @@ from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval
 from forewarp.tools.run_report import BudgetUse, SearchResult, Winner
 from forewarp.tools.suite_results import SuiteResult
 from forewarp.tools.train import TrainPlan, TrainResult
+from forewarp.tools.tune import TuneResult
 from forewarp.tools.validate_task import ValidateResult
 
 
@@ -84,6 +85,12 @@ class InspectDocument(InspectResult, Envelope):  # pyright: ignore[reportIncompa
     """Document of `inspect`; `status` is ok if every kernel compiles and none was found wrong, else failed."""
 
     model_config = ConfigDict(title="forewarp inspect --json")
+
+
+class TuneDocument(TuneResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `tune`; `status` is ok if a kernel was tuned, else failed."""
+
+    model_config = ConfigDict(title="forewarp tune --json")
 
 
 class ForecastDocument(ForecastResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -272,6 +279,7 @@ DOCUMENTS: dict[str, type[Envelope]] = {
     "measure_many": MeasureManyDocument,
     "suite": SuiteDocument,
     "inspect": InspectDocument,
+    "tune": TuneDocument,
     "forecast": ForecastDocument,
     "optimize": SearchDocument,
     "optimize_targets": JointDocument,

@@ -123,6 +123,32 @@ class ForecastRequest(Part):
     base_url: BaseUrl = None
 
 
+class TuneRequest(Part):
+    """Request to choose configurations of a file's autotuned kernels: the calls, the card, and how much to measure."""
+
+    file: FilePath = Field(description="Python file with kernels under @triton.autotune.")
+    calls: list[str] = Field(
+        default_factory=list[str],
+        description="Function of the file to call, perhaps with plain values: run or 'run(4096, 4096)'; one for each "
+        "shape. Left out: the file's own run, main, benchmarks and tests, or its ModelNew with get_inputs.",
+    )
+    target: str = Field(
+        default="auto",
+        description="a100, h100, h200, b200, l40s, rtx4090 or cuda; auto is this machine's GPU, else the H200.",
+    )
+    compile: int = Field(
+        default=24, ge=0, description="Configurations to compile, those forecast fastest first; 0 compiles none."
+    )
+    measure: int = Field(
+        default=8, ge=0, description="Configurations to measure beside the file's first one; 0 needs no GPU."
+    )
+    table: FilePath | None = Field(default=None, description="File to write the best configuration of each call to.")
+    format: Literal["forewarp", "vllm"] = Field(
+        default="forewarp", description="Format of the table; vllm is that of its fused mixtures of experts."
+    )
+    python: FilePath | None = Field(default=None, description="Python that has the file's own torch and Triton.")
+
+
 class InspectRequest(Part):
     """Request for an inspection: the kernels, their task, and the device."""
 

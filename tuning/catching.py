@@ -49,9 +49,7 @@ class Launch:
 
 
 @contextlib.contextmanager
-def catching(
-    found: list[Launch], *, launch: bool = True, places: Mapping[str, int] | None = None
-) -> Generator[None]:
+def catching(found: list[Launch], *, launch: bool = True, places: Mapping[str, int] | None = None) -> Generator[None]:
     """Have Triton's autotuners note their launches in `found`, and run a first configuration that works.
 
     `places` chooses the configurations of kernels by their names. Without `launch` nothing is launched: outputs keep

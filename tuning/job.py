@@ -1,6 +1,6 @@
 """What `tuner.py` has done in confined children of the worker: observe calls, compile configurations, time them.
 
-The file's own code runs here. Observing and compiling need no device: what stands in for one does (`inspection.tracing`).
+The file's own code runs here. Observing and compiling need no device: `inspection.tracing` has stand-ins for one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 
 from forewarp.core import serde
 from forewarp.core.values import Target
-from forewarp.gpu_runner.compilers.cubin import codes
+from forewarp.gpu_runner.compilers.cubin import codes, digest
 from forewarp.gpu_runner.worker.channel import Channel
 from forewarp.gpu_runner.worker.jobs import confine, watched
 from forewarp.gpu_runner.worker.task_confinement import confine_task, job_folder
@@ -98,13 +98,13 @@ def _compiled(launch: Launch, place: int, target: Target) -> dict[str, Any]:
     """Compile a configuration into Triton's cache, and return its registers, spilled registers and shared memory."""
     keywords = {k: v for k, v in launch.keywords.items() if k != "warmup"}
     try:
-        kernel = launch.tuner.fn.warmup(
-            *launch.positional, **keywords, **launch.tuner.configs[place].all_kwargs()
-        )
-        code = next(iter(codes(kernel.asm["cubin"], target.arch).values()))
+        kernel = launch.tuner.fn.warmup(*launch.positional, **keywords, **launch.tuner.configs[place].all_kwargs())
+        image = kernel.asm["cubin"]
+        code = next(iter(codes(image, target.arch).values()))
     except Exception as e:
         return {"problem": f"{type(e).__name__}: {e}"[:300]}
-    return {"registers": code.registers, "spills": code.stack_bytes / 4, "shared": int(kernel.metadata.shared)}
+    facts = {"registers": code.registers, "spills": code.stack_bytes / 4, "shared": int(kernel.metadata.shared)}
+    return facts | {"code": digest(image).hex()}
 
 
 def _measured(job: dict[str, Any]) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _calls(
 
 
 def _named(loaded: loading.Loaded, text: str) -> tuple[str, Callable[[], object]]:
-    """Return the call that a text means: a function of the file, perhaps with literal arguments, a model, or its main block."""
+    """Return the call that a text means: a function, perhaps with literal arguments, a model, or the main block."""
     if text == _MAIN:
         return text, lambda: loading.run_main(loaded, _bounded)
     if text in ("Model", "ModelNew") and (own := calls.of_model(loaded.module)) is not None:

@@ -154,4 +154,6 @@ def difference(name: str, expected: torch.Tensor, found: torch.Tensor) -> str:
     a, b = torch.where(here, a, 0), torch.where(there, b, 0)
     error = float((a - b).norm() / a.norm().clamp(min=1e-30))
     allowed = _TOLERANCE.get(expected.dtype, 5e-2)
-    return f"{name} differs by {error:.1e} from the first configuration's, {allowed:g} allowed" if error > allowed else ""
+    return (
+        f"{name} differs by {error:.1e} from the first configuration's, {allowed:g} allowed" if error > allowed else ""
+    )

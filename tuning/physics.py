@@ -114,9 +114,17 @@ class Times:
     seconds: Numbers
     parts: Mapping[str, Numbers]
 
-    def order(self) -> list[int]:
-        """Return the places of the configurations, the fastest first; equal ones stay as listed."""
-        return [int(i) for i in np.argsort(self.seconds, kind="stable")]
+    def order(self, labels: Sequence[str] = ()) -> list[int]:
+        """Return the places of the configurations, the fastest first; equal ones by their labels, or as listed.
+
+        Of those that are forecast alike, as where stages do nothing, the first stands for all: the others come last.
+        """
+        rounded = np.round(np.log2(self.seconds), 4)
+        names = labels or [""] * len(rounded)
+        ordered = sorted(range(len(rounded)), key=lambda i: (rounded[i], names[i], i))
+        seen: set[float] = set()
+        first = [i for i in ordered if not (rounded[i] in seen or seen.add(rounded[i]))]
+        return [*first, *(i for i in ordered if i not in set(first))]
 
 
 @cache

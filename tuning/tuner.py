@@ -10,7 +10,7 @@ import statistics
 import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
 from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tuning import job as jobs
 from forewarp.tuning import physics
-from forewarp.tuning.counting import NotCounted
 from forewarp.tuning.space import Space, from_data
 
 OBSERVE_S, COMPILE_S, MEASURE_S = 300.0, 600.0, 600.0
@@ -46,15 +45,16 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One configuration: its forecast, what the compiler said, what was measured, and against the author's first one.
+    """One configuration: its forecast, what the compiler said of it, and what was measured.
 
-    Microseconds and speed-ups; None where it was not compiled or measured. `problem` says why it does not run, or how its
-    results differ.
+    `forecast` is its time over that of the configuration forecast fastest. `speedup`, with a 95 % interval, is over the
+    author's first configuration. None where it was not compiled or measured. `problem` says why it does not run, or how
+    its results differ.
     """
 
     place: int
     label: str
-    forecast_us: float
+    forecast: float
     registers: int | None = None
     spills: int | None = None
     shared: int | None = None
@@ -123,8 +123,9 @@ class Tuner:
         Raises `NotCounted` where the kernel's text cannot be followed.
         """
         space, name = observed.space, observed.space.kernel
-        order, seconds = self._order(physics.forecast(space, self._target), space)
-        tried = {i: Tried(i, space.configurations[i].label, float(seconds[i]) * 1e6) for i in order}
+        times = physics.forecast(space, self._target)
+        order, seconds = times.order([c.label for c in space.configurations]), times.seconds
+        tried = {i: Tried(i, space.configurations[i].label, float(seconds[i] / seconds.min())) for i in order}
         folders: list[Path] = []
         if compiled:
             stage(f"compiling {min(compiled, len(order))} of {len(order)} configurations of {name}")
@@ -134,14 +135,12 @@ class Tuner:
         protections: tuple[str, ...] = ()
         if measured:
             chosen = [i for i in order if not tried[i].problem][:measured]
-            chosen = list(dict.fromkeys([*chosen, *([0] if not tried[0].problem else [])]))
+            if 0 not in chosen and not tried[0].problem:
+                chosen.append(0)
             stage(f"measuring {len(chosen)} configurations of {name}")
             protections = self._measure(observed, chosen, folders, tried)
         ranked = sorted(order, key=lambda i: (bool(tried[i].problem), tried[i].measured_us or math.inf))
         return Tuned(observed, tuple(tried[i] for i in ranked), protections)
-
-    def _order(self, times: physics.Times, space: Space) -> tuple[list[int], physics.Numbers]:
-        return sorted(times.order(), key=lambda i: (float(times.seconds[i]), space.configurations[i].label)), times.seconds
 
     def _again(
         self, space: Space, tried: dict[int, Tried], order: Sequence[int], facts: Mapping[int, Mapping[str, Any]]
@@ -151,37 +150,30 @@ class Tuner:
         right = [i for i in places if "problem" not in facts[i]]
         for i in places:
             if i not in right:
-                tried[i] = Tried(i, tried[i].label, tried[i].forecast_us, problem=facts[i]["problem"])
+                tried[i] = replace(tried[i], problem=facts[i]["problem"])
         if right:
             said = physics.Facts(*([float(facts[i][n]) for i in right] for n in ("registers", "spills", "shared")))
-            part = Space(
-                space.kernel,
-                space.source,
-                space.arguments,
-                [space.configurations[i] for i in right],
-                [space.grids[i] for i in right],
-                space.helpers,
-                space.constants,
+            part = replace(
+                space, configurations=[space.configurations[i] for i in right], grids=[space.grids[i] for i in right]
             )
             seconds = physics.forecast(part, self._target, said).seconds
             for i, s in zip(right, seconds, strict=True):
-                tried[i] = Tried(
-                    i,
-                    tried[i].label,
-                    float(s) * 1e6,
-                    *(int(facts[i][n]) for n in ("registers", "spills", "shared")),
-                    problem=_refused(facts[i], self._target),
-                )
-        head = sorted(right, key=lambda i: (bool(tried[i].problem), tried[i].forecast_us, tried[i].label))
-        return [*head, *(i for i in order if i not in head)]
+                said_of = {name: int(facts[i][name]) for name in ("registers", "spills", "shared")}
+                problem = _refused(facts[i], self._target)
+                tried[i] = replace(tried[i], forecast=float(s / seconds.min()), problem=problem, **said_of)
+        head = sorted(right, key=lambda i: (bool(tried[i].problem), tried[i].forecast, tried[i].label))
+        codes = [facts[i]["code"] for i in head]
+        same = [i for place, i in enumerate(head) if codes[place] in codes[:place]]  # compiled to one that came before
+        head = [i for i in head if i not in same]
+        return [*head, *(i for i in order if i not in {*head, *same}), *same]
 
-    def _compile(
-        self, observed: Observed, places: Sequence[int]
-    ) -> tuple[dict[int, Mapping[str, Any]], list[Path]]:
+    def _compile(self, observed: Observed, places: Sequence[int]) -> tuple[dict[int, Mapping[str, Any]], list[Path]]:
         """Compile configurations in several children; return what the compiler said of each, and where they lie."""
         count = min(MOST_JOBS, os.cpu_count() or 1, len(places))
         shares = [list(places[k::count]) for k in range(count)]
-        folders = [Path(self._folders.enter_context(tempfile.TemporaryDirectory(prefix="forewarp-tune-"))) for _ in shares]
+        folders = [
+            Path(self._folders.enter_context(tempfile.TemporaryDirectory(prefix="forewarp-tune-"))) for _ in shares
+        ]
 
         def share(k: int) -> dict[str, Any]:
             job = {"kind": jobs.COMPILE, "calls": [observed.call], "kernel": observed.space.kernel, "places": shares[k]}
@@ -208,17 +200,14 @@ class Tuner:
         timings = {t["place"]: t for t in answer["timings"]}
         first = timings.get(0, {"samples": [], "problem": "not measured"})
         for place, timing in timings.items():
-            before, samples = tried[place], timing["samples"]
-            ratio = _ratio(first["samples"], samples) if not timing["problem"] and place else None
-            tried[place] = Tried(
-                place,
-                before.label,
-                before.forecast_us,
-                before.registers,
-                before.spills,
-                before.shared,
-                statistics.median(samples) * 1e6 if samples and not timing["problem"] else None,
-                *(ratio or (1.0, 1.0, 1.0) if not place else ratio or (None, None, None)),
+            samples = timing["samples"] if not timing["problem"] else []
+            speedup, low, high = (1.0, 1.0, 1.0) if not place else _ratio(first["samples"], samples)
+            tried[place] = replace(
+                tried[place],
+                measured_us=statistics.median(samples) * 1e6 if samples else None,
+                speedup=speedup,
+                low=low,
+                high=high,
                 checked=place in answer["checked"],
                 problem=timing["problem"],
             )
@@ -268,15 +257,12 @@ def _refused(facts: Mapping[str, Any], target: Target) -> str:
     return f"it needs {facts['shared']} bytes of shared memory, and a block has {available:.0f}"
 
 
-def _ratio(first: Sequence[float], own: Sequence[float]) -> tuple[float, float, float] | None:
-    """Return the speed-up over the author's first configuration with its 95 % interval, from samples of equal rounds."""
+def _ratio(first: Sequence[float], own: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+    """Return the speed-up over the first with its 95 % interval, from samples of the same rounds; None for too few."""
     count = min(len(first), len(own))
     if count < 2:
-        return None
+        return None, None, None
     logs = np.log(np.array(first[:count])) - np.log(np.array(own[:count]))
     half = float(student.ppf(0.975, count - 1) * logs.std(ddof=1) / math.sqrt(count))
     middle = float(logs.mean())
     return math.exp(middle), math.exp(middle - half), math.exp(middle + half)
-
-
-__all__ = ["NotCounted", "Observed", "Tried", "Tuned", "Tuner"]

@@ -1,0 +1,243 @@
+"""Choose configurations of autotuned kernels: forecast all, compile the promising ones, measure few or none."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from forewarp.core.errors import CandidateError, UsageError
+from forewarp.core.values import Target
+from forewarp.gpu_runner import devices
+from forewarp.inspection.tracing.values import SourceFile
+from forewarp.tools.inspect_kernel import choose_target
+from forewarp.tools.parts import SCHEMA_VERSION, Device, Part
+from forewarp.tools.requests import TuneRequest
+from forewarp.tuning import physics
+from forewarp.tuning.counting import NotCounted
+from forewarp.tuning.space import Configuration
+from forewarp.tuning.tuner import Tried, Tuned, Tuner
+
+
+class TriedConfiguration(Part):
+    """One configuration of a kernel."""
+
+    configuration: str
+    forecast: float = Field(description="Forecast time over that of the configuration forecast fastest.")
+    registers: int | None = Field(description="Registers per thread; null where it was not compiled.")
+    spills: int | None = Field(description="Registers per thread that lie in memory.")
+    shared_bytes: int | None
+    measured_us: float | None = Field(description="Median device time, L2 cache cold; null where it was not measured.")
+    speedup: float | None = Field(description="Over the file's first configuration, in the same rounds.")
+    low: float | None = Field(description="Lower end of the 95 % interval.")
+    high: float | None = Field(description="Upper end of the 95 % interval.")
+    checked: bool = Field(description="The whole call was done with it, and gave the first configuration's results.")
+    problem: str
+
+
+class TunedKernel(Part):
+    """One kernel in one call: its best configuration, and those that were looked at, the best first."""
+
+    kernel: str
+    call: str
+    key: dict[str, int | float | str | bool | None] = Field(description="Arguments by which Triton tells calls apart.")
+    considered: int
+    compiled: int
+    measured: int
+    best: TriedConfiguration
+    chosen_by: str = Field(description="measurement, or forecast where nothing was measured.")
+    configurations: list[TriedConfiguration]
+    protections: list[str]
+
+
+class TuneResult(Part):
+    """Best configurations of a file's autotuned kernels."""
+
+    summary: str
+    schema_version: int = SCHEMA_VERSION
+    target: Device
+    forecasts: str = Field(description="Version of the forecasts.")
+    kernels: list[TunedKernel]
+    problems: list[str]
+    table: str = Field(description="File that the table was written to; empty where none was asked for.")
+    patch: str = Field(description="Change of the file that leaves it the best configurations only, as a unified diff.")
+
+
+def tune_file(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: None) -> TuneResult:
+    """Tune each autotuned kernel in each call; `stage` is called when the next step begins.
+
+    Raises `UsageError` where the file cannot be read or the card is not here to measure on, and `CandidateError` where
+    the file launches no autotuned kernel, or its own code fails.
+    """
+    path = Path(request.file).expanduser().absolute()
+    try:
+        source = path.read_text()
+    except (OSError, UnicodeDecodeError) as e:
+        raise UsageError(f"{path} cannot be read: {e}", hint="pass a Python file with autotuned kernels") from e
+    target = choose_target(request.target)
+    if request.measure and not _is_here(target):
+        raise UsageError(
+            f"there is no {target.name} here to measure on", hint="pass --measure 0 to choose by forecasts alone"
+        )
+    file = SourceFile(source, str(path))
+    kernels: list[TunedKernel] = []
+    tuned: list[Tuned] = []
+    with Tuner(file, target, request.python or sys.executable, reads=[str(path.parent)]) as tuner:
+        observed, problems = tuner.observe(request.calls)
+        for one in observed:
+            try:
+                found = tuner.tune(one, compiled=request.compile, measured=request.measure, stage=stage)
+            except NotCounted as e:
+                problems.append(str(e))
+                continue
+            tuned.append(found)
+            kernels.append(_kernel(found))
+    if not kernels:
+        raise CandidateError("no kernel could be forecast: " + "; ".join(problems), hint="see --verbose")
+    if request.table:
+        Path(request.table).expanduser().write_text(
+            json.dumps(vllm_table(tuned) if request.format == "vllm" else table(tuned, target), indent=1) + "\n"
+        )
+    return TuneResult(
+        summary=_summary(kernels, target),
+        target=Device.of(target),
+        forecasts=physics.version(),
+        kernels=kernels,
+        problems=problems,
+        table=request.table or "",
+        patch=patch(path.name, source, tuned),
+    )
+
+
+def table(tuned: Sequence[Tuned], target: Target) -> dict[str, Any]:
+    """Return the best configurations with what they rest on."""
+    rows = [
+        {
+            "kernel": t.observed.space.kernel,
+            "call": t.observed.call,
+            "key": dict(t.observed.key),
+            "configuration": _config(t.observed.space.configurations[t.best.place]),
+            "measured_us": t.best.measured_us,
+            "speedup": [t.best.speedup, t.best.low, t.best.high],
+        }
+        for t in tuned
+    ]
+    return {"version": 1, "device": target.name, "forecasts": physics.version(), "kernels": rows}
+
+
+def vllm_table(tuned: Sequence[Tuned]) -> dict[str, Any]:
+    """Return the best configurations as vLLM keeps them: by the one argument that differs between the calls.
+
+    Raises `UsageError` where none or several differ.
+    """
+    keys = [dict(t.observed.key) for t in tuned]
+    differing = [n for n in keys[0] if len({str(k.get(n)) for k in keys}) == len(keys)]
+    if len(differing) != 1:
+        raise UsageError(
+            f"vLLM's tables have one key, and {len(differing)} arguments differ between the calls",
+            hint="pass calls that differ in the number of tokens only, or --format forewarp",
+        )
+    return {
+        str(key[differing[0]]): _config(t.observed.space.configurations[t.best.place])
+        for key, t in zip(keys, tuned, strict=True)
+    }
+
+
+def patch(name: str, source: str, tuned: Sequence[Tuned]) -> str:
+    """Return the change that leaves each kernel its best configurations, as a unified diff; "" where none is found."""
+    lines = source.splitlines(keepends=True)
+    changed = list(lines)
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return ""
+    for function in reversed([n for n in tree.body if isinstance(n, ast.FunctionDef)]):
+        best = [t for t in tuned if t.observed.space.kernel == function.name]
+        listed = _listed(function)
+        if not best or listed is None or listed.end_lineno is None or listed.end_col_offset is None:
+            continue
+        chosen = dict.fromkeys(_written(t.observed.space.configurations[t.best.place]) for t in best)
+        first, last = listed.lineno - 1, listed.end_lineno - 1
+        before = changed[first].encode()[: listed.col_offset].decode()
+        after = changed[last].encode()[listed.end_col_offset :].decode()
+        changed[first : last + 1] = [f"{before}[{', '.join(chosen)}]{after}"]
+    return "".join(difflib.unified_diff(lines, changed, f"a/{name}", f"b/{name}"))
+
+
+def _listed(function: ast.FunctionDef) -> ast.expr | None:
+    """Return the expression that lists the configurations in a kernel's decorator."""
+    for decorator in function.decorator_list:
+        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).endswith("autotune"):
+            named = next((k.value for k in decorator.keywords if k.arg == "configs"), None)
+            return named or (decorator.args[0] if decorator.args else None)
+    return None
+
+
+def _written(c: Configuration) -> str:
+    values = ", ".join(f'"{n}": {v!r}' for n, v in c.values.items())
+    more = f", num_ctas={c.blocks}" * (c.blocks != 1) + f", maxnreg={c.registers}" * bool(c.registers)
+    return f"triton.Config({{{values}}}, num_warps={c.warps}, num_stages={c.stages}{more})"
+
+
+def _config(c: Configuration) -> Mapping[str, Any]:
+    more = ({"num_ctas": c.blocks} if c.blocks != 1 else {}) | ({"maxnreg": c.registers} if c.registers else {})
+    return {**c.values, "num_warps": c.warps, "num_stages": c.stages, **more}
+
+
+def _kernel(t: Tuned) -> TunedKernel:
+    looked_at = [x for x in t.tried if x.measured_us or x.registers is not None or x.problem] or list(t.tried[:20])
+    return TunedKernel(
+        kernel=t.observed.space.kernel,
+        call=t.observed.call,
+        key={n: v if isinstance(v, bool | int | float | str) else None for n, v in t.observed.key.items()},
+        considered=len(t.tried),
+        compiled=sum(x.registers is not None for x in t.tried),
+        measured=sum(x.measured_us is not None for x in t.tried),
+        best=_configuration(t.best),
+        chosen_by="measurement" if t.best.measured_us else "forecast",
+        configurations=[_configuration(x) for x in looked_at],
+        protections=list(t.protections),
+    )
+
+
+def _configuration(x: Tried) -> TriedConfiguration:
+    return TriedConfiguration(
+        configuration=x.label,
+        forecast=x.forecast,
+        registers=x.registers,
+        spills=x.spills,
+        shared_bytes=x.shared,
+        measured_us=x.measured_us,
+        speedup=x.speedup,
+        low=x.low,
+        high=x.high,
+        checked=x.checked,
+        problem=x.problem,
+    )
+
+
+def _is_here(target: Target) -> bool:
+    found = devices.detect_cuda()
+    return found is not None and (found.name == target.name or devices.is_called(found, target.name.split()[-1]))
+
+
+def _summary(kernels: Sequence[TunedKernel], target: Target) -> str:
+    measured = [k for k in kernels if k.best.speedup is not None]
+    many = f"{len(kernels)} calls" if len(kernels) > 1 else kernels[0].kernel
+    if not measured:
+        return (
+            f"{many}: {sum(k.considered for k in kernels)} configurations forecast for {target.name}, none measured; "
+            f"the best is {kernels[0].best.configuration}."
+        )
+    gain = math.exp(sum(math.log(k.best.speedup or 1.0) for k in measured) / len(measured))
+    return (
+        f"{many} on {target.name}: {gain:.2f}× the file's first configuration, {sum(k.measured for k in kernels)} of "
+        f"{sum(k.considered for k in kernels)} configurations measured."
+    )
