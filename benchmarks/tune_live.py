@@ -2,7 +2,7 @@
 
     python benchmarks/tune_live.py --out benchmarks/results/tune_live.json
 
-- `tuned`: each kernel of `TUNED` by forecasts, `COMPILED` configurations compiled and `MEASURED` measured, with seconds;
+- `tuned`: each kernel of `TUNED` by forecasts, with `COMPILED` configurations compiled and `MEASURED` measured;
   what the best of all its configurations took on such a card stands in `pool/configurations.parquet`.
 - `first_call`: seconds until five autotuned kernels have run once, in a new process with empty caches: by Triton alone,
   with `forewarp.triton.install(keep=8)`, `keep=1` and `deterministic=True`. Each has its first `EACH` configurations.
