@@ -23,7 +23,7 @@ from forewarp.gpu_runner.compilers.cubin import codes, digest
 from forewarp.gpu_runner.worker.channel import Channel
 from forewarp.gpu_runner.worker.jobs import confine, watched
 from forewarp.gpu_runner.worker.task_confinement import confine_task, job_folder
-from forewarp.gpu_runner.worker.tracebacks import told
+from forewarp.gpu_runner.worker.tracebacks import format_error
 from forewarp.inspection.tracing.files import calls, loading
 from forewarp.inspection.tracing.program import OutOfTime, pretend, within
 from forewarp.inspection.tracing.recorder import Recorder
@@ -66,7 +66,7 @@ def measure(job: dict[str, Any], answer: Channel) -> None:
     try:
         answer.send(_measured(job) | {"protections": guards})
     except Exception as e:
-        answer.send({"status": "failed", "log": told(e, 6)[-4000:], "protections": guards})
+        answer.send({"status": "failed", "log": format_error(e, 6)[-4000:], "protections": guards})
 
 
 def _observe(job: dict[str, Any], folder: Path, answer: Channel, contained: bool) -> None:
