@@ -179,16 +179,16 @@ class LearnedForecaster:
     def _expected(self, task: Task, target: Target, everyone: Sequence[Subject], history: Sequence[Trial]) -> _Prior:
         """Return the prior that the trees give."""
         model = self._model or pretrained.shipped()
-        said = model.expect(target, everyone)
+        expected = model.expect(target, everyone)
         floors = np.array([s.build.evidence.facts["floor_s"] for s in everyone])
         seconds = _anchor_s(history) or self._anchors.get(task.sha256)
         anchor = np.log2(seconds / floors) if seconds else np.full(len(everyone), model.anchor)
         spread = model.spread
         origin = f"{model.info.get('kernels', '?')} measured kernels of {model.info.get('tasks', '?')} other tasks"
         return _Prior(
-            anchor - said.time,
-            said.spread,
-            said.valid,
+            anchor - expected.time,
+            expected.spread,
+            expected.valid,
             Variances(spread.level if seconds else spread.blind, spread.program, spread.choice),
             spread.freedom,
             origin if seconds else f"{origin}, the reference's time guessed",

@@ -56,7 +56,7 @@ def shipped() -> Weights:
     return serde.from_data(Weights, json.loads(SHIPPED.read_text(encoding="utf-8")))
 
 
-def pool(said: Sequence[tuple[str, Forecast]], weights: Weights, name: str, rationale: str = "") -> Forecast:
+def pool(answers: Sequence[tuple[str, Forecast]], weights: Weights, name: str, rationale: str = "") -> Forecast:
     """Return the tiers' forecasts, by label in the order asked, as one forecast called `name`.
 
     Costs add up. Mean and spread of log2 S are those of the product of the tiers' normals; a tier that gives none has
@@ -64,25 +64,25 @@ def pool(said: Sequence[tuple[str, Forecast]], weights: Weights, name: str, rati
     (`raw_sum` 0), or of a forecaster that knew nothing of the candidate (not `informed`), is kept and paid for, but
     has no say as long as there is another.
     """
-    if not said:
+    if not answers:
         raise ValueError("there is no forecast to combine")
-    everything = tuple(forecast for _, forecast in said)
+    everything = tuple(forecast for _, forecast in answers)
     cost = sum((f.cost for f in everything), Cost())
-    read = [(label, f) for label, f in said if f.raw_sum > 0] or said[:1]
-    said = [(label, f) for label, f in read if f.informed] or read[:1]
-    answers = tuple(forecast for _, forecast in said)
-    if len(said) == 1:
-        return replace(answers[0], forecaster=name, rationale=rationale, cost=cost, tiers=everything)
-    shares = shares_of([weights.weights.get(label, 1.0) for label, _ in said]) * weights.sharpness
-    logs = np.log(floored(np.array([f.probabilities for f in answers])))
-    mean, sd, shared = _normal(answers, shares)
-    trust = shares_of([weights.valid.get(label, 1.0) for label, _ in said])
+    readable = [(label, f) for label, f in answers if f.raw_sum > 0] or answers[:1]
+    heard = [(label, f) for label, f in readable if f.informed] or readable[:1]
+    forecasts = tuple(forecast for _, forecast in heard)
+    if len(forecasts) == 1:
+        return replace(forecasts[0], forecaster=name, rationale=rationale, cost=cost, tiers=everything)
+    shares = shares_of([weights.weights.get(label, 1.0) for label, _ in heard]) * weights.sharpness
+    logs = np.log(floored(np.array([f.probabilities for f in forecasts])))
+    mean, sd, shared = _normal(forecasts, shares)
+    trust = shares_of([weights.valid.get(label, 1.0) for label, _ in heard])
     return Forecast(
         bins.normalise(list(pooled(logs, shares))),
-        float(sigmoid(trust @ np.array([logit(f.p_valid) for f in answers]))),
+        float(sigmoid(trust @ np.array([logit(f.p_valid) for f in forecasts]))),
         name,
         rationale,
-        answers[-1].raw_sum,
+        forecasts[-1].raw_sum,
         cost,
         mean_log2=mean,
         sd_log2=sd,
