@@ -1,15 +1,21 @@
-"""Drawings in characters: best so far, measured against forecast, reliability. Plain data in, text out."""
+"""Drawings in characters: best so far, measured against forecast, reliability."""
 
 from __future__ import annotations
 
 import math
+import shutil
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from forewarp.tools.parts import Interval
+from forewarp.tools.run_report import best_so_far, usable
 
+if TYPE_CHECKING:
+    from forewarp.tools.run_report import CandidateLine
+
+WIDTH, HEIGHT = 76, 14
 TICKS = (1 / 64, 1 / 32, 1 / 16, 0.125, 0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 16, 32, 64)
 SHARES = (0, 0.2, 0.4, 0.6, 0.8, 1)
 
@@ -38,6 +44,18 @@ class Point(Protocol):
     def high(self) -> float:
         """Upper end of it."""
         ...
+
+
+def of_run(candidates: Sequence[CandidateLine]) -> list[str]:
+    """Return the plots of a run: best so far, and measured against forecast; those that have at least two points."""
+    pairs = [(c.forecast.median, found) for c in candidates if c.forecast and (found := usable(c.measured))]
+    drawn = (progress(best_so_far(candidates), fitting(WIDTH), HEIGHT), against(pairs, fitting(WIDTH), HEIGHT))
+    return [plot for plot in drawn if plot]
+
+
+def fitting(most: int) -> int:
+    """Return how many columns a plot may take here."""
+    return min(most, shutil.get_terminal_size((most, 24)).columns)
 
 
 def progress(

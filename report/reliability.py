@@ -13,7 +13,6 @@ from markupsafe import Markup
 from forewarp.core.errors import DeviceError, UsageError
 from forewarp.report import plots
 from forewarp.report.html.chart import Frame, element, share_axis
-from forewarp.report.terminal_plots import width
 
 if TYPE_CHECKING:
     from forewarp.tools.calibration import CalibrationResult, CalibrationScores, ReliabilityPoint, TierCalibration
@@ -72,7 +71,7 @@ def terminal(tier: TierCalibration, kind: Kind, title: str) -> str:
     before, after = _points(tier.before, kind), _points(tier.after, kind)
     if len(before) < 2:
         return ""
-    drawn = plots.reliability([("○", before), ("●", after)], width(WIDTH), HEIGHT).strip("\n ")
+    drawn = plots.reliability([("○", before), ("●", after)], plots.fitting(WIDTH), HEIGHT).strip("\n ")
     legend = "○ as given, ● corrected" if after else "○ as given"
     return f"{title} ({legend})\n   {drawn}"
 

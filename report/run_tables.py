@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from forewarp.report import display, terminal_plots
+from forewarp.report import display, plots
 from forewarp.report.measure_tables import shapes, state_lines
 from forewarp.tools import wording
 from forewarp.tools.parts import shown
@@ -28,9 +28,8 @@ def render(document: SearchDocument, console: Console, record: RunRecord | None 
     """Print a run: its best candidates; with a `record` of it all of them, and how forecasts came true."""
     if document.candidates:
         console.print(_candidates(document.candidates, None if record else ROWS))
-    for plot in (terminal_plots.progress(document.candidates), terminal_plots.forecasts(document.candidates)):
-        if plot:
-            console.print(plot)
+    for plot in plots.of_run(document.candidates):
+        console.print(plot)
     if document.best is not None:
         console.print(_best(document.best))
         for flag in document.best.flags:

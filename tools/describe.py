@@ -14,7 +14,7 @@ from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.compilers import cpp
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.tools import session as sessions
-from forewarp.tools.parts import Device, Interval, Part, Place
+from forewarp.tools.parts import Device, Interval, Part, Place, speedup_of
 from forewarp.tools.run_report import lost
 
 VECTOR_SETS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve")
@@ -68,17 +68,13 @@ def device_of(place: Place) -> DeviceFacts:
             hint="call describe with about tasks to see what can be asked for",
         )
     t = sessions.target_of(place)
-    return DeviceFacts(
+    cpu = t.kind == "cpu"
+    return DeviceFacts.of(
+        t,
         device=Device.of(t),
-        languages=list(languages_on(t.kind)),
-        processors=t.processors,
-        memory_bandwidth=t.memory_bandwidth,
-        fp32_flops=t.fp32_flops,
-        tensor_flops=t.tensor_flops,
-        l2_bytes=t.l2_bytes,
-        shared_bytes=t.shared_bytes,
-        compiler=_compiler() if t.kind == "cpu" else None,
-        instruction_sets=_vector_sets() if t.kind == "cpu" else None,
+        languages=languages_on(t.kind),
+        compiler=_compiler() if cpu else None,
+        instruction_sets=_vector_sets() if cpu else None,
     )
 
 
@@ -121,10 +117,8 @@ def task_of(name: str, place: Place) -> TaskFacts:
     kind = _kind(place)
     kind = kind if task.workloads.get(kind) else next(iter(task.workloads))
     fitting = [s for s in task.seeds if s.language in languages_on(kind)]
-    return TaskFacts(
-        name=task.name,
-        title=task.title,
-        reference=task.reference,
+    return TaskFacts.of(
+        task,
         shapes={w.name: " ".join(f"{k}={v}" for k, v in w.constants.items()) for w in task.workloads[kind]},
         tolerance=_tolerance(task.tolerance),
         seeds={s.language: s.source for s in fitting},
@@ -144,12 +138,8 @@ def latest_runs(place: Place, limit: int = 10) -> list[RunLine]:
     found: list[RunLine] = []
     with sessions.existing_archive(place) as archive:
         for row in archive.runs(limit=limit):
-            best = archive.best(row.id)
-            m = best.measurement if best else None
-            reached = None
-            if m is not None and m.speedup is not None and m.low is not None and m.high is not None:
-                reached = Interval(ratio=m.speedup, low=m.low, high=m.high)
-            status = "lost" if lost(row) else row.status
+            best, status = archive.best(row.id), "lost" if lost(row) else row.status
+            reached = speedup_of(best.measurement if best else None)
             found.append(
                 RunLine(run_id=row.id, task=row.task.name, device=row.target.name, status=status, best=reached)
             )

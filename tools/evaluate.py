@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from forewarp.archive.forecasts import read_forecasts, write_forecasts
 from forewarp.archive.pools.parquet import rows_of
@@ -19,7 +18,7 @@ from forewarp.core.protocols import Forecaster
 from forewarp.surrogate import baselines
 from forewarp.surrogate.evaluation import backtest, metrics, scorecard
 from forewarp.surrogate.evaluation.backtest import Answers, Group, Progress
-from forewarp.surrogate.evaluation.resampling import Estimate, Resampled, cluster_draws
+from forewarp.surrogate.evaluation.resampling import Resampled, cluster_draws
 from forewarp.tools import session
 from forewarp.tools.parts import Part
 from forewarp.tools.requests import EvaluateRequest
@@ -32,12 +31,19 @@ OF_TASKS = ("exact", "within_one", "pairwise", "spearman", "crps", "error", "rec
 _Scores = dict[str, tuple[scorecard.Measure, Resampled]]
 
 
+def _finite(value: float | None) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+Finite = Annotated[float | None, BeforeValidator(_finite)]
+
+
 class Figure(Part):
     """A figure with its 95 % interval over tasks; null where there is none."""
 
-    value: float | None
-    low: float | None = None
-    high: float | None = None
+    value: Finite
+    low: Finite = None
+    high: Finite = None
 
 
 class MeasureLine(Part):
@@ -77,7 +83,7 @@ class TaskScores(Part):
     family: str
     rows: int
     valid: int
-    figures: dict[str, float | None]
+    figures: dict[str, Finite]
 
 
 class Scores(Part):
@@ -223,7 +229,7 @@ def _result(
         Difference(
             first=answers[0].name,
             second=a.name,
-            figures={n: Figure.of(_finite(r.minus(other[n][1]).estimate())) for n, (_, r) in scored[0].items()},
+            figures={n: Figure.of(r.minus(other[n][1]).estimate()) for n, (_, r) in scored[0].items()},
         )
         for a, other in zip(answers[1:], scored[1:], strict=True)
     ]
@@ -256,13 +262,13 @@ def _scores(answers: Answers, scored: _Scores, margin: float) -> Scores:
     )
     return Scores(
         name=answers.name,
-        figures={name: Figure.of(_finite(r.estimate())) for name, (_, r) in scored.items()},
+        figures={name: Figure.of(r.estimate()) for name, (_, r) in scored.items()},
         confidence=[ReliabilityLine.of(b) for b in metrics.reliability(confidence, ~wrong)],
         faster=[ReliabilityLine.of(b) for b in faster],
         risk_coverage=[(float(coverages[i]), float(risks[i])) for i in places],
         recovery=_recovery_curve(found),
         tasks=[
-            TaskScores.of(b, valid=int(b.valid.sum()), figures={name: _number(figures[name]) for name in OF_TASKS})
+            TaskScores.of(b, valid=int(b.valid.sum()), figures={name: figures[name] for name in OF_TASKS})
             for b, figures in scorecard.by_task(answers, margin)
         ],
         seconds=sum(asked.get((b.task, b.target), 0.0) * b.rows for b in found) / 1e3 if asked else None,
@@ -286,15 +292,6 @@ def _point(row: backtest.AnsweredCase, measured: float) -> Point:
     forecast = 2.0 ** scorecard.centre(row.forecast)
     kernel = row.case.kernel[:10]
     return Point(task=row.case.task, kernel=kernel, forecast=forecast, low=low, high=high, measured=measured)
-
-
-def _finite(estimate: Estimate) -> Estimate:
-    """Return an estimate with None in place of what is not a number."""
-    return replace(estimate, **{name: _number(getattr(estimate, name)) for name in ("value", "low", "high")})
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _summary(found: Sequence[Scores], rows: int, tasks: int, split: str) -> str:

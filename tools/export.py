@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Container
 from typing import Any
 
 from pydantic import Field
 
 import forewarp
+from forewarp.archive.rows import MeasurementRow, RunRow
 from forewarp.archive.store import Archive
 from forewarp.core import serde
 from forewarp.core.errors import CandidateError
-from forewarp.core.values import DEVICE_ONLY, Measurement
+from forewarp.core.values import DEVICE_ONLY
 from forewarp.export import module_text
 from forewarp.export.module_text import CheckedShape, Winning
 from forewarp.search.holdout import Holdout
 from forewarp.search.summary import Best, best_of
 from forewarp.tools.measured import workload_result
-from forewarp.tools.parts import Device, Interval, Part
+from forewarp.tools.parts import Device, Interval, Part, speedup_of
 
 MODULE = "best_module.py"
 """Name of the exported module's file."""
@@ -33,7 +34,7 @@ class ShapeEvidence(Part):
     verdict: str | None
     speedup: Interval | None
     constants: dict[str, Any]
-    guarded: bool = Field(description="Whether the module runs the kernel for it.")
+    guarded: bool = Field(default=False, description="Whether the module runs the kernel for it.")
     log: str = ""
 
 
@@ -90,11 +91,12 @@ def drop_in(archive: Archive, run_id: str) -> DropIn | None:
     ]
     judged += [CheckedShape(s.name, s.constants, s.signature) for s in holdout.shapes if s.right] if holdout else []
     winning = Winning(run.task, run.target, best.candidate, tuple(judged))
-    text, why = None, ""
+    why = ""
     if not judged and best.candidate.language in DEVICE_ONLY:
         why = "the archive does not say which tensors the kernel was measured on"
-    shapes = _shapes(row.measurement, run.task.workloads[run.target.kind], holdout, guarded={j.name for j in judged})
-    evidence = _evidence(best, row.measurement, holdout, shapes, row.finished, run)
+    guarded = {j.name for j in judged}
+    evidence = _evidence(run, best, row, holdout, guarded)
+    text = None
     try:
         text = None if why else module_text.of(winning, _in_words(evidence))
     except CandidateError as e:
@@ -105,64 +107,38 @@ def drop_in(archive: Archive, run_id: str) -> DropIn | None:
 
 
 def _evidence(
-    best: Best, m: Measurement, holdout: Holdout | None, shapes: list[ShapeEvidence], finished: str, run: Any
+    run: RunRow, best: Best, row: MeasurementRow, holdout: Holdout | None, guarded: Container[str]
 ) -> DropInEvidence:
-    return DropInEvidence(
+    m = row.measurement
+    assert m is not None
+    constants = {w.name: w.constants for w in run.task.workloads[run.target.kind]}
+    shapes = [
+        ShapeEvidence.of(workload_result(w), near=False, status=m.status, constants=constants.get(w.workload, {}))
+        for w in m.workloads
+    ]
+    shapes += [ShapeEvidence.of(s, near=True, speedup=speedup_of(s)) for s in (holdout.shapes if holdout else ())]
+    return DropInEvidence.of(
+        m,
         forewarp=run.version or forewarp.__version__,
         run_id=run.id,
         task=run.task.name,
         task_sha256=run.task.sha256,
         kernel_sha256=best.candidate.sha256,
         language=best.candidate.language,
-        tunables=dict(best.candidate.tunables),
+        tunables=best.candidate.tunables,
         device=Device.of(run.target),
         driver=m.environment.get("driver", ""),
-        environment=dict(m.environment),
-        date=finished,
-        speedup=Interval(ratio=best.speedup, low=best.low, high=best.high),
+        date=row.finished,
+        speedup=speedup_of(best),
         first_speedup=best.first_speedup,
         confirmed=best.confirmed,
         verdict=best.verdict,
-        checks=list(m.checks),
-        flags=list(m.flags),
         generalises=holdout.generalises if holdout else None,
         said=holdout.said if holdout else "no near shape was examined",
-        shapes=shapes,
+        shapes=[s.model_copy(update={"guarded": s.name in guarded}) for s in shapes],
         module=None,
         module_sha256=None,
     )
-
-
-def _shapes(m: Measurement, workloads: Any, holdout: Holdout | None, guarded: set[str]) -> list[ShapeEvidence]:
-    constants: Mapping[str, Any] = {w.name: w.constants for w in workloads}
-    own = [workload_result(w) for w in m.workloads]
-    found = [
-        ShapeEvidence(
-            name=w.name,
-            near=False,
-            status=m.status,
-            verdict=w.verdict,
-            speedup=w.speedup,
-            constants=dict(constants.get(w.name, {})),
-            guarded=w.name in guarded,
-        )
-        for w in own
-    ]
-    for s in holdout.shapes if holdout else ():
-        timed = s.speedup is not None and s.low is not None and s.high is not None
-        found.append(
-            ShapeEvidence(
-                name=s.name,
-                near=True,
-                status=s.status,
-                verdict=s.verdict,
-                speedup=Interval(ratio=s.speedup or 0, low=s.low or 0, high=s.high or 0) if timed else None,
-                constants=dict(s.constants),
-                guarded=s.name in guarded,
-                log=s.log,
-            )
-        )
-    return found
 
 
 def _in_words(e: DropInEvidence) -> list[str]:

@@ -14,7 +14,7 @@ from forewarp.core.protocols import Executor, VersionProbe
 from forewarp.core.values import Candidate, Task
 from forewarp.gpu_runner.executors.client import readable
 from forewarp.tools import session as sessions
-from forewarp.tools import suite_modules, suite_record, suite_tables
+from forewarp.tools import suite_measuring, suite_modules, suite_tables
 from forewarp.tools.measured import MeasureResult
 from forewarp.tools.parts import Device, Interval, Place
 from forewarp.tools.requests import SuiteRequest
@@ -63,7 +63,7 @@ def run_suite(
         problems = [_fitting(p, executor) for p in loaded.problems]
         with (
             sessions.open_archive(request.place) as archive,
-            suite_record.opened(folder, executor.target, _versions(executor)) as record,
+            suite_measuring.opened(folder, executor.target, _versions(executor)) as record,
         ):
             measuring = Measuring(executor, archive, record, request.retry_failed, progress, stopped)
             measuring.run(problems)

@@ -24,7 +24,7 @@ from forewarp.cli.options import Output
 from forewarp.core.budget import Spend
 from forewarp.core.errors import WorkerError
 from forewarp.gpu_runner.formats import candidate as candidates
-from forewarp.report import artifacts, progress, terminal_plots
+from forewarp.report import artifacts, plots, progress
 from forewarp.report import tally as tallies
 from forewarp.search import events
 from forewarp.tools.parts import Amounts, Place
@@ -135,8 +135,7 @@ def test_the_guess_of_the_time_left_follows_the_tightest_cap(monkeypatch: pytest
 
 
 def test_plots_need_two_points(recorded: Recorded) -> None:
-    assert terminal_plots.progress([]) == ""
-    assert terminal_plots.forecasts([]) == ""
+    assert plots.of_run([]) == []
 
 
 class Interrupted(SearchJob):

@@ -18,7 +18,7 @@ from forewarp.archive.store import Archive, default_path
 from forewarp.core.errors import TaskError, UsageError, WorkerError
 from forewarp.core.values import CAPTURED, Task
 from forewarp.gpu_runner.executors import captured
-from forewarp.tools import suite_record
+from forewarp.tools import suite_measuring
 from forewarp.tools.parts import Interval, Place
 from forewarp.tools.suite import SuiteRequest, run_suite
 from forewarp.tools.suite_measuring import SuiteProgress
@@ -199,7 +199,7 @@ def test_a_finished_suite_measures_nothing_again(folder: Path) -> None:
 
 def test_a_line_that_a_kill_left_unfinished_is_measured_again(folder: Path) -> None:
     whole = run(folder)
-    record = folder / "out" / suite_record.NAME
+    record = folder / "out" / suite_measuring.NAME
     lines = record.read_text().splitlines(keepends=True)
     record.write_text(lines[0] + lines[1][:40])
     again = SuiteExecutor()
@@ -296,7 +296,7 @@ def test_a_device_that_is_gone_ends_the_suite_and_keeps_what_was_measured(folder
 
 def test_two_suites_do_not_share_a_folder(folder: Path) -> None:
     run(folder)
-    with (folder / "out" / suite_record.NAME).open("a") as held:
+    with (folder / "out" / suite_measuring.NAME).open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(UsageError, match="another suite is at work") as caught:
             run(folder)
