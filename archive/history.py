@@ -1,4 +1,4 @@
-"""Timings and runs of earlier work on a task, read without writing a byte: estimates must leave no trace."""
+"""Earlier runs of a task, read without writing a byte: estimates must leave no trace."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from forewarp.archive.store import spend_of
 from forewarp.core.budget import Spend
 from forewarp.core.errors import ArchiveError
 
-LATEST = 200
-"""Most measurements that are looked at."""
-
 LATEST_RUNS = 20
 
 
@@ -30,22 +27,6 @@ class PastRun:
     spend: Spend
 
 
-@dataclass(frozen=True, slots=True)
-class TaskHistory:
-    """Past work on one task and target, the latest first: seconds of the device per measurement, and runs.
-
-    Replayed runs and measurements are left out: they took no time of that device now.
-    """
-
-    device_s: tuple[float, ...] = ()
-    runs: tuple[PastRun, ...] = ()
-
-
-_MEASURED = """
-SELECT device_s FROM measurement
-WHERE task = ? AND target = ? AND state = 'done' AND device_s > 0 AND json_extract(data, '$.source') IS NOT 'replay'
-ORDER BY id DESC LIMIT ?
-"""
 _RUNS = """
 SELECT r.id, r.settings FROM run r
 WHERE r.task = ? AND r.target = ? AND json_extract(r.settings, '$.proposer') IS NOT 'pool'
@@ -54,10 +35,13 @@ ORDER BY r.created DESC, r.rowid DESC LIMIT ?
 _SPENT = "SELECT kind, sum(amount) FROM spend WHERE run = ? GROUP BY kind"
 
 
-def history(path: Path, task_sha256: str, target_name: str) -> TaskHistory:
-    """Read the history of a task on a target from the file `path`, empty if it is missing; raises `ArchiveError`."""
+def past_runs(path: Path, task_sha256: str, target_name: str) -> list[PastRun]:
+    """Read the latest runs of a task on a target from the file `path`; raises `ArchiveError`.
+
+    There are none where the file is missing. Replayed runs are left out: they took no time of that device now.
+    """
     if not path.is_file():
-        return TaskHistory()
+        return []
     # SQLite leaves two files beside an archive in WAL mode that it opens for reading, except if told that nobody
     # writes; a log that is there already means that somebody may, or was killed.
     alone = not path.with_name(path.name + "-wal").exists()
@@ -65,12 +49,8 @@ def history(path: Path, task_sha256: str, target_name: str) -> TaskHistory:
     try:
         with closing(sqlite3.connect(where, uri=True)) as db:
             if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'run'").fetchone() is None:
-                return TaskHistory()
-            these = (task_sha256, target_name)
-            runs = db.execute(_RUNS, (*these, LATEST_RUNS)).fetchall()
-            return TaskHistory(
-                tuple(float(s) for (s,) in db.execute(_MEASURED, (*these, LATEST))),
-                tuple(PastRun(i, json.loads(s), spend_of(dict(db.execute(_SPENT, (i,))))) for i, s in runs),
-            )
+                return []
+            runs = db.execute(_RUNS, (task_sha256, target_name, LATEST_RUNS)).fetchall()
+            return [PastRun(i, json.loads(s), spend_of(dict(db.execute(_SPENT, (i,))))) for i, s in runs]
     except sqlite3.Error as e:
         raise ArchiveError(f"the archive {path} cannot be read: {e}", hint="pass --archive PATH of another one") from e

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from forewarp.archive.history import history
+from forewarp.archive.history import past_runs
 from forewarp.core.budget import CURRENCIES
 from forewarp.core.protocols import Executor
 from forewarp.core.values import Target, Task
@@ -96,7 +96,7 @@ def estimate(
         basis = f"{len(booked)} recorded measurements"
     else:
         setup = ("proposer", "forecaster", "proposals_per_round", "measure_per_round")
-        past = history(archive, task.sha256, target.name).runs
+        past = past_runs(archive, task.sha256, target.name)
         alike = [r.spend for r in past if all(r.settings.get(name) == getattr(settings, name) for name in setup)]
         alike = [spend for spend in alike if spend.measurements >= ENOUGH]
         spans = {name: _span([s.of(name) / s.measurements for s in alike]) for name in CURRENCIES[1:]} if alike else {}

@@ -214,40 +214,41 @@ def _result(
 
 def _rows(problem: SuiteProblem, measuring: Measuring, compiled: Interval | None) -> list[SuiteRow]:
     """Return one row for each kernel of a problem; `compiled` is the speed-up of torch.compile on the reference."""
+    bare = SuiteRow(problem=problem.name, problem_sha256=problem.task.sha256, kernel="", status="no_kernel")
     if not problem.kernels:
-        why = "no kernel's name is that of the problem"
-        return [
-            SuiteRow(problem=problem.name, problem_sha256=problem.task.sha256, kernel="", status="no_kernel", log=why)
-        ]
-    return [_row(problem, name, kernel, measuring, compiled) for name, kernel in problem.kernels.items()]
+        return [bare.model_copy(update={"log": "no kernel's name is that of the problem"})]
+    return [_row(bare, name, kernel, problem, measuring, compiled) for name, kernel in problem.kernels.items()]
 
 
 def _row(
-    problem: SuiteProblem, name: str, kernel: Candidate | str, measuring: Measuring, compiled: Interval | None
+    bare: SuiteRow,
+    name: str,
+    kernel: Candidate | str,
+    problem: SuiteProblem,
+    measuring: Measuring,
+    compiled: Interval | None,
 ) -> SuiteRow:
-    bare = SuiteRow(problem=problem.name, problem_sha256=problem.task.sha256, kernel=name, status="unreadable")
     if isinstance(kernel, str):
-        return bare.model_copy(update={"log": kernel})
+        return bare.model_copy(update={"kernel": name, "status": "unreadable", "log": kernel})
     status, log, result = _found(problem, kernel, measuring)
-    bare = bare.model_copy(update={"sha256": kernel.sha256, "status": status, "log": log})
+    fields = {"kernel": name, "status": status, "log": log, "sha256": kernel.sha256}
     if result is None:
-        return bare
+        return bare.model_copy(update=fields)
     trusted = result.trusted and result.speedup is not None
     times = [(w.candidate_us.median, w.reference_us.median) for w in result.workloads]
     kernel_us, reference_us = (_geomean([t[i] for t in times]) for i in (0, 1))
-    return bare.model_copy(
-        update={
-            "verdict": result.verdict,
-            "correct": result.status == "ok",
-            "trusted": trusted,
-            "eager": result.speedup,
-            "compile": over(result.speedup, compiled) if trusted and result.speedup and compiled else None,
-            "kernel_us": kernel_us,
-            "reference_us": reference_us,
-            "flags": list(result.flags),
-            "measurement_id": result.measurement_id,
-            "seconds": result.cost.seconds,
-        }
+    return SuiteRow.of(
+        result,
+        problem=problem.name,
+        problem_sha256=problem.task.sha256,
+        correct=result.status == "ok",
+        trusted=trusted,
+        eager=result.speedup,
+        compile=over(result.speedup, compiled) if trusted and result.speedup and compiled else None,
+        kernel_us=kernel_us,
+        reference_us=reference_us,
+        seconds=result.cost.seconds,
+        **fields,
     )
 
 
