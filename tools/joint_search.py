@@ -20,7 +20,7 @@ from forewarp.tools.estimate import Estimate
 from forewarp.tools.joint_report import JointResult, joint_report
 from forewarp.tools.parts import Place
 from forewarp.tools.resume import ResumeRequest, resume_search
-from forewarp.tools.search import Own, Ready, SearchJob, SearchRequest, begin, estimate_search, prepare, ready
+from forewarp.tools.search import Own, Ready, SearchJob, SearchRequest, estimate_search, prepare
 from forewarp.tools.session import Executors
 from forewarp.tools.targets import GROUP, name_of, places_of
 
@@ -139,10 +139,10 @@ def open_joint(
             # Different seeds: islands that draw the same candidates would have nothing to exchange.
             own = replace(made.settings, seed=made.settings.seed + number, group=group, visitors=len(names) - 1)
             own = replace(own, place=name_of(made.request.place))
-            fitted.append(ready(replace(made, settings=own), session))
+            fitted.append(replace(made, settings=own).fitted(session))
         # Registered in quick succession: an error or a kill must not leave a search without some of its runs.
         islands = Islands(opened[0].archive)
-        yield JointJob(group, opened[0].archive, [begin(one, islands) for one in fitted], executors)
+        yield JointJob(group, opened[0].archive, [one.begin(islands) for one in fitted], executors)
 
 
 @contextmanager

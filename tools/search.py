@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forewarp.archive.rows import EventRow
@@ -12,8 +13,8 @@ from forewarp.archive.store import Archive
 from forewarp.core.budget import Spend
 from forewarp.core.errors import UsageError
 from forewarp.core.languages import languages_on
-from forewarp.core.protocols import Forecaster, Proposer
-from forewarp.core.values import DeviceKind, Task
+from forewarp.core.protocols import Executor, Forecaster, Proposer
+from forewarp.core.values import Target, Task
 from forewarp.search.events import Event
 from forewarp.search.islands import Able, Island, Islands
 from forewarp.search.loop import Search
@@ -96,25 +97,43 @@ def open_search(request: SearchRequest, own: Own = NOTHING) -> Generator[SearchJ
     prepared = prepare(request, own)
     place, allow = request.place, request.allow_tf32
     with sessions.open_session(place, request.task, own.executors, inputs=request.inputs, allow_tf32=allow) as opened:
-        yield begin(ready(prepared, opened))
+        yield prepared.fitted(opened).begin()
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request with its settings, models and forecaster, before the archive or a device is opened."""
+    """A request with its settings and models, before the archive or a device is opened."""
 
     request: SearchRequest
     own: Own
     settings: SearchSettings
     models: Models
-    forecaster: Forecaster | None
 
+    def fitted(self, opened: Session) -> Ready:
+        """Fit the request to the task and the device of a session; raises `UsageError`."""
+        executor, archive = opened.executor, opened.archive
+        replay = executor if self.request.place.device == "replay" else None
+        task, settings, expected = self.expected(opened.task, executor.target, executor.devices, archive.path, replay)
+        earlier = archive if settings.learn_across_runs else None
+        proposer = self.own.proposer or make_proposer(executor, task, self.models.writers, archive=earlier)
+        forecaster = self.own.forecaster or sessions.make_forecaster(self.request.forecaster, self.models.forecaster)
+        return Ready(opened, task, settings, proposer, forecaster, expected)
 
-def prepare(request: SearchRequest, own: Own = NOTHING) -> Prepared:
-    """Return a request's settings, models and forecaster; raises `UsageError` and `ModelError`."""
-    settings, models = _prepared(request, own)
-    forecaster = own.forecaster or sessions.make_forecaster(request.forecaster, models.forecaster)
-    return Prepared(request, own, settings, models, forecaster)
+    def expected(
+        self, task: Task, target: Target, devices: int, archive: Path, replay: Executor | None
+    ) -> tuple[Task, SearchSettings, Estimate]:
+        """Return the task with its seeds, the settings for so many devices, and what the run will take."""
+        request, settings = self.request, self.settings
+        needed = not request.model and self.own.proposer is None and request.place.device != "replay"
+        task = sessions.with_seeds(task, target.kind, request.seed_kernels, request.language, needed=needed)
+        # Rounds that keep all devices busy, where the request leaves their size open.
+        if request.measure_per_round is None:
+            settings = replace(settings, measure_per_round=max(settings.measure_per_round, devices))
+        if request.proposals is None:
+            settings = replace(settings, proposals_per_round=max(settings.proposals_per_round, 2 * devices))
+        dollars = self.models.dollars()
+        found = estimate(task, target, settings, archive=archive, dollars=dollars, replay=replay, devices=devices)
+        return task, settings, found
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,37 +145,26 @@ class Ready:
     settings: SearchSettings
     proposer: Proposer
     forecaster: Forecaster | None
-    expected: Estimate
+    estimate: Estimate
+
+    def begin(self, islands: Islands | None = None) -> SearchJob:
+        """Register the run; `islands` ties it to the runs on other targets."""
+        archive, executor = self.session.archive, self.session.executor
+        island = island_of(self.session, islands)
+        search = Search.start(archive, self.task, executor, self.proposer, self.forecaster, self.settings, island)
+        return SearchJob(archive, search, self.estimate)
 
 
-def ready(made: Prepared, opened: Session) -> Ready:
-    """Fit a prepared request to the task and the device of a session; raises `UsageError`."""
-    request, own = made.request, made.own
-    task = _with_seeds(request, own, opened.task, opened.executor.target.kind)
-    settings = _for_devices(made.settings, request, opened.executor.devices)
-    replay = opened.executor if request.place.device == "replay" else None
-    expected = estimate(
-        task,
-        opened.executor.target,
-        settings,
-        archive=opened.archive.path,
-        dollars=made.models.dollars(),
-        replay=replay,
-        devices=opened.executor.devices,
-    )
-    earlier = opened.archive if settings.learn_across_runs else None
-    proposer = own.proposer or make_proposer(opened.executor, task, made.models.writers, archive=earlier)
-    return Ready(opened, task, settings, proposer, made.forecaster, expected)
-
-
-def begin(made: Ready, islands: Islands | None = None) -> SearchJob:
-    """Register a run; `islands` ties it to the runs on other targets."""
-    opened = made.session
-    island = island_of(opened, islands)
-    search = Search.start(
-        opened.archive, made.task, opened.executor, made.proposer, made.forecaster, made.settings, island
-    )
-    return SearchJob(opened.archive, search, made.expected)
+def prepare(request: SearchRequest, own: Own = NOTHING) -> Prepared:
+    """Return a request's settings and models; raises `UsageError` and `ModelError`."""
+    settings = settings_of(request, own)
+    models = models_of(names_of(request.model), request.base_url, request.forecast_model)
+    if request.budget.dollars is not None:
+        for model in (*models.writers, *([models.forecaster] if models.forecaster else [])):
+            sessions.check_price(model)
+    if own.forecaster is None and request.forecaster in ("llm", "cascade") and models.forecaster is None:
+        sessions.make_forecaster(request.forecaster, None)  # raises the error for a missing model
+    return Prepared(request, own, settings, models)
 
 
 def island_of(opened: Session, islands: Islands | None) -> Island | None:
@@ -179,19 +187,13 @@ def estimate_search(request: SearchRequest, own: Own = NOTHING) -> Estimate:
 
     Raises what `open_search` would raise for the request.
     """
-    settings, models = _prepared(request, own)
-    if own.forecaster is None and request.forecaster in ("llm", "cascade") and models.forecaster is None:
-        sessions.make_forecaster(request.forecaster, None)
-    task = sessions.load_task(request.task, request.place, inputs=request.inputs, allow_tf32=request.allow_tf32)
-    replay = sessions.open_executor(request.place, task) if request.place.device == "replay" else None
-    if replay is None and request.place.pool:
-        raise sessions.only_for_replay(request.place)
-    target, count = (replay.target, 1) if replay is not None else sessions.extent_of(request.place)
-    task = _with_seeds(request, own, task, target.kind)
-    settings = _for_devices(settings, request, count)
-    archive = sessions.archive_path(request.place)
-    dollars = models.dollars()
-    return estimate(task, target, settings, archive=archive, dollars=dollars, replay=replay, devices=count)
+    prepared, place = prepare(request, own), request.place
+    task = sessions.load_task(request.task, place, inputs=request.inputs, allow_tf32=request.allow_tf32)
+    replay = sessions.open_executor(place, task) if place.device == "replay" else None
+    if replay is None and place.pool:
+        raise sessions.only_for_replay(place)
+    target, count = (replay.target, 1) if replay is not None else sessions.extent_of(place)
+    return prepared.expected(task, target, count, sessions.archive_path(place), replay)[2]
 
 
 def settings_of(request: SearchRequest, own: Own = NOTHING) -> SearchSettings:
@@ -231,15 +233,6 @@ def settings_of(request: SearchRequest, own: Own = NOTHING) -> SearchSettings:
     chosen = replace(chosen, **{name: value for name, value in given.items() if value is not None})
     chosen.check()
     return chosen
-
-
-def _for_devices(settings: SearchSettings, request: SearchRequest, devices: int) -> SearchSettings:
-    """Enlarge the rounds until they keep all devices busy, where the request leaves their size open."""
-    if request.measure_per_round is None:
-        settings = replace(settings, measure_per_round=max(settings.measure_per_round, devices))
-    if request.proposals is None:
-        settings = replace(settings, proposals_per_round=max(settings.proposals_per_round, 2 * devices))
-    return settings
 
 
 def _check(request: SearchRequest, own: Own) -> None:
@@ -290,16 +283,6 @@ class Models:
         return dollars
 
 
-def _prepared(request: SearchRequest, own: Own) -> tuple[SearchSettings, Models]:
-    """Return settings and models, before the archive or a device is opened."""
-    settings = settings_of(request, own)
-    models = models_of(names_of(request.model), request.base_url, request.forecast_model)
-    if request.budget.dollars is not None:
-        for model in (*models.writers, *([models.forecaster] if models.forecaster else [])):
-            sessions.check_price(model)
-    return settings, models
-
-
 def models_of(names: Sequence[str], base_url: str | None, forecasts: str | None) -> Models:
     """Return the models by their names; raises `ModelError`."""
     wanted = dict.fromkeys((*names, forecasts) if forecasts else names)
@@ -316,8 +299,3 @@ def models_of(names: Sequence[str], base_url: str | None, forecasts: str | None)
 def names_of(model: str | list[str] | None) -> list[str]:
     """Return the models of a request, each once."""
     return [] if model is None else [model] if isinstance(model, str) else list(dict.fromkeys(model))
-
-
-def _with_seeds(request: SearchRequest, own: Own, task: Task, kind: DeviceKind) -> Task:
-    needed = not request.model and own.proposer is None and request.place.device != "replay"
-    return sessions.with_seeds(task, kind, request.seed_kernels, request.language, needed=needed)
