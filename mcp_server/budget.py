@@ -109,5 +109,6 @@ class ClientBudget:
         run_id = self._spool.run(job.id)
         if run_id is None:
             return job.reserved.whole() if self._spool.worker(job.id) is not None else Spend()
-        total, ended = runs.spent(Place(archive=job.request["place"]["archive"]), run_id)
+        seen = runs.glance(Place(archive=job.request["place"]["archive"]), run_id)
+        total, ended = seen.spent, seen.ended
         return total if ended else total | job.reserved.whole()

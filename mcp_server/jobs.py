@@ -137,12 +137,12 @@ class Jobs:
         deadline = time.monotonic() + wait_s
         while True:
             seen = runs.glance(self._options.place, run_id)
-            if seen.status != "running" or seen.lost:
+            if seen.ended:
                 return self._collect()
             if time.monotonic() >= deadline:
                 return None
             best = f"best {seen.best:.3g}×" if seen.best else "nothing correct yet"
-            say(f"{best} after {seen.measured} measurements")
+            say(f"{best} after {seen.spent.measurements} measurements")
             time.sleep(min(GLANCE_S, max(0.0, deadline - time.monotonic())))
 
     def cancel_start(self, job: SpooledJob) -> None:

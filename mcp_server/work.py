@@ -225,7 +225,7 @@ class Work:
             )
         started = (j for j in self.jobs.spool.jobs() if self.jobs.spool.run(j.id) == run_id)
         self._check_owner(next(started, None), session, run_id, alone=alone)
-        over = seen.status != "running" or seen.lost
+        over = seen.ended
         if not over:
             runs.cancel(self.options.place, seen.run_id)
         return _noted(self.run(seen.run_id, "concise", 0.0, _silent, written=False), over=over)

@@ -50,8 +50,8 @@ class TaskFacts(Part):
     seeds: dict[str, str] = Field(description="Text of a kernel that works, by language.")
 
 
-class RunLine(Part):
-    """A run in a list."""
+class RecentRun(Part):
+    """One of the latest runs."""
 
     run_id: str
     task: str
@@ -131,17 +131,17 @@ def _tolerance(own: Tolerance | None) -> str:
     return f"{own.rtol:g} of each element plus {own.atol:g} of the output's root mean square, against float64"
 
 
-def latest_runs(place: Place, limit: int = 10) -> list[RunLine]:
+def latest_runs(place: Place, limit: int = 10) -> list[RecentRun]:
     """Return the latest runs, the newest first; none where there is no archive."""
     if not sessions.archive_path(place).exists():
         return []
-    found: list[RunLine] = []
+    found: list[RecentRun] = []
     with sessions.existing_archive(place) as archive:
         for row in archive.runs(limit=limit):
             best, status = archive.best(row.id), "lost" if lost(row) else row.status
             reached = speedup_of(best.measurement if best else None)
             found.append(
-                RunLine(run_id=row.id, task=row.task.name, device=row.target.name, status=status, best=reached)
+                RecentRun(run_id=row.id, task=row.task.name, device=row.target.name, status=status, best=reached)
             )
     return found
 

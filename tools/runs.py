@@ -36,8 +36,13 @@ class Glance:
     run_id: str
     status: RunStatus
     lost: bool
-    measured: int
+    spent: Spend
     best: float | None
+
+    @property
+    def ended(self) -> bool:
+        """True if no process works on it any more."""
+        return self.status != "running" or self.lost
 
 
 def archive_path(place: Place) -> Path:
@@ -63,14 +68,7 @@ def glance(place: Place, run_id: str) -> Glance:
         row = archive.run(run_id)
         best = archive.best(row.id)
         speedup = best.measurement.speedup if best and best.measurement else None
-        return Glance(row.id, row.status, lost(row), archive.spend(row.id).measurements, speedup)
-
-
-def spent(place: Place, run_id: str) -> tuple[Spend, bool]:
-    """Return what a run has spent, and whether no process works on it any more; raises `UsageError` if unknown."""
-    with sessions.existing_archive(place, run_id) as archive:
-        row = archive.run(run_id)
-        return archive.spend(row.id), row.status != "running" or lost(row)
+        return Glance(row.id, row.status, lost(row), archive.spend(row.id), speedup)
 
 
 def cancel(place: Place, run_id: str) -> None:
