@@ -140,7 +140,7 @@ def resume(
     `run` is its id or a unique beginning of it. A run that was given a proposer or a forecaster needs them again. For a
     search for several targets there is `resume_together`.
     """
-    from forewarp.tools.resume import resume_search
+    from forewarp.tools.search import resume_search
 
     _check_name(run, resume, resume_together, several=False)
     request = request_of(resume, ResumeRequest, device, where, run_id=run, model=model, base_url=base_url)

@@ -108,7 +108,7 @@ def resume(
     """Go on with a run where it was, under the same budget."""
     from forewarp.cli import running
     from forewarp.tools.joint_search import resume_joint
-    from forewarp.tools.resume import resume_search
+    from forewarp.tools.search import resume_search
     from forewarp.tools.targets import is_group
 
     if dry_run:

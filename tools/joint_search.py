@@ -19,8 +19,16 @@ from forewarp.tools import session as sessions
 from forewarp.tools.estimate import Estimate
 from forewarp.tools.joint_report import JointResult, joint_report
 from forewarp.tools.parts import Place
-from forewarp.tools.resume import ResumeRequest, resume_search
-from forewarp.tools.search import Own, Ready, SearchJob, SearchRequest, estimate_search, prepare
+from forewarp.tools.search import (
+    Own,
+    Ready,
+    ResumeRequest,
+    SearchJob,
+    SearchRequest,
+    estimate_search,
+    prepare,
+    resume_search,
+)
 from forewarp.tools.session import Executors
 from forewarp.tools.targets import GROUP, name_of, places_of
 

@@ -380,38 +380,28 @@ def make_forecaster(
     """
     if name == "none":
         return None
-    if name == "learned":
-        return _tier(name, None, calibrated=calibrated, anchors=anchors)
-    if model is None:
+    if name != "learned" and model is None:
         raise UsageError(f"the {name} forecaster needs a model", hint="pass --model anthropic:NAME or openai:NAME")
-    if name == "llm":
-        return _tier(name, model, calibrated=calibrated)
-    from forewarp.surrogate.cascade import CascadeForecaster
+    from forewarp.surrogate.calibration import Recalibrated
 
-    cheap = _tier("learned", None, calibrated=calibrated, anchors=anchors)
-    dear = _tier("llm", model, calibrated=calibrated)
-    price = _expected_price(model)
-    return CascadeForecaster(cheap, dear, price=price, limit=ESCALATIONS)
+    def finished(made: Forecaster) -> Forecaster:
+        return Recalibrated(made) if calibrated else made
 
-
-def _tier(
-    label: str, model: LanguageModel | None, *, calibrated: bool, anchors: Mapping[str, float] | None = None
-) -> Forecaster:
-    """Return one forecaster, alone or as a tier of a cascade; if `calibrated`, its forecasts are recalibrated."""
-    if label == "learned" or model is None:
+    tiers: list[Forecaster] = []
+    if name != "llm" or model is None:
         from forewarp.surrogate.learned import LearnedForecaster
 
-        made: Forecaster = LearnedForecaster(anchors=anchors)
-    else:
+        tiers.append(finished(LearnedForecaster(anchors=anchors)))
+    if name != "learned" and model is not None:
         from forewarp.gpu_runner.cache import default_cache
         from forewarp.surrogate.llm import LlmForecaster
 
-        made = LlmForecaster(model, cache=default_cache() / "answers")
-    if not calibrated:
-        return made
-    from forewarp.surrogate.calibration import Recalibrated
+        tiers.append(finished(LlmForecaster(model, cache=default_cache() / "answers")))
+    if len(tiers) < 2 or model is None:
+        return tiers[0]
+    from forewarp.surrogate.cascade import CascadeForecaster
 
-    return Recalibrated(made)
+    return CascadeForecaster(*tiers, price=_expected_price(model), limit=ESCALATIONS)
 
 
 def _expected_price(model: LanguageModel) -> float:

@@ -16,8 +16,7 @@ from forewarp.search.events import Event, Measured, RunFinished
 from forewarp.tools.joint_report import joint_report
 from forewarp.tools.joint_search import JointJob, estimate_joint, open_joint, resume_joint
 from forewarp.tools.parts import Amounts, Place
-from forewarp.tools.resume import ResumeRequest, resume_search
-from forewarp.tools.search import SearchJob, SearchRequest
+from forewarp.tools.search import ResumeRequest, SearchJob, SearchRequest, resume_search
 from forewarp.tools.session import Executors
 from forewarp.tools.targets import name_of, places_of
 

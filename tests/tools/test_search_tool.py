@@ -18,13 +18,14 @@ from forewarp.search.events import Measured, RunFinished
 from forewarp.tools import runs
 from forewarp.tools.parts import Amounts, Place
 from forewarp.tools.proposer import from_label, label
-from forewarp.tools.resume import ResumeRequest, resume_search
 from forewarp.tools.run_report import best_so_far
 from forewarp.tools.search import (
     Own,
+    ResumeRequest,
     SearchRequest,
     estimate_search,
     open_search,
+    resume_search,
     search,
     settings_of,
 )
