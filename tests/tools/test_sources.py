@@ -131,7 +131,7 @@ def test_a_plan_beside_a_kernel_is_looked_at_first(tmp_path: Path) -> None:
 
 def test_captured_inputs_are_looked_at_first(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="no regular file"):
-        sessions.with_inputs("softmax", str(pipe(tmp_path / "calls.pt")), Place(device="cpu"))
+        sessions.load_task("softmax", Place(device="cpu"), inputs=str(pipe(tmp_path / "calls.pt")))
     (tmp_path / "task.toml").write_text('inputs = "/dev/zero"\n')
     with pytest.raises(TaskError, match="/dev/zero is no regular file"):
         sessions.load_task(str(tmp_path), Place(device="cpu"))
@@ -162,4 +162,4 @@ def test_a_forecast_waits_so_long_for_the_compiler_and_says_so() -> None:
 
 def test_captured_inputs_of_a_replay_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="recorded pool"):
-        sessions.with_inputs("softmax", str(tmp_path / "calls.pt"), Place(device="replay"))
+        sessions.load_task("softmax", Place(device="replay"), inputs=str(tmp_path / "calls.pt"))
