@@ -4,7 +4,7 @@
     python benchmarks/import_published.py kernelbench runs/mine --out mine.parquet --references KernelBench
 
 Recorded forecasts go to a file beside the pool. `forewarp data merge` gives its rows other families and splits and
-refuses splits that leak; `docs/data.md` says what each kind relies on.
+refuses splits that leak; `benchmarks/README.md` says what each kind relies on.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class Task:
 
     `format` says how `reference` is to be read, `files` holds the modules that it imports, by file name. `perturb` is
     false where scaled or negated inputs would mean nothing to the reference. `mode` is that of reference and candidate
-    modules. `family` names the kind of operation by which pools are split (see `docs/data.md`), "" where none is known.
+    modules. `family` names the kind of operation by which pools are split (`pool/README.md`), "" where none is known.
     `allow_tf32` accepts products in TF32 where the reference computes them in fp32. Of a task with captured inputs,
     `files` also holds these, as text under the name `CAPTURED`, and each workload is one of their calls.
     """

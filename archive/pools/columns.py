@@ -1,4 +1,4 @@
-"""The columns of a pool: from a row to plain Arrow types and back. `docs/data.md` lists them."""
+"""The columns of a pool: from a row to plain Arrow types and back. `pool/README.md` lists them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Pools: recorded measurements as flat Parquet rows, to publish, to learn from and to replay.
 
 A row holds the columns that people filter and plot by, and the exact values as JSON in columns that end in `_json`.
-`docs/data.md` lists them. Files of format 1 are read as well.
+`pool/README.md` lists them. Files of format 1 are read as well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 """Importers: published sets of measured kernels as rows of a pool, from local files in their own schemas.
 
-Each importer is a function of paths and options that returns an `Imported`. `docs/data.md` says what each relies on.
+Each is a function of paths and options that returns an `Imported`. `benchmarks/README.md` says what it relies on.
 """

@@ -52,7 +52,7 @@ def records(file: Path, required: Sequence[str], what: str) -> Iterator[Record]:
     if missing:
         raise UsageError(
             f"{file} is no {what}: it has no column {', '.join(missing)}",
-            hint=f"it has {', '.join(found) or 'no columns'}; docs/data.md lists the columns of each kind",
+            hint=f"it has {', '.join(found) or 'no columns'}; benchmarks/README.md lists the columns of each kind",
         )
     return _rows(file) if file.suffix == ".parquet" else _lines(file)
 
