@@ -2,14 +2,15 @@
 
     python benchmarks/fit_configurations.py --out benchmarks/results/tune.json
 
-Reads `pool/configurations.parquet` (`record_configurations.py`). A kernel is left out with all of its calls, on all
-cards. `--write` also fits to everything and writes `tuning/parameters.json`. The search is random, and seeded.
+Reads `pool/configurations.parquet` (`record_configurations.py`). Kernels are left out in `FOLDS` groups, each with all
+of its calls, on all cards. `--write` also fits to everything and writes `tuning/parameters.json`. The search is random,
+and seeded.
 
 Figures, each a geometric mean or a median over spaces: `share.0`, the best time over that of the configuration forecast
 fastest; `share.8`, over the best of the first eight; `needed`, how many of them until one is within 5 % of the best.
 Configurations that do not compile or do not fit are passed over, as tuning passes over them. `two_stages` forecasts
-without compiling, and again the best `COMPILED` of them with the compiler's facts. Beside it stand random order (its
-expectation) and the order in which the author listed them.
+without compiling, and again the best `COMPILED` of them with the compiler's facts. Beside it stand the roofline with
+waves alone, its rates as they were set by hand (`unfitted`), random order (its expectation) and the author's order.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from forewarp.tuning.space import Configuration, Space, TensorArgument
 
 POOL = HOME.with_suffix(".parquet")
 STEPS, TEMPERATURE, LEVEL_WEIGHT = 900, 0.15, 0.15
-COMPILED = 24
+COMPILED, FOLDS = 24, 9
 WORST = 4.0
 """Octaves behind the best beyond which nothing is told apart."""
 
@@ -179,24 +180,18 @@ def write_parameters(spaces: Sequence[Measured], steps: int) -> None:
 
 def judge(spaces: Sequence[Measured], steps: int, out: Path) -> None:
     """Write how well each kernel's configurations are ordered by rates that were fitted without it."""
-    orders: dict[str, list[list[int]]] = {name: [] for name in ("uncompiled", "compiled", "two_stages", "listed")}
-    trained = {
-        (kernel, compiled): Parameters(*map(float, fit([s for s in spaces if s.kernel != kernel], compiled, steps)))
-        for kernel in sorted({s.kernel for s in spaces})
-        for compiled in (False, True)
-    }
+    names = ("uncompiled", "compiled", "two_stages", "unfitted", "listed")
+    orders: dict[str, list[list[int]]] = {name: [] for name in names}
+    trained = left_out(spaces, steps)
     h200 = [s for s in spaces if s.card == "h200"]
-    without = {
-        (kernel, compiled): Parameters(*map(float, fit([s for s in h200 if s.kernel != kernel], compiled, steps)))
-        for kernel in sorted({s.kernel for s in spaces if s.card == "h100"})
-        for compiled in (False, True)
-    }
+    without = left_out(h200, steps, [s.kernel for s in spaces])
     elsewhere: dict[str, list[list[int]]] = {"uncompiled": [], "compiled": [], "two_stages": []}
     rows: list[dict[str, Any]] = []
     for s in spaces:
         cold, warm, both = ordered(s, trained[s.kernel, False], trained[s.kernel, True])
         for name, order in (("uncompiled", cold), ("compiled", warm), ("two_stages", both)):
             orders[name].append(order)
+        orders["unfitted"].append(physics.times(s.counted, s.target, Parameters()).order())
         orders["listed"].append(list(range(len(s.us))))
         if s.card == "h100":
             for name, order in zip(
@@ -224,6 +219,19 @@ def judge(spaces: Sequence[Measured], steps: int, out: Path) -> None:
         "rows": rows,
     }
     write(out, result)
+
+
+def left_out(spaces: Sequence[Measured], steps: int, kernels: Sequence[str] = ()) -> dict[tuple[str, bool], Parameters]:
+    """Return, for each kernel, rates without and with the compiler's facts that are fitted to spaces of other folds."""
+    names = sorted({s.kernel for s in spaces} | set(kernels))
+    found: dict[tuple[str, bool], Parameters] = {}
+    for fold in range(FOLDS):
+        out = names[fold::FOLDS]
+        for compiled in (False, True):
+            values = fit([s for s in spaces if s.kernel not in out], compiled, steps)
+            found |= dict.fromkeys(((name, compiled) for name in out), Parameters(*map(float, values)))
+        print(f"fold {fold + 1} of {FOLDS}: without {', '.join(out)}", flush=True)
+    return found
 
 
 def ordered(s: Measured, cold: Parameters, warm: Parameters) -> tuple[list[int], list[int], list[int]]:
