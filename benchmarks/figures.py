@@ -557,7 +557,7 @@ def tune() -> Iterator[Row]:
         "forecast, nothing compiled": found["uncompiled"],
         "forecast, the best 24 compiled and forecast again": found["two_stages"],
         "forecast, all compiled": found["compiled"],
-        "roofline with waves, nothing fitted or compiled": found["unfitted"],
+        "physics alone, nothing compiled": found["physics"],
         "the author's order": found["listed"],
         "random order, expected": found["random"],
     }
@@ -572,7 +572,7 @@ def tune() -> Iterator[Row]:
         )
     h100, gemm = found["h100_trained_without"]["two_stages"], found["gemm"]["two_stages"]
     for name, figures, least in (
-        ("H100, rates fitted to the H200 alone, the best 24 compiled", h100, 0.88),
+        ("H100, fitted to the H200 alone, the best 24 compiled", h100, 0.88),
         ("bf16 GEMM, the best 24 compiled", gemm, 0.92),
     ):
         none, eight, needed = figures["share"]["0"], figures["share"]["8"], figures["needed"]

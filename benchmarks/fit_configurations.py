@@ -1,43 +1,61 @@
-"""Fit the rates of `tuning/physics.py` to recorded configuration spaces, and judge them on kernels that are left out.
+"""Fit the trees that correct `tuning/physics.py` to recorded configuration spaces, and judge them on kernels left out.
 
     python benchmarks/fit_configurations.py --out benchmarks/results/tune.json
 
 Reads `pool/configurations.parquet` (`record_configurations.py`). Kernels are left out in `FOLDS` groups, each with all
-of its calls, on all cards. `--write` also fits to everything and writes `tuning/parameters.json`. The search is random,
-and seeded.
+of its calls, on all cards. `--write` also fits to everything and writes `tuning/learned.npz`.
 
 Figures, each a geometric mean or a median over spaces: `share.0`, the best time over that of the configuration forecast
 fastest; `share.8`, over the best of the first eight; `needed`, how many of them until one is within 5 % of the best.
 Configurations that do not compile or do not fit are passed over, as tuning passes over them. `two_stages` forecasts
-without compiling, and again the best `COMPILED` of them with the compiler's facts. Beside it stand the roofline with
-waves alone, its rates as they were set by hand (`unfitted`), random order (its expectation) and the author's order.
+without compiling, and again the best `COMPILED` of them with the compiler's facts. Beside it stand physics
+alone (a roofline with waves), random order (its expectation) and the author's order.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import hashlib
 import json
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import lightgbm
 import numpy as np
+from learned_prior import trees_of
 from provenance import write
 from record_configurations import HOME
 
+from forewarp.core.trees import Array, Trees
 from forewarp.core.values import Target
 from forewarp.gpu_runner.devices import known_targets
-from forewarp.tuning import physics
-from forewarp.tuning.physics import Amounts, Facts, Parameters
+from forewarp.tuning import forecasts, physics
+from forewarp.tuning.physics import Amounts, Facts, Times
 from forewarp.tuning.space import Configuration, Space, TensorArgument
 
 POOL = HOME.with_suffix(".parquet")
-STEPS, TEMPERATURE, LEVEL_WEIGHT = 900, 0.15, 0.15
+SEEDS, ROUNDS = 3, 150
+SETTINGS: Mapping[str, Any] = {
+    "objective": "regression",
+    "learning_rate": 0.05,
+    "num_leaves": 15,
+    "min_data_in_leaf": 60,
+    "feature_fraction": 0.5,
+    "bagging_fraction": 0.7,
+    "bagging_freq": 1,
+    "lambda_l2": 5.0,
+    "num_threads": 1,
+    "deterministic": True,
+    "verbose": -1,
+}
+NEAR, FLOOR = 0.5, 0.1
+"""A configuration that comes in `NEAR` octaves behind the best weighs 1/e, and none less than `FLOOR`."""
 COMPILED, FOLDS = 24, 9
 WORST = 4.0
 """Octaves behind the best beyond which nothing is told apart."""
@@ -62,19 +80,22 @@ class Measured:
         right = np.isfinite(self.us)
         return np.minimum(np.log2(np.where(right, self.us, 1e9) / self.us[right].min()), WORST)
 
+    def times(self, compiled: bool) -> Times:
+        """Return what physics makes of it."""
+        return physics.times(self.counted, self.target, self.facts if compiled else None)
+
 
 def main() -> None:
     """Fit and judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--write", action="store_true", help="write the fitted rates into the package")
+    parser.add_argument("--write", action="store_true", help="write the fitted trees into the package")
     chosen = parser.parse_args()
     spaces = read(POOL)
     if chosen.write:
-        write_parameters(spaces, chosen.steps)
+        write_learned(spaces)
     if chosen.out:
-        judge(spaces, chosen.steps, chosen.out)
+        judge(spaces, chosen.out)
 
 
 def read(path: Path) -> list[Measured]:
@@ -122,76 +143,47 @@ def space_from_row(rows: Sequence[dict[str, Any]]) -> Space:
     )
 
 
-def loss(values: np.ndarray[Any, Any], spaces: Sequence[Measured], compiled: bool) -> float:
-    """Return how far behind the best a configuration is that is drawn by its forecast, and how wrong the levels are."""
-    parameters = Parameters(*(float(v) for v in values))
-    total = 0.0
-    for space in spaces:
-        forecast = np.log2(
-            physics.times(space.counted, space.target, parameters, space.facts if compiled else None).seconds
-        )
-        forecast = np.where(np.isfinite(forecast), forecast, 1e3)
-        weights = np.exp(-(forecast - forecast.min()) / TEMPERATURE)
-        behind = space.behind
-        level = np.abs((forecast - np.median(forecast)) - (behind - np.median(behind)))
-        total += float((weights / weights.sum() * behind).sum()) + LEVEL_WEIGHT * float(np.minimum(level, WORST).mean())
-    return total / len(spaces)
+def grow(spaces: Sequence[Measured], compiled: bool) -> Trees:
+    """Return trees fitted to how much later configurations came in than physics says, the fast ones above all."""
+    rows, errors, weights = list[Array](), list[Array](), list[Array]()
+    for s in spaces:
+        ran, times = np.isfinite(s.us), s.times(compiled)
+        weight = FLOOR + np.exp(-s.behind[ran] / NEAR)
+        rows.append(forecasts.columns(s.counted, times, s.target)[ran])
+        errors.append((s.behind - forecasts.behind(times))[ran])
+        weights.append(weight / weight.sum())
+    data = np.concatenate(rows), np.concatenate(errors), np.concatenate(weights) * len(np.concatenate(errors))
+    nested: list[Any] = []
+    for seed in range(SEEDS):
+        made = lightgbm.train(SETTINGS | {"seed": seed}, lightgbm.Dataset(data[0], data[1], weight=data[2]), ROUNDS)
+        nested += [t["tree_structure"] for t in made.dump_model()["tree_info"]]
+    return trees_of(nested, 1.0 / SEEDS)
 
 
-def fit(spaces: Sequence[Measured], compiled: bool, steps: int, seed: int = 0) -> np.ndarray[Any, Any]:
-    """Return parameters that a random search finds, from the hand-set ones on."""
-    chance = np.random.default_rng(seed)
-    defaults = Parameters()
-    x = np.log(np.array([getattr(defaults, name) for name in physics.names()]))
-    best, width = loss(np.exp(x), spaces, compiled), 0.3
-    for step in range(steps):
-        moved = chance.random(len(x)) < 0.2
-        y = x + moved * chance.normal(0.0, width, len(x))
-        if moved.any() and (reached := loss(np.exp(y), spaces, compiled)) < best:
-            x, best = y, reached
-        if step % 300 == 299:
-            width *= 0.75
-    return np.exp(x)
+def write_learned(spaces: Sequence[Measured]) -> None:
+    """Write trees fitted to all spaces into the package; the same spaces give the same bytes."""
+    digest = hashlib.sha256(POOL.read_bytes()).hexdigest()
+    said = {"version": time.strftime("%Y.%m.%d"), "spaces": len(spaces), "data_sha256": digest}
+    arrays: dict[str, Any] = {"said": np.frombuffer(json.dumps(said).encode(), np.uint8)}
+    for compiled, name in forecasts.SETS.items():
+        arrays |= grow(spaces, compiled).arrays(name)
+    with forecasts.LEARNED.open("wb") as file:
+        np.savez_compressed(file, **arrays)
 
 
-def missed(values: np.ndarray[Any, Any], spaces: Sequence[Measured], compiled: bool) -> float:
-    """Return the spread of forecast over measured, in octaves, among configurations within a factor of four."""
-    parameters = Parameters(*(float(v) for v in values))
-    errors: list[float] = []
-    for space in spaces:
-        near = np.isfinite(space.us) & (space.behind < 2)
-        seconds = physics.times(space.counted, space.target, parameters, space.facts if compiled else None).seconds
-        error = np.log2(seconds[near]) - np.log2(space.us[near])
-        errors += [float(e) for e in error - error.mean()]
-    return statistics.pstdev(errors)
-
-
-def write_parameters(spaces: Sequence[Measured], steps: int) -> None:
-    """Write rates fitted to all spaces into the package."""
-    data: dict[str, Any] = {"version": time.strftime("%Y.%m.%d"), "spaces": len(spaces)}
-    for compiled in (False, True):
-        values = fit(spaces, compiled, steps)
-        data["compiled" if compiled else "uncompiled"] = {
-            "spread": round(missed(values, spaces, compiled), 3),
-            "parameters": {n: float(f"{v:.4g}") for n, v in zip(physics.names(), values, strict=True)},
-        }
-    physics.PARAMETERS.write_text(json.dumps(data, indent=1) + "\n")
-
-
-def judge(spaces: Sequence[Measured], steps: int, out: Path) -> None:
-    """Write how well each kernel's configurations are ordered by rates that were fitted without it."""
-    names = ("uncompiled", "compiled", "two_stages", "unfitted", "listed")
+def judge(spaces: Sequence[Measured], out: Path) -> None:
+    """Write how well each kernel's configurations are ordered by trees that were fitted without it."""
+    names = ("uncompiled", "compiled", "two_stages", "physics", "listed")
     orders: dict[str, list[list[int]]] = {name: [] for name in names}
-    trained = left_out(spaces, steps)
-    h200 = [s for s in spaces if s.card == "h200"]
-    without = left_out(h200, steps, [s.kernel for s in spaces])
+    trained = left_out(spaces)
+    without = left_out([s for s in spaces if s.card == "h200"], [s.kernel for s in spaces])
     elsewhere: dict[str, list[list[int]]] = {"uncompiled": [], "compiled": [], "two_stages": []}
     rows: list[dict[str, Any]] = []
     for s in spaces:
         cold, warm, both = ordered(s, trained[s.kernel, False], trained[s.kernel, True])
         for name, order in (("uncompiled", cold), ("compiled", warm), ("two_stages", both)):
             orders[name].append(order)
-        orders["unfitted"].append(physics.times(s.counted, s.target, Parameters()).order())
+        orders["physics"].append(s.times(False).order())
         orders["listed"].append(list(range(len(s.us))))
         if s.card == "h100":
             for name, order in zip(
@@ -221,23 +213,23 @@ def judge(spaces: Sequence[Measured], steps: int, out: Path) -> None:
     write(out, result)
 
 
-def left_out(spaces: Sequence[Measured], steps: int, kernels: Sequence[str] = ()) -> dict[tuple[str, bool], Parameters]:
-    """Return, for each kernel, rates without and with the compiler's facts that are fitted to spaces of other folds."""
+def left_out(spaces: Sequence[Measured], kernels: Sequence[str] = ()) -> dict[tuple[str, bool], Trees]:
+    """Return, for each kernel, trees without and with the compiler's facts that are fitted to spaces of other folds."""
     names = sorted({s.kernel for s in spaces} | set(kernels))
-    found: dict[tuple[str, bool], Parameters] = {}
+    found: dict[tuple[str, bool], Trees] = {}
     for fold in range(FOLDS):
         out = names[fold::FOLDS]
         for compiled in (False, True):
-            values = fit([s for s in spaces if s.kernel not in out], compiled, steps)
-            found |= dict.fromkeys(((name, compiled) for name in out), Parameters(*map(float, values)))
+            trees = grow([s for s in spaces if s.kernel not in out], compiled)
+            found |= dict.fromkeys(((name, compiled) for name in out), trees)
         print(f"fold {fold + 1} of {FOLDS}: without {', '.join(out)}", flush=True)
     return found
 
 
-def ordered(s: Measured, cold: Parameters, warm: Parameters) -> tuple[list[int], list[int], list[int]]:
+def ordered(s: Measured, cold: Trees, warm: Trees) -> tuple[list[int], list[int], list[int]]:
     """Return the orders without compiling, with all compiled, and with the best of the first compiled."""
-    first = physics.times(s.counted, s.target, cold).order()
-    second = physics.times(s.counted, s.target, warm, s.facts).order()
+    first = forecasts.corrected(s.counted, s.times(False), s.target, cold).order()
+    second = forecasts.corrected(s.counted, s.times(True), s.target, warm).order()
     head = set(first[:COMPILED])
     return first, second, [i for i in second if i in head] + [i for i in first if i not in head]
 
@@ -301,7 +293,7 @@ def rank_seconds(spaces: Sequence[Measured]) -> float:
             s.space.constants,
         )
         start = time.perf_counter()
-        physics.forecast(many, s.target)
+        forecasts.forecast(many, s.target)
         taken.append(time.perf_counter() - start)
     return statistics.median(taken)
 

@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from forewarp.archive.rows import RecordedRow
 from forewarp.core import serde
 from forewarp.core.protocols import Subject
+from forewarp.core.trees import MISSING, Trees
 from forewarp.inspection.features.vector import VECTOR_VERSION
 from forewarp.inspection.features.vector import columns as vector_columns
 from forewarp.surrogate import pretrained
-from forewarp.surrogate.pretrained import FIELDS, FORMAT, MISSING, PARTS, Model, Spread, Trees
+from forewarp.surrogate.pretrained import FORMAT, PARTS, Model, Spread
 from forewarp.training.rows import is_valid
 
 Array = NDArray[np.float64]
@@ -321,7 +322,6 @@ def save(model: Model, path: Path) -> None:
     }
     arrays: dict[str, Any] = {"said": np.frombuffer(json.dumps(facts, sort_keys=True).encode(), np.uint8)}
     for name, trees in zip(PARTS, (*model.times, model.spreads, model.validity), strict=True):
-        arrays |= {f"{name}.{field}": getattr(trees, field) for field in FIELDS}
-        arrays[f"{name}.scale"] = np.array(trees.scale)
+        arrays |= trees.arrays(name)
     with path.open("wb") as file:
         np.savez_compressed(file, **arrays)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Subject
+from forewarp.core.trees import Trees
 from forewarp.core.values import Target
 from forewarp.inspection.features.vector import VECTOR_VERSION, vector
 
@@ -29,48 +30,9 @@ FORMAT = 1
 NEEDED = ("floor_s", "registers", "instructions", "threads", "blocks")
 """Facts that a candidate must have to be of the kind that the trees were fitted to."""
 
-MISSING = -1e6
-"""Stand-in for a number that is not known: below all known ones, so that a tree can split it off."""
-
-FIELDS = ("feature", "threshold", "left", "right", "value", "root")
-
 _TIMES = ("absolute", "deviation", "rank")
 PARTS = (*_TIMES, "spreads", "validity")
 _SPREADS = (0.4, 2.5)
-
-
-@dataclass(frozen=True, slots=True)
-class Trees:
-    """Nodes of all trees in one table. A leaf is its own child; `root` holds the first node of each tree.
-
-    At a node a row goes left if its feature is at most the threshold. A row's answer is the sum of its leaves' values,
-    times `scale`.
-    """
-
-    feature: NDArray[np.int16]
-    threshold: NDArray[np.float64]
-    left: NDArray[np.int32]
-    right: NDArray[np.int32]
-    value: NDArray[np.float32]
-    root: NDArray[np.int32]
-    scale: float = 1.0
-
-    def predict(self, rows: Array) -> Array:
-        """Return one number a row of features; NaN is an unknown feature."""
-        filled = np.where(np.isfinite(rows), rows, MISSING)
-        place = np.broadcast_to(self.root, (len(filled), len(self.root))).copy()
-        index = np.arange(len(filled))[:, None]
-        while True:
-            goes_left = filled[index, self.feature[place]] <= self.threshold[place]
-            after = np.where(goes_left, self.left[place], self.right[place])
-            if np.array_equal(after, place):
-                return self.value[place].sum(axis=1, dtype=np.float64) * self.scale
-            place = after
-
-    @staticmethod
-    def of_arrays(stored: Mapping[str, Any], prefix: str) -> Trees:
-        """Build trees from the arrays of a model's file, under names that begin with `prefix`."""
-        return Trees(*(stored[f"{prefix}.{name}"] for name in FIELDS), scale=float(stored[f"{prefix}.scale"]))
 
 
 @dataclass(frozen=True, slots=True)

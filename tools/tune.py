@@ -20,7 +20,7 @@ from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tools.inspect_kernel import choose_target
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Part
 from forewarp.tools.requests import TuneRequest
-from forewarp.tuning import physics
+from forewarp.tuning import forecasts
 from forewarp.tuning.counting import NotCounted
 from forewarp.tuning.space import Configuration
 from forewarp.tuning.tuner import Tried, Tuned, Tuner
@@ -108,7 +108,7 @@ def tune_file(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: 
     return TuneResult(
         summary=_summary(kernels, target),
         target=Device.of(target),
-        forecasts=physics.version(),
+        forecasts=forecasts.version(),
         kernels=kernels,
         problems=problems,
         table=request.table or "",
@@ -129,7 +129,7 @@ def table(tuned: Sequence[Tuned], target: Target) -> dict[str, Any]:
         }
         for t in tuned
     ]
-    return {"version": 1, "device": target.name, "forecasts": physics.version(), "kernels": rows}
+    return {"version": 1, "device": target.name, "forecasts": forecasts.version(), "kernels": rows}
 
 
 def vllm_table(tuned: Sequence[Tuned]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ import numpy as np
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Target
 from forewarp.gpu_runner import devices
-from forewarp.tuning import physics
+from forewarp.tuning import forecasts, physics
 from forewarp.tuning.catching import space_of
 from forewarp.tuning.space import Space, TensorArgument
 
@@ -90,7 +90,7 @@ class Lock:
 
     def keep(self, key: str, kernel: str, label: str) -> None:
         """Write a choice."""
-        self._choices[key] = {"kernel": kernel, "configuration": label, "forecasts": physics.version()}
+        self._choices[key] = {"kernel": kernel, "configuration": label, "forecasts": forecasts.version()}
         text = json.dumps({"version": 1, "choices": dict(sorted(self._choices.items()))}, indent=1) + "\n"
         written = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         written.write_text(text)
@@ -212,7 +212,7 @@ class Ranking:
         space, target = space_of(tuner, arguments, keywords, configs), chosen_card(card)
         text = hashlib.sha256(space.source.encode()).hexdigest()[:16]
         labels = [c.label for c in space.configurations]
-        seconds = physics.forecast(space, target).seconds
+        seconds = forecasts.forecast(space, target).seconds
         seconds = _corrections().corrected(text, labels, seconds)
         return cls(space.kernel, text, _key(space, text, target), configs, labels, seconds)
 

@@ -1,26 +1,21 @@
-"""Forecast of each configuration's time: a roofline with tiles, occupancy and waves, its rates fitted to measurements.
+"""Estimate of each configuration's time: a roofline with tiles, occupancy and waves.
 
 Nothing has to be compiled. Where it was, `Facts` take the place of what is reckoned of registers and shared memory.
-`benchmarks/fit_configurations.py` fits the rates and judges them on kernels that are left out.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cache
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from forewarp.core.values import Target
 from forewarp.tuning import counting
 from forewarp.tuning.counting import Numbers, Work, item_bytes, mean, spread
 from forewarp.tuning.space import Space, TensorArgument
 
-PARAMETERS = Path(__file__).with_name("parameters.json")
 UNIT_RATES: Mapping[str, float] = {"fp16": 1.0, "fp8": 2.0, "int8": 2.0, "tf32": 0.5, "fp64": 0.07}
 """Peak rates of tensor cores over that for 16-bit floats, by what they multiply."""
 THREADS, BLOCKS, REGISTERS = 2048, 32, 65536
@@ -34,36 +29,30 @@ DRAM_SHARE = 0.92
 REFUSED = 100.0
 """Factor on the time of a configuration that asks for more shared memory than there is."""
 
-
-@dataclass(frozen=True, slots=True)
-class Parameters:
-    """Fitted rates; seconds, shares of peak rates, and exponents.
-
-    `tensor`, `alu`, `cache`, `atomic` and `spill` are rates over the card's; `spill` and `atomic` over its memory's.
-    """
-
-    tensor: float = 0.75
-    tile: float = 0.4
-    depth: float = 0.3
-    narrow: float = 1.5
-    alu: float = 0.5
-    special: float = 4.0
-    integer: float = 0.5
-    moved: float = 1.0
-    cache: float = 1.7
-    flight_bytes: float = 24e3
-    latency_s: float = 0.8e-6
-    block_s: float = 1.0e-6
-    barrier_s: float = 0.06e-6
-    barrier_warps: float = 0.15
-    dot_s: float = 0.1e-6
-    norm: float = 3.0
-    spill: float = 4.0
-    base_registers: float = 28.0
-    value_registers: float = 1.0
-    atomic: float = 0.25
-    run: float = 0.3
-    warps: float = 4.0
+TENSOR = 0.75
+TILE = 0.4
+DEPTH = 0.3
+NARROW = 1.5
+ALU = 0.5
+SPECIAL = 4.0
+INTEGER = 0.5
+MOVED = 1.0
+CACHE = 1.7
+FLIGHT_BYTES = 24e3
+LATENCY_S = 0.8e-6
+BLOCK_S = 1.0e-6
+BARRIER_S = 0.06e-6
+BARRIER_WARPS = 0.15
+DOT_S = 0.1e-6
+NORM = 3.0
+SPILL = 4.0
+BASE_REGISTERS = 28.0
+VALUE_REGISTERS = 1.0
+ATOMIC = 0.25
+RUN = 0.3
+WARPS = 4.0
+"""Rates set by hand, `TENSOR` to `WARPS`: seconds, shares of peak rates, and exponents. `TENSOR`, `ALU` and `CACHE` are
+over the card's; `SPILL` and `ATOMIC` over its memory's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +98,21 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Forecast seconds per configuration, and the parts that they are made of."""
+    """Seconds per configuration, the parts that they are made of, and what decides how many programs run at once.
+
+    `registers` are those of a thread, `spills` what does not fit into them, `shared` bytes of a program, `blocks` the
+    programs that a multiprocessor holds, `waves` how often all of them are filled. `fits` is false where a program asks
+    for more shared memory than there is.
+    """
 
     seconds: Numbers
     parts: Mapping[str, Numbers]
+    registers: Numbers
+    spills: Numbers
+    shared: Numbers
+    blocks: Numbers
+    waves: Numbers
+    fits: NDArray[np.bool_]
 
     def order(self, labels: Sequence[str] = ()) -> list[int]:
         """Return the places of the configurations, the fastest first; equal ones by their labels, or as listed.
@@ -125,23 +125,6 @@ class Times:
         seen: set[float] = set()
         first = [i for i in ordered if not (rounded[i] in seen or seen.add(rounded[i]))]
         return [*first, *(i for i in ordered if i not in set(first))]
-
-
-@cache
-def fitted(compiled: bool) -> tuple[Parameters, float]:
-    """Return the fitted rates, with facts of the compiler or without, and the spread of what they miss in octaves."""
-    data: dict[str, Any] = json.loads(PARAMETERS.read_text())["compiled" if compiled else "uncompiled"]
-    return Parameters(**data["parameters"]), float(data["spread"])
-
-
-def version() -> str:
-    """Return the version of the fitted rates, which a locked choice names."""
-    return str(json.loads(PARAMETERS.read_text())["version"])
-
-
-def forecast(space: Space, target: Target, facts: Facts | None = None) -> Times:
-    """Forecast each configuration; raises `NotCounted` where the kernel's text cannot be followed."""
-    return times(amounts(space), target, fitted(facts is not None)[0], facts)
 
 
 def amounts(space: Space) -> Amounts:
@@ -205,8 +188,8 @@ def _walked(work: Work, programs: Numbers, sizes: Mapping[str, float]) -> Number
     return np.clip(sizes[written] / np.maximum(mean(work.stores[written]) * programs, 1.0), 1 / 64, 1e4)
 
 
-def times(a: Amounts, target: Target, p: Parameters, facts: Facts | None = None) -> Times:
-    """Return the forecast of counted amounts on a card.
+def times(a: Amounts, target: Target, facts: Facts | None = None) -> Times:
+    """Return the time that counted amounts take on a card.
 
     Each resource gets the time that it needs at its rate and at the share of the card that works; the whole is their
     norm of order `norm`, between their sum and the largest.
@@ -218,7 +201,7 @@ def times(a: Amounts, target: Target, p: Parameters, facts: Facts | None = None)
     multiplies = a.tensor_flops > 0
     cap = np.minimum(a.register_cap, MOST_REGISTERS)
     if facts is None:
-        registers = p.base_registers + p.value_registers * (a.held_bytes / 4 + a.tile) / threads
+        registers = BASE_REGISTERS + VALUE_REGISTERS * (a.held_bytes / 4 + a.tile) / threads
         spills = np.maximum(0.0, registers - cap)
         registers = np.minimum(registers, cap)
         shared = np.where(multiplies, a.staged_bytes * np.maximum(1.0, a.stages) + a.kept_bytes, 0.0)
@@ -237,29 +220,25 @@ def times(a: Amounts, target: Target, p: Parameters, facts: Facts | None = None)
     resident = np.minimum(blocks, np.maximum(1.0, np.ceil(each)))
     pipelined = np.where(multiplies, np.maximum(1.0, a.stages - 1), 1.0)
 
-    shape = np.minimum(1.0, (a.dot_m * a.dot_n / 128**2 + 1e-9) ** p.tile)
-    shape = shape * np.minimum(1.0, (a.dot_k / 64 + 1e-9) ** p.depth)
-    shape = shape * np.where((a.dot_m < 64) | (a.warps < 4), 1 / p.narrow, 1.0)  # too little for a warp group
-    busy = np.minimum(1.0, resident * a.warps / p.warps)
-    operations = a.elementwise + p.special * a.special + p.integer * a.integer + p.moved * a.rearranged
+    shape = np.minimum(1.0, (a.dot_m * a.dot_n / 128**2 + 1e-9) ** TILE)
+    shape = shape * np.minimum(1.0, (a.dot_k / 64 + 1e-9) ** DEPTH)
+    shape = shape * np.where((a.dot_m < 64) | (a.warps < 4), 1 / NARROW, 1.0)  # too little for a warp group
+    busy = np.minimum(1.0, resident * a.warps / WARPS)
+    operations = a.elementwise + SPECIAL * a.special + INTEGER * a.integer + MOVED * a.rearranged
     per_iteration = np.where(a.iterations > 0.5, np.maximum(a.iteration_bytes, 1.0), a.moved_bytes / a.programs)
-    flight = np.clip(resident * per_iteration * pipelined / p.flight_bytes, 0.02, 1.0)
-    contiguous = np.minimum(1.0, np.minimum(a.narrowest_run, 128.0) / 128 + 1e-3) ** p.run
-    barrier = p.barrier_s * (1 + p.barrier_warps * a.warps)
+    flight = np.clip(resident * per_iteration * pipelined / FLIGHT_BYTES, 0.02, 1.0)
+    contiguous = np.minimum(1.0, np.minimum(a.narrowest_run, 128.0) / 128 + 1e-3) ** RUN
+    barrier = BARRIER_S * (1 + BARRIER_WARPS * a.warps)
     parts = {
-        "tensor": a.tensor_flops / tensor_rate / p.tensor / np.maximum(shape, 1e-3) * tail,
-        "arithmetic": operations / (vector_rate * p.alu) * tail / busy,
+        "tensor": a.tensor_flops / tensor_rate / TENSOR / np.maximum(shape, 1e-3) * tail,
+        "arithmetic": operations / (vector_rate * ALU) * tail / busy,
         "memory": a.unique_bytes / (bandwidth * DRAM_SHARE) * np.maximum(1.0, uneven / 4) / np.sqrt(flight),
-        "cache": a.sector_bytes / (bandwidth * p.cache) * tail / contiguous,
-        "waiting": rounds
-        * (p.block_s + a.iterations * p.latency_s / pipelined + a.barriers * barrier + a.dots * p.dot_s),
-        "spilling": spills * 8 * threads * a.programs * np.maximum(1.0, a.iterations) / (bandwidth * p.spill),
+        "cache": a.sector_bytes / (bandwidth * CACHE) * tail / contiguous,
+        "waiting": rounds * (BLOCK_S + a.iterations * LATENCY_S / pipelined + a.barriers * barrier + a.dots * DOT_S),
+        "spilling": spills * 8 * threads * a.programs * np.maximum(1.0, a.iterations) / (bandwidth * SPILL),
     }
-    seconds = sum((v**p.norm for v in parts.values()), np.zeros(len(a.programs))) ** (1 / p.norm)
-    seconds = seconds + a.atomic_bytes / (bandwidth * p.atomic) + LAUNCH_S
-    return Times(np.where(shared <= available, seconds, seconds * REFUSED), parts)
-
-
-def names() -> tuple[str, ...]:
-    """Return the names of the parameters, in order."""
-    return tuple(f.name for f in fields(Parameters))
+    seconds = sum((v**NORM for v in parts.values()), np.zeros(len(a.programs))) ** (1 / NORM)
+    seconds = seconds + a.atomic_bytes / (bandwidth * ATOMIC) + LAUNCH_S
+    fits = shared <= available
+    seconds = np.where(fits, seconds, seconds * REFUSED)
+    return Times(seconds, parts, registers, spills, shared, blocks, waves, fits)

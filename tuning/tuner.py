@@ -22,8 +22,8 @@ from forewarp.core.errors import CandidateError, WorkerError
 from forewarp.core.values import Target
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
 from forewarp.inspection.tracing.values import SourceFile
+from forewarp.tuning import forecasts, physics
 from forewarp.tuning import job as jobs
-from forewarp.tuning import physics
 from forewarp.tuning.space import Space, from_data
 
 OBSERVE_S, COMPILE_S, MEASURE_S = 300.0, 600.0, 600.0
@@ -123,7 +123,7 @@ class Tuner:
         Raises `NotCounted` where the kernel's text cannot be followed.
         """
         space, name = observed.space, observed.space.kernel
-        times = physics.forecast(space, self._target)
+        times = forecasts.forecast(space, self._target)
         order, seconds = times.order([c.label for c in space.configurations]), times.seconds
         tried = {i: Tried(i, space.configurations[i].label, float(seconds[i] / seconds.min())) for i in order}
         folders: list[Path] = []
@@ -156,7 +156,7 @@ class Tuner:
             part = replace(
                 space, configurations=[space.configurations[i] for i in right], grids=[space.grids[i] for i in right]
             )
-            seconds = physics.forecast(part, self._target, said).seconds
+            seconds = forecasts.forecast(part, self._target, said).seconds
             for i, s in zip(right, seconds, strict=True):
                 said_of = {name: int(facts[i][name]) for name in ("registers", "spills", "shared")}
                 problem = _refused(facts[i], self._target)

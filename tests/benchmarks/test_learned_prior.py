@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from learned_prior import Data, LeftOut
 
+from forewarp.core.trees import MISSING
 from forewarp.surrogate import pretrained
 from forewarp.surrogate.evaluation import metrics
-from forewarp.surrogate.pretrained import MISSING
 
 lightgbm = pytest.importorskip("lightgbm")
 
