@@ -227,7 +227,9 @@ def assemble(files: list[Path], out: Path) -> None:
         row |= {"us": median(samples) if samples and not row["problem"] else None, "samples": len(samples)}
         for name in ("call", "arguments", "values", "grid"):
             row[name] = json.dumps(row[name])
-    pq.write_table(pa.Table.from_pylist(rows), out, compression="zstd")
+    # The mark tells readers of the folder's pools that this file is none.
+    table = pa.Table.from_pylist(rows).replace_schema_metadata({"forewarp.configurations": "1"})
+    pq.write_table(table, out, compression="zstd")
 
 
 if __name__ == "__main__":

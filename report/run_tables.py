@@ -40,6 +40,8 @@ def render(document: SearchDocument, console: Console, record: RunRecord | None 
     console.print(_counts(document))
     if document.tiers:
         console.print(wording.oracles(document))
+    if document.account is not None:
+        console.print(document.account.said)
     if record is not None:
         from forewarp.tools.calibration import scores_of_run
 

@@ -12,10 +12,12 @@ from forewarp.core import serde
 from forewarp.core.budget import Budget, Spend
 from forewarp.core.values import Candidate, Cost, Forecast, Measurement, Verdict
 from forewarp.search import policy
+from forewarp.search.account import Account, account
 from forewarp.search.events import Alarmed
 from forewarp.search.holdout import Holdout
 from forewarp.search.settings import stored
 from forewarp.search.state import standing
+from forewarp.surrogate import prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ class RunSummary:
     `rejected` counts by gate outcome (malformed, duplicate, same_code, compile_error), `failures` measurements by
     status other than ok. `measured` counts candidates; the confirmation is in `spend` only. `tiers` holds who forecast,
     the cheapest first; a candidate that was forecast in several rounds counts once. `holdout` is what the winner does
-    on shapes that nobody tuned for, `alarms` how often outcomes no longer fitted the forecasts.
+    on shapes that nobody tuned for, `alarms` how often outcomes no longer fitted the forecasts. `account` is what
+    all of it took, in seconds and dollars.
     """
 
     run: str
@@ -107,6 +110,7 @@ class RunSummary:
     budget: Budget
     forecasts: tuple[ForecastRow, ...]
     false_discards: FalseDiscards | None
+    account: Account
     tiers: tuple[TierTotal, ...] = ()
     holdout: Holdout | None = None
     alarms: int = 0
@@ -122,6 +126,7 @@ def summarise(archive: Archive, run_id: str) -> RunSummary:
     forecast_at_all = sum(r.forecast is not None for r in rows)
     best, note = best_of(archive, run.id)
     holdouts = archive.holdouts(run.id)
+    spend, tiers = archive.spend(run.id), _tiers(archive.forecasts(run.id))
     return RunSummary(
         run=run.id,
         task=run.task.name,
@@ -141,7 +146,7 @@ def summarise(archive: Archive, run_id: str) -> RunSummary:
         ),
         best=best,
         note=note,
-        spend=archive.spend(run.id),
+        spend=spend,
         budget=settings.budget,
         forecasts=tuple(
             ForecastRow(r.candidate, r.forecast, r.measurement, policy.is_audit(r.decision))
@@ -149,7 +154,11 @@ def summarise(archive: Archive, run_id: str) -> RunSummary:
             if r.forecast and r.measurement and r.decision
         ),
         false_discards=_false_discards(rows, archive.decisions(run.id)),
-        tiers=_tiers(archive.forecasts(run.id)),
+        account=account(
+            *(run.target, rows, [(t.candidates, t.cost) for t in tiers], spend, settings.compile_threads),
+            prices=prices.load(),
+        ),
+        tiers=tiers,
         holdout=serde.from_data(Holdout, found) if (found := best and holdouts.get(best.candidate.sha256)) else None,
         alarms=sum(e.type == Alarmed.__name__ for e in archive.events(run.id)),
     )

@@ -17,6 +17,7 @@ from forewarp.core.protocols import Forecaster, ForecastMemory, Subject, TargetT
 from forewarp.core.values import Cost, Forecast, Target, Task
 from forewarp.surrogate import compare, pooling
 from forewarp.surrogate.pooling import Weights
+from forewarp.surrogate.prices import Prices, comparable
 
 WORTH = 0.1
 """A candidate below this chance of beating the incumbent is not measured, whatever its score."""
@@ -68,15 +69,18 @@ class CascadeForecaster:
         cheap: Forecaster,
         dear: Forecaster,
         *,
-        price: float = 0.0,
+        expected: Cost | None = None,
         limit: int | None = None,
+        prices: Prices | None = None,
         weights: Weights | None = None,
     ) -> None:
-        """`price` is what a dear answer costs in dollars before any was paid for; 0 where that is not known.
+        """`expected` is what a dear answer costs before any was paid for; None is nothing.
 
-        The dear forecaster is asked for `limit` candidates in one call at most; None is all.
+        The dear forecaster is asked for `limit` candidates in one call at most; None is all. With `prices` it is not
+        asked where measuring tells more for what it costs; without, as where nobody measures, asking is all there is.
         """
-        self._cheap, self._dear, self._expected_price, self._limit = cheap, dear, price, limit
+        self._cheap, self._dear, self._expected, self._limit = cheap, dear, expected or Cost(), limit
+        self._prices = prices
         self._weights = weights or pooling.shipped()
         self._kept: dict[tuple[str, str, str], Forecast] = {}
         self._down = ""
@@ -125,9 +129,21 @@ class CascadeForecaster:
         for sha256, key in keys.items():
             if key in self._kept:
                 answers[sha256].append((DEAR, self._kept[key]))
-        new = self._worth_asking(answers, history)
+        now = {sha256: pooling.pool(given, self._weights, self.name) for sha256, given in answers.items()}
+        incumbent = best_trusted(history)
+        unanswered = {sha256: f for sha256, f in now.items() if len(answers[sha256]) == 1}
+        scores = {k: f.p_valid * float(compare.gains(f, incumbent, np.zeros(1))[0]) for k, f in now.items()}
+        values = self._worth_asking(unanswered, scores, incumbent)
+        dearer = {
+            sha256
+            for sha256, gain in values.items()
+            if self._is_dearer(target, asked[sha256], unanswered[sha256], gain, _rival(scores, sha256), history)
+        }
+        kept = sorted((k for k in values if k not in dearer), key=lambda k: (-values[k], k))
+        new = kept[: self._limit]
         problem = self._ask(task, target, [asked[sha256] for sha256 in new], history) if new else ""
         notes = {sha256: "" if len(given) > 1 else f"{DEAR} was not asked." for sha256, given in answers.items()}
+        notes |= dict.fromkeys(dearer, f"{DEAR} was not asked: measuring tells more for its price.")
         for sha256 in new:
             key = keys[sha256]
             if key in self._kept:
@@ -159,39 +175,60 @@ class CascadeForecaster:
         return ""
 
     def _worth_asking(
-        self, answers: Mapping[str, Sequence[tuple[str, Forecast]]], history: Sequence[Trial]
-    ) -> list[str]:
-        """Return the candidates that the dear tier is asked for: whose decision it could change, at its price.
+        self, unanswered: Mapping[str, Forecast], scores: Mapping[str, float], incumbent: float
+    ) -> dict[str, float]:
+        """Return the candidates whose decision the dear tier could change, with what its answer gains in octaves.
 
         What it may answer is thought of as the present forecast moved by a normal number of octaves. It is worth what
         the best choice gains on average by knowing it: E[max(score', rival)] − max(E[score'], rival), where the rival
         is the best of the other candidates, or what a measurement has to promise.
         """
-        incumbent, moved = best_trusted(history), self._weights.shift_sd
-        now = {sha256: pooling.pool(given, self._weights, self.name) for sha256, given in answers.items()}
-        scores = {k: f.p_valid * float(compare.gains(f, incumbent, np.zeros(1))[0]) for k, f in now.items()}
-        price = self._price() / OCTAVE_DOLLARS
+        moved = self._weights.shift_sd
+        least_gain = max((self._price().dollars or 0.0) / OCTAVE_DOLLARS, _NOTHING)
         away = 2.0 ** (REACH * moved)
         values: dict[str, float] = {}
-        for sha256, f in now.items():
-            if len(answers[sha256]) > 1:
-                continue
+        for sha256, f in unanswered.items():
             least, most = (f.p_valid * compare.chance_above(f, incumbent * by) for by in (away, 1 / away))
             if most < WORTH or least >= SURE:
                 continue
-            rival = max([RIVAL_GAIN, *(s for other, s in scores.items() if other != sha256)])
+            rival = _rival(scores, sha256)
             moved_scores = f.p_valid * compare.gains(f, incumbent, moved * _NODES)
             mean = float(_NODE_SHARES @ moved_scores)
             gain = float(_NODE_SHARES @ np.maximum(moved_scores, rival)) - max(mean, rival)
-            if gain > max(price, _NOTHING):
+            if gain > least_gain:
                 values[sha256] = gain
-        return sorted(values, key=lambda k: (-values[k], k))[: self._limit]
+        return values
 
-    def _price(self) -> float:
+    def _is_dearer(
+        self, target: Target, subject: Subject, forecast: Forecast, gain: float, rival: float, history: Sequence[Trial]
+    ) -> bool:
+        """Return whether measuring tells more for its price than asking, which gains `gain` octaves.
+
+        A measurement tells all there is to know. So asking, which tells less, must cost less by as much at least.
+        """
+        if self._prices is None:
+            return False
+        mean, sd = pooling.moments(forecast)
+        outcomes = np.maximum(mean + sd * _NODES - np.log2(best_trusted(history)), 0.0)
+        valid = float(_NODE_SHARES @ np.maximum(outcomes, rival))
+        expected = forecast.p_valid * float(_NODE_SHARES @ outcomes)
+        known = forecast.p_valid * valid + (1 - forecast.p_valid) * rival - max(expected, rival)
+        measuring = self._prices.measuring(target, subject.candidate.language, history)
+        asking_costs, measuring_costs = comparable(self._prices.asking(target, self._price()), measuring)
+        return gain * measuring_costs < max(known, gain) * asking_costs
+
+    def _price(self) -> Cost:
         """Return the cost of a dear answer: the average so far, else the expected one."""
-        if not self.count.candidates or self.count.cost.dollars is None:
-            return self._expected_price
-        return self.count.cost.dollars / self.count.candidates
+        count, cost = self.count.candidates, self.count.cost
+        if not count:
+            return self._expected
+        dollars = None if cost.dollars is None else cost.dollars / count
+        return Cost(cost.seconds / count, cost.input_tokens // count, cost.output_tokens // count, dollars)
+
+
+def _rival(scores: Mapping[str, float], sha256: str) -> float:
+    """Return the best expected improvement among the other candidates, or what a measurement has to promise."""
+    return max([RIVAL_GAIN, *(score for other, score in scores.items() if other != sha256)])
 
 
 def _rationale(answers: Sequence[tuple[str, Forecast]], note: str) -> str:

@@ -13,8 +13,9 @@ from pydantic import Field
 from forewarp.archive.history import past_runs
 from forewarp.core.budget import CURRENCIES
 from forewarp.core.protocols import Executor
-from forewarp.core.values import Target, Task
+from forewarp.core.values import Cost, DeviceKind, Target, Task
 from forewarp.search.settings import SearchSettings
+from forewarp.surrogate import prices
 from forewarp.tools.parts import SCHEMA_VERSION, Amounts, Device, Part, Source
 from forewarp.tools.wording import amount
 
@@ -25,14 +26,11 @@ MOST_LOOKED_UP = 500
 End = Literal["measurements", "device_s", "dollars", "tokens", "wall_s", "candidates"]
 Span = tuple[float, float, float]
 """A low, a likely and a high value."""
-DEVICE_S: Mapping[str, Span] = {"cuda": (0.85, 0.98, 1.39), "cpu": (2.21, 5.95, 20.06)}
-"""Typical device seconds per measurement: `benchmarks/results/h200/*_*.json` and `equal_budget_cpu.json` (which timed
-half as long: the highest is doubled)."""
 BESIDES_S: Mapping[str, Span] = {"cuda": (0.52, 1.24, 1.71), "cpu": (1.34, 2.19, 5.09)}
-"""Wall seconds per measurement besides measuring, for compiling, forecasting and deciding; from the same files."""
-MODEL = {"llm": (6000.0, 3000.0, 15.0), "forecast": (693.0, 50.0, 3.0)}
-"""Input tokens, output tokens and seconds of a language model per program that it writes (a guess), and per forecast
-(`benchmarks/results/llm_test.parquet`, four at a time)."""
+"""Wall seconds per measurement besides measuring, for compiling, forecasting and deciding; from the same files as
+`prices.MEASUREMENT_S`."""
+PROGRAM = Cost(seconds=15.0, input_tokens=6000, output_tokens=3000)
+"""Cost of a program that a language model writes: a guess."""
 MODEL_RANGE: Span = (0.4, 1.0, 2.5)
 """Range of what a language model takes, as shares of the likely value: a guess."""
 
@@ -150,17 +148,20 @@ def _end(settings: SearchSettings, per: Mapping[str, float], most: int | None) -
     return found
 
 
-def _typical(kind: str, settings: SearchSettings, dollars: Dollars | None, devices: int) -> tuple[dict[str, Span], str]:
+def _typical(
+    kind: DeviceKind, settings: SearchSettings, dollars: Dollars | None, devices: int
+) -> tuple[dict[str, Span], str]:
     """Return typical rates: a round ends when the last of its measurements does."""
     picked = settings.measure_per_round if settings.forecaster else settings.proposals_per_round
     at_once = picked / math.ceil(picked / devices)
     asked = {"llm": settings.proposals_per_round / settings.measure_per_round, "cascade": 1.0}
     forecasts, written = asked.get(settings.forecaster.partition(" ")[0], 0.0), settings.proposer.startswith("llm")
     read, answered, seconds = (
-        written * p + forecasts * f for p, f in zip(MODEL["llm"], MODEL["forecast"], strict=True)
+        written * getattr(PROGRAM, name) + forecasts * getattr(prices.ANSWER, name)
+        for name in ("input_tokens", "output_tokens", "seconds")
     )
     shares = [(s * read, s * answered, s * seconds) for s in MODEL_RANGE]
-    device = DEVICE_S[kind]
+    device = prices.MEASUREMENT_S[kind]
     waits = zip(device, BESIDES_S[kind], shares, strict=True)
     spans = {
         "device_s": device,

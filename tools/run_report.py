@@ -16,6 +16,7 @@ from forewarp.core.values import UNTRUSTED, Action, Status, Verdict
 from forewarp.export.bake import bake
 from forewarp.search import lease
 from forewarp.search.summary import RunSummary, best_of, summarise
+from forewarp.tools import wording
 from forewarp.tools.measured import DeviceState, WorkloadResult, device_state, workload_result
 from forewarp.tools.parts import (
     SCHEMA_VERSION,
@@ -99,6 +100,34 @@ class MeasuredFigures(Part):
     log: str = ""
 
 
+class AccountItem(Part):
+    """One line of the account; `dollars` is null where a price is not known."""
+
+    count: int
+    seconds: float
+    dollars: float | None
+
+
+class AccountLines(Part):
+    """What the run took in seconds and dollars, against measuring every candidate that it considered."""
+
+    said: str = Field(description="The account in a sentence.")
+    hour: float | None = Field(
+        description="Dollars an hour of the device, from the price table; null where it is not listed."
+    )
+    asked: AccountItem = Field(description="Answers of forecasters; dollars: tokens, and the device while it waits.")
+    written: AccountItem = Field(description="Programs by language models; dollars likewise.")
+    built: AccountItem = Field(
+        description="Kernels compiled, those from a cache left out; seconds add up over threads, dollars do not."
+    )
+    measured: AccountItem = Field(description="Measurements with their device seconds.")
+    spared: AccountItem | None = Field(
+        description="Estimate: what measuring the other candidates would have taken, each as the run's measurements of "
+        "its language took on average; null without a forecaster or a measurement."
+    )
+    saved: AccountItem | None = Field(description="Estimate: spared less asked; negative where asking cost more.")
+
+
 class CandidateLine(Part):
     """One candidate of the run: forecast against measurement."""
 
@@ -161,6 +190,7 @@ class SearchResult(Part):
         default_factory=list[TierLine], description="Who forecast, the cheapest first; empty without a forecaster."
     )
     budget: BudgetUse
+    account: AccountLines | None = Field(default=None, description="Null in results of older versions.")
     audit: Audit | None
     holdout: NearShapes | None = Field(
         default=None, description="The winner on shapes that nobody tuned for; null where it was not tried on any."
@@ -234,6 +264,7 @@ def report(archive: Archive, run_id: str) -> SearchResult:
         counts=Counts.of(found),
         tiers=[TierLine.of(t, cost=Price.of(t.cost)) for t in found.tiers],
         budget=BudgetUse(spent=Amounts.of(found.spend), limit=Amounts.of(found.budget)),
+        account=AccountLines.of(found.account, said=wording.account(found.account)),
         audit=Audit.of(audits, share=share) if audits else None,
         holdout=NearShapes.of(holdout, shapes=shapes) if holdout else None,
         candidates=lines,

@@ -127,7 +127,9 @@ class Prepared:
         task, settings, expected = self.expected(opened.task, executor.target, executor.devices, archive.path, replay)
         earlier = archive if settings.learn_across_runs else None
         proposer = self.own.proposer or make_proposer(executor, task, self.models.writers, archive=earlier)
-        forecaster = self.own.forecaster or sessions.make_forecaster(self.request.forecaster, self.models.forecaster)
+        forecaster = self.own.forecaster or sessions.make_forecaster(
+            self.request.forecaster, self.models.forecaster, measures=True
+        )
         return Ready(opened, task, settings, proposer, forecaster, expected)
 
     def expected(
@@ -316,7 +318,7 @@ def resume_search(request: ResumeRequest, own: Own = NOTHING, islands: Islands |
     models = models_of(
         names_of(request.model) or several(recorded), request.base_url or recorded_url, forecast_model or None
     )
-    forecaster = own.forecaster or sessions.make_forecaster(kind, models.forecaster)
+    forecaster = own.forecaster or sessions.make_forecaster(kind, models.forecaster, measures=True)
     with sessions.open_session(_place_of(row, request.place, replayed=replayed), row.task, own.executors) as opened:
         earlier = opened.archive if reads_archive(proposes) else None
         proposer = own.proposer or make_proposer(

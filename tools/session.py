@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 ESCALATIONS = 8
 """Most candidates that a cascade asks its language model for in one call."""
 
-PROMPT_TOKENS, REPLY_TOKENS = 2500, 300
-"""Expected tokens per candidate that a language model forecasts, until real ones are known; several share a prompt."""
-
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -372,11 +369,13 @@ def make_forecaster(
     *,
     calibrated: bool = True,
     anchors: Mapping[str, float] | None = None,
+    measures: bool = False,
 ) -> Forecaster | None:
     """Return the forecaster that is called `name`: learned, llm, cascade, or none.
 
     Without `calibrated`, forecasts are as the forecaster makes them. `anchors` tells the learned one the seconds of
-    references by their tasks' sha256. Raises `UsageError` where the model is missing.
+    references by their tasks' sha256. A cascade for who `measures` does not ask where measuring is cheaper. Raises
+    `UsageError` where the model is missing.
     """
     if name == "none":
         return None
@@ -399,16 +398,14 @@ def make_forecaster(
         tiers.append(finished(LlmForecaster(model, cache=default_cache() / "answers")))
     if len(tiers) < 2 or model is None:
         return tiers[0]
-    from forewarp.surrogate.cascade import CascadeForecaster
-
-    return CascadeForecaster(*tiers, price=_expected_price(model), limit=ESCALATIONS)
-
-
-def _expected_price(model: LanguageModel) -> float:
-    """Return the dollars that a forecast is expected to cost; 0 where the price is unknown."""
     from pydantic_ai.usage import RunUsage
 
-    return model.cost(0.0, RunUsage(input_tokens=PROMPT_TOKENS, output_tokens=REPLY_TOKENS)).dollars or 0.0
+    from forewarp.surrogate import prices
+    from forewarp.surrogate.cascade import CascadeForecaster
+
+    used = RunUsage(input_tokens=prices.ANSWER.input_tokens, output_tokens=prices.ANSWER.output_tokens)
+    expected = model.cost(prices.ANSWER.seconds, used)
+    return CascadeForecaster(*tiers, expected=expected, limit=ESCALATIONS, prices=model.prices if measures else None)
 
 
 def make_model(model: str | Model | None, base_url: str | None) -> LanguageModel | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from forewarp.search.account import Account, Item
     from forewarp.tools.measured import DeviceState, Micros, WorkloadResult
     from forewarp.tools.parts import Amounts, Interval, Price
     from forewarp.tools.run_report import SearchResult
@@ -126,3 +127,39 @@ def oracles(document: SearchResult) -> str:
         for t in document.tiers
     ]
     return ", ".join([*asked, f"measured {document.counts.measured}"])
+
+
+def account(found: Account) -> str:
+    """Return a run's account: what was asked, built and measured, and what that saved or cost by estimate."""
+    parts = [f"asked for {counted(found.asked.count, 'forecast')} ({_taken(found.asked)})"] if found.asked.count else []
+    if found.written.count:
+        parts.append(f"had {counted(found.written.count, 'program')} written ({_taken(found.written)})")
+    parts.append(f"built {counted(found.built.count, 'kernel')} ({_taken(found.built)})")
+    parts.append(f"made {counted(found.measured.count, 'measurement')} ({_taken(found.measured)})")
+    text = f"account: {', '.join(parts)}"
+    if found.spared is None or found.saved is None:
+        return text
+    if not found.spared.count:
+        return f"{text}; every candidate was measured"
+    text += f"; measuring the other {found.spared.count} as well would have taken about {_taken(found.spared)}"
+    return f"{text}; so forecasts {_balance(found.saved)}, by estimate"
+
+
+def _balance(saved: Item) -> str:
+    known = [] if saved.dollars is None else [(saved.dollars, dollars(abs(saved.dollars)))]
+    sides = [(saved.seconds, clock(abs(saved.seconds))), *known]
+    spared = " and ".join(text for value, text in sides if value >= 0)
+    paid = " and ".join(text for value, text in sides if value < 0)
+    if not paid:
+        return f"saved about {spared}"
+    return f"saved about {spared} and cost {paid} more" if spared else f"cost about {paid} more than they saved"
+
+
+def _taken(item: Item) -> str:
+    known = [] if item.dollars is None else [dollars(item.dollars)]
+    return ", ".join([clock(item.seconds), *known])
+
+
+def dollars(value: float) -> str:
+    """Return dollars with two digits that mean something."""
+    return f"${value:.2f}" if value >= 0.1 or not value else f"${value:.2g}" if value >= 1e-4 else "under $0.0001"

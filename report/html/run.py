@@ -66,6 +66,7 @@ def page(document: SearchResult, record: RunRecord) -> str:
         Section("changes", "What changed", lineage.changes(record.candidates, record.run.task.seeds, leads, best)),
         Section("roofline", "Roofline", roofline.blocks() if roofline else (), roofline.lead() if roofline else ""),
         Section("proposers", "Who proposed what", decisions.proposers(record.candidates, leads)),
+        Section("account", "Account", _account(document)),
         Section("forecasters", "Who forecast", decisions.forecasters(document, record), decisions.audits(document)),
         Section("rounds", "Rounds", decisions.by_round(record, leads), folded=True),
         Section(
@@ -170,6 +171,39 @@ def _spend(document: SearchResult) -> list[tuple[str, str, str, float | None]]:
             (what, format(spent, form), "–" if cap is None else format(cap, form), spent / cap if cap else None)
         )
     return rows
+
+
+def _account(document: SearchResult) -> list[Block]:
+    """Return the run in seconds and dollars, against measuring everything."""
+    found = document.account
+    if found is None:
+        return []
+    lines = {
+        "asked forecasters": found.asked,
+        "programs written by models": found.written,
+        "built": found.built,
+        "measured": found.measured,
+        "not measured, by estimate": found.spared,
+        "saved by forecasts, by estimate": found.saved,
+    }
+    hour = "not listed in the price table" if found.hour is None else f"taken to cost {wording.dollars(found.hour)}"
+    return [
+        table(
+            [(name, item) for name, item in lines.items() if item is not None],
+            {
+                "what": lambda line: line[0],
+                "count": lambda line: line[1].count,
+                "seconds": lambda line: number(line[1].seconds, ",.1f"),
+                "dollars": lambda line: number(line[1].dollars, ",.4f"),
+            },
+        ),
+        Note(
+            f"An hour of {document.device.name} is {hour}. While a model answers or a compiler works, the device is "
+            "held and counts. Seconds of compilers add up over threads. The estimate takes for each candidate that was "
+            "not measured what this run's measurements of its language took, and says nothing of what they would have "
+            "found."
+        ),
+    ]
 
 
 def _progress(document: SearchResult, made: Sequence[Step], roofline: Roofline | None) -> list[Block]:

@@ -49,7 +49,7 @@ class Paid(KnowingForecaster):
 
 
 def cascade(paid: Paid, limit: int = 3) -> CascadeForecaster:
-    return CascadeForecaster(KnowingForecaster(0.6), paid, price=0.01, limit=limit)
+    return CascadeForecaster(KnowingForecaster(0.6), paid, expected=Cost(dollars=0.01), limit=limit)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from contracts.forecaster_contract import TARGET, TASK, ForecasterContract, measured, subject
@@ -13,6 +14,7 @@ from forewarp.core.protocols import Forecaster, Subject, Trial
 from forewarp.core.values import Cost, Forecast, Target, Task
 from forewarp.surrogate.cascade import CascadeForecaster, best_trusted
 from forewarp.surrogate.llm import LlmForecaster
+from forewarp.surrogate.prices import Prices
 
 
 class Saying:
@@ -111,10 +113,40 @@ def test_the_incumbent_moves_what_is_within_reach() -> None:
 def test_an_answer_must_be_worth_its_price() -> None:
     subjects = [subject(32), subject(64)]
     dear = Saying("dear", BLOCKS)
-    cascade(Saying("cheap", BLOCKS), dear, price=100.0).forecast(TASK, TARGET, subjects, [])
+    cascade(Saying("cheap", BLOCKS), dear, expected=Cost(dollars=100.0)).forecast(TASK, TARGET, subjects, [])
     assert dear.asked == []
-    cascade(Saying("cheap", BLOCKS), dear, price=1e-3).forecast(TASK, TARGET, subjects, [])
+    cascade(Saying("cheap", BLOCKS), dear, expected=Cost(dollars=1e-3)).forecast(TASK, TARGET, subjects, [])
     assert dear.asked == [[32, 64]]
+
+
+@pytest.mark.parametrize(("seconds", "asked"), [(1.0, []), (1000.0, [[32, 64]])])
+def test_no_model_is_asked_where_measuring_is_cheaper(seconds: float, asked: list[list[int]]) -> None:
+    target = replace(TARGET, name="NVIDIA H200", kind="cuda")
+    history = [Trial(subject(500), replace(measured(1.0), device_s=seconds))]
+    dear = Saying("dear", BLOCKS)
+    priced = cascade(
+        *(Saying("cheap", BLOCKS), dear),
+        expected=Cost(3.0, 693, 50, 0.005),
+        prices=Prices("", {}, {"H200": 3.6}),
+    )
+    found = priced.forecast(TASK, target, [subject(32), subject(64)], history)
+    assert dear.asked == asked
+    assert ("measuring tells more for its price" in found[0].rationale) == (not asked)
+
+
+def test_an_unpriced_device_is_compared_in_seconds() -> None:
+    target = replace(TARGET, name="a card of its own", kind="cuda")
+    history = [Trial(subject(500), replace(measured(1.0), device_s=1000.0))]
+    dear = Saying("dear", BLOCKS)
+    expected, none = Cost(3.0, dollars=0.005), Prices("", {})
+    cascade(Saying("cheap", BLOCKS), dear, expected=expected, prices=none).forecast(
+        TASK, target, [subject(32), subject(64)], history
+    )
+    assert dear.asked == [[32, 64]]
+    dear.asked.clear()
+    slow = cascade(Saying("cheap", BLOCKS), dear, expected=replace(expected, seconds=2000.0), prices=none)
+    slow.forecast(TASK, target, [subject(32), subject(64)], history)
+    assert dear.asked == []
 
 
 def test_the_limit_takes_the_one_that_could_change_most() -> None:

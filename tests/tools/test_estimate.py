@@ -20,6 +20,7 @@ from forewarp.core.errors import ArchiveError, ModelError, UsageError
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings
+from forewarp.surrogate import prices
 from forewarp.tools import estimate as typical
 from forewarp.tools.estimate import Estimate, Range, Span, estimate
 from forewarp.tools.parts import Amounts, Place
@@ -52,15 +53,17 @@ def h200_runs() -> Iterator[dict[str, Any]]:
 def test_typical_figures_are_those_of_their_files() -> None:
     spent = [r["budget"]["spent"] for r in h200_runs()]
     assert len(spent) == 6
-    assert close(typical.DEVICE_S["cuda"], ends([s["device_s"] / s["measurements"] for s in spent]))
+    assert close(prices.MEASUREMENT_S["cuda"], ends([s["device_s"] / s["measurements"] for s in spent]))
     assert close(typical.BESIDES_S["cuda"], ends([(s["wall_s"] - s["device_s"]) / s["measurements"] for s in spent]))
     cpu = [r for r in json.loads((RESULTS / "equal_budget_cpu.json").read_text())["runs"] if r["arm"] == "on"]
     low, likely, high = ends([r["device_s"] / r["measurements"] for r in cpu])
-    assert close(typical.DEVICE_S["cpu"], (low, likely, 2 * high))
+    assert close(prices.MEASUREMENT_S["cpu"], (low, likely, 2 * high))
     assert close(typical.BESIDES_S["cpu"], ends([(r["wall_s"] - r["device_s"]) / r["measurements"] for r in cpu]))
     answers = pq.read_table(RESULTS / "llm_test.parquet", columns=["input_tokens", "output_tokens", "seconds"])
     middle = [statistics.median(answers[name].to_pylist()) for name in ("input_tokens", "output_tokens", "seconds")]
-    assert pytest.approx((middle[0], middle[1], middle[2] / 4), rel=0.02) == typical.MODEL["forecast"]
+    answer = prices.ANSWER
+    typical_answer = (answer.input_tokens, answer.output_tokens, answer.seconds)
+    assert typical_answer == pytest.approx((middle[0], middle[1], middle[2] / 4), rel=0.02)
 
 
 def test_without_an_archive_it_rests_on_typical_figures(tmp_path: Path) -> None:
@@ -133,7 +136,7 @@ def test_devices_that_measure_at_once_take_less_time(tmp_path: Path) -> None:
     many = replace(SETTINGS, budget=Budget(measurements=400), measure_per_round=8, proposals_per_round=16)
     alone = estimate(task(), TARGET, many, archive=tmp_path / "none.db")
     assert alone.wall_s is not None
-    each = typical.DEVICE_S["cpu"][1]
+    each = prices.MEASUREMENT_S["cpu"][1]
     assert alone.wall_s.likely - wall_s(many, 8) == pytest.approx(400 * each * 7 / 8)
     # Six devices measure a round's eight in two turns, as four do.
     assert wall_s(many, 6) == wall_s(many, 4) == pytest.approx(alone.wall_s.likely - 400 * each * 3 / 4)

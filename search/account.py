@@ -1,0 +1,96 @@
+"""Account of a run in seconds and dollars: what was asked, built and measured, and what forecasts spared.
+
+A rented device costs money as long as the run holds it, so that waiting for an answer or a compiler counts as well as
+measuring. `surrogate/prices.py` has the price of an hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from forewarp.archive.rows import CandidateRow
+from forewarp.core.budget import Spend
+from forewarp.core.protocols import Subject, Trial
+from forewarp.core.values import Cost, Target
+from forewarp.surrogate.prices import Prices
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One line of an account. `seconds` are as booked; `dollars` is None where a price is not known."""
+
+    count: int = 0
+    seconds: float = 0.0
+    dollars: float | None = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a run took, against measuring every candidate that it considered.
+
+    Attributes:
+        hour: Dollars that an hour of the device is taken to cost; None where that is not known.
+        asked: Answers of forecasters. `written` are programs by language models.
+        built: Kernels compiled, all that passed the gate but those found in a cache; their seconds add up over threads.
+        measured: Measurements as booked, the confirmation among them; the seconds are the device's.
+        spared: Candidates considered and not measured; an estimate: each as the run's measurements of its language.
+            None without a forecaster, or where nothing was measured.
+        saved: `spared` less `asked`; negative where asking cost more.
+    """
+
+    hour: float | None
+    asked: Item = field(default_factory=Item)
+    written: Item = field(default_factory=Item)
+    built: Item = field(default_factory=Item)
+    measured: Item = field(default_factory=Item)
+    spared: Item | None = None
+    saved: Item | None = None
+
+
+def account(
+    target: Target,
+    rows: Sequence[CandidateRow],
+    answers: Sequence[tuple[int, Cost]],
+    spend: Spend,
+    threads: int,
+    *,
+    prices: Prices,
+) -> Account:
+    """Return the account of a run on `target`; `answers` are how many each forecaster gave, with their cost.
+
+    `threads` compile at once.
+    """
+    asked = _item([prices.asking(target, cost) for _, cost in answers], sum(count for count, _ in answers))
+    written = _item([prices.asking(target, r.cost) for r in rows if r.cost != Cost()])
+    compiled = [r.build.seconds for r in rows if r.build is not None and not r.build.cached and r.build.seconds > 0]
+    seconds = sum(compiled)
+    spared = _spared(target, rows, prices) if answers else None
+    return Account(
+        prices.hour(target),
+        asked,
+        written,
+        Item(len(compiled), seconds, prices.held(target, seconds / max(1, min(threads, len(compiled))))),
+        Item(spend.measurements, spend.device_s, prices.held(target, spend.device_s)),
+        spared,
+        spared and _less(spared, asked),
+    )
+
+
+def _spared(target: Target, rows: Sequence[CandidateRow], prices: Prices) -> Item | None:
+    done = [Trial(Subject(r.candidate, r.build), r.measurement) for r in rows if r.build and r.measurement]
+    if not any(t.measurement.device_s > 0 for t in done):
+        return None
+    left = [r for r in rows if r.outcome == "passed" and r.forecast is not None and r.measurement is None]
+    return _item([prices.measuring(target, r.candidate.language, done) for r in left])
+
+
+def _item(costs: Sequence[Cost], count: int | None = None) -> Item:
+    total = sum(costs, Cost())
+    return Item(len(costs) if count is None else count, total.seconds, total.dollars)
+
+
+def _less(spared: Item, asked: Item) -> Item:
+    known = spared.dollars is not None and asked.dollars is not None
+    dollars = (spared.dollars or 0.0) - (asked.dollars or 0.0) if known else None
+    return Item(spared.count, spared.seconds - asked.seconds, dollars)
