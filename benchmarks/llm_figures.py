@@ -34,7 +34,7 @@ from forewarp.surrogate.evaluation.resampling import Resampled, cluster_draws
 from forewarp.surrogate.pooling import SHIPPED, Weights
 from forewarp.tools.session import make_forecaster
 
-DEFAULT = Weights({"learned": 0.5, "llm": 0.5}, sharpness=1.2, valid={"learned": 0.5, "llm": 0.5})
+DEFAULT = Weights({"learned": 0.5, "llm": 0.5}, valid={"learned": 0.5, "llm": 0.5})
 SHOWN = (
     *("exact", "within_one", "pairwise", "spearman", "ece", "auroc_confidence", "crps", "nll", "coverage"),
     *("valid_auroc", "recovery_10", "recovery_mean_10", "recovery_20", "false_discard_15", "lost_wins_15"),
@@ -101,15 +101,19 @@ def together(learned: Answers, llm: Answers, weights: Weights) -> Answers:
 
 
 def fitted(found: dict[str, Answers], path: Path) -> FittedWeights:
-    """Learn the weights of the pool from answers about validation families."""
-    llm = changed(found["llm full"], "llm", calibration.shipped("llm").apply)
+    """Learn the weights of the pool from answers about validation families, with and without trials and facts."""
+    corrected = calibration.shipped("llm").apply
     told = [
         PooledOutcome(
-            a.case.task, {"learned": a.forecast, "llm": b.forecast}, a.case.speedup, a.case.speedup is not None
+            a.case.task,
+            {"learned": a.forecast, "llm": corrected(b.forecast)},
+            a.case.speedup,
+            a.case.speedup is not None,
         )
-        for a, b in zip(found["learned, trials"].rows, llm.rows, strict=True)
+        for learned, llm in (("learned, trials", "llm full"), ("learned", "llm bare"))
+        for a, b in zip(found[learned].rows, found[llm].rows, strict=True)
     ]
-    origin = f"fitted by nll on {path.name}, answers about validation families"
+    origin = f"fitted by nll on {path.name}, answers about validation families with and without trials"
     return fit_weights(told, DEFAULT, origin=origin)
 
 

@@ -69,12 +69,10 @@ def fit_weights(
     if len({o.task for o in timed}) < 2:
         raise UsageError("weights need outcomes of at least two tasks", hint="record forecasts of more tasks")
     speed = _Speed(labels, timed, default, loss)
-    chosen, strength, before, after = _fitted(speed, [o.task for o in timed], len(labels))
-    shares, sharpness = speed.weights(chosen)
+    chosen, strength, before, after = _fitted(speed, [o.task for o in timed], len(labels) - 1)
     found = replace(
         default,
-        weights={label: round(float(w), 4) for label, w in zip(labels, shares, strict=True)},
-        sharpness=round(sharpness, 4),
+        weights={label: round(float(w), 4) for label, w in zip(labels, speed.weights(chosen), strict=True)},
         valid=_fit_valid(labels, outcomes, default),
         origin=origin or f"fitted by {loss}",
     )
@@ -102,15 +100,13 @@ class _Speed:
         self._logs = np.log(floored(said))
         self._seen = np.eye(bins.COUNT)[[bins.bin_of(o.speedup or 1.0) for o in outcomes]]
         self._shares = np.array([default.weights[label] for label in labels])
-        self._sharpness, self._loss = default.sharpness, loss
+        self._loss = loss
 
-    def weights(self, offsets: Array) -> tuple[Array, float]:
-        logs = np.log(self._shares) + np.concatenate([[0.0], offsets[:-1]])
-        return shares_of(list(np.exp(logs))), self._sharpness * math.exp(float(offsets[-1]))
+    def weights(self, offsets: Array) -> Array:
+        return shares_of(list(np.exp(np.log(self._shares) + np.concatenate([[0.0], offsets]))))
 
     def losses(self, offsets: Array, rows: Rows) -> Array:
-        shares, sharpness = self.weights(offsets)
-        p = pooled(self._logs[rows], shares * sharpness)
+        p = pooled(self._logs[rows], self.weights(offsets))
         if self._loss == "nll":
             return -np.log((p * self._seen[rows]).sum(axis=1))
         steps = np.cumsum(p, axis=1) - np.cumsum(self._seen[rows], axis=1)

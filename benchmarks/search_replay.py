@@ -9,12 +9,23 @@ both. The model's answers were given before anything of the task was measured, w
 Each forecasting arm may pick from the whole pool at once, and nothing ends it early, so that whole curves can be drawn;
 `stopping` is the search as it comes, which is given eight candidates a round and ends by its own rules. Intervals
 resample tasks, then seeds within them.
+
+Baselines without a search: `tuner` measures each program's default tunables, programs in random order, then the other
+settings of the best program, of the second best, and so on; `sort_learned`, `sort_llm` and `sort_both` forecast once,
+with nothing measured, and measure in that order. `--add FILE` keeps the runs of an earlier file and makes only those of
+arms that it lacks.
+
+Dollars to within 5 % are what was measured until then, at the task's mean device seconds or at 10 and 30 s a
+measurement, on an H200 at its price in the table, and the tokens of a run's answers at the price of `PRICED_AS`, all
+paid at the start.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import random
 import statistics
 import sys
 import tempfile
@@ -38,14 +49,23 @@ from forewarp.archive.store import Archive
 from forewarp.core.budget import Budget
 from forewarp.core.protocols import Forecaster, Subject, Trial
 from forewarp.core.values import Cost, Forecast, Target, Task
+from forewarp.inspection.features.features import program_of
 from forewarp.search.loop import Search
 from forewarp.search.proposers.recorded import PoolProposer
 from forewarp.search.settings import SearchSettings
+from forewarp.surrogate import prices
 from forewarp.surrogate.calibration import Recalibrated
 from forewarp.surrogate.cascade import CascadeForecaster
+from forewarp.surrogate.evaluation.scorecard import centre
 from forewarp.surrogate.learned import LearnedForecaster
 
-ARMS = ("everything", "random", "learned", "llm", "cascade")
+SORTS = {"sort_learned": "learned", "sort_llm": "llm", "sort_both": "cascade"}
+"""Baselines that forecast once, and whose forecasts they sort by."""
+BASELINES = ("everything", "random", "tuner", *SORTS)
+ARMS = (*BASELINES, "learned", "llm", "cascade")
+PRICED_AS = "anthropic:claude-sonnet-5-5"
+DEAR_S = (10.0, 30.0)
+"""Seconds of a measurement for which dollars are told as well: a build, a queue or long shapes may make it dear."""
 MOST = 24
 """Measurements of a run of which the whole curve is drawn."""
 
@@ -133,8 +153,71 @@ class InOrder:
         return [Proposal(c, self.name) for c in left[:count]]
 
 
+def tuned(rows: Sequence[RecordedRow], rng: random.Random) -> list[RecordedRow]:
+    """Return the order in which a plain tuner measures: defaults first, then the settings of the best programs."""
+    programs: dict[str, list[RecordedRow]] = defaultdict(list)
+    for row in rows:
+        programs[program_of(row.candidate)].append(row)
+    first = [settings[0] for settings in programs.values()]
+    rng.shuffle(first)
+    order = list(first)
+    left = {program_of(r.candidate): programs[program_of(r.candidate)][1:] for r in first}
+    for settings in left.values():
+        rng.shuffle(settings)
+    while any(left.values()):
+        ranked = sorted(order, key=speed, reverse=True)
+        best = next(p for r in ranked if left[p := program_of(r.candidate)])
+        order.append(left[best].pop())
+    return order
+
+
+def speed(row: RecordedRow) -> float:
+    """Return a row's speed-up, 0 where there is none to be believed."""
+    return (row.measurement.speedup or 0.0) if row.measurement.trusted else 0.0
+
+
+def sorted_once(
+    rows: Sequence[RecordedRow], forecaster: Forecaster, rng: random.Random
+) -> tuple[list[RecordedRow], int]:
+    """Return the rows by p_valid times the forecast speed-up, equal ones in random order, and the tokens it took."""
+    asked = list(rows)
+    rng.shuffle(asked)
+    made = forecaster.forecast(asked[0].task, asked[0].target, [Subject(r.candidate, r.build) for r in asked], [])
+    worth = [f.p_valid * 2.0 ** centre(f) for f in made]
+    order = sorted(range(len(asked)), key=lambda i: -worth[i])
+    return [asked[i] for i in order], sum(f.cost.input_tokens + f.cost.output_tokens for f in made)
+
+
+def baseline(job: Job) -> dict[str, Any]:
+    """Return a run of a baseline that needs no search, as `one_run` does."""
+    rows, rng, tokens = _pools[job.task], random.Random(job.seed), 0
+    # What does not compile is turned down before anything is measured, as in a search.
+    compiled = [r for r in rows if r.build.status == "ok"]
+    if job.arm == "tuner":
+        order = tuned(compiled, rng)
+    else:
+        forecaster = make_forecaster(SORTS[job.arm], job.task)
+        assert forecaster is not None
+        order, tokens = sorted_once(compiled, forecaster, rng)
+    top = max(map(speed, rows))
+    shares = [max(map(speed, order[: n + 1])) / top for n in range(len(order))]
+    counts = {"considered": len(order), "measured": len(order), "tokens": tokens, "alarms": 0, "audited": 0, "false": 0}
+    return {
+        **{"task": job.task, "arm": job.arm, "seed": job.seed, "stopping": False, "pool": len(rows), "top": top},
+        **{
+            "shares": [round(s, 5) for s in shares],
+            "reason": "there are no more candidates",
+            "tiers": {},
+            "seconds": 0.0,
+        },
+        **counts,
+    }
+
+
 def one_run(job: Job) -> dict[str, Any]:
     """Replay one run; returns the best speed-up after each measurement as a share of the pool's best."""
+    if job.arm == "tuner" or job.arm in SORTS:
+        return baseline(job)
     rows = _pools[job.task]
     executor = ReplayExecutor(rows, rows[0].target)
     task = rows[0].task
@@ -200,6 +283,17 @@ def reached(run: Mapping[str, Any], count: int) -> float:
     return max(run["shares"][min(count, len(run["shares"])) - 1], 1e-3)
 
 
+def dollars(run: Mapping[str, Any], seconds: float | None) -> float:
+    """Return the dollars of a run until it came within 5 %; `seconds` a measurement, None is the task's mean."""
+    table, rows = prices.load(), _pools[run["task"]]
+    each = statistics.fmean(r.measurement.device_s for r in rows) if seconds is None else seconds
+    # Of an answer some 93 % of the tokens are read (`prices.ANSWER`).
+    read = prices.ANSWER.input_tokens / (prices.ANSWER.input_tokens + prices.ANSWER.output_tokens)
+    tokens = run["tokens"]
+    asked = table.dollars(PRICED_AS, round(read * tokens), round((1 - read) * tokens)) or 0.0
+    return asked + (table.held(rows[0].target, needed(run) * each) or 0.0)
+
+
 def interval(by_task: Mapping[str, Sequence[Sequence[float]]], rounds: int = 4000) -> tuple[float, float, float]:
     """Return the geometric mean over tasks of mean over seeds of log values, with a 95 % interval."""
     names = sorted(by_task)
@@ -242,8 +336,13 @@ def figures(runs: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> dict[str,
             "exact": statistics.fmean(max(r["shares"]) > 0.9999 for r in own),
             "alarms": statistics.fmean(r["alarms"] for r in own),
         }
-        for base in {"random", "everything"} & set(arms):
-            if arm not in ("random", "everything"):
+        for name, seconds in (("dollars", None), *((f"dollars_{s:g}_s", s) for s in DEAR_S)):
+            value = partial(dollars, seconds=seconds)
+            row[name] = statistics.median(map(value, own))
+            if arm != "tuner" and "tuner" in arms:
+                row[f"{name}_over_tuner"] = against(full, arm, "tuner", value)
+        for base in BASELINES:
+            if base in arms and base != arm and arm not in ("random", "everything"):
                 more = against(full, base, arm, needed)
                 row[f"fewer_than_{base}"] = more
                 row[f"faster_than_{base}_at_10"] = against(full, arm, base, lambda r: at_share(r, 0.1))
@@ -265,15 +364,19 @@ def figures(runs: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> dict[str,
 
 def show(table: Mapping[str, Any]) -> None:
     """Print the table."""
-    heads = ("fewer than random", "than everything", "faster at 10 %")
-    print(f"{'arm':12s} {'needed':>13s} {'at 10 %':>8s} " + " ".join(f"{h:>22s}" for h in heads))
+    heads = {
+        "fewer than random": "fewer_than_random",
+        "than tuner": "fewer_than_tuner",
+        "than one sort (llm)": "fewer_than_sort_llm",
+        "$ over tuner": "dollars_over_tuner",
+        "at 10 s": "dollars_10_s_over_tuner",
+        "at 30 s": "dollars_30_s_over_tuner",
+    }
+    print(f"{'arm':12s} {'needed':>13s} {'at 10 %':>8s} " + " ".join(f"{h:>21s}" for h in heads))
     for arm, row in table.items():
-        cells = [
-            "{:.2f} [{:.2f}, {:.2f}]".format(*row[key]) if key in row else "–"
-            for key in ("fewer_than_random", "fewer_than_everything", "faster_than_random_at_10")
-        ]
-        needs = f"{row['needed_median']:.0f} / {row['needed_mean']:.1f}"
-        print(f"{arm:12s} {needs:>13s} {row['share_at_10']:8.3f} " + " ".join(f"{c:>22s}" for c in cells))
+        cells = ["{:.2f} [{:.2f}, {:.2f}]".format(*row[key]) if key in row else "–" for key in heads.values()]
+        needs = f"{row['needed_median']:.1f} / {row['needed_mean']:.1f}"
+        print(f"{arm:12s} {needs:>13s} {row['share_at_10']:8.3f} " + " ".join(f"{c:>21s}" for c in cells))
         if "stopping" in row:
             print(f"{'':12s} as it stops: {row['stopping']}")
 
@@ -290,33 +393,38 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--change", nargs="*", default=[], metavar="SETTING=VALUE", help="other settings than usual")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--add", type=Path, metavar="FILE", help="keep the runs of this file, and add arms to them")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     changes = tuple((k, float(v) if "." in v else int(v)) for k, v in (c.split("=") for c in args.change))
     setup = partial(load, args.pool, args.split, args.answers, args.condition)
     setup()
     names = args.tasks or sorted(_pools)
+    earlier = json.loads(args.add.read_text()) if args.add else {"runs": []}
+    kept = {r["arm"] for r in earlier["runs"]}
     jobs = [
         Job(task, arm, seed, stopping, () if arm in ("everything", "random") else changes)
         for task in names
         for seed in range(args.seeds)
         for arm in args.arms
-        for stopping in ((False, True) if arm not in ("everything", "random") else (False,))
+        if arm not in kept
+        for stopping in ((False, True) if arm not in BASELINES else (False,))
         if arm != "everything" or seed == 0
     ]
-    runs: list[dict[str, Any]] = []
+    runs: list[dict[str, Any]] = list(earlier["runs"])
     table: dict[str, Any] = {}
+    made_with = {"earlier": earlier["provenance"]} if args.add else {}
     with ProcessPoolExecutor(args.processes, initializer=setup) as workers:
         for number, run in enumerate(workers.map(one_run, jobs), 1):
             runs.append(run)
-            if number % (len(jobs) // len(names)) == 0:
+            if number % max(1, len(jobs) // len(names)) == 0 and (not args.add or number == len(jobs)):
                 # Task by task, so that what is there can be looked at.
                 print(f"{number} of {len(jobs)} runs", file=sys.stderr, flush=True)
                 table = figures(runs, args.arms)
                 done = sorted({r["task"] for r in runs})
                 settings = {"split": args.split, "condition": args.condition, "changes": dict(changes), "tasks": done}
                 if args.out:
-                    write(args.out, {"source": "replay", **settings, "figures": table, "runs": runs})
+                    write(args.out, {"source": "replay", **made_with, **settings, "figures": table, "runs": runs})
     show(table)
 
 

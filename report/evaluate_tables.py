@@ -44,7 +44,12 @@ def tables(result: EvaluateResult, *, full: bool = False) -> list[Table]:
 
     `full` adds the figures that say nearly the same as others.
     """
-    return [*_quality(result, full), *(_choice(result, s) for s in result.forecasters), _tasks(result)]
+    return [
+        *_quality(result, full),
+        *_families(result),
+        *(_choice(result, s) for s in result.forecasters),
+        _tasks(result),
+    ]
 
 
 def markdown(result: EvaluateResult) -> str:
@@ -130,6 +135,22 @@ def _quality(result: EvaluateResult, full: bool) -> list[Table]:
         lines = [(_title(m), cell(m.name, d.figures[m.name]), mark(m, d.figures[m.name])) for m in chosen]
         found.append(Table(f"{d.first} − {d.second}, paired", ("figure", "difference", f"{d.first} is"), tuple(lines)))
     return found
+
+
+def _families(result: EvaluateResult) -> list[Table]:
+    """Return the CRPS by family of the first forecaster, and how much lower or higher it is than the others'."""
+    if not result.differences:
+        return []
+    first = result.differences[0]
+    head = ("family", "rows", f"CRPS of {first.first}", *(f"less that of {d.second}" for d in result.differences))
+    rows = [
+        (
+            *(each[0].family, str(each[0].rows), cell("crps", Figure(value=each[0].crps))),
+            *(cell("crps", f.difference) for f in each),
+        )
+        for each in zip(*(d.families for d in result.differences), strict=True)
+    ]
+    return [Table("By family (intervals resample programs; below zero the first is better)", head, tuple(rows))]
 
 
 def _title(line: MeasureLine) -> str:

@@ -113,7 +113,12 @@ class LearnedForecaster:
                 made = self._made(task, target, [subjects[i] for i in places], used, covered=covered)
                 forecasts |= dict(zip(places, made, strict=True))
         cost = Cost(seconds=(time.perf_counter() - start) / len(subjects))
-        return [replace(forecasts[i], cost=cost, informed=has_features(s)) for i, s in enumerate(subjects)]
+        # Without trees and trials it knows its prior alone, and has no say beside a forecaster that read the code.
+        trials = any(map(_timed, history)) or bool(self._borrowed(task, target, covered=False))
+        return [
+            replace(forecasts[i], cost=cost, informed=has_features(s) and (trials or self._covered(target, s)))
+            for i, s in enumerate(subjects)
+        ]
 
     def _made(
         self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial], *, covered: bool

@@ -1,7 +1,7 @@
 """Several forecasts of one candidate combined into one, by weights that were learned from outcomes.
 
-The distributions meet in a log-opinion pool, p ∝ (Π p_k^w_k)^γ with Σ w_k = 1 (Genest and Zidek 1986). γ > 1 sharpens:
-tiers that see different things know more together than their geometric mean says. A pool of one tier is that tier.
+The distributions meet in a log-opinion pool, p ∝ Π p_k^w_k with Σ w_k = 1 (Genest and Zidek 1986), so that a pool is no
+surer than the surest of its tiers. A pool of one tier is that tier.
 `benchmarks/pool_weights.py` fits the weights that ship with forewarp.
 """
 
@@ -37,14 +37,12 @@ class Weights:
 
     Attributes:
         weights: Weight of each tier by its label; only their ratios count.
-        sharpness: The exponent γ.
         valid: Weights of the tiers' `p_valid` in logit space.
         shift_sd: By how many octaves the last tier moves the mean of log2 S, root mean square.
         origin: Where the numbers come from, in words.
     """
 
     weights: Mapping[str, float]
-    sharpness: float = 1.0
     valid: Mapping[str, float] = field(default_factory=dict[str, float])
     shift_sd: float = 0.5
     origin: str = "default: chosen by hand, not fitted"
@@ -73,7 +71,7 @@ def pool(answers: Sequence[tuple[str, Forecast]], weights: Weights, name: str, r
     forecasts = tuple(forecast for _, forecast in heard)
     if len(forecasts) == 1:
         return replace(forecasts[0], forecaster=name, rationale=rationale, cost=cost, tiers=everything)
-    shares = shares_of([weights.weights.get(label, 1.0) for label, _ in heard]) * weights.sharpness
+    shares = shares_of([weights.weights.get(label, 1.0) for label, _ in heard])
     logs = np.log(floored(np.array([f.probabilities for f in forecasts])))
     mean, sd, shared = _normal(forecasts, shares)
     trust = shares_of([weights.valid.get(label, 1.0) for label, _ in heard])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,7 +16,8 @@ from forewarp.archive.pools.parquet import rows_of
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Forecaster
-from forewarp.surrogate import baselines
+from forewarp.surrogate import baselines, pooling
+from forewarp.surrogate.calibration import shipped
 from forewarp.surrogate.evaluation import backtest, metrics, scorecard
 from forewarp.surrogate.evaluation.backtest import Answers, Group, Progress
 from forewarp.surrogate.evaluation.resampling import Resampled, cluster_draws
@@ -23,7 +25,8 @@ from forewarp.tools import session
 from forewarp.tools.parts import Part
 from forewarp.tools.requests import EvaluateRequest
 
-FORECASTERS = ("learned", "llm", "cascade", "uniform", "climatology")
+POOLED = "pooled"
+FORECASTERS = ("learned", "llm", "cascade", POOLED, "uniform", "climatology")
 CURVE_POINTS = 100
 CURVE_SHARES = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 OF_TASKS = ("exact", "within_one", "pairwise", "spearman", "crps", "error", "recovery_1", "recovery_10", "recovery_20")
@@ -102,12 +105,22 @@ class Scores(Part):
     points: list[Point] = Field(default_factory=list[Point], exclude=True)
 
 
+class FamilyDifference(Part):
+    """CRPS of two forecasters on the valid candidates of a family; the interval resamples programs, paired."""
+
+    family: str
+    rows: int
+    crps: Finite = Field(description="Of the first.")
+    difference: Figure = Field(description="First minus second; below zero the first is better.")
+
+
 class Difference(Part):
     """`first` minus `second` on the same rows; the intervals are of paired resamples."""
 
     first: str
     second: str
     figures: dict[str, Figure]
+    families: list[FamilyDifference] = Field(default_factory=list[FamilyDifference])
 
 
 class EvaluateResult(Part):
@@ -150,8 +163,10 @@ def evaluate(request: EvaluateRequest, progress: Progress | None = None) -> Eval
     answers = [backtest.run(f, plan.groups, progress) for f in _forecasters(request, rows, plan.groups)]
     records = [r for path in request.recorded for r in read_forecasts(Path(path).expanduser())]
     records = [r for r in records if not request.tasks or r.task in request.tasks]
-    answers += backtest.recorded(records, cases if request.pools else None)
-    shared = backtest.common(answers)
+    recorded = backtest.recorded(records, cases if request.pools else None)
+    shared = backtest.common([*answers, *recorded])
+    if POOLED in request.forecasters:
+        shared = [*_pooled(shared, recorded), *shared]
     if not shared or not shared[0].rows:
         raise UsageError(
             "there is no candidate that every forecaster answered",
@@ -159,7 +174,7 @@ def evaluate(request: EvaluateRequest, progress: Progress | None = None) -> Eval
         )
     files = _keep(shared, request.keep)
     left_out = dict(plan.left_out)
-    unanswered = (len(cases) or max(len(a.rows) for a in answers)) - len(shared[0].rows)
+    unanswered = (len(cases) or max(len(a.rows) for a in recorded)) - len(shared[0].rows)
     if unanswered:
         left_out["not answered by every forecaster"] = unanswered
     return _result(request, shared, left_out, files)
@@ -175,6 +190,11 @@ def _check(request: EvaluateRequest) -> None:
         raise UsageError(f"there is no forecaster called {unknown[0]!r}", hint=f"name one of {', '.join(FORECASTERS)}")
     if len(request.model) > 1 and "cascade" in request.forecasters:
         raise UsageError("a cascade asks one model", hint="compare models by the llm forecaster: --forecasters llm")
+    if POOLED in request.forecasters and not ({"learned"} <= set(request.forecasters) and request.recorded):
+        raise UsageError(
+            "pooled are the learned forecaster and recorded answers",
+            hint="pass --forecasters pooled,learned and --recorded FILE of a language model's answers",
+        )
     twice = {f for f in (*request.forecasters, *request.model) if (*request.forecasters, *request.model).count(f) > 1}
     if twice:
         raise UsageError(f"{', '.join(sorted(twice))} is named twice", hint="name each forecaster and model once")
@@ -190,7 +210,7 @@ def _forecasters(
 ) -> Iterable[Forecaster]:
     models = [session.make_model(name, request.base_url) for name in request.model or (None,)]
     anchors = backtest.anchors(groups, rows) if request.anchors else None
-    for name in request.forecasters:
+    for name in (f for f in request.forecasters if f != POOLED):
         if name == "uniform":
             yield baselines.uniform()
         elif name == "climatology":
@@ -200,6 +220,29 @@ def _forecasters(
                 forecaster = session.make_forecaster(name, model, anchors=anchors)
                 if forecaster is not None:
                     yield forecaster
+
+
+def _pooled(shared: Sequence[Answers], recorded: Sequence[Answers]) -> list[Answers]:
+    """Return the pool of the learned forecaster and a model's recorded answers, as a cascade makes it, and its member.
+
+    The member are the answers as corrected, with which the cascade pools.
+    """
+    if len(recorded) != 1:
+        raise UsageError(
+            f"pooled takes one forecaster's recorded answers, and the files hold {len(recorded)}",
+            hint="write the answers of one forecaster under one condition to a file of their own",
+        )
+    learned = next(a for a in shared if a.name == "learned")
+    llm = next(a for a in shared if a.name == recorded[0].name)
+    corrected = [replace(r, forecast=shipped("llm").apply(r.forecast)) for r in llm.rows]
+    together = [
+        replace(b, forecast=pooling.pool([("learned", a.forecast), ("llm", b.forecast)], pooling.shipped(), POOLED))
+        for a, b in zip(learned.rows, corrected, strict=True)
+    ]
+    return [
+        replace(llm, name=POOLED, rows=tuple(together)),
+        replace(llm, name=f"{llm.name}, corrected", rows=tuple(corrected)),
+    ]
 
 
 def _climatology(request: EvaluateRequest) -> Forecaster:
@@ -230,13 +273,17 @@ def _result(
             first=answers[0].name,
             second=a.name,
             figures={n: Figure.of(r.minus(other[n][1]).estimate()) for n, (_, r) in scored[0].items()},
+            families=[
+                FamilyDifference.of(f, difference=Figure.of(f.difference.estimate()))
+                for f in scorecard.by_family(answers[0], a, request.resamples, request.seed)
+            ],
         )
         for a, other in zip(answers[1:], scored[1:], strict=True)
     ]
     rows, split = answers[0].rows, request.split if request.pools else "recorded"
     return EvaluateResult.of(
         request,
-        summary=_summary(forecasters, len(rows), len(set(names)), split),
+        summary=_summary(forecasters, len(rows), len(set(names)), split) + _against_members(differences),
         rows=len(rows),
         valid=sum(r.case.speedup is not None for r in rows),
         task_count=len(set(names)),
@@ -307,3 +354,13 @@ def _summary(found: Sequence[Scores], rows: int, tasks: int, split: str) -> str:
         for s in found
     ]
     return f"{rows} candidates of {tasks} tasks ({split}). {'; '.join(each)}."
+
+
+def _against_members(differences: Sequence[Difference]) -> str:
+    """Say in how many families a pool is worse than a member of it, by an interval; "" where nothing is pooled."""
+    if not differences or differences[0].first != POOLED:
+        return ""
+    families = [f.family for f in differences[0].families]
+    worse = {f.family for d in differences for f in d.families if (f.difference.low or 0.0) > 0}
+    named = f" ({', '.join(sorted(worse))})" if worse else ""
+    return f" By CRPS, the pool is worse than a member of it in {len(worse)} of {len(families)} families{named}."

@@ -300,7 +300,8 @@ class EvaluateRequest(Part):
     )
     forecasters: list[str] = Field(
         default_factory=list[str],
-        description="Forecasters to ask: learned, llm, cascade, and what looks at no candidate: climatology, uniform. "
+        description="Forecasters to ask: learned, llm, cascade, and what looks at no candidate: climatology, uniform; "
+        "pooled puts the learned one's answers and `recorded` ones together, as a cascade does. "
         "Left out: learned, where there are pools and nothing is `recorded`.",
     )
     recorded: list[FilePath] = Field(

@@ -20,7 +20,7 @@ from forewarp.core import bins
 from forewarp.core.values import Forecast
 from forewarp.surrogate.evaluation import metrics
 from forewarp.surrogate.evaluation.backtest import AnsweredCase, Answers
-from forewarp.surrogate.evaluation.resampling import Picks, Resampled, Statistic, resample
+from forewarp.surrogate.evaluation.resampling import Picks, Resampled, Statistic, cluster_draws, resample
 
 Array = NDArray[np.float64]
 Better = Literal["higher", "lower", ""]
@@ -93,6 +93,41 @@ def score(answers: Answers, draws: Sequence[Picks], margin: float = MARGIN) -> d
 def by_task(answers: Answers, margin: float = MARGIN) -> list[tuple[Block, Mapping[str, float]]]:
     """Return the figures of each task by itself."""
     return [(b, {m.name: m.statistic(np.zeros(1, np.int64)) for m in measures([b], margin)}) for b in blocks(answers)]
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyDifference:
+    """CRPS of one forecaster on the valid candidates of a family, and the paired difference from another's."""
+
+    family: str
+    rows: int
+    crps: float
+    difference: Resampled
+
+
+def by_family(one: Answers, other: Answers, resamples: int, seed: int = 0) -> list[FamilyDifference]:
+    """Return `one` less `other` by family, for answers to the same questions in one order.
+
+    A family has few tasks, so that programs are drawn, each with all of its settings.
+    """
+    families: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for a, b in zip(one.rows, other.rows, strict=True):
+        if a.case.speedup is not None:
+            losses = _crps(a), _crps(b)
+            families.setdefault(a.case.family, {}).setdefault(f"{a.case.task} {a.case.program}", []).append(losses)
+    found: list[FamilyDifference] = []
+    for family, programs in sorted(families.items()):
+        pairs = [np.array(each) for each in programs.values()]
+        names = list(programs)
+        difference = resample(_mean([p[:, 0] - p[:, 1] for p in pairs]), names, cluster_draws(names, resamples, seed))
+        rows = np.concatenate(pairs)
+        found.append(FamilyDifference(family, len(rows), float(rows[:, 0].mean()), difference))
+    return found
+
+
+def _crps(row: AnsweredCase) -> float:
+    speedups = [row.case.speedup or 0.0]
+    return metrics.crps(np.array([row.forecast.probabilities], float), metrics.bins_of(speedups))
 
 
 def _of_bins(found: Sequence[Block]) -> list[Measure]:

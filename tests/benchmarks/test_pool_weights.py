@@ -55,7 +55,6 @@ def test_outcomes_that_teach_nothing_leave_the_default() -> None:
     said = [PooledOutcome(f"t{i % 4}", {"learned": flat, "llm": flat}, 2.0 ** rng.gauss(0, 1)) for i in range(40)]
     found = fit_weights(said, EQUAL)
     assert found.weights.weights == EQUAL.weights
-    assert found.weights.sharpness == EQUAL.sharpness
     assert found.weights.valid == EQUAL.valid
 
 
@@ -67,7 +66,7 @@ def test_a_fit_needs_tasks_and_all_tiers() -> None:
 
 
 def test_what_is_fitted_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fitted = Weights({"learned": 0.3, "llm": 0.7}, 1.3, {"learned": 0.4, "llm": 0.6}, 0.7, "fitted")
+    fitted = Weights({"learned": 0.3, "llm": 0.7}, {"learned": 0.4, "llm": 0.6}, 0.7, "fitted")
     FittedWeights(fitted, {"rows": 3}).save(tmp_path / "w.json")
     monkeypatch.setattr(pooling, "SHIPPED", tmp_path / "w.json")
     assert pooling.shipped.__wrapped__() == fitted

@@ -14,7 +14,10 @@ from forewarp.core.protocols import Forecaster, Subject, Trial
 from forewarp.core.values import Cost, Forecast, Target, Task
 from forewarp.surrogate.cascade import CascadeForecaster, best_trusted
 from forewarp.surrogate.llm import LlmForecaster
+from forewarp.surrogate.pooling import Weights
 from forewarp.surrogate.prices import Prices
+
+WEIGHTS = Weights({"learned": 0.2, "llm": 0.8}, {"learned": 0.2, "llm": 0.8}, shift_sd=0.57)
 
 
 class Saying:
@@ -46,7 +49,7 @@ class Saying:
 
 
 def cascade(first: Forecaster, second: Forecaster, **second_tier: object) -> CascadeForecaster:
-    return CascadeForecaster(first, second, **second_tier)  # type: ignore[arg-type]
+    return CascadeForecaster(first, second, **{"weights": WEIGHTS, **second_tier})  # type: ignore[arg-type]
 
 
 class Settled:

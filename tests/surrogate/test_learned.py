@@ -220,4 +220,12 @@ def test_it_says_where_it_knows_nothing_of_a_candidate():
     blank = Subject(Candidate("class ModelNew: ...", "python"), Build("ok", 0.0))
     facts = replace(blank, build=Build("ok", 0.0, evidence=Evidence({"registers": 32.0})))
     tuned = Subject(Candidate("x", "cpp", {"BLOCK": 64}), Build("ok", 0.0))
-    assert [f.informed for f in ask([blank, facts, tuned], [])] == [False, True, True]
+    assert [f.informed for f in ask([blank, facts, tuned], [])] == [False, False, False]
+    assert [f.informed for f in ask([blank, facts, tuned], [Trial(subject(16), failed())])] == [False, False, False]
+    assert [f.informed for f in ask([blank, facts, tuned], [Trial(subject(16), measured(2.0))])] == [False, True, True]
+
+
+def test_trees_and_other_targets_inform_it_too():
+    borrowing = LearnedForecaster()
+    borrowing.lend(TASK, TARGET, elsewhere(16, 32))
+    assert borrowing.forecast(TASK, TARGET, [subject(64)], [])[0].informed

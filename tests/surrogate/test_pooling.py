@@ -16,7 +16,7 @@ def normal(mean: float, sd: float = 0.5, p_valid: float = 0.8, name: str = "f") 
 
 
 def test_alone_a_tier_is_left_as_it_is() -> None:
-    found = pool([("learned", normal(0.3))], Weights({}, sharpness=3.0), "cascade", "why")
+    found = pool([("learned", normal(0.3))], Weights({}), "cascade", "why")
     assert (found.probabilities, found.mean_log2) == (normal(0.3).probabilities, 0.3)
     assert (found.forecaster, found.rationale, found.tiers) == ("cascade", "why", (normal(0.3),))
 
@@ -28,11 +28,18 @@ def test_two_that_agree_are_pooled_to_what_they_say() -> None:
     assert found.cost == Cost(2.0, 4, 6, 1.0)
 
 
-def test_sharpness_two_is_the_product_of_independent_normals() -> None:
-    sharp = Weights(EQUAL.weights, 2.0, EQUAL.valid)
-    found = pool([("learned", normal(0.0, 0.5)), ("llm", normal(1.0, 1.0))], sharp, "cascade")
+def test_normals_are_weighed_by_their_precision() -> None:
+    found = pool([("learned", normal(0.0, 0.5)), ("llm", normal(1.0, 1.0))], EQUAL, "cascade")
     assert found.mean_log2 == pytest.approx(0.2)
-    assert found.sd_log2 == pytest.approx(math.sqrt(0.2))
+    assert found.sd_log2 == pytest.approx(math.sqrt(0.4))
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.5, 3.0])
+def test_a_pool_is_no_surer_than_its_surest_tier(apart: float) -> None:
+    sure, wide = normal(0.25, 0.4), normal(0.25 + apart, 1.5)
+    found = pool([("learned", wide), ("llm", sure)], pooling.shipped(), "cascade")
+    assert found.confidence <= sure.confidence + 1e-9
+    assert (found.sd_log2 or 0.0) >= 0.4 - 1e-9
 
 
 def test_hand_worked_pool_of_two() -> None:

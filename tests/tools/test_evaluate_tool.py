@@ -111,3 +111,24 @@ def test_refusals(pool: str, more: dict, message: str) -> None:
     pools = [pool] if more.pop("pool", False) else []
     with pytest.raises(UsageError, match=message):
         ask(*pools, **more)
+
+
+def test_a_pool_is_compared_with_its_members_by_family(pool: str, oracle: str) -> None:
+    found = ask(pool, forecasters=["pooled", "learned"], recorded=[oracle])
+    assert [s.name for s in found.forecasters] == ["pooled", "oracle, corrected", "learned", "oracle"]
+    assert {d.first for d in found.differences} == {"pooled"}
+    for difference in found.differences:
+        assert [f.family for f in difference.families] == sorted(f"family of {task}" for task in SPEEDUPS)
+        assert sum(f.rows for f in difference.families) == found.valid
+    # Without trees or trials the learned one knows nothing here: the pool is the other one, in every family.
+    of_oracle = next(d for d in found.differences if d.second == "oracle, corrected")
+    assert {f.difference.value for f in of_oracle.families} == {0.0}
+    of_learned = next(d for d in found.differences if d.second == "learned")
+    assert all((f.difference.value or 0.0) < 0 for f in of_learned.families)
+    assert "worse than a member of it in 0 of 3 families" in found.summary
+
+
+def test_a_pool_needs_its_members(pool: str, oracle: str) -> None:
+    for wrong in ({"forecasters": ["pooled"], "recorded": [oracle]}, {"forecasters": ["pooled", "learned"]}):
+        with pytest.raises(UsageError, match="pooled are"):
+            ask(pool, **wrong)

@@ -217,3 +217,8 @@ def test_what_is_no_pool(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ArchiveError, match="cannot be written"):
         parquet.write_rows([], tmp_path / "file" / "p.parquet")
+
+
+def test_the_repository_s_folder_of_pools_is_read_whole() -> None:
+    folder = Path(__file__).parents[3] / "pool"
+    assert [f.stem for f in parquet.files_of(folder)] == ["test", "train", "validation"]
