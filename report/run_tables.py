@@ -11,7 +11,7 @@ from forewarp.report import display, plots
 from forewarp.report.measure_tables import shapes, state_lines
 from forewarp.tools import wording
 from forewarp.tools.parts import shown
-from forewarp.tools.run_report import usable
+from forewarp.tools.run_report import oracles, usable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +39,7 @@ def render(document: SearchDocument, console: Console, record: RunRecord | None 
     console.print(document.summary, style="bold")
     console.print(_counts(document))
     if document.tiers:
-        console.print(wording.oracles(document))
+        console.print(oracles(document))
     if document.account is not None:
         console.print(document.account.said)
     if record is not None:

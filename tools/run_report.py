@@ -350,6 +350,15 @@ def usable(measured: MeasuredFigures | None) -> Interval | None:
     return measured.speedup
 
 
+def oracles(document: SearchResult) -> str:
+    """Return who answered for how many candidates, from the cheapest to the device, and what the paid ones cost."""
+    asked = [
+        f"{t.tier} {t.candidates}{f' ({t.unread} unreadable)' if t.unread else ''}{wording.price(t.cost)}"
+        for t in document.tiers
+    ]
+    return ", ".join([*asked, f"measured {document.counts.measured}"])
+
+
 def _best(archive: Archive, found: RunSummary) -> BestKernel | None:
     best = found.best
     if best is None:

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from forewarp.search.account import Account, Item
     from forewarp.tools.measured import DeviceState, Micros, WorkloadResult
     from forewarp.tools.parts import Amounts, Interval, Price
-    from forewarp.tools.run_report import SearchResult
 
 NOTICED = 0.15
 """Processors that something else keeps busy, from which on it is said: they are counted in hundredths of a second."""
@@ -118,15 +117,6 @@ def device_line(device: DeviceState | None, workloads: Sequence[WorkloadResult] 
     if device.round_trip_us is not None:
         parts.append(f"round trip to its process {device.round_trip_us:.0f} µs, taken off")
     return ", ".join(parts)
-
-
-def oracles(document: SearchResult) -> str:
-    """Return who answered for how many candidates, from the cheapest to the device, and what the paid ones cost."""
-    asked = [
-        f"{t.tier} {t.candidates}{f' ({t.unread} unreadable)' if t.unread else ''}{price(t.cost)}"
-        for t in document.tiers
-    ]
-    return ", ".join([*asked, f"measured {document.counts.measured}"])
 
 
 def account(found: Account) -> str:

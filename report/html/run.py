@@ -32,7 +32,7 @@ from forewarp.search import policy
 from forewarp.tools import wording
 from forewarp.tools.calibration import scores_of_run
 from forewarp.tools.parts import Interval, shown, speedup_of
-from forewarp.tools.run_report import BestSoFar, lost, usable
+from forewarp.tools.run_report import BestSoFar, lost, oracles, usable
 from forewarp.tools.wording import counted
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _state(document: SearchResult, record: RunRecord) -> str:
     return (
         f"{'; '.join(parts)}. {run.created[:16].replace('T', ' ')}{ended} UTC, {document.device.kind} "
         f"{document.device.arch}, forewarp {run.version}. Proposer {document.proposer}, forecaster "
-        f"{document.forecaster or 'none: everything was measured'}. {wording.oracles(document)}."
+        f"{document.forecaster or 'none: everything was measured'}. {oracles(document)}."
     )
 
 

@@ -21,8 +21,7 @@ from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings
 from forewarp.surrogate.cascade import CascadeForecaster
-from forewarp.tools.run_report import report
-from forewarp.tools.wording import oracles
+from forewarp.tools.run_report import oracles, report
 
 
 class Paid(KnowingForecaster):
