@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -34,7 +35,7 @@ LEAST_S = 1.0
 class Judged:
     """Outcome of one workload. `slow` is the seconds that it would have taken; 0 where it was not too slow.
 
-    `reach` is what `interpreter.memory.Reach` counted.
+    `reach` is what `interpreter.memory.Memory` counted.
     """
 
     status: CheckStatus
@@ -67,15 +68,17 @@ class ReferenceFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Sizes of shapes: of the first to be tried; of one with whole blocks, and the most that is looked at then.
+    """Sizes of shapes: the most of the first to be tried; of one with whole blocks, and what that may come to; and of
+    those that have one constant near the task's own.
 
-    `unsuited` says what may be the matter with a small shape where the candidate is right at a larger one, and where
-    that could not be told.
+    `again_s` is how long, in seconds, other shapes may be looked at. `unsuited` says what may be the matter with a
+    small shape where the candidate is right at a larger one, and where that could not be told.
     """
 
     first: Size
     whole: Size
     most: Size
+    stretched: Size
     again_s: float
     unsuited: tuple[str, str]
 
@@ -175,7 +178,32 @@ class Checker(ABC):
         judged = self.suited(shrinker, judged, constants)
         if judged.status != "ok" or constants == defaults(self.job, workload):
             return judged
-        return self.unhidden(workload, shrinker, judged)
+        if not judged.wrong:
+            judged = self._stretched(workload, shrinker, judged, until)
+        return judged if judged.status != "ok" else self.unhidden(workload, shrinker, judged)
+
+    def _stretched(self, workload: Workload, shrinker: Shrinker, judged: Judged, until: float) -> Judged:
+        """Check a right candidate at shapes with one constant near the task's own.
+
+        Returns the first judgement that finds something wrong, else the one given with what these shapes reached.
+        """
+        until = min(until, time.monotonic() + self.bounds.again_s)
+        used = {**defaults(self.job, workload), **judged.workload.constants}
+        for shape in shrinker.stretched(used, self.bounds.stretched.holds):
+            for limit_s, sample in ((self.bounds.again_s, False), (self.bounds.again_s / 2, True)):
+                if time.monotonic() > until:
+                    return judged
+                try:
+                    again = self.attempt(shrinker.with_constants(shape), limit_s, sample=sample)
+                except ReferenceFailed:
+                    break
+                if again.wrong:
+                    return again
+                if again.status == "ok":
+                    judged = replace(judged, reach=Counter(judged.reach) | Counter(again.reach))
+                if not again.slow:
+                    break
+        return judged
 
     def suited(self, shrinker: Shrinker, judged: Judged, used: Constants) -> Judged:
         """Check a candidate that was wrong at a small shape again at one that suits its code as the task's own does."""

@@ -54,15 +54,15 @@ class _Dial:
     def halve(self, constants: Constants) -> dict[str, Constant]:
         """Return the constants with this one halved; an odd number stays odd."""
         old = self.read(constants)
-        new = old // 2 + (1 if old % 2 and old // 2 % 2 == 0 else 0)
-        changed = dict(constants)
+        return self.set(constants, old // 2 + (1 if old % 2 and old // 2 % 2 == 0 else 0))
+
+    def set(self, constants: Constants, number: int) -> dict[str, Constant]:
+        """Return the constants with another number for this one."""
         if self.position is None:
-            changed[self.name] = new
-        else:
-            whole: Any = list(constants[self.name])  # pyright: ignore[reportArgumentType]
-            whole[self.position] = new
-            changed[self.name] = whole
-        return changed
+            return {**constants, self.name: number}
+        whole: Any = list(constants[self.name])  # pyright: ignore[reportArgumentType]
+        whole[self.position] = number
+        return {**constants, self.name: whole}
 
 
 def defaults(job: Mapping[str, Any], workload: Workload) -> dict[str, Constant]:
@@ -157,22 +157,24 @@ class Shrinker:
         fits: Callable[[Size], bool],
         *,
         whole_blocks: bool = False,
+        keep: _Dial | None = None,
     ) -> Constants | None:
-        """Halve the largest constants until the size fits, or as far as that goes; None where nothing works at all.
+        """Halve the largest constants, but `keep`, until the size fits, or as far as that goes.
 
-        At first, shapes stay ones that the candidate's code suits (`cuts_blocks`); with `whole_blocks`, always.
+        At first, shapes stay ones that the candidate's code suits (`cuts_blocks`); with `whole_blocks`, always. Returns
+        None where nothing works at all.
         """
         size = self.measure(constants)
         if size is None:
             return None
         for least, strict in _PHASES[: 2 if whole_blocks else 4]:
-            fixed: set[_Dial] = set()
+            fixed = {keep}
             while not fits(size):
                 free = [d for d in _dials(constants) if d not in fixed and d.read(constants) >= least]
                 if not free:
                     break
                 dial = max(free, key=lambda d: d.read(constants))
-                smaller = self._halved(constants, size, dial)
+                smaller = self._halved(constants, size, dial, keep)
                 if smaller is None or not _helps(fits, size, smaller[1]) or (strict and self.cuts_blocks(smaller[0])):
                     fixed.add(dial)
                 else:
@@ -199,11 +201,39 @@ class Shrinker:
     def larger(self, constants: Constants) -> Iterator[Constants]:
         """Yield the constants with one of them nearer to the task's own, for each of them from near to far."""
         for dial in [d for d in _dials(constants) if d.name in self.original]:
-            least, path, now = dial.read(constants), list[Constants](), self.original
-            while dial.read(now) > least:
-                path.append({**constants, dial.name: now[dial.name]})
-                now = dial.halve(now)
-            yield from reversed(path)
+            for number in self._towards_own(dial, dial.read(constants) + 1):
+                yield dial.set(constants, number)
+
+    def stretched(self, constants: Constants, fits: Callable[[Size], bool]) -> Iterator[Constants]:
+        """Yield shapes with one constant as near to the task's own as fits, at least four times as large as given.
+
+        For that the other constants are halved further, as long as they suit the candidate's code as they do now. What
+        is given smallest, of what the task has, comes first.
+        """
+        dials = [d for d in _dials(constants) if d.name in self.original]
+        for dial in sorted(dials, key=lambda d: d.read(constants) / max(1, d.read(self.original))):
+            nearest, shape = None, constants
+            for number in self._towards_own(dial, 4 * max(1, dial.read(constants))):
+                suited = Shrinker(self._job, self.with_constants(dial.set(shape, number)), self._candidate)
+                shrunk = suited.shrink(suited.original, fits, whole_blocks=True, keep=dial)
+                size = self.measure(shrunk) if shrunk is not None else None
+                if shrunk is None or size is None:
+                    continue  # the reference may take other numbers only
+                if not fits(size):
+                    break
+                shape = shrunk
+                if not self.cuts_blocks(dial.set(self.original, number)):
+                    nearest = shape
+            if nearest is not None:
+                yield nearest
+
+    def _towards_own(self, dial: _Dial, least: int) -> list[int]:
+        """Return the task's own number and its halves, down to `least`, in ascending order."""
+        numbers, now = list[int](), self.original
+        while dial.read(now) >= least:
+            numbers.insert(0, dial.read(now))
+            now = dial.halve(now)
+        return numbers
 
     def _compiled(self, constants: Constants) -> dict[str, int | float]:
         """Return what a CUDA plan compiles in besides its tunables; empty for other candidates and refused shapes."""
@@ -216,13 +246,15 @@ class Shrinker:
             return {}
         return dict(resolved.constants)
 
-    def _halved(self, constants: Constants, size: Size, dial: _Dial) -> tuple[Constants, Size] | None:
-        """Halve one constant, or else all of its value together, because some must stay equal."""
+    def _halved(
+        self, constants: Constants, size: Size, dial: _Dial, keep: _Dial | None
+    ) -> tuple[Constants, Size] | None:
+        """Halve one constant, or else all of its value but `keep` together, because some must stay equal."""
         value = dial.read(constants)
         alone = dial.halve(constants)
         together = alone
         for other in _dials(constants):
-            if other != dial and other.read(constants) == value:
+            if other not in (dial, keep) and other.read(constants) == value:
                 together = other.halve(together)
         for trial in (alone, together):
             found = self.measure(trial)

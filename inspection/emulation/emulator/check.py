@@ -31,6 +31,7 @@ class EmulatorCheck(Checker):
         first=Size(1 << 17, 256),
         whole=Size(1 << 17, 256),
         most=Size(1 << 20, 1 << 10),
+        stretched=Size(1 << 19, 1 << 10),
         again_s=5.0,
         unsuited=(_MISFIT, _MISFIT),
     )

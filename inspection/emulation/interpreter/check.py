@@ -51,6 +51,7 @@ class InterpreterCheck(Checker):
         first=Size(1 << 19, 256),
         whole=Size(_LARGER, 256),
         most=Size(2 * _LARGER, sys.maxsize),
+        stretched=Size(1 << 20, 512),
         again_s=_AGAIN_S,
         unsuited=(
             "which its blocks do not divide as they do the task's",

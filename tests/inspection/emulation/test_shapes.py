@@ -79,6 +79,36 @@ def test_larger_shapes_differ_in_one_constant_and_come_from_near_to_far() -> Non
     ]
 
 
+def stretched(task: Task, candidate: Candidate, small: dict[str, Constant], most: int) -> list[dict[str, Constant]]:
+    return [dict(s) for s in shrinker(task, candidate).stretched(small, Size(most, 1 << 10).holds)]
+
+
+def test_stretched_shapes_have_one_constant_near_the_tasks_own() -> None:
+    task = samples.model("x * 2", "torch.randn(ROWS, COLS)", ROWS=65536, COLS=4096)
+    small: dict[str, Constant] = {"ROWS": 64, "COLS": 64}
+    assert stretched(task, MODULE, small, 1 << 18) == [{"ROWS": 32768, "COLS": 4}, {"ROWS": 32, "COLS": 4096}]
+    assert stretched(task, MODULE, small, 1 << 12) == [{"ROWS": 512, "COLS": 4}, {"ROWS": 4, "COLS": 512}]
+
+
+def test_stretched_shapes_are_none_where_little_was_halved() -> None:
+    task = samples.model("x * 2", "torch.randn(ROWS, COLS)", ROWS=128, COLS=4096)
+    assert stretched(task, MODULE, {"ROWS": 64, "COLS": 2048}, 1 << 30) == []
+
+
+def test_stretched_shapes_suit_the_code_as_the_small_one_does() -> None:
+    task = samples.model("x * 2", "torch.randn(ROWS, COLS)", ROWS=4096, COLS=4096)
+    small: dict[str, Constant] = {"ROWS": 64, "COLS": 64}
+    assert stretched(task, Candidate("BLOCK = 32", "python"), small, 1 << 15) == [
+        {"ROWS": 512, "COLS": 32},
+        {"ROWS": 32, "COLS": 512},
+    ]
+
+
+def test_constants_that_must_stay_equal_are_not_stretched() -> None:
+    task = samples.model("x @ x", "torch.randn(A, B)", A=1024, B=1024)
+    assert stretched(task, MODULE, {"A": 64, "B": 64}, 1 << 20) == []
+
+
 def test_sizes_in_the_code_are_named_where_they_have_changed() -> None:
     task = samples.model("x * 2", "torch.randn(ROWS, COLS)", ROWS=40_000_000, COLS=48)
     fixed = shrinker(task, Candidate("assert rows == 40_000_000 and columns == 48", "python"))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support import emulated as samples
+from support import interpreted
 
 from forewarp.core.checking import Check, Finding
 from forewarp.core.values import Candidate, Task
@@ -14,6 +15,7 @@ from forewarp.gpu_runner.formats import task as tasks
 
 TASKS = Path(__file__).parents[4] / "tasks"
 BUDGET_S = 30.0
+MANY_ROWS = interpreted.model("x * 2", "torch.randn(ROWS, COLS)", ROWS=4096, COLS=2048)
 
 
 def run(checks: LocalExecutor, task: Task, candidate: Candidate) -> Check:
@@ -110,6 +112,38 @@ def test_threads_that_wait_for_each_other_are_a_divergent_barrier(checks: LocalE
     check = run(checks, samples.DOUBLE, samples.kernel(body))
     assert check.status == "failed", check
     assert "64 of its 128 threads are at a barrier" in found(check, "divergent barrier").message
+
+
+def test_a_grid_that_is_too_small_for_the_tasks_rows_is_incorrect(checks: LocalExecutor) -> None:
+    body = (
+        "for (int c = threadIdx.x; c < cols; c += blockDim.x) y[blockIdx.x * cols + c] = x[blockIdx.x * cols + c] * 2;"
+    )
+    check = run(checks, MANY_ROWS, samples.rows(body, grid="min(x.shape[0], 512)"))
+    assert check.status == "incorrect", check
+    assert "were never written" in check.message
+    assert check.workloads[0].constants["ROWS"] == 4096
+
+
+@pytest.mark.slow
+def test_an_array_that_is_too_short_for_the_tasks_rows_is_out_of_bounds(checks: LocalExecutor) -> None:
+    body = """
+__shared__ float row[1024];
+for (int c = threadIdx.x; c < cols; c += blockDim.x) row[c] = x[blockIdx.x * cols + c];
+__syncthreads();
+for (int c = threadIdx.x; c < cols; c += blockDim.x) y[blockIdx.x * cols + c] = row[c] * 2;
+"""
+    check = run(checks, MANY_ROWS, samples.rows(body))
+    assert check.status == "failed", check
+    assert "index 1024 of an array" in found(check, "out of bounds").message
+    check = run(checks, MANY_ROWS, samples.rows(body.replace("1024", "2048")))
+    assert (check.status, check.findings) == ("ok", ()), check
+
+
+@pytest.mark.slow
+def test_loops_by_the_grids_stride_are_not_accused(checks: LocalExecutor) -> None:
+    loop = "for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) y[i] = x[i] * 2.0f;"
+    check = run(checks, MANY_ROWS, samples.kernel(loop, grid="264"))
+    assert (check.status, check.findings) == ("ok", ()), check
 
 
 @pytest.mark.slow

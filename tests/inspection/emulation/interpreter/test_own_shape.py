@@ -18,6 +18,9 @@ VAST_ROWS = plans.model("x * 2", "torch.randn(ROWS, COLS, dtype=torch.float16)",
 WIDE = plans.model("x.sum(1)", "torch.randn(ROWS, COLS)", ROWS=4, COLS=1 << 21)
 GATHER = plans.model("x[rest[0]]", "torch.randn(N), torch.randint(0, N, (N,))", N=1 << 22)
 
+LONG_ROWS = plans.model("x.sum(1)", "torch.randn(ROWS, COLS)", ROWS=4096, COLS=4096)
+MANY_ROWS = plans.model("x * 2", "torch.randn(ROWS, COLS)", ROWS=4096, COLS=2048)
+
 STORE = "tl.store(y + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)"
 ROW = "row = tl.program_id(0){wide}\nat = row * COLS + tl.arange(0, COLS)\ntl.store(y + at, tl.load(x + at) * 2)"
 LOOP = """
@@ -70,6 +73,64 @@ def test_a_mask_that_fails_only_in_a_large_shape_is_found(executor: LocalExecuto
     task = plans.model("x * 2", "torch.randn(N)", N=20_000_001)
     check = executor.check(task, modules.flat(body, block=4096))
     assert any("element 20000001 of" in m for m in messages(check)), check
+
+
+@pytest.mark.slow
+def test_a_block_that_is_too_short_for_the_tasks_rows_is_incorrect(executor: LocalExecutor) -> None:
+    total = "v = tl.load(x + row * stride + c, mask=c < cols, other=0.0)\ntl.store(y + row, tl.sum(v, axis=0))"
+    check = executor.check(LONG_ROWS, modules.rows(total, wide="1024"))
+    assert check.status == "incorrect", check
+    assert check.workloads[0].constants["COLS"] == 4096
+    plan = plans.rows(plans.RIGHT_SUM)
+    short = Candidate(plan.source.replace("next_pow2(COLS)", "1024"), "triton")
+    assert executor.check(LONG_ROWS, short).status == "incorrect"
+    check = executor.check(LONG_ROWS, plan)
+    assert (check.status, check.faults) == ("ok", ()), check
+
+
+def doubled_rows(grid: str) -> Candidate:
+    """Return a module for MANY_ROWS whose programs go on to the next rows where `grid` has fewer of them."""
+    return modules.module(
+        "x, y, rows, cols, BLOCK: tl.constexpr\nc = tl.arange(0, BLOCK)\n"
+        "for row in range(tl.program_id(0), rows, tl.num_programs(0)):\n"
+        "    i = row * cols + c\n    tl.store(y + i, tl.load(x + i, mask=c < cols, other=1.0) * 2, mask=c < cols)",
+        f"y = torch.empty_like(x)\nk[({grid},)](x, y, x.shape[0], x.shape[1], BLOCK=2048)\nreturn y",
+    )
+
+
+@pytest.mark.slow
+def test_a_grid_that_is_too_small_for_the_tasks_rows_is_incorrect(executor: LocalExecutor) -> None:
+    persistent = doubled_rows("132")
+    check = executor.check(MANY_ROWS, persistent)
+    assert (check.status, check.faults) == ("ok", ()), check
+    once = persistent.source.replace("tl.num_programs(0)", "rows").replace("132", "min(1024, x.shape[0])")
+    check = executor.check(MANY_ROWS, Candidate(once, "python"))
+    assert check.status == "incorrect", check
+    assert check.workloads[0].constants["ROWS"] == 4096
+
+
+@pytest.mark.slow
+def test_split_sums_with_atomics_are_not_accused(executor: LocalExecutor) -> None:
+    task = plans.model("x @ rest[0]", "torch.randn(M, K), torch.randn(K, N)", M=64, K=4096, N=64)
+    check = executor.check(
+        task,
+        modules.module(
+            "a, b, c, N, K, BLOCK: tl.constexpr, STEP: tl.constexpr, SPLIT: tl.constexpr\n"
+            "m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
+            "n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)\n"
+            "total = tl.zeros((BLOCK, BLOCK), tl.float32)\n"
+            "for start in range(tl.program_id(2) * STEP, K, STEP * SPLIT):\n"
+            "    k = start + tl.arange(0, STEP)\n"
+            "    left = tl.load(a + m[:, None] * K + k[None, :], mask=k[None, :] < K, other=0.0)\n"
+            "    right = tl.load(b + k[:, None] * N + n[None, :], mask=k[:, None] < K, other=0.0)\n"
+            "    total += tl.dot(left, right, input_precision='ieee')\n"
+            "tl.atomic_add(c + m[:, None] * N + n[None, :], total)",
+            "c = torch.zeros(x.shape[0], rest[0].shape[1])\n"
+            "grid = (x.shape[0] // 16, rest[0].shape[1] // 16, 8)\n"
+            "k[grid](x, rest[0], c, c.shape[1], x.shape[1], BLOCK=16, STEP=32, SPLIT=8)\nreturn c",
+        ),
+    )
+    assert (check.status, check.faults) == ("ok", ()), check
 
 
 @pytest.mark.parametrize(
