@@ -22,7 +22,7 @@ from forewarp.gpu_runner.worker import environment, protections, toolchain
 from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed
 from forewarp.inspection.emulation.interpreter.builder import Unsupported
 from forewarp.inspection.emulation.interpreter.launches import KernelRun, ModuleRun, PlanRun
-from forewarp.inspection.emulation.interpreter.memory import Ledger, MemoryFault
+from forewarp.inspection.emulation.interpreter.memory import Ledger, MemoryFault, RealAddress
 from forewarp.inspection.emulation.interpreter.pace import SPINS, Born, OutOfTime, Pace, TooSlow
 
 _FOR_EVER = 1e9
@@ -101,7 +101,7 @@ def _outcome(runner: KernelRun, pace: Pace) -> Report:
         return _out_of_time(runner, pace, e.line, report)
     except TooSlow as e:
         return report("slow") | {"estimate": e.seconds}
-    except (Unsupported, NotImplementedError) as e:
+    except (Unsupported, NotImplementedError, RealAddress) as e:
         return report("unsupported", f"{_where(e, runner.path)}{e}")
     except MemoryFault as e:
         return report("failed", f"{runner.memory.kernel}{_where(e, runner.path, ', ')}: {e}")

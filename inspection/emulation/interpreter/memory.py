@@ -97,6 +97,8 @@ class Ledger:
 
 _SPAN = 44
 """Each buffer has 2**44 bytes of address to itself, and lies in their middle."""
+_FIRST = 8
+"""Number of the first such span: a process has real addresses below 2**47."""
 _MIDDLE = 1 << (_SPAN - 1)
 POISON = 0xFF
 """Every byte of what is read out of bounds; as a float, NaN."""
@@ -108,6 +110,10 @@ Change = Callable[[Array, Array], Array]
 
 class MemoryFault(Exception):
     """An access that ends a kernel on a GPU."""
+
+
+class RealAddress(Exception):
+    """An access to an address that a module got from a tensor by itself; nothing is known of what lies there."""
 
 
 @dataclass(slots=True)
@@ -215,7 +221,7 @@ class Memory:
         return base
 
     def _next_base(self) -> int:
-        return ((len(self._windows) + 1) << _SPAN) + _MIDDLE
+        return ((len(self._windows) + _FIRST) << _SPAN) + _MIDDLE
 
     def forget(self) -> None:
         """Drop all buffers; what was found stays."""
@@ -342,9 +348,11 @@ class Memory:
             yield self._part(int(region), addresses[lanes], lanes, width, verb)
 
     def _part(self, region: int, active: Array, lanes: Mask | slice, width: int, verb: str) -> Part:
-        if not 1 <= region <= len(self._windows):
+        if 1 <= region < _FIRST:
+            raise RealAddress(f"{verb} at an address out of a table of pointers, which is not interpreted")
+        if not _FIRST <= region < _FIRST + len(self._windows):
             raise MemoryFault(f"{verb} from an address that belongs to no buffer, in program {self.program}")
-        window = self._windows[region - 1]
+        window = self._windows[region - _FIRST]
         at = active.astype(np.int64) - np.int64(window.base)
         if active.size > 1:
             self._count_sectors(at, width, verb)

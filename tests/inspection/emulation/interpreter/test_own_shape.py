@@ -133,6 +133,18 @@ def test_split_sums_with_atomics_are_not_accused(executor: LocalExecutor) -> Non
     assert (check.status, check.faults) == ("ok", ()), check
 
 
+def test_tables_of_pointers_are_not_followed(executor: LocalExecutor) -> None:
+    table = modules.module(
+        "p, y, cols, BLOCK: tl.constexpr\nrow = tl.program_id(0)\nc = tl.arange(0, BLOCK)\n"
+        "x = tl.load(p + row).to(tl.pointer_type(tl.float32))\ntl.store(y + row * cols + c, tl.load(x + c) * 2)",
+        "y = torch.empty_like(x)\np = torch.tensor([r.data_ptr() for r in x], dtype=torch.int64)\n"
+        "k[(x.shape[0],)](p, y, x.shape[1], BLOCK=64)\nreturn y",
+    )
+    check = executor.check(plans.model("x * 2", "torch.randn(12, 64)"), table)
+    assert (check.status, check.faults) == ("unsupported", ()), check
+    assert "out of a table of pointers" in check.message
+
+
 @pytest.mark.parametrize(
     "address",
     ["x + tl.load(at + i, mask=i < n, other=0)", "x + tl.load(at + i, mask=i < n, other=1) - 1"],
