@@ -37,8 +37,8 @@ _LOOK_S = 1.0
 """Time limit in seconds of a run without data: at the task's own shape, or a larger one."""
 _GRACE_S = 15.0
 _NOTHING: Mapping[str, Any] = {
-    **{"programs": 0, "grid": 0, "partial": False, "estimate": 0.0, "message": ""},
-    **{"findings": [], "suspicions": [], "reach": {}},
+    **{"outcome": "failed", "programs": 0, "grid": 0, "partial": False, "estimate": 0.0, "message": ""},
+    **{"findings": [], "suspicions": [], "reach": {}, "room": {}},
 }
 """The report of a process that said nothing."""
 
@@ -83,10 +83,25 @@ class InterpreterCheck(Checker):
             judged = self._larger(shrinker, own, judged, report["reach"])
         shape = ", ".join(f"{k} = {v}" for k, v in own.items())
         findings = [serde.from_data(Finding, f) for f in report["findings"]]
+        findings += self._never_written(shrinker, {**own, **judged.workload.constants}, report)
         findings = [replace(f, message=f"{f.message}; at the task's own shape, {shape}") for f in findings]
         judged = replace(judged, findings=joined([*judged.findings, *findings]))
         hidden = hidden_by(report["reach"], judged.reach)
         return _noted(judged, f"not seen at this shape: {'; '.join(hidden)}") if hidden else judged
+
+    def _never_written(self, shrinker: Shrinker, small: Constants, report: Mapping[str, Any]) -> list[Finding]:
+        """Return the outputs that a launch's programs are too few to fill at the task's own shape.
+
+        The estimate is believed where it says that a small shape, at which all was written, can be filled.
+        """
+        rooms: Mapping[str, tuple[float, int]] = report["room"] if report["outcome"] == "done" else {}
+        lacking = {name: room / size for name, (room, size) in rooms.items() if room < size}
+        fillable = self._look(shrinker, small)["room"] if lacking else {}
+        return [
+            Finding("uninitialised", name, f"at most {share:.1%} of {name} is ever written: too few programs", 1)
+            for name, share in lacking.items()
+            if name in fillable and fillable[name][0] >= fillable[name][1]
+        ]
 
     def _larger(self, shrinker: Shrinker, own: Constants, judged: Judged, reach: Mapping[str, int]) -> Judged:
         """Check at the first larger shape that shows what `reach` has, if there is one within bounds."""

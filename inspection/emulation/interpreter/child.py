@@ -76,6 +76,7 @@ def _case(runner: KernelRun, pace: Pace) -> Report:
         "findings": serde.to_data(ledger.findings()),
         "suspicions": serde.to_data(ledger.suspicions()),
         "reach": runner.memory.reach,
+        "room": runner.room(),
     }
 
 

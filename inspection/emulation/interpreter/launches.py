@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from forewarp.core import serde
 from forewarp.core.values import Target
 from forewarp.gpu_runner.formats.plan import Argument, ResolvedLaunch
-from forewarp.gpu_runner.worker.problem import dtype_name, import_text, outputs_of
+from forewarp.gpu_runner.worker.operations import OperationMode
+from forewarp.gpu_runner.worker.problem import dtype_name, import_text, outputs_of, tensors_of
 from forewarp.inspection.emulation.interpreter import internals
 from forewarp.inspection.emulation.interpreter.builder import Unsupported
 from forewarp.inspection.emulation.interpreter.memory import POISON, Buffer, BufferPart, Memory, Place
@@ -51,8 +53,22 @@ class KernelRun(ABC):
         self.pace = pace
         self._run()
 
+    def room(self) -> dict[str, tuple[float, int]]:
+        """Return, after a run without contents, the most bytes of each output that programs can write, and its bytes.
+
+        Left out are outputs that anything but the launches may have written to.
+        """
+        memory = self.memory
+        if not isinstance(memory, Hollow):
+            return {}
+        return {name: (memory.room.get(buffer.base, 0), size) for name, (buffer, size) in self._open_outputs().items()}
+
     @abstractmethod
     def _run(self) -> None: ...
+
+    @abstractmethod
+    def _open_outputs(self) -> dict[str, tuple[Buffer, int]]:
+        """Return the outputs that launches alone can fill, with their bytes."""
 
     def _launch(self, kernel: Any, arguments: Mapping[str, Any], name: str, grid: Sequence[int]) -> None:
         self.memory.begin_launch(name, grid)
@@ -144,6 +160,10 @@ class PlanRun(KernelRun):
         if not isinstance(self.memory, Hollow):
             self._tell_written()
 
+    def _open_outputs(self) -> dict[str, tuple[Buffer, int]]:
+        own = {n: self.memory.named(n) for n in self.scene.outputs if n not in self.scene.plan.aliases}
+        return {name: (buffer, len(buffer.content)) for name, buffer in own.items()}
+
     def _tell_written(self) -> None:
         """Tell which elements of the outputs the programs wrote, and note those that none did."""
         for name, mask in self.scene.masks.items():
@@ -183,6 +203,36 @@ class _Poisoned(TorchFunctionMode):
         return result
 
 
+class _Unfilled(OperationMode):
+    """Gathers the storages that torch leaves open and has not written to since."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tensors: list[torch.Tensor] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        named = kwargs or {}
+        result = func(*args, **named)
+        if func.overloadpacket.__name__ in _UNFILLED:
+            self.tensors.append(result)
+        elif func._schema.is_mutable:
+            touched = {storage_of(leaf) for leaf in tree_leaves((args, named)) if isinstance(leaf, torch.Tensor)}
+            self.tensors = [t for t in self.tensors if storage_of(t) not in touched]
+        return result
+
+    def leaves_open(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor lies in one of these storages."""
+        return storage_of(tensor) in map(storage_of, self.tensors)
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """Return a number that tells storages of living tensors apart, those without values too."""
+    storage: Any = tensor.untyped_storage()
+    return storage._cdata
+
+
 class ModuleRun(KernelRun):
     """A module on CPU tensors that pass for CUDA tensors; each of its kernels is run as it is launched."""
 
@@ -196,6 +246,7 @@ class ModuleRun(KernelRun):
         self._poisoned = _Poisoned()
         self._known: dict[int, tuple[Buffer, Any]] = {}
         self._windows: dict[tuple[Any, ...], int] = {}
+        self._open: dict[str, tuple[Buffer, int]] = {}
         self.kernels.on_launch(self._launched, self._pointer)
         self._source, self._call = born.candidate.source, None
         if not born.own_shape:
@@ -239,7 +290,17 @@ class ModuleRun(KernelRun):
 
     def _run_without_values(self) -> None:
         with self._pretending() as mode, masquerade.shapes_only(mode), torch.no_grad():
-            self._bound({})(*self.scene.problem.inputs(0, "cpu"))
+            call, values = self._bound({}), self.scene.problem.inputs(0, "cpu")
+            with _Unfilled() as unfilled:
+                outputs = tensors_of(tree_leaves(call(*values)))
+            for number, output in enumerate(outputs):
+                known = self._known.get(self._allocation(output)[0])
+                if known is not None and unfilled.leaves_open(output):
+                    size = min(output.numel() * output.element_size(), len(known[0].content))
+                    self._open[f"output {number}"] = known[0], size
+
+    def _open_outputs(self) -> dict[str, tuple[Buffer, int]]:
+        return self._open
 
     def _pointer(self, tensor: Any, name: str = "") -> Any:
         """Return a tensor as a kernel's argument."""

@@ -2,13 +2,15 @@
 
 Shapes are shrunk before a kernel is run, which hides what goes wrong in large ones: offsets beyond 32 bits, and masks
 that fail in the last block. Here every load gives a made-up value, and only the addresses are looked at. A fault counts
-where it is the same for two different values, so that what depends on the data accuses nobody.
+where it is the same for two different values, so that what depends on the data accuses nobody. What these programs
+store tells how much all of them can write at most: a grid may be too small to fill an output.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from forewarp.inspection.emulation.interpreter.memory import (
     Memory,
     MemoryFault,
     Part,
+    Place,
     put,
 )
 from forewarp.inspection.emulation.interpreter.pace import SPINS, Pace
@@ -28,6 +31,10 @@ from forewarp.inspection.emulation.interpreter.pace import SPINS, Pace
 _FILLS = 0, 1
 """Values that loads return in the first and in the second run: valid indices of any table, bounds of short loops."""
 _FEW_BITS = 1 << 31
+
+Stores = dict[int, list[tuple[float, int, int]]]
+"""Stores of one program by the buffer's address: their bytes, and the first and the last element."""
+_UNKNOWN = math.inf, 0, 0
 
 
 class _Waits(Exception):
@@ -44,6 +51,12 @@ class Hollow(Memory):
 
     fill = 0
 
+    def __init__(self, place: Callable[[str], Place]) -> None:
+        super().__init__(place)
+        self.stored: Stores = {}
+        self.room: dict[int, float] = {}
+        """The most bytes that all launches can write to a buffer, by its address; infinite where that is not known."""
+
     def add(self, name: str, content: Any, size: int, *, watched: bool, filled: bool = True) -> int:
         """Make a buffer known; nothing but its size is remembered."""
         del watched, filled
@@ -56,7 +69,12 @@ class Hollow(Memory):
 
     def store(self, addresses: Array, values: Array, mask: Mask) -> None:
         """Look at the addresses."""
-        self._look(np.zeros(addresses.shape, values.dtype), addresses, mask, "stores")
+        width = values.dtype.itemsize
+        for part in self._parts(addresses, mask, width, "stores"):
+            _, index = self._within(part, width, "stores")
+            if index.size:
+                stores = self.stored.setdefault(part.buffer.base, [])
+                stores.append((len(np.unique(index)) * width, int(index.min()), int(index.max())))
 
     def change(self, addresses: Array, mask: Mask, values: Array, apply: Change, order: tuple[bool, bool]) -> Array:
         """Return `fill` as the old values."""
@@ -64,6 +82,8 @@ class Hollow(Memory):
         self.atomics += 1
         if self.atomics > SPINS:
             raise _Waits
+        for part in self._parts(addresses, mask, values.dtype.itemsize, "changes"):
+            self.stored.setdefault(part.buffer.base, []).append(_UNKNOWN)
         return self._look(np.zeros(addresses.shape, values.dtype), addresses, mask, "changes")
 
     def _look(self, result: Array, addresses: Array, mask: Mask, verb: str) -> Array:
@@ -83,31 +103,45 @@ class Hollow(Memory):
 
 
 def look_at_corners(memory: Hollow, program: Callable[..., None], grid: Sequence[int], pace: Pace) -> None:
-    """Run the programs in the corners of a launch's grid; note what is seen in the same way for both made-up values."""
-    certain = memory.ledger
+    """Run the programs in the corners of a launch's grid, and in its middle.
+
+    Notes what is seen in the same way for both made-up values, and adds to the `room` of buffers.
+    """
+    certain, most = memory.ledger, dict[int, float]()
     try:
-        for place in corners(grid):
-            one, other = (_seen(memory, program, place, fill) for fill in _FILLS)
+        for place in corners_and_middle(grid):
+            (one, stored), (other, restored) = (_seen(memory, program, place, fill) for fill in _FILLS)
             for key, seen in one.seen.items():
                 again = other.seen.get(key)
                 if again is not None and again.message == seen.message:
                     certain.note(seen.kind, seen.where, seen.message, seen.count)
+            for base in {*stored, *restored}:
+                stores = stored.get(base, []) if stored.get(base) == restored.get(base) else [_UNKNOWN]
+                most[base] = max(most.get(base, 0), sum(size for size, _, _ in stores))
             pace.done += 1
     finally:
         memory.ledger = certain
+    for base, size in most.items():
+        memory.room[base] = memory.room.get(base, 0) + size * math.prod(grid)
 
 
-def _seen(memory: Hollow, program: Callable[..., None], place: tuple[int, ...], fill: int) -> Ledger:
-    memory.ledger, memory.fill = Ledger(), fill
+def _seen(memory: Hollow, program: Callable[..., None], place: tuple[int, ...], fill: int) -> tuple[Ledger, Stores]:
+    """Run a program on memory that is full of one value; return what it did wrong and what it stored."""
+    memory.ledger, memory.fill, memory.stored = Ledger(), fill, {}
     memory.begin_program(1, str(place))
     try:
         program(*place)
-    except (_Waits, MemoryFault, ArithmeticError):
-        return Ledger()  # made-up values may lead anywhere
-    return memory.ledger
+    except (_Waits, MemoryFault, ArithmeticError):  # made-up values may lead anywhere
+        return Ledger(), {buffer.base: [_UNKNOWN] for buffer in memory.buffers}
+    return memory.ledger, memory.stored
 
 
-def corners(grid: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Yield the places in a grid's corners, the last one first."""
-    ends = [dict.fromkeys((n - 1, 0)) for n in grid]
-    return itertools.product(*ends) if all(grid) else iter(())
+def corners_and_middle(grid: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return the places in a grid's corners, the last one first, and in its middle.
+
+    An offset that overflows in the middle may have come round to the buffer again in the last corner.
+    """
+    if not all(grid):
+        return []
+    ends = [(n - 1, 0) for n in grid]
+    return list(dict.fromkeys([*itertools.product(*ends), tuple(n // 2 for n in grid)]))

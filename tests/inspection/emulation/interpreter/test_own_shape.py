@@ -1,7 +1,11 @@
-"""What a small shape hides: offsets beyond 32 bits, later passes and programs, sizes that the code holds."""
+"""What a small shape hides: long rows, many programs, offsets beyond 32 bits, later passes, sizes in the code."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 from support import interpreted as plans
 from support import interpreted_modules as modules
@@ -10,7 +14,14 @@ from forewarp.core.checking import Check
 from forewarp.core.values import Candidate
 from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.inspection.emulation.interpreter.check import hidden_by
-from forewarp.inspection.emulation.interpreter.ownshape import corners
+from forewarp.inspection.emulation.interpreter.memory import MemoryFault, Place
+from forewarp.inspection.emulation.interpreter.ownshape import (
+    Hollow,
+    corners_and_middle,
+    look_at_corners,
+    without_contents,
+)
+from forewarp.inspection.emulation.interpreter.pace import Pace
 
 VAST = plans.model("x * 2", "torch.randn(N)", N=3_000_000_000)
 VAST_ROWS = plans.model("x * 2", "torch.randn(ROWS, COLS, dtype=torch.float16)", ROWS=600_000, COLS=4096)
@@ -20,6 +31,7 @@ GATHER = plans.model("x[rest[0]]", "torch.randn(N), torch.randint(0, N, (N,))", 
 
 LONG_ROWS = plans.model("x.sum(1)", "torch.randn(ROWS, COLS)", ROWS=4096, COLS=4096)
 MANY_ROWS = plans.model("x * 2", "torch.randn(ROWS, COLS)", ROWS=4096, COLS=2048)
+FLAT = plans.model("x * 2", "torch.randn(N)", N=(1 << 22) + 4096)
 
 STORE = "tl.store(y + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)"
 ROW = "row = tl.program_id(0){wide}\nat = row * COLS + tl.arange(0, COLS)\ntl.store(y + at, tl.load(x + at) * 2)"
@@ -75,6 +87,12 @@ def test_a_mask_that_fails_only_in_a_large_shape_is_found(executor: LocalExecuto
     assert any("element 20000001 of" in m for m in messages(check)), check
 
 
+def test_an_offset_that_has_come_round_again_in_the_last_program_is_found(executor: LocalExecutor) -> None:
+    vast = plans.model("x * 2", "torch.randn(N, dtype=torch.float16)", N=4_400_000_000)
+    check = executor.check(vast, flat_vast("tl.program_id(0) * BLOCK"))
+    assert any("does not fit 32 bits" in m and "of x" in m for m in messages(check)), check
+
+
 @pytest.mark.slow
 def test_a_block_that_is_too_short_for_the_tasks_rows_is_incorrect(executor: LocalExecutor) -> None:
     total = "v = tl.load(x + row * stride + c, mask=c < cols, other=0.0)\ntl.store(y + row, tl.sum(v, axis=0))"
@@ -107,6 +125,48 @@ def test_a_grid_that_is_too_small_for_the_tasks_rows_is_incorrect(executor: Loca
     check = executor.check(MANY_ROWS, Candidate(once, "python"))
     assert check.status == "incorrect", check
     assert check.workloads[0].constants["ROWS"] == 4096
+
+
+def flat_module(before: str, *, grid: str = "min(1024, triton.cdiv(x.numel(), 1024))", after: str = "") -> Candidate:
+    """Return a module for FLAT that makes y by `before`, and launches by default too few programs for it."""
+    kernel = f"x, y, n, BLOCK: tl.constexpr\ni = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n{STORE}"
+    return modules.module(kernel, f"{before}\nk[({grid},)](x, y, x.numel(), BLOCK=1024)\n{after}\nreturn y")
+
+
+def test_outputs_that_programs_are_too_few_to_fill_are_named(executor: LocalExecutor) -> None:
+    few = "at most 25.0% of {} is ever written: too few programs; at the task's own shape, N = 4198400"
+    check = executor.check(FLAT, flat_module("y = torch.empty_like(x)"))
+    assert (check.status, messages(check)) == ("ok", [few.format("output 0")]), check
+    plan = plans.flat(plans.RIGHT_DOUBLE, grid="min(1024, cdiv(numel(x), BLOCK))", constants={"BLOCK": 1024})
+    assert messages(executor.check(FLAT, plan)) == [few.format("y")]
+
+
+TAIL = "h = min(x.numel(), 1 << 20)\n"
+FILLED: dict[str, Candidate] = {
+    "assigned": flat_module(f"y = torch.empty_like(x)\n{TAIL}y[h:] = x[h:] * 2"),
+    "given as out": flat_module(f"y = torch.empty_like(x)\n{TAIL}torch.mul(x[h:], 2, out=y[h:])"),
+    "copied after": flat_module("y = torch.empty_like(x)", after=f"{TAIL}torch.ops.aten.copy_(y[h:], x[h:] * 2)"),
+    "full from the start": flat_module("y = x * 2"),
+    "by two launches": flat_module(
+        f"y = torch.empty_like(x)\n{TAIL}r = x.numel() - h\nif r:\n"
+        "    k[(triton.cdiv(r, 1024),)](x[h:], y[h:], r, BLOCK=1024)"
+    ),
+    "by every fourth program": modules.module(
+        "x, y, n, BLOCK: tl.constexpr\np = tl.program_id(0)\nif p % 4 == 1:\n"
+        f"    i = (p - 1) * BLOCK + tl.arange(0, 4 * BLOCK)\n    {STORE}",
+        "y = torch.empty_like(x)\nk[(4 * triton.cdiv(x.numel(), 4096),)](x, y, x.numel(), BLOCK=1024)\nreturn y",
+    ),
+    "but for a rest that is not returned": flat_module(
+        "n = x.numel()\ny = torch.empty(-(-n >> 20) << 20 if n > 1 << 20 else n)[:n]",
+        grid="triton.cdiv(x.numel(), 1024)",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", FILLED)
+def test_outputs_that_are_filled_in_other_ways_are_not_accused(executor: LocalExecutor, how: str) -> None:
+    check = executor.check(FLAT, FILLED[how])
+    assert (check.status, check.faults, check.workloads[0].message) == ("ok", (), ""), check
 
 
 @pytest.mark.slow
@@ -225,10 +285,45 @@ def test_sizes_written_into_a_module_are_named(executor: LocalExecutor) -> None:
     assert "it has N = 16777216 written into its code" in check.message
 
 
-def test_corners_are_named_once_and_the_last_comes_first() -> None:
-    assert list(corners((3, 1, 2))) == [(2, 0, 1), (2, 0, 0), (0, 0, 1), (0, 0, 0)]
-    assert list(corners((1, 1, 1))) == [(0, 0, 0)]
-    assert list(corners((0, 1, 1))) == []
+def test_corners_and_middle_are_named_once_and_the_last_comes_first() -> None:
+    assert corners_and_middle((3, 1, 2)) == [(2, 0, 1), (2, 0, 0), (0, 0, 1), (0, 0, 0), (1, 0, 1)]
+    assert corners_and_middle((2, 1, 1)) == [(1, 0, 0), (0, 0, 0)]
+    assert corners_and_middle((0, 1, 1)) == []
+
+
+def room(program: Callable[[Hollow, int, int], None], programs: int = 8) -> float:
+    """Return how many bytes of y so many programs can write; one gets the memory, the address of y and its number."""
+    memory = Hollow(lambda kernel: Place(kernel, 1))
+    y = memory.add("y", without_contents(1 << 20), 4, watched=True)
+    look_at_corners(memory, lambda x, _y, _z: program(memory, y, x), (programs, 1, 1), Pace(1.0, False))
+    return memory.room.get(y, 0)
+
+
+def floats(base: int, *numbers: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return addresses, values and the mask of an access to some floats."""
+    at = np.array([base + 4 * n for n in numbers], np.uint64)
+    return at, np.zeros(len(at), np.float32), np.ones(len(at), np.bool_)
+
+
+def test_room_is_what_the_programs_looked_at_can_write_times_their_number() -> None:
+    assert room(lambda m, y, x: m.store(*floats(y, x, x + 8, x))) == 8 * 2 * 4
+    assert room(lambda m, y, x: m.store(*floats(y, *range(3 if x == 4 else 1)))) == 8 * 3 * 4
+    assert room(lambda m, y, x: None) == 0
+
+
+def test_room_is_unknown_where_it_follows_from_data_atomics_or_faults() -> None:
+    def by_data(memory: Hollow, y: int, x: int) -> None:
+        at, values, mask = floats(y, x)
+        memory.store(at + 4 * memory.load(at, mask, values).astype(np.uint64), values, mask)
+
+    def by_atomics(memory: Hollow, y: int, x: int) -> None:
+        at, values, mask = floats(y, x)
+        memory.change(at, mask, values, np.add, (False, False))
+
+    def by_faults(memory: Hollow, y: int, x: int) -> None:
+        raise MemoryFault
+
+    assert [room(p) for p in (by_data, by_atomics, by_faults)] == [math.inf] * 3
 
 
 def test_hidden_is_what_there_are_several_of_elsewhere() -> None:
