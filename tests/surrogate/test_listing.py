@@ -53,6 +53,44 @@ def test_no_claim_survives(language: Language, text: str):
     assert "kept" in shown.code
 
 
+PLAIN: dict[Language, str] = {
+    "triton": '"""forewarp\nkernel = "softmax"\n"""\n@triton.jit\n'
+    "def softmax(x, best):\n    return tl.math.fast_expf(x) + best\n",
+    "cuda": "__global__ void softmax(float* x) { float best = __expf(x[0]); x[0] = best; }\n",
+    "cpp": "static void softmax(float* x) { x[0] = 1; }\n",
+    "python": "class ModelNew:\n    def row_max(self, x):\n        return self.row_max(x) + softmax(x)\n"
+    "def softmax(x): ...\n",
+}
+
+
+@pytest.mark.parametrize("language", PLAIN)
+@pytest.mark.parametrize(
+    "claim",
+    ["fast_softmax", "softmax_optimized_v2", "SlowSoftmax", "softmax_best", "softmax_candidate_17", "softmaxFaster"],
+)
+def test_a_planted_claim_changes_nothing_that_is_shown(language: Language, claim: str):
+    plain = Candidate(PLAIN[language], language)
+    comment = "#" if language in ("triton", "python") else "//"
+    planted = Candidate(f"{PLAIN[language].replace('softmax', claim)}{comment} ten times faster\n", language)
+    shown = listing(planted)
+    assert shown.code.replace("Softmax", "softmax") == listing(plain).code
+    assert shown.plan.replace("Softmax", "softmax") == listing(plain).plan
+
+
+def test_sentences_that_claim_are_left_out_and_others_stay():
+    code = listing(
+        Candidate('print("ten times faster")\nraise ValueError("x must be 2D")\nf = "--use_fast_math"', "python")
+    ).code
+    assert code == 'print("...")\nraise ValueError("x must be 2D")\nf = "--use_fast_math"'
+
+
+def test_names_stay_apart_and_tunables_keep_theirs():
+    text = "void sum_fast() {} void sum_slow() {} void sum() {} int f = FAST_PATH;"
+    code = listing(Candidate(text, "cpp", {"FAST_PATH": 1})).code
+    assert code == "void sum2() {} void sum3() {} void sum() {} int f = FAST_PATH;"
+    assert listing(Candidate("void fast() {}", "cpp")).code == "void name() {}"
+
+
 def test_plan_is_apart_and_keeps_its_strings():
     shown = listing(Candidate(TRITON, "triton"))
     assert shown.plan == 'inputs = ["x # no comment"]\noutputs = ["y"]'
