@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -36,13 +36,15 @@ class Shown:
     """Parts that a prompt has beside code, shapes and target; switched off to find out what they are worth.
 
     `source` is how many characters of a candidate's program are shown at most, and `other_source` of that of a trial,
-    of which 0 shows none: less for models that read little.
+    of which 0 shows none: less for models that read little. `reference` are the reference's seconds by workload, for
+    prompts without trials, which tell them otherwise.
     """
 
     evidence: bool = True
     trials: bool = True
     source: int = 24_000
     other_source: int = 6_000
+    reference: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ def question(
     shown = shown or Shown()
     trials = nearest(task, target, subjects, history) if shown.trials else []
     letters = _letters(subjects, trials)
-    shared = render("forecast_task.j2", task=task, target=target, anchor=_anchor(history) if shown.trials else {})
+    anchor = (reference_times(history) if shown.trials else {}) or shown.reference
+    shared = render("forecast_task.j2", task=task, target=target, anchor=anchor)
     own = render(
         "forecast_user.j2",
         programs=_programs(subjects, letters, shown.source),
@@ -125,7 +128,7 @@ def _letters(subjects: Sequence[Subject], trials: Sequence[Trial]) -> dict[str, 
     return found
 
 
-def _anchor(history: Sequence[Trial]) -> dict[str, float]:
+def reference_times(history: Sequence[Trial]) -> dict[str, float]:
     """Return the reference's measured seconds by workload: the median over the trials."""
     times: dict[str, list[float]] = {}
     for trial in history:

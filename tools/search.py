@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -127,8 +128,8 @@ class Prepared:
         task, settings, expected = self.expected(opened.task, executor.target, executor.devices, archive.path, replay)
         earlier = archive if settings.learn_across_runs else None
         proposer = self.own.proposer or make_proposer(executor, task, self.models.writers, archive=earlier)
-        forecaster = self.own.forecaster or sessions.make_forecaster(
-            self.request.forecaster, self.models.forecaster, measures=True
+        forecaster = self.own.forecaster or forecaster_of(
+            self.request.forecaster, self.models.forecaster, archive, task, executor.target
         )
         return Ready(opened, task, settings, proposer, forecaster, expected)
 
@@ -193,6 +194,15 @@ def _able(opened: Session) -> Able:
         return lambda candidate: candidate.sha256 in held
     languages = languages_on(opened.executor.target.kind)
     return lambda candidate: candidate.language in languages
+
+
+def forecaster_of(
+    name: str, model: LanguageModel | None, archive: Archive, task: Task, target: Target
+) -> Forecaster | None:
+    """Return a run's forecaster, which knows the reference's time if this task was measured on this target before."""
+    reference = sessions.reference_known(archive, task, target)
+    anchors = {task.sha256: statistics.geometric_mean(reference.values())} if reference else None
+    return sessions.make_forecaster(name, model, anchors=anchors, reference=reference, measures=True)
 
 
 def estimate_search(request: SearchRequest, own: Own = NOTHING) -> Estimate:
@@ -318,8 +328,9 @@ def resume_search(request: ResumeRequest, own: Own = NOTHING, islands: Islands |
     models = models_of(
         names_of(request.model) or several(recorded), request.base_url or recorded_url, forecast_model or None
     )
-    forecaster = own.forecaster or sessions.make_forecaster(kind, models.forecaster, measures=True)
     with sessions.open_session(_place_of(row, request.place, replayed=replayed), row.task, own.executors) as opened:
+        target = opened.executor.target
+        forecaster = own.forecaster or forecaster_of(kind, models.forecaster, opened.archive, row.task, target)
         earlier = opened.archive if reads_archive(proposes) else None
         proposer = own.proposer or make_proposer(
             opened.executor, row.task, models.writers, archive=earlier, resumed=row

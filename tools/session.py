@@ -369,13 +369,14 @@ def make_forecaster(
     *,
     calibrated: bool = True,
     anchors: Mapping[str, float] | None = None,
+    reference: Mapping[str, float] | None = None,
     measures: bool = False,
 ) -> Forecaster | None:
     """Return the forecaster that is called `name`: learned, llm, cascade, or none.
 
     Without `calibrated`, forecasts are as the forecaster makes them. `anchors` tells the learned one the seconds of
-    references by their tasks' sha256. A cascade for who `measures` does not ask where measuring is cheaper. Raises
-    `UsageError` where the model is missing.
+    references by their tasks' sha256, `reference` a model those of the task's reference by workload. A cascade for who
+    `measures` does not ask where measuring is cheaper. Raises `UsageError` where the model is missing.
     """
     if name == "none":
         return None
@@ -394,8 +395,10 @@ def make_forecaster(
     if name != "learned" and model is not None:
         from forewarp.gpu_runner.cache import default_cache
         from forewarp.surrogate.llm import LlmForecaster
+        from forewarp.surrogate.questions import Shown
 
-        tiers.append(finished(LlmForecaster(model, cache=default_cache() / "answers")))
+        shown = Shown(reference=reference or {})
+        tiers.append(finished(LlmForecaster(model, shown=shown, cache=default_cache() / "answers")))
     if len(tiers) < 2 or model is None:
         return tiers[0]
     from pydantic_ai.usage import RunUsage
@@ -406,6 +409,18 @@ def make_forecaster(
     used = RunUsage(input_tokens=prices.ANSWER.input_tokens, output_tokens=prices.ANSWER.output_tokens)
     expected = model.cost(prices.ANSWER.seconds, used)
     return CascadeForecaster(*tiers, expected=expected, limit=ESCALATIONS, prices=model.prices if measures else None)
+
+
+def reference_known(archive: Archive, task: Task, target: Target) -> dict[str, float]:
+    """Return the reference's seconds by workload as the archive has them, measured with the torch of the latest trial.
+
+    Empty where this task was never measured on this target.
+    """
+    from forewarp.surrogate.questions import reference_times
+
+    trials = archive.trials(task.sha256, target.name)
+    versions = [t.measurement.environment.get("torch") for t in trials]
+    return reference_times([t for t, torch in zip(trials, versions, strict=True) if torch == versions[-1]])
 
 
 def make_model(model: str | Model | None, base_url: str | None) -> LanguageModel | None:

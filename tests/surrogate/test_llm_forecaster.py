@@ -215,6 +215,14 @@ def test_the_references_time_is_told_where_it_was_measured():
     assert "The reference takes" not in prompt([subject()], [])
 
 
+def test_the_references_time_of_earlier_runs_stands_in_until_it_is_measured():
+    shown = Shown(reference={"small": 3e-5})
+    assert "measured on this device: small 30 µs" in prompt([subject()], [], shown)
+    timing = WorkloadTiming("small", 2.0, 1.9, 2.1, candidate_median_s=5e-6, anchor_median_s=1e-5, error_ratio=0.1)
+    known = Trial(subject(16), replace(measured(2.0), workloads=(timing,)))
+    assert "measured on this device: small 10 µs" in prompt([subject()], [known], shown)
+
+
 def test_what_a_task_shares_stands_first():
     first, second = (question(TASK, TARGET, [subject(b)], []) for b in (16, 32))
     assert first.shared == second.shared

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from support.recorded_pool import Recorded, record
 from forewarp.archive.store import Archive, default_path
 from forewarp.core.errors import ModelError, TaskError, UsageError
 from forewarp.core.protocols import Executor, Known, Proposal
-from forewarp.core.values import Target, Task
+from forewarp.core.values import Build, Target, Task
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.search.events import Measured, RunFinished
 from forewarp.tools import runs
@@ -29,7 +30,7 @@ from forewarp.tools.search import (
     search,
     settings_of,
 )
-from forewarp.tools.session import Executors
+from forewarp.tools.session import Executors, reference_known
 
 HERE = "http://127.0.0.1:1/v1"
 
@@ -226,6 +227,25 @@ def test_the_first_model_forecasts_unless_another_is_named() -> None:
     assert settings_of(toy(model=["openai:a", "openai:b"], forecaster="llm")).forecaster == "llm"
     own = Own(proposer=Downwards())
     assert settings_of(toy(model="openai:a", forecaster="cascade"), own).forecaster == "cascade openai:a"
+
+
+def test_a_run_knows_the_reference_s_time_from_earlier_ones() -> None:
+    with open_search(toy(), Own(executors=Synthetic())) as job:
+        task, target = job.archive.run(job.run_id).task, job.archive.run(job.run_id).target
+        assert reference_known(job.archive, task, target) == {}
+        for _ in job.events():
+            pass
+        timed = job.archive.trials(task.sha256, target.name)[-1].measurement
+        known = reference_known(job.archive, task, target)
+        assert set(known) == {w.workload for w in timed.workloads} != set()
+        # Times with another torch are those of another reference.
+        newer = replace(
+            timed,
+            environment={"torch": "99"},
+            workloads=tuple(replace(w, anchor_median_s=9.0) for w in timed.workloads),
+        )
+        job.archive.record(task, target, synthetic.seed(), Build("ok", 0.0), newer)
+        assert set(reference_known(job.archive, task, target).values()) == {9.0}
 
 
 def test_kernels_of_earlier_runs_come_first_where_that_is_asked_for() -> None:
