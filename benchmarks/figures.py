@@ -234,8 +234,12 @@ def earned() -> Iterator[Row]:
 
 
 ARMS = {
-    "everything": "everything, in the pool's order",
     "random": "random order",
+    "everything": "everything, in the pool's order",
+    "tuner": "plain tuner",
+    "sort_learned": "one sort by the learned forecaster",
+    "sort_llm": "one sort by the model's forecasts",
+    "sort_both": "one sort by both, pooled",
     "learned": "learned forecaster",
     "llm": "model's forecasts",
     "cascade": "both (cascade)",
@@ -247,17 +251,39 @@ def replayed() -> Iterator[Row]:
     figures = load("search_replay.json")["figures"]
     for arm, title in ARMS.items():
         row = figures[arm]
-        beside = (
-            "fewer_than_everything",
-            "faster_than_everything_at_10",
-            "fewer_than_random",
-            "faster_than_random_at_10",
-        )
+        beside = [f"fewer_than_{base}" for base in ("random", "everything", "tuner", "sort_llm")]
         yield (
             title,
             f"{row['needed_median']:g}; {row['needed_mean']:.1f}",
             f"{row['share_at_10']:.2f}",
             *(_ratio(row[name]) if name in row else "" for name in beside),
+        )
+
+
+def priced() -> Iterator[Row]:
+    """Dollars to within 5 % of the best, by what a measurement takes."""
+    figures = load("search_replay.json")["figures"]
+    for arm, title in ARMS.items():
+        row, cases = figures[arm], ("dollars", "dollars_10_s", "dollars_30_s")
+        yield (
+            title,
+            "; ".join(f"{100 * row[name]:.2g} ct" for name in cases),
+            *(_ratio(row[f"{name}_over_tuner"]) if f"{name}_over_tuner" in row else "" for name in cases),
+        )
+
+
+def families() -> Iterator[Row]:
+    """CRPS of a cascade's pool by family, and how much it lies below or above its members'."""
+    found = load("evaluate/pooled.json")["differences"]
+    by = [d for d in found if d["second"].endswith("corrected") or d["second"] == "learned"]
+    for each in zip(*(d["families"] for d in by), strict=True):
+        differences = [f["difference"] for f in each]
+        first = each[0]
+        yield (
+            first["family"].replace("_", " "),
+            str(first["rows"]),
+            f"{first['crps']:.3f}",
+            *(f"{d['value']:+.3f} ({d['low']:+.3f} to {d['high']:+.3f})" for d in differences),
         )
 
 
@@ -336,11 +362,19 @@ REPLAYED = (
     "which is measured",
     "measurements to within 5 % of the best: median; mean",
     "share of the best after 10 %",
-    "fewer than everything",
-    "faster after 10 % than everything",
     "fewer than random",
-    "faster after 10 % than random",
+    "fewer than everything",
+    "fewer than plain tuner",
+    "fewer than one sort by the model",
 )
+PRICED = (
+    "which is measured",
+    "median cost: measured as recorded; in 10 s; in 30 s",
+    "over plain tuner, as recorded",
+    "in 10 s",
+    "in 30 s",
+)
+FAMILIES = ("family", "kernels", "CRPS of the pool", "less the model's", "less the learned forecaster's")
 LIVE = (
     "task",
     "arm",
@@ -460,9 +494,15 @@ def readme() -> Iterator[Row]:
     )
     cascade = load("search_replay.json")["figures"]["cascade"]
     yield (
-        "recorded pools: times fewer measurements to within 5 % of the best than the pool's order; than random order",
-        f"{_ratio(cascade['fewer_than_everything'])}; {_ratio(cascade['fewer_than_random'])}",
-        "8",
+        "recorded pools: times fewer measurements to within 5 % of the best than the pool's order; random order; a "
+        "plain tuner; one sort by the model's forecasts",
+        "; ".join(_ratio(cascade[f"fewer_than_{base}"]) for base in ("everything", "random", "tuner", "sort_llm")),
+        "8; –; –; –",
+    )
+    yield (
+        "likewise: dollars over a plain tuner's, a measurement taking its recorded time; 10 s; 30 s",
+        "; ".join(_ratio(cascade[f"{name}_over_tuner"]) for name in ("dollars", "dollars_10_s", "dollars_30_s")),
+        "≤ 1; –; ≤ 0.5",
     )
     figures = load("llm_figures.json")["test"]["figures"]["cascade"]
     yield "forecasts of unseen families: exact bin of eight", _interval(figures["exact"]), "0.80"
@@ -627,6 +667,8 @@ TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "live": (LIVE, (live,)),
     "equal": (("device", "task", "pairs of runs", "with forecasts; without", "ratio (95 %)"), (equal,)),
     "replayed": (REPLAYED, (replayed,)),
+    "priced": (PRICED, (priced,)),
+    "families": (FAMILIES, (families,)),
     "stopping": (STOPPING, (stopping,)),
     "forecasting": (ASKED, (forecasting,)),
     "earned": (("first − second", "exact", "pairs", "CRPS", "recovery"), (earned,)),

@@ -15,6 +15,9 @@ settings of the best program, of the second best, and so on; `sort_learned`, `so
 with nothing measured, and measure in that order. `--add FILE` keeps the runs of an earlier file and makes only those of
 arms that it lacks.
 
+`priced`, `priced_10_s` and `priced_30_s` are the cascade of a search, which asks no model where measuring tells more
+for its price, a measurement taking its recorded time, 10 and 30 s.
+
 Dollars to within 5 % are what was measured until then, at the task's mean device seconds or at 10 and 30 s a
 measurement, on an H200 at its price in the table, and the tokens of a run's answers at the price of `PRICED_AS`, all
 paid at the start.
@@ -58,11 +61,14 @@ from forewarp.surrogate.calibration import Recalibrated
 from forewarp.surrogate.cascade import CascadeForecaster
 from forewarp.surrogate.evaluation.scorecard import centre
 from forewarp.surrogate.learned import LearnedForecaster
+from forewarp.tools.session import ESCALATIONS
 
 SORTS = {"sort_learned": "learned", "sort_llm": "llm", "sort_both": "cascade"}
 """Baselines that forecast once, and whose forecasts they sort by."""
 BASELINES = ("everything", "random", "tuner", *SORTS)
-ARMS = (*BASELINES, "learned", "llm", "cascade")
+PRICED = {"priced": None, "priced_10_s": 10.0, "priced_30_s": 30.0}
+"""Cascades that compare asking with measuring, as in a search, by the seconds of a measurement; None is as recorded."""
+ARMS = (*BASELINES, "learned", "llm", "cascade", *PRICED)
 PRICED_AS = "anthropic:claude-sonnet-5-5"
 DEAR_S = (10.0, 30.0)
 """Seconds of a measurement for which dollars are told as well: a build, a queue or long shapes may make it dear."""
@@ -74,7 +80,7 @@ WITHIN = 0.95
 
 
 class Recorded:
-    """A language model's answers, looked up; the cost is what they cost when they were given."""
+    """A language model's answers, looked up; the cost is that of their tokens, and typical seconds."""
 
     name = "llm"
 
@@ -88,7 +94,8 @@ class Recorded:
         return [self._one(self._answers[s.candidate.sha256]) for s in subjects]
 
     def _one(self, a: RecordedForecast) -> Forecast:
-        cost = Cost(a.seconds or 0.0, a.input_tokens or 0, a.output_tokens or 0, None)
+        dollars = prices.load().dollars(PRICED_AS, a.input_tokens or 0, a.output_tokens or 0)
+        cost = Cost(prices.ANSWER.seconds, a.input_tokens or 0, a.output_tokens or 0, dollars)
         if a.probabilities is None:
             return Forecast((0.125,) * 8, 0.5, self.name, raw_sum=0.0, cost=cost)
         return Forecast(
@@ -134,7 +141,11 @@ def make_forecaster(arm: str, task: str) -> Forecaster | None:
     llm = Recalibrated(Recorded(_answers[task]))
     if arm == "llm":
         return llm
-    return CascadeForecaster(learned, llm)
+    if arm not in PRICED:
+        return CascadeForecaster(learned, llm)
+    table, answer = prices.load(), prices.ANSWER
+    expected = replace(answer, dollars=table.dollars(PRICED_AS, answer.input_tokens, answer.output_tokens))
+    return CascadeForecaster(learned, llm, expected=expected, prices=table, limit=ESCALATIONS)
 
 
 class InOrder:
@@ -219,6 +230,8 @@ def one_run(job: Job) -> dict[str, Any]:
     if job.arm == "tuner" or job.arm in SORTS:
         return baseline(job)
     rows = _pools[job.task]
+    if seconds := PRICED.get(job.arm):
+        rows = [replace(r, measurement=replace(r.measurement, device_s=seconds)) for r in rows]
     executor = ReplayExecutor(rows, rows[0].target)
     task = rows[0].task
     forecaster = make_forecaster(job.arm, job.task)
@@ -408,7 +421,7 @@ def main() -> None:
         for seed in range(args.seeds)
         for arm in args.arms
         if arm not in kept
-        for stopping in ((False, True) if arm not in BASELINES else (False,))
+        for stopping in ((False, True) if arm not in (*BASELINES, *PRICED) else (False,))
         if arm != "everything" or seed == 0
     ]
     runs: list[dict[str, Any]] = list(earlier["runs"])
