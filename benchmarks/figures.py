@@ -494,15 +494,9 @@ def readme() -> Iterator[Row]:
     )
     cascade = load("search_replay.json")["figures"]["cascade"]
     yield (
-        "recorded pools: times fewer measurements to within 5 % of the best than the pool's order; random order; a "
-        "plain tuner; one sort by the model's forecasts",
-        "; ".join(_ratio(cascade[f"fewer_than_{base}"]) for base in ("everything", "random", "tuner", "sort_llm")),
-        "8; –; –; –",
-    )
-    yield (
-        "likewise: dollars over a plain tuner's, a measurement taking its recorded time; 10 s; 30 s",
-        "; ".join(_ratio(cascade[f"{name}_over_tuner"]) for name in ("dollars", "dollars_10_s", "dollars_30_s")),
-        "≤ 1; –; ≤ 0.5",
+        "recorded pools, to within 5 %: times fewer measurements than plain tuner; one sort; dollars over plain tuner's",
+        "; ".join(_ratio(cascade[name]) for name in ("fewer_than_tuner", "fewer_than_sort_llm", "dollars_over_tuner")),
+        "> 1; ≥ 0.9; ≤ 1",
     )
     figures = load("llm_figures.json")["test"]["figures"]["cascade"]
     yield "forecasts of unseen families: exact bin of eight", _interval(figures["exact"]), "0.80"
