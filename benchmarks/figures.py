@@ -494,7 +494,7 @@ def readme() -> Iterator[Row]:
     )
     cascade = load("search_replay.json")["figures"]["cascade"]
     yield (
-        "recorded pools, to within 5 %: times fewer measurements than plain tuner; one sort; dollars over plain tuner's",
+        "recorded pools, within 5 %: times fewer measurements than plain tuner; one sort; dollars over plain tuner's",
         "; ".join(_ratio(cascade[name]) for name in ("fewer_than_tuner", "fewer_than_sort_llm", "dollars_over_tuner")),
         "> 1; ≥ 0.9; ≤ 1",
     )
