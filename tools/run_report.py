@@ -356,6 +356,8 @@ def oracles(document: SearchResult) -> str:
         f"{t.tier} {t.candidates}{f' ({t.unread} unreadable)' if t.unread else ''}{wording.price(t.cost)}"
         for t in document.tiers
     ]
+    if document.forecaster.startswith("cascade") and len(document.tiers) == 1:
+        asked.append("no language model (each forecast's rationale says why)")
     return ", ".join([*asked, f"measured {document.counts.measured}"])
 
 

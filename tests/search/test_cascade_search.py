@@ -95,6 +95,8 @@ def test_a_round_outlives_a_model_that_is_down(archive: Archive) -> None:
     assert [t.tier for t in found.tiers] == ["knowing"]
     notes = [f.rationale for _, f in archive.forecasts(search.run_id)]
     assert any("the provider is down" in note for note in notes)
+    document = SearchDocument(command="show", **dict(report(archive, search.run_id)))
+    assert ", no language model (each forecast's rationale says why), measured" in oracles(document)
 
 
 def test_a_reply_that_cannot_be_read_is_told(archive: Archive) -> None:
