@@ -35,6 +35,7 @@ from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.worker.check import STRAY_REACH, STRAYS
+from forewarp.gpu_runner.worker.requests import TaskJob
 from forewarp.gpu_runner.worker.signatures import describe_job
 from forewarp.inspection.features.vector import VECTOR_VERSION, vector
 
@@ -62,7 +63,7 @@ class Sources:
         """Return a task's signatures; raises ValueError where those that were `seen` are another task's."""
         if name not in self._signatures:
             task = self.task(name)
-            job = {"reference": task.reference, "target_kind": self._target.kind}
+            job = TaskJob(task=task, target=self._target)
             self._signatures[name] = tuple(describe_job(job, w) for w in task.workloads[self._target.kind])
         for one, other in zip(self._signatures[name], seen, strict=True):
             if replace(other, needed_flops=one.needed_flops) != one:

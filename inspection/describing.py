@@ -10,9 +10,8 @@ import json
 import os
 import select
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -22,9 +21,11 @@ from forewarp.gpu_runner.worker import captured, memory, problem
 from forewarp.gpu_runner.worker.channel import Channel
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.problem import ReferenceFailed, tensors_of
+from forewarp.gpu_runner.worker.requests import TaskFailure, TaskJob
 from forewarp.gpu_runner.worker.signatures import describe_job
 from forewarp.gpu_runner.worker.task_confinement import run_confined
 from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
+from forewarp.inspection.jobs import DescribeJob
 from forewarp.inspection.tracing.masquerade import masquerading, shapes_only
 from forewarp.inspection.tracing.recorder import Recorder
 
@@ -35,42 +36,42 @@ VALUES_S, TRIAL_S = 30.0, 3.0
 """Most seconds that a reference may take on the processor; where shapes have not been tried yet, the second."""
 
 
-def describe(job: Mapping[str, Any], workload: Workload, *, flops: bool = True) -> Signature:
+def describe(job: TaskJob, workload: Workload, *, flops: bool = True) -> Signature:
     """Work out a task's signature, also where the device that it is for is not there; see `describe_job`."""
     return describe_job(job, workload, flops=flops, without_device=_without_device)
 
 
-def run(job: dict[str, Any], answer: Channel) -> None:
+def run(job: DescribeJob, answer: Channel) -> None:
     """Answer with one signature per workload, or with the reference's error; the task's code runs confined."""
-    if job["target_kind"] == "cpu":
+    if job.device == "cpu":
         memory.bound_host()  # here: confined, the process could not read what its control groups leave it
-    answer.send(run_confined(job, _describe))
+    answer.send(run_confined(job, job.device, lambda: _describe(job)))
 
 
-def _describe(job: dict[str, Any]) -> dict[str, Any]:
+def _describe(job: DescribeJob) -> dict[str, list[Signature]] | TaskFailure:
     signatures: list[Signature] = []
-    for workload in (serde.from_data(Workload, w) for w in job["workloads"]):
-        where = f"on the captured call {workload.name}: " if CAPTURED in job.get("files", ()) else ""
+    for workload in job.workloads:
+        where = f"on the captured call {workload.name}: " if CAPTURED in job.task.files else ""
         try:
             signatures.append(describe(job, workload))
         except captured.BadCapture as e:
-            return {"error": str(e), "log": "", "hint": "capture what forward is called with, self left out"}
+            return TaskFailure(str(e), hint="capture what forward is called with, self left out")
         except problem.ReferenceFailed as e:
-            return {"error": f"{where}{e}", "log": ""}
+            return TaskFailure(f"{where}{e}")
         except Exception as e:
-            return {"error": f"{where}{type(e).__name__}: {e}", "log": format_error(e, 4)}
-    return {"signatures": serde.to_data(signatures)}
+            return TaskFailure(f"{where}{type(e).__name__}: {e}", format_error(e, 4))
+    return {"signatures": signatures}
 
 
 def _without_device(
-    describe: Callable[..., Signature], job: Mapping[str, Any], workload: Workload, *, flops: bool = True
+    describe: Callable[..., Signature], job: TaskJob, workload: Workload, *, flops: bool = True
 ) -> Signature:
     """Load and describe a reference on the CPU, where code that names "cuda" means the CPU, too.
 
     Raises `ReferenceFailed` where shapes are not enough, and inputs and parameters take more than `MOST_BYTES` or the
     reference more than `VALUES_S` seconds.
     """
-    target = serde.from_data(Target, job["target"])
+    target = job.target
 
     def by_shapes() -> Signature:
         with masquerading(target, _nobody()) as mode, shapes_only(mode):
@@ -152,7 +153,7 @@ def _bounded(describe: Callable[[], Signature], size: int | None, seconds: float
     return serde.from_data(Signature, answer["signature"])
 
 
-def _size(job: Mapping[str, Any], workload: Workload, target: Target) -> int | None:
+def _size(job: TaskJob, workload: Workload, target: Target) -> int | None:
     """Return the bytes of inputs and parameters; None where they cannot be told without making them."""
     try:
         with masquerading(target, _nobody()) as mode, shapes_only(mode):

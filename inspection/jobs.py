@@ -1,9 +1,79 @@
-"""Names of the jobs of this room, by which the worker finds them (`gpu_runner.worker.server.entry`).
+"""Jobs of this room, which the worker does in its children.
 
 They stand apart because the controller, which asks for them, does without torch.
 """
 
-DESCRIBE = "forewarp.inspection.describing:run"
-TRACE = "forewarp.inspection.tracing.job:run"
-INTERPRET = "forewarp.inspection.emulation.jobs:interpret"
-EMULATE = "forewarp.inspection.emulation.jobs:emulate"
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from forewarp.core.checking import CheckedHow
+from forewarp.core.values import Candidate, DeviceKind, Target
+from forewarp.gpu_runner.worker.requests import ConfinedFolder, Job, TaskJob
+from forewarp.inspection.tracing.values import SourceFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeJob(TaskJob):
+    """Find the signatures of a task."""
+
+    run = "forewarp.inspection.describing:run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceJob(TaskJob):
+    """Trace a module into a folder, in `workload_s` processor seconds for each workload.
+
+    `backward` says whether the gradient is traced too: of every output that has one, or, where that is None, of outputs
+    of a torch.autograd.Function.
+    """
+
+    run = "forewarp.inspection.tracing.job:run"
+    candidate: Candidate
+    folder: ConfinedFolder
+    workload_s: float
+    backward: bool | None = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceFileJob(Job):
+    """Trace a file without a task into a folder, in `limit_s` processor seconds."""
+
+    run = "forewarp.inspection.tracing.files.job:run"
+    file: SourceFile
+    target: Target
+    folder: ConfinedFolder
+    limit_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckJob(TaskJob):
+    """Run a candidate on the CPU in about `budget_s` seconds and `memory` bytes; `cache` keeps a compiled emulator."""
+
+    how: ClassVar[CheckedHow]
+    candidate: Candidate
+    budget_s: float
+    memory: int
+    cache: str
+
+    @property
+    def device(self) -> DeviceKind:
+        """The CPU, whatever the target."""
+        return "cpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterpretJob(CheckJob):
+    """Run a candidate in Triton's interpreter."""
+
+    run = "forewarp.inspection.emulation.jobs:interpret"
+    how = "CPU-interpreted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmulateJob(CheckJob):
+    """Run a candidate in the CUDA emulator."""
+
+    run = "forewarp.inspection.emulation.jobs:emulate"
+    how = "CPU-emulated"

@@ -9,32 +9,29 @@ import ast
 import contextlib
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from forewarp.core import serde
 from forewarp.core.values import Target
 from forewarp.gpu_runner.compilers.cubin import codes, digest
 from forewarp.gpu_runner.worker.channel import Channel
-from forewarp.gpu_runner.worker.jobs import confine, watched
+from forewarp.gpu_runner.worker.jobs import watched
+from forewarp.gpu_runner.worker.requests import ConfinedFolder, Job
 from forewarp.gpu_runner.worker.task_confinement import confine_task, job_folder
 from forewarp.gpu_runner.worker.tracebacks import format_error
 from forewarp.inspection.tracing.files import calls, loading
-from forewarp.inspection.tracing.program import OutOfTime, pretend, within
+from forewarp.inspection.tracing.program import OutOfTime, pretend, use_no_device, within
 from forewarp.inspection.tracing.recorder import Recorder
 from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tuning.catching import Launch, catching, space_of
 from forewarp.tuning.measuring import Timer, differing_results
 from forewarp.tuning.space import as_data
 
-OBSERVE = f"{__name__}:observe"
-COMPILE = f"{__name__}:compile_share"
-MEASURE = f"{__name__}:measure"
 CALL_S = 60.0
 """Most seconds of processor time for one call, its inputs included."""
 TRITON_CACHE = "cache/triton"
@@ -42,24 +39,62 @@ TRITON_CACHE = "cache/triton"
 _MAIN = "__main__"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObserveCallsJob(Job):
+    """Find the configuration spaces of the autotuned kernels that some calls of a file launch, its own if none."""
+
+    run = f"{__name__}:observe"
+    file: SourceFile
+    target: Target
+    folder: ConfinedFolder
+    calls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileShareJob(ObserveCallsJob):
+    """Compile the configurations at `places` of the kernel of a call into a folder."""
+
+    run = f"{__name__}:compile_share"
+    kernel: str
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeJob(Job):
+    """Time the configurations at `places` of a kernel, and check the results of the `checked` fastest.
+
+    `compiled` are the folders of Triton caches that they were compiled into.
+    """
+
+    run = f"{__name__}:measure"
+    file: SourceFile
+    call: str
+    kernel: str
+    places: tuple[int, ...]
+    compiled: tuple[str, ...]
+    checked: int
+    seed: int
+    reads: tuple[str, ...] = ()
+
+
 class NoCall(Exception):
     """The file has no call that launches an autotuned kernel, or none of the name that was given."""
 
 
-def observe(job: dict[str, Any], answer: Channel) -> None:
+def observe(job: ObserveCallsJob, answer: Channel) -> None:
     """Answer with the configuration spaces of the autotuned kernels that the job's calls launch."""
-    watched(job, answer, _observe, "file")
+    watched(job.folder, answer, lambda: _observe(job), "file")
 
 
-def compile_share(job: dict[str, Any], answer: Channel) -> None:
+def compile_share(job: CompileShareJob, answer: Channel) -> None:
     """Compile configurations of one kernel into the job's folder; answer with what the compiler says of each."""
-    watched(job, answer, _compile, "file")
+    watched(job.folder, answer, lambda: _compile(job), "file")
 
 
-def measure(job: dict[str, Any], answer: Channel) -> None:
+def measure(job: TimeJob, answer: Channel) -> None:
     """Time configurations on the GPU; answer with the samples of each, and which change the call's results."""
-    guards = confine_task(job_folder(job), "cuda", keep={answer.descriptor}, reads=job["reads"])
-    for folder in job["compiled"]:
+    guards = confine_task(job_folder(job), "cuda", keep={answer.descriptor}, reads=[*job.reads, *job.compiled])
+    for folder in job.compiled:
         with contextlib.suppress(OSError):
             shutil.copytree(folder, os.environ["TRITON_CACHE_DIR"], dirs_exist_ok=True)
     answer.send({"started": True})
@@ -69,29 +104,26 @@ def measure(job: dict[str, Any], answer: Channel) -> None:
         answer.send({"status": "failed", "log": format_error(e, 6)[-4000:], "protections": guards})
 
 
-def _observe(job: dict[str, Any], folder: Path, answer: Channel, contained: bool) -> None:
-    guards = confine(job, folder, contained)
+def _observe(job: ObserveCallsJob) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     problems: list[str] = []
     with contextlib.ExitStack() as stack:
-        chosen, problems = _calls(job, stack, folder)
+        chosen, problems = _calls(job, stack)
         for name, call in chosen:
             launches, problem = _caught(name, call)
             problems += [problem] if problem else []
             found += [{"call": name, **_described(launch)} for launch in launches]
-    answer.send({"status": "ok", "log": "", "spaces": found, "problems": problems, "protections": guards})
+    return {"status": "ok", "log": "", "spaces": found, "problems": problems}
 
 
-def _compile(job: dict[str, Any], folder: Path, answer: Channel, contained: bool) -> None:
-    confine(job, folder, contained)
-    target = serde.from_data(Target, job["target"])
+def _compile(job: CompileShareJob) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
-        chosen, _ = _calls(job, stack, folder)
-        launch = _of_kernel(_caught(*chosen[0])[0], job["kernel"])
-        for place in job["places"]:
-            facts[str(place)] = _compiled(launch, place, target)
-    answer.send({"status": "ok", "log": "", "facts": facts})
+        chosen, _ = _calls(job, stack)
+        launch = _of_kernel(_caught(*chosen[0])[0], job.kernel)
+        for place in job.places:
+            facts[str(place)] = _compiled(launch, place, job.target)
+    return {"status": "ok", "log": "", "facts": facts}
 
 
 def _compiled(launch: Launch, place: int, target: Target) -> dict[str, Any]:
@@ -107,17 +139,15 @@ def _compiled(launch: Launch, place: int, target: Target) -> dict[str, Any]:
     return facts | {"code": digest(image).hex()}
 
 
-def _measured(job: dict[str, Any]) -> dict[str, Any]:
-    file = serde.from_data(SourceFile, job["file"])
-    loaded = loading.load(file, _bounded)
-    name, call = _named(loaded, job["call"])
-    launch = _of_kernel(_caught(name, call)[0], job["kernel"])
-    timer = Timer(launch, seed=job["seed"])
-    timings = [timer.check(place, compare=False) for place in job["places"]]
+def _measured(job: TimeJob) -> dict[str, Any]:
+    name, call = _named(loading.load(job.file, _bounded), job.call)
+    launch = _of_kernel(_caught(name, call)[0], job.kernel)
+    timer = Timer(launch, seed=job.seed)
+    timings = [timer.check(place, compare=False) for place in job.places]
     timer.time(timings)
     best = sorted((t for t in timings if not t.problem), key=lambda t: t.seconds)
-    checked = [t.place for t in best[: job["checked"]]]
-    differing = differing_results(call, job["kernel"], checked)
+    checked = [t.place for t in best[: job.checked]]
+    differing = differing_results(call, job.kernel, checked)
     return {
         "status": "ok",
         "log": "",
@@ -129,19 +159,17 @@ def _measured(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _calls(
-    job: dict[str, Any], stack: contextlib.ExitStack, folder: Path
+    job: ObserveCallsJob, stack: contextlib.ExitStack
 ) -> tuple[list[tuple[str, Callable[[], object]]], list[str]]:
     """Load the job's file where no device is; return the calls that the job names, or the file's own."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    os.environ.pop("TRITON_INTERPRET", None)
-    tempfile.tempdir = str(folder / "cache")
+    folder = Path(job.folder.path)
+    use_no_device(folder)
     loading.pretend_programs(folder / "cache" / "bin")
     loading.pretend_locks()
-    target = serde.from_data(Target, job["target"])
-    pretend(stack, target, Recorder(folder), 1)
-    loaded = loading.load(serde.from_data(SourceFile, job["file"]), _bounded)
-    if job["calls"]:
-        return [_named(loaded, text) for text in job["calls"]], loaded.problems
+    pretend(stack, job.target, Recorder(folder), 1)
+    loaded = loading.load(job.file, _bounded)
+    if job.calls:
+        return [_named(loaded, text) for text in job.calls], loaded.problems
     own = calls.of_model(loaded.module)
     if own is not None:
         return [("ModelNew" if hasattr(loaded.module, "ModelNew") else "Model", own)], loaded.problems

@@ -8,7 +8,7 @@ import os
 import random
 import statistics
 import tempfile
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from forewarp.core import serde
 from forewarp.core.errors import CandidateError, WorkerError
 from forewarp.core.values import Target
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
+from forewarp.gpu_runner.worker.channel import MACHINE
+from forewarp.gpu_runner.worker.requests import ConfinedFolder, Job
 from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tuning import forecasts, physics
-from forewarp.tuning import job as jobs
+from forewarp.tuning.job import TRITON_CACHE, CompileShareJob, ObserveCallsJob, TimeJob
 from forewarp.tuning.space import Space, from_data
 
 OBSERVE_S, COMPILE_S, MEASURE_S = 300.0, 600.0, 600.0
@@ -85,7 +86,7 @@ class Tuner:
 
     def __init__(self, file: SourceFile, target: Target, python: str, *, reads: Sequence[str] = ()) -> None:
         """`reads` names what the file may read beside its tools, such as the folder that it imports from."""
-        self._file, self._target, self._reads = file, target, list(reads)
+        self._file, self._target, self._reads = file, target, tuple(reads)
         self._worker = WorkerClient(python)
         self._folders = contextlib.ExitStack()
 
@@ -101,7 +102,10 @@ class Tuner:
 
         Raises `CandidateError` where nothing in the file launches one.
         """
-        answer = self._run({"kind": jobs.OBSERVE, "calls": list(calls)}, OBSERVE_S)
+        with tempfile.TemporaryDirectory(prefix="forewarp-tune-") as made:
+            folder = self._confined(made, OBSERVE_S)
+            job = ObserveCallsJob(file=self._file, target=self._target, folder=folder, calls=tuple(calls))
+            answer = self._run(job, OBSERVE_S)
         found = [Observed(s["call"], from_data(s["space"]), s["key"]) for s in answer["spaces"]]
         problems: list[str] = answer["problems"]
         if not found:
@@ -170,33 +174,41 @@ class Tuner:
     def _compile(self, observed: Observed, places: Sequence[int]) -> tuple[dict[int, Mapping[str, Any]], list[Path]]:
         """Compile configurations in several children; return what the compiler said of each, and where they lie."""
         count = min(MOST_JOBS, os.cpu_count() or 1, len(places))
-        shares = [list(places[k::count]) for k in range(count)]
+        shares = [tuple(places[k::count]) for k in range(count)]
         folders = [
             Path(self._folders.enter_context(tempfile.TemporaryDirectory(prefix="forewarp-tune-"))) for _ in shares
         ]
 
         def share(k: int) -> dict[str, Any]:
-            job = {"kind": jobs.COMPILE, "calls": [observed.call], "kernel": observed.space.kernel, "places": shares[k]}
-            return self._run(job, COMPILE_S, folders[k])["facts"]
+            job = CompileShareJob(
+                file=self._file,
+                target=self._target,
+                folder=self._confined(str(folders[k]), COMPILE_S),
+                calls=(observed.call,),
+                kernel=observed.space.kernel,
+                places=shares[k],
+            )
+            return self._run(job, COMPILE_S)["facts"]
 
         with ThreadPoolExecutor(count) as pool:
             answers = list(pool.map(share, range(count)))
         facts = {int(place): found for answer in answers for place, found in answer.items()}
-        return facts, [folder / jobs.TRITON_CACHE for folder in folders]
+        return facts, [folder / TRITON_CACHE for folder in folders]
 
     def _measure(
         self, observed: Observed, places: Sequence[int], folders: Sequence[Path], tried: dict[int, Tried]
     ) -> tuple[str, ...]:
-        job = {
-            "kind": jobs.MEASURE,
-            "call": observed.call,
-            "kernel": observed.space.kernel,
-            "places": list(places),
-            "compiled": [str(f) for f in folders],
-            "checked": CHECKED,
-            "seed": random.SystemRandom().randrange(1 << 30),
-        }
-        answer = self._run(job, MEASURE_S, reads=[str(f) for f in folders])
+        job = TimeJob(
+            file=self._file,
+            call=observed.call,
+            kernel=observed.space.kernel,
+            places=tuple(places),
+            compiled=tuple(str(f) for f in folders),
+            checked=CHECKED,
+            seed=random.SystemRandom().randrange(1 << 30),
+            reads=self._reads,
+        )
+        answer = self._run(job, MEASURE_S)
         timings = {t["place"]: t for t in answer["timings"]}
         first = timings.get(0, {"samples": [], "problem": "not measured"})
         for place, timing in timings.items():
@@ -213,37 +225,19 @@ class Tuner:
             )
         return tuple(answer["protections"])
 
-    def _run(
-        self, job: dict[str, Any], limit_s: float, folder: Path | None = None, reads: Sequence[str] = ()
-    ) -> dict[str, Any]:
-        """Have a job done; raises `CandidateError` with what the file did wrong."""
-        with self._folder(folder) as place:
-            about = {
-                "file": serde.to_data(self._file),
-                "target": serde.to_data(self._target),
-                "target_kind": self._target.kind,
-                "folder": str(place),
-                "memory": MEMORY,
-                "cpu_s": int(limit_s) * (os.cpu_count() or 1),
-                "reads": [*self._reads, *reads],
-            }
-            reply = self._worker.run(about | job, limit_s)
-        return _answer(reply, limit_s)
+    def _confined(self, path: str, limit_s: float) -> ConfinedFolder:
+        return ConfinedFolder(path, MEMORY, int(limit_s) * (os.cpu_count() or 1), self._reads)
 
-    @contextlib.contextmanager
-    def _folder(self, folder: Path | None) -> Generator[Path]:
-        if folder is not None:
-            yield folder
-            return
-        with tempfile.TemporaryDirectory(prefix="forewarp-tune-") as made:
-            yield Path(made)
+    def _run(self, job: Job, limit_s: float) -> dict[str, Any]:
+        """Have a job done; raises `CandidateError` with what the file did wrong."""
+        return _answer(self._worker.run(job, limit_s), limit_s)
 
 
 def _answer(reply: Reply, limit_s: float) -> dict[str, Any]:
     if reply.answer is None:
         why = f"it did not finish within {limit_s:.0f} s" if reply.timed_out else readable(reply.log)
         raise CandidateError(f"the file's code ended its process: {why}", hint="run the file under Python first")
-    if reply.answer.get("status") == "machine":
+    if reply.answer.get("status") == MACHINE:
         raise WorkerError(reply.answer["log"], hint="free some memory, and run the command again")
     if reply.answer.get("status") != "ok":
         raise CandidateError(readable(reply.answer["log"]), hint="run the file under Python first")

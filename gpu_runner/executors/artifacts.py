@@ -15,17 +15,18 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from forewarp.core import serde
 from forewarp.core.errors import WorkerError
-from forewarp.core.values import Build, Candidate, Evidence, Signature, Target
+from forewarp.core.values import Build, Candidate, Evidence, Signature, Status, Target
 from forewarp.gpu_runner import child
 from forewarp.gpu_runner.compilers.extension import settings
 from forewarp.gpu_runner.compilers.process import MANIFEST
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
 from forewarp.gpu_runner.worker.channel import MACHINE
 from forewarp.gpu_runner.worker.environment import allowed
+from forewarp.gpu_runner.worker.requests import CompileJob, ConfinedFolder, Ending
 
 T = TypeVar("T")
 CACHE_VERSION = "5"
@@ -160,18 +161,12 @@ class Builds:
     ) -> Reply:
         # A torch extension that torch has to build its own way takes most of a minute.
         limit_s = int(self._compile_s) * (4 if candidate.language == "python" else 1)
-        job: dict[str, Any] = {
-            "kind": "compile_job",
-            "candidate": serde.to_data(candidate),
-            "signatures": serde.to_data(signatures),
-            "target": serde.to_data(self._target),
-            "folder": str(folder),
-            "memory": self._memory,
-            "cpu_s": limit_s,
-        }
+        reads: tuple[str, ...] = ()
         if candidate.language == "python" and self._headers_made(versions()):
             (folder / settings.PRECOMPILED).symlink_to(self._headers)
-            job["reads"] = [str(self._headers)]
+            reads = (str(self._headers),)
+        confined = ConfinedFolder(str(folder), self._memory, limit_s, reads)
+        job = CompileJob(candidate=candidate, signatures=tuple(signatures), target=self._target, folder=confined)
         return self._worker.run(job, limit_s)
 
     def _headers_made(self, versions: Mapping[str, str]) -> bool:
@@ -227,17 +222,17 @@ def _build(folder: Path, seconds: float, *, cached: bool) -> Build:
 
 def _killed(reply: Reply) -> str:
     """Say how a compile was ended by something else than its own doing; "" where it was not."""
-    if reply.answer is not None:
-        return readable(reply.answer["log"]) if reply.answer["status"] == MACHINE else ""
+    if (ended := reply.read(Ending)) is not None:
+        return readable(ended.log) if ended.status == MACHINE else ""
     return reply.ending(0.0)[1] if reply.exit_status == -signal.SIGKILL and not reply.timed_out else ""
 
 
 def _failure(reply: Reply) -> Build | None:
     """Return the failed build, or None where compiling went well."""
-    if reply.answer is None:
+    if (ended := reply.read(Ending)) is None:
         status, log = reply.ending(reply.seconds)
         return Build(status, reply.seconds, f"compiling ended early: {log}")
-    status = reply.answer["status"]
-    if status == "ok":
+    if ended.status == "ok":
         return None
-    return Build("crashed" if status == MACHINE else status, reply.seconds, readable(reply.answer["log"]))
+    status = "crashed" if ended.status == MACHINE else cast("Status", ended.status)
+    return Build(status, reply.seconds, readable(ended.log))

@@ -13,6 +13,7 @@ from forewarp.core.values import CAPTURED, DeviceKind, Task, Workload
 from forewarp.gpu_runner.cache import default_cache
 from forewarp.gpu_runner.executors.artifacts import cached
 from forewarp.gpu_runner.executors.client import WorkerClient
+from forewarp.gpu_runner.worker.requests import ReadInputsJob
 
 CACHE_VERSION = 1
 """Rises whenever the same file is read as another text."""
@@ -51,8 +52,7 @@ def with_inputs(task: Task, path: Path, python: str = sys.executable, cache: Pat
 def _read(path: Path, digest: str, python: str) -> str:
     worker = WorkerClient(python, {"CUDA_VISIBLE_DEVICES": ""}, cpu_only=True)
     try:
-        job = {"kind": "read_inputs", "path": str(path.resolve()), "sha256": digest, "target_kind": "cpu"}
-        reply = worker.run(job, _LIMIT_S)
+        reply = worker.run(ReadInputsJob(path=str(path.resolve()), sha256=digest), _LIMIT_S)
     finally:
         worker.close()
     answer = reply.answer or {"error": "reading it took too long" if reply.timed_out else reply.log}

@@ -14,25 +14,28 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from forewarp.core import serde
 from forewarp.core.errors import DeviceError, UnprotectedError, WorkerError
 from forewarp.core.untrusted_text import printable
 from forewarp.core.values import Status
 from forewarp.gpu_runner import child
 from forewarp.gpu_runner.executors.scratch import Scratch
-from forewarp.gpu_runner.worker import activity
+from forewarp.gpu_runner.worker import activity, requests
 from forewarp.gpu_runner.worker.activity import Activity
 from forewarp.gpu_runner.worker.channel import Answer, Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.environment import allowed
 from forewarp.gpu_runner.worker.least import INSIST, LEAST, UNPROTECTED
+from forewarp.gpu_runner.worker.requests import Job, LaunchRequest, Look, ObserveRequest
 
+T = TypeVar("T")
 START_S = 120.0
 _LOOK_S = 0.1
 """How often a thread that waits for the server to start looks whether it is still wanted."""
 LOG_BYTES = 4000
-OnLook = Callable[[dict[str, Any]], Answer]
-"""Given the samples of a look, say how to go on."""
+OnLook = Callable[[Look | None], Answer]
+"""Given a look, say how to go on; given None, when timing may begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,10 @@ class Reply:
     descriptors: tuple[int, ...] = ()
     activity: Activity = field(default_factory=Activity)
     lost: bool = False
+
+    def read(self, kind: type[T]) -> T | None:
+        """Return the answer as a `kind`, None where there is none."""
+        return None if self.answer is None else serde.from_data(kind, self.answer)
 
     def ending(self, limit_s: float) -> tuple[Status, str]:
         """Return how a child ended that gave no answer within `limit_s` seconds: a status, and what is known of it."""
@@ -122,14 +129,14 @@ class ChildSession:
 
     def request(
         self,
-        document: dict[str, Any],
+        request: ObserveRequest | LaunchRequest,
         timeout: float,
         on_look: OnLook | None = None,
         descriptors: Sequence[int] = (),
     ) -> Reply:
-        """Send a document and wait for what becomes of it; the child is lost if no answer came (`alive`)."""
+        """Send a request and wait for what becomes of it; the child is lost if no answer came (`alive`)."""
         with contextlib.suppress(ChannelClosed):
-            self._answers.send(document, descriptors)
+            self._answers.send(serde.to_data(request), descriptors)
         return self.wait(timeout, on_look)
 
     def wait(self, timeout: float, on_look: OnLook | None = None) -> Reply:
@@ -143,7 +150,8 @@ class ChildSession:
             while answer is None:
                 document = self._answers.receive(max(0.0, start + timeout - time.perf_counter()))
                 if "look" in document:
-                    self._answers.send({"answer": on_look(document["look"]) if on_look is not None else "enough"})
+                    look = document["look"] and serde.from_data(Look, document["look"])
+                    self._answers.send({"answer": on_look(look) if on_look is not None else "enough"})
                 elif document.get("started"):
                     started = time.perf_counter() - start
                 else:
@@ -213,7 +221,7 @@ class WorkerClient:
         self._jobs = 0
         self._closed = False
 
-    def run(self, job: dict[str, Any], timeout: float, on_look: OnLook | None = None) -> Reply:
+    def run(self, job: Job, timeout: float, on_look: OnLook | None = None) -> Reply:
         """Run one job to its end or its deadline.
 
         Raises `DeviceError` if the worker's Python lacks torch, `WorkerError` if the server was lost,
@@ -232,7 +240,7 @@ class WorkerClient:
             raise lost_error(reply.seconds)
         return replace(reply, seconds=reply.seconds + opened, started_s=reply.started_s + opened)
 
-    def open(self, job: dict[str, Any]) -> ChildSession:
+    def open(self, job: Job) -> ChildSession:
         """Start a job and return the handle on its process; raises as `run` does."""
         log = self._log_path()
         ours, theirs = socket.socketpair()
@@ -240,7 +248,8 @@ class WorkerClient:
         with theirs, reported, contextlib.ExitStack() as unsent:
             unsent.enter_context(ours)
             unsent.enter_context(status)
-            self._send(json.dumps(job | {"log": str(log)}).encode() + b"\n", [theirs.fileno(), reported.fileno()])
+            document = requests.to_document(replace(job, log=str(log)))
+            self._send(json.dumps(document).encode() + b"\n", [theirs.fileno(), reported.fileno()])
             unsent.pop_all()
         answers, exits = Channel(ours), Channel(status)
         try:

@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from forewarp.core import serde
 from forewarp.core.errors import DeviceError, WorkerError
 from forewarp.core.values import Target
 from forewarp.gpu_runner.executors.client import (
@@ -23,7 +24,18 @@ from forewarp.gpu_runner.executors.client import (
 )
 from forewarp.gpu_runner.lifting.graph import NO_CAPTURE
 from forewarp.gpu_runner.lifting.window import BASES
-from forewarp.gpu_runner.worker.channel import BEFORE_TIMING, Answer, close_all
+from forewarp.gpu_runner.worker.channel import Answer, close_all
+from forewarp.gpu_runner.worker.requests import (
+    BuiltKernel,
+    JudgedStatus,
+    Judgement,
+    LauncherJob,
+    LaunchRequest,
+    Look,
+    MeasureJob,
+    ObserveRequest,
+    ObserverJob,
+)
 
 ARMS = ("candidate", "anchor")
 SPARES = {"candidate": 2, "anchor": 1}
@@ -85,24 +97,24 @@ class Observers:
             self._spares[arm].append(self._open(arm))
 
     def _open(self, arm: str) -> ChildSession:
-        return _open_on_builds(self._worker, self._builds, {"kind": "observe", "base": BASES[ARMS.index(arm)]})
+        return _open_on_builds(self._worker, ObserverJob(base=BASES[ARMS.index(arm)], builds=str(self._builds)))
 
-    def observe(self, arm: str, job: dict[str, Any], limit_s: float) -> Observation:
-        """Observe a job's module within `limit_s` seconds; the observer is killed with that."""
+    def observe(self, arm: str, request: ObserveRequest, limit_s: float) -> Observation:
+        """Observe a module within `limit_s` seconds; the observer is killed with that."""
         start = time.perf_counter()
         # One that waited for long may be gone: no line of the module has been read then.
-        observed = self._observe(arm, job, limit_s) or self._observe(arm, job, limit_s)
+        observed = self._observe(arm, request, limit_s) or self._observe(arm, request, limit_s)
         if observed is None:
             observed = Observation("unlifted", "no process could be opened on the device to observe the module in", 0.0)
         observed.seconds = time.perf_counter() - start
         observed.phases["observe"] = observed.seconds
         return observed
 
-    def _observe(self, arm: str, job: dict[str, Any], limit_s: float) -> Observation | None:
+    def _observe(self, arm: str, request: ObserveRequest, limit_s: float) -> Observation | None:
         """Observe once; None where the observer ended before it was ready."""
         session = self._spares[arm].pop(0) if self._spares[arm] else self._open(arm)
         try:
-            reply = session.request(job, limit_s)
+            reply = session.request(request, limit_s)
         except BaseException:
             session.close()
             raise
@@ -187,28 +199,28 @@ class LauncherClient:
         self._spare: ChildSession | None = None
         self._reference = _Reference()
 
-    def measure(self, job: dict[str, Any], task: str, on_look: OnLook, limit_s: float) -> LaunchOutcome:
+    def measure(self, job: MeasureJob, task: str, on_look: OnLook, limit_s: float) -> LaunchOutcome:
         """Measure a job of the task with this identity; `limit_s` bounds each process that takes part.
 
         Raises `WorkerError` and `DeviceError`.
         """
         start = time.perf_counter()
-        job = job | {"random_seed": _seed()}
+        job = replace(job, random_seed=_seed())
         reply = None
         for _ in range(2):
             launched = self._measure(job, task, on_look, limit_s)
-            reply = launched.reply
-            if reply.answer is None and self._worker.closed:
+            reply, judged = launched.reply, launched.reply.read(Judgement)
+            if judged is None and self._worker.closed:
                 raise closed_error()
             if reply.lost:
                 self._drop()
                 raise lost_error(reply.seconds)
-            if reply.answer is None and not reply.started_s:
+            if judged is None and not reply.started_s:
                 self._drop()  # the launcher had gone before the job began: idle for long, or killed
                 continue
-            if reply.answer is None or reply.answer.get("broken"):
+            if judged is None or judged.broken:
                 self._drop()
-            if reply.answer is None or "canary" not in reply.answer:
+            if judged is None or judged.status != "canary_wrong":
                 waited = time.perf_counter() - start - reply.seconds
                 whole = replace(reply, seconds=reply.seconds + waited, started_s=reply.started_s + waited)
                 return replace(launched, reply=whole)
@@ -230,19 +242,19 @@ class LauncherClient:
             self._spare = self._open()
 
     def _open(self) -> ChildSession:
-        return _open_on_builds(self._worker, self._builds, {"kind": "launcher"})
+        return _open_on_builds(self._worker, LauncherJob(builds=str(self._builds)))
 
-    def _measure(self, job: dict[str, Any], task: str, on_look: OnLook, limit_s: float) -> LaunchOutcome:
+    def _measure(self, job: MeasureJob, task: str, on_look: OnLook, limit_s: float) -> LaunchOutcome:
         if self._session is None or not self._session.alive or self._reference.task != task:
             self._drop()
             self._session, self._spare = self._spare or self._open(), None
             self._reference = _Reference(task)
-        job = job | {"weight_seed": self._reference.weight_seed}
+        job = replace(job, weight_seed=self._reference.weight_seed)
         arms: dict[str, Observation] = {}
         try:
             self._observe_anchor(job, arms, limit_s)
-            if job["language"] == "python":
-                wanted = job | {"subject": "candidate", "strides": self._reference.strides}
+            if job.candidate.language == "python":
+                wanted = self._observing(job, job.candidate)
                 arms["candidate"] = self._observers.observe("candidate", wanted, limit_s)
             launched = self._launch(job, arms, on_look, self._session, limit_s)
             return replace(launched, phases=arms["candidate"].phases if "candidate" in arms else {})
@@ -250,16 +262,20 @@ class LauncherClient:
             for observed in arms.values():
                 observed.close()
 
-    def _observe_anchor(self, job: dict[str, Any], arms: dict[str, Observation], limit_s: float) -> None:
+    def _observing(self, job: MeasureJob, module: BuiltKernel | None) -> ObserveRequest:
+        strides = None if module is None else self._reference.strides
+        return ObserveRequest(job=job, module=module, strides=strides)
+
+    def _observe_anchor(self, job: MeasureJob, arms: dict[str, Observation], limit_s: float) -> None:
         """Observe what the candidate is measured against, unless the launcher has it or it cannot be lifted."""
-        if job["anchor"] is not None:
-            if job["anchor"]["language"] == "python":
-                rival = job | job["anchor"] | {"subject": "candidate", "strides": self._reference.strides}
+        if job.anchor is not None:
+            if job.anchor.language == "python":
+                rival = self._observing(job, job.anchor)
                 arms["anchor"] = self._observers.observe("anchor", rival, limit_s)
             return
         known = self._reference
         if not known.kept and not known.why_not:
-            observed = self._observers.observe("anchor", job | {"subject": "reference"}, limit_s)
+            observed = self._observers.observe("anchor", self._observing(job, None), limit_s)
             if observed.status == "ok":
                 arms["anchor"], known.strides = observed, observed.strides()
             else:
@@ -268,7 +284,7 @@ class LauncherClient:
 
     def _launch(
         self,
-        job: dict[str, Any],
+        job: MeasureJob,
         arms: dict[str, Observation],
         on_look: OnLook,
         session: ChildSession,
@@ -277,16 +293,16 @@ class LauncherClient:
         failed = next((o for o in arms.values() if o.status != "ok"), None)
         if failed is None:
             reply = self._request(job, arms, on_look, session, limit_s)
-            if job["anchor"] is None and not self._reference.why_not and (why := _anchor_fails(job, reply)):
+            if job.anchor is None and not self._reference.why_not and (why := _anchor_fails(job, reply)):
                 # The reference itself is right by definition: it is called as it is from now on.
                 self._reference.why_not, self._reference.kept = why, False
                 if (gone := arms.pop("anchor", None)) is not None:
                     gone.close()
                 reply = self._request(job, arms, on_look, session, limit_s)
-            if job["language"] != "python" or not _doubtful(reply):
+            if job.candidate.language != "python" or not _doubtful(reply):
                 return LaunchOutcome(reply, _summary(arms.get("candidate")), self._anchor(job))
-            failed = _doubt(reply)
-            if reply.answer is None or reply.answer.get("broken"):
+            failed, judged = _doubt(reply), reply.read(Judgement)
+            if judged is None or judged.broken:
                 session.close()
         elif failed is arms.get("candidate") and failed.status in _FINAL and not _ours(failed.log):
             return LaunchOutcome(_failure(failed), "", self._anchor(job))
@@ -294,48 +310,49 @@ class LauncherClient:
         logs = {"candidate": arms["candidate"].log if "candidate" in arms else "", "anchor": self._reference.why_not}
         if not session.alive or "memory" in failed.log:
             self._drop()  # it holds memory
-        cells = {
-            "kind": "measure",
-            "captures": {arm: NO_CAPTURE not in log for arm, log in logs.items()},
-            "flush_bytes": 2 * (self._target.l2_bytes or 64 << 20),
-            "plans": job["cell_plans"],
-        }
+        captures = {arm: NO_CAPTURE not in log for arm, log in logs.items()}
+        cells = replace(job, captures=captures, flush_bytes=2 * (self._target.l2_bytes or 64 << 20))
         _wait_for_ends(arms)
         # The module itself is run: what it does in its cell is what is said of it.
-        run = self._worker.run(job | cells, limit_s, on_look)
+        run = self._worker.run(cells, limit_s, on_look)
         return LaunchOutcome(run, f"not lifted: {failed.log}" if _is_ok(run) else "", anchor)
 
     def _request(
-        self, job: dict[str, Any], arms: dict[str, Observation], on_look: OnLook, session: ChildSession, limit_s: float
+        self,
+        job: MeasureJob,
+        arms: dict[str, Observation],
+        on_look: OnLook,
+        session: ChildSession,
+        limit_s: float,
     ) -> Reply:
         """Have the launcher measure with the programs of these arms, and those that it keeps."""
         known = self._reference
-        document = job | {
-            "programs": {arm: o.programs for arm, o in arms.items()},
-            "keep_anchor": job["anchor"] is None and known.kept,
-            "anchor_captures": NO_CAPTURE not in known.why_not,
-            "asks_before_timing": True,
-        }
+        request = LaunchRequest(
+            job=job,
+            programs={arm: o.programs for arm, o in arms.items()},
+            keep_anchor=job.anchor is None and known.kept,
+            anchor_captures=NO_CAPTURE not in known.why_not,
+        )
 
-        def asked(look: dict[str, Any]) -> Answer:
-            if look != BEFORE_TIMING:
-                return on_look(look)
-            # Nothing that a module left running on the device may go on while a program is timed.
-            _wait_for_ends(arms)
-            return "on"
+        def asked(look: Look | None) -> Answer:
+            if look is None:
+                # Nothing that a module left running on the device may go on while a program is timed.
+                _wait_for_ends(arms)
+            return on_look(look)
 
         # In the order in which the launcher takes them.
         descriptors = [d for arm in ("candidate", "anchor") if arm in arms for d in arms[arm].descriptors]
-        reply = session.request(document, limit_s, asked, descriptors)
-        if job["anchor"] is not None:
+        reply = session.request(request, limit_s, asked, descriptors)
+        if job.anchor is not None:
             known.kept = False  # another kernel has taken its place
         elif "anchor" in arms:
-            known.kept = reply.answer is not None and "refused" not in reply.answer
+            judged = reply.read(Judgement)
+            known.kept = judged is not None and judged.status != "refused"
         return reply
 
-    def _anchor(self, job: dict[str, Any]) -> str:
+    def _anchor(self, job: MeasureJob) -> str:
         """Say what the candidate was measured against."""
-        if job["anchor"] is not None:
+        if job.anchor is not None:
             return "a kernel"
         return f"called as it is: {self._reference.why_not}" if self._reference.why_not else "lifted"
 
@@ -360,19 +377,19 @@ def _wait_for_ends(arms: Mapping[str, Observation]) -> None:
 
 
 def _is_ok(reply: Reply) -> bool:
-    return reply.answer is not None and reply.answer["status"] == "ok"
+    judged = reply.read(Judgement)
+    return judged is not None and judged.status == "ok"
 
 
 def _doubtful(reply: Reply) -> bool:
     """Return whether a lifted module failed in a way that may be the lifting's fault."""
-    if reply.answer is None:
-        return bool(reply.started_s)
-    return "canary" not in reply.answer and ("refused" in reply.answer or reply.answer["status"] != "ok")
+    judged = reply.read(Judgement)
+    return bool(reply.started_s) if judged is None else judged.status not in ("ok", "canary_wrong")
 
 
 def _doubt(reply: Reply) -> Observation:
-    answer = reply.answer or {}
-    why = answer.get("refused") or answer.get("log") or "the launcher did not finish it"
+    judged = reply.read(Judgement)
+    why = (judged.log if judged is not None else "") or "the launcher did not finish it"
     return Observation("unlifted", f"as a program it is not what it is as a module ({why})", reply.seconds)
 
 
@@ -382,27 +399,24 @@ def _ours(log: str) -> bool:
 
 
 def _failure(observed: Observation) -> Reply:
-    answer = {
-        "status": observed.status,
-        "log": observed.log,
-        "timings": [],
-        "phases": {"setup": observed.seconds},
-        "tier": "T0",
-        "protections": list(observed.protections),
-        "checks": [],
-        "flags": [],
-        "conditions": {},
-        "environment": {},
-    }
-    return Reply(answer, "", observed.seconds, observed.seconds)
+    failed = Judgement(
+        status=cast("JudgedStatus", observed.status),
+        log=observed.log,
+        tier="T0",
+        phases={"setup": observed.seconds},
+        protections=observed.protections,
+    )
+    return Reply(serde.to_data(failed), "", observed.seconds, observed.seconds)
 
 
-def _anchor_fails(job: Mapping[str, Any], reply: Reply) -> str:
+def _anchor_fails(job: MeasureJob, reply: Reply) -> str:
     """Return why the reference's program cannot be measured against; "" where that is not what went wrong."""
-    answer = reply.answer or {}
-    if answer.get("status") == "anchor_wrong":
-        return f"as a program it gives other results ({answer['log']})"
-    return answer.get("refused", "") if job["language"] != "python" else ""
+    judged = reply.read(Judgement)
+    if judged is not None and judged.status == "anchor_wrong":
+        return f"as a program it gives other results ({judged.log})"
+    if judged is not None and judged.status == "refused" and job.candidate.language != "python":
+        return judged.log
+    return ""
 
 
 def _summary(observed: Observation | None) -> str:
@@ -416,7 +430,6 @@ def _summary(observed: Observation | None) -> str:
     return f"lifted to {sum(names.values())} launch{'es' if sum(names.values()) != 1 else ''}: {', '.join(parts)}"
 
 
-def _open_on_builds(worker: WorkerClient, builds: Path, job: dict[str, Any]) -> ChildSession:
-    """Start a process that may read the folder of compiled candidates."""
-    builds.mkdir(parents=True, exist_ok=True)  # a folder that is made later could not be read
-    return worker.open(job | {"reads": [str(builds)]})
+def _open_on_builds(worker: WorkerClient, job: ObserverJob | LauncherJob) -> ChildSession:
+    Path(job.builds).mkdir(parents=True, exist_ok=True)  # a folder that is made later could not be read
+    return worker.open(job)

@@ -13,17 +13,17 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from forewarp.core import serde
-from forewarp.core.checking import Check, CheckedHow
+from forewarp.core.checking import Check
 from forewarp.core.errors import CandidateError, TaskError, UsageError, WorkerError
 from forewarp.core.protocols import Subject
 from forewarp.core.validation import WorkloadReport
-from forewarp.core.values import Build, Candidate, Evidence, Language, Measurement, Signature, Target, Task, Workload
+from forewarp.core.values import Build, Candidate, Evidence, Language, Measurement, Signature, Target, Task
 from forewarp.gpu_runner.cache import default_cache
 from forewarp.gpu_runner.compilers.extension import settings
 from forewarp.gpu_runner.devices import known_targets
@@ -36,15 +36,13 @@ from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.statistics import LOOKS
 from forewarp.gpu_runner.worker import memory, toolchain
 from forewarp.gpu_runner.worker.channel import MACHINE
-from forewarp.inspection import jobs, traced
+from forewarp.gpu_runner.worker.requests import BuiltKernel, MeasureJob, ProbeJob, TaskFailure, ValidateJob
+from forewarp.inspection import traced
+from forewarp.inspection.jobs import CheckJob, DescribeJob, EmulateJob, InterpretJob
 from forewarp.inspection.tracing.values import SourceFile, Trace
 
 SIGNATURES_VERSION = "3"
-_CHECKS: dict[Language, tuple[str, CheckedHow]] = {
-    "triton": (jobs.INTERPRET, "CPU-interpreted"),
-    "python": (jobs.INTERPRET, "CPU-interpreted"),
-    "cuda": (jobs.EMULATE, "CPU-emulated"),
-}
+_CHECKS: dict[Language, type[CheckJob]] = {"triton": InterpretJob, "python": InterpretJob, "cuda": EmulateJob}
 _CHECK_START_S = 30.0
 """For starting a process and running the reference, beyond the time that a check itself may take."""
 _REFUSALS = ("PermissionError", "Permission denied", "Network is unreachable", "Operation not permitted")
@@ -124,7 +122,7 @@ class LocalExecutor:
     def probe(self) -> dict[str, str]:
         """Return the versions that the worker's Python has; raises `DeviceError` where it has no torch."""
         if not self._versions:
-            reply = self._worker.run({"kind": "probe"}, 60.0)
+            reply = self._worker.run(ProbeJob(), 60.0)
             if reply.answer is None:
                 raise WorkerError(f"the worker could not be probed:\n{reply.log}")
             self._versions = cast("dict[str, str]", reply.answer)
@@ -153,7 +151,8 @@ class LocalExecutor:
         return found
 
     def _describe(self, task: Task) -> list[Any]:
-        reply = self._worker.run({"kind": jobs.DESCRIBE} | self._problem(task), self._limits.measure_s)
+        job = DescribeJob(task=replace(task, seeds=()), target=self._target)
+        reply = self._worker.run(job, self._limits.measure_s)
         return _answer_of(task, reply)["signatures"]
 
     def validate(self, task: Task, started: Callable[[str], None] = lambda _: None) -> tuple[WorkloadReport, ...]:
@@ -167,26 +166,12 @@ class LocalExecutor:
             raise TaskError(f"{task.name} cannot be validated: {refused}")
         for workload, signature in zip(task.workloads[self._target.kind], signatures, strict=True):
             started(workload.name)
-            job = self._problem(task, [workload]) | {"kind": "validate", "signatures": serde.to_data([signature])}
+            alone = replace(task, seeds=(), workloads={self._target.kind: (workload,)})
+            job = ValidateJob(task=alone, target=self._target, signatures=(signature,))
             with self._device, exclusive_device(self._locks, self._target, self._visible):
                 reply = self._worker.run(job, self._limits.measure_s)
             reports.append(serde.from_data(WorkloadReport, _answer_of(task, reply)["workloads"][0]))
         return tuple(reports)
-
-    def _problem(self, task: Task, workloads: Sequence[Workload] | None = None) -> dict[str, Any]:
-        """Return what a job says of the task: all its workloads for this kind of device, unless others are given."""
-        return {
-            "reference": task.reference,
-            "format": task.format,
-            "files": dict(task.files),
-            "workloads": serde.to_data(task.workloads[self._target.kind] if workloads is None else workloads),
-            "tolerance": serde.to_data(task.tolerance),
-            "perturb": task.perturb,
-            "mode": task.mode,
-            "allow_tf32": task.allow_tf32,
-            "target_kind": self._target.kind,
-            "target": serde.to_data(self._target),
-        }
 
     def compile(self, task: Task, candidate: Candidate) -> Build:
         """Compile into the cache; of a module, the torch extensions that it builds. Triton compiles when it runs."""
@@ -210,7 +195,7 @@ class LocalExecutor:
                 hint="tracing is for Python modules on CUDA targets; the others are compiled from their launch plans",
             )
         return self._traces.get(
-            candidate, self._problem(task), self._compilers(), lambda: self.describe(task), backward=backward
+            candidate, replace(task, seeds=()), self._compilers(), lambda: self.describe(task), backward=backward
         )
 
     def trace_file(self, file: SourceFile) -> Trace:
@@ -248,23 +233,20 @@ class LocalExecutor:
             )
         if candidate.language != "python":
             plans.parse(candidate)
-        kind, how = _CHECKS[candidate.language]
-        job = self._problem(task, ()) | {
-            "kind": kind,
-            "candidate": serde.to_data(candidate),
-            "kinds": serde.to_data(task.workloads),
-            "target_kind": "cpu",
-            "target": serde.to_data(self._target if self._target.kind == "cuda" else known_targets()["h200"]),
-            "budget_s": budget_s,
-            "memory": self._limits.memory,
-            "cache": str(self._cache / "emulator"),
-        }
+        job = _CHECKS[candidate.language](
+            task=replace(task, seeds=()),
+            target=self._target if self._target.kind == "cuda" else known_targets()["h200"],
+            candidate=candidate,
+            budget_s=budget_s,
+            memory=self._limits.memory,
+            cache=str(self._cache / "emulator"),
+        )
         limit_s = 1.5 * budget_s + _CHECK_START_S
         reply = self._checker.run(job, limit_s)
         if reply.answer is not None and "error" not in reply.answer:
             return serde.from_data(Check, reply.answer)
         log = f"{reply.answer['error']}\n{reply.log}".strip() if reply.answer else reply.ending(limit_s)[1]
-        return Check(how, "failed", (), (), reply.seconds, f"the check itself ended early: {log}")
+        return Check(job.how, "failed", (), (), reply.seconds, f"the check itself ended early: {log}")
 
     def measure(
         self,
@@ -284,28 +266,30 @@ class LocalExecutor:
         signatures = self.describe(task)
         kernel = _kernel(candidate, build)
         other = _kernel(against.candidate, against.build) if against else None
-        inductor_s = self._limits.inductor_s if any(_uses_inductor(k) for k in (kernel, other) if k) else 0.0
+        kernels = [k for k in (kernel, other) if k is not None]
+        inductor_s = self._limits.inductor_s if any(map(_uses_inductor, kernels)) else 0.0
         limit_s = self._limits.measure_s + inductor_s * len(signatures)
-        launched = self._target.kind == "cuda" and not any(_has_host_code(k) for k in (kernel, other) if k)
+        launched = self._target.kind == "cuda" and not any(k.has_host_code for k in kernels)
         how: memory.How = "launched" if launched else "cells"
         if refused := self._too_large(signatures, how):
             raise TaskError(f"{task.name} cannot be measured, whatever the candidate: {refused}")
-        job = self._problem(task) | kernel
-        job |= {
-            "kind": "measure",
-            "signatures": serde.to_data(signatures),
-            "anchor": other,
-            "sighting": beat is not None,
-            "plans": self._plans(signatures, how),
-            "memory": self._limits.memory,
-            "call_timeout_s": self._limits.call_s + inductor_s,
-            "time_s": self._limits.time_s,
-            "looks": list(self._limits.looks),
-        }
+        job = MeasureJob(
+            task=replace(task, seeds=()),
+            target=self._target,
+            signatures=signatures,
+            candidate=kernel,
+            anchor=other,
+            memory=self._limits.memory,
+            call_timeout_s=self._limits.call_s + inductor_s,
+            time_s=self._limits.time_s,
+            looks=self._limits.looks,
+            sighting=beat is not None,
+            cell_plans=self._plans(signatures, "cells"),  # also for a module that turns out not to be lifted
+            launch_plans=self._plans(signatures, "launched") if launched else (),
+        )
         looks = verdicts.Looks(self._target, beat, {w.name: w.weight for w in task.workloads[self._target.kind]})
         with self._device, exclusive_device(self._locks, self._target, self._visible):
             if launched:
-                job |= {"cell_plans": self._plans(signatures, "cells")}  # for a module that cannot be lifted
                 done = self._launcher.measure(job, task.sha256, looks, limit_s)
                 self._launcher.prepare()  # under the lock: the client serves one thread at a time
             else:
@@ -330,10 +314,10 @@ class LocalExecutor:
         """Return the bytes that a workload may take; None where that is not known."""
         return memory.host_available() if self._target.kind == "cpu" else self._target.memory_bytes
 
-    def _plans(self, signatures: tuple[Signature, ...], how: memory.How) -> list[dict[str, Any]]:
-        """Return how each workload is measured in the memory that there is, as a job says it."""
+    def _plans(self, signatures: tuple[Signature, ...], how: memory.How) -> tuple[memory.Plan, ...]:
+        """Return how each workload is measured in the memory that there is."""
         capacity = self._capacity()
-        return memory.to_data([memory.plan(s, how, self._target.kind, capacity) for s in signatures])
+        return tuple(memory.plan(s, how, self._target.kind, capacity) for s in signatures)
 
     def _too_large(self, signatures: tuple[Signature, ...], how: memory.How) -> str:
         """Say which workload does not fit, before anything is allocated; "" where all do."""
@@ -349,23 +333,12 @@ class LocalExecutor:
             self._launcher.close()
 
 
-def _kernel(candidate: Candidate, build: Build) -> dict[str, Any]:
-    """Return what a job says of a kernel."""
-    return {
-        "language": candidate.language,
-        "source": candidate.source,
-        "artefact": build.artefact,
-        "manifest": manifest_of(build),
-    }
+def _kernel(candidate: Candidate, build: Build) -> BuiltKernel:
+    return BuiltKernel(candidate.language, candidate.source, build.artefact, manifest_of(build))
 
 
-def _has_host_code(kernel: dict[str, Any]) -> bool:
-    """Return whether a kernel is a library with host code of its own, which no launcher may load."""
-    return bool(kernel["manifest"].get("host_code"))
-
-
-def _uses_inductor(kernel: dict[str, Any]) -> bool:
-    return kernel["language"] == "python" and _INDUCTOR.search(kernel["source"]) is not None
+def _uses_inductor(kernel: BuiltKernel) -> bool:
+    return kernel.language == "python" and _INDUCTOR.search(kernel.source) is not None
 
 
 def _visible(index: int) -> str:
@@ -378,12 +351,14 @@ def _answer_of(task: Task, reply: Reply) -> dict[str, Any]:
     """Return a job's answer; raises `TaskError` where the reference failed, `WorkerError` where the machine did."""
     if reply.answer is not None and "error" not in reply.answer:
         return reply.answer
-    if reply.answer is not None and reply.answer.get("status") == MACHINE:
-        raise verdicts.short_of_memory(reply.answer["error"])
-    why = "it did not finish in time" if reply.timed_out else reply.log
-    if reply.answer:
-        why = f"{reply.answer['error']}\n{reply.answer['log'] or reply.log}".strip()
-    hint = (reply.answer or {}).get("hint", "run the file under Python first")
+    failed = reply.read(TaskFailure)
+    if failed is None:
+        failed = TaskFailure("it did not finish in time" if reply.timed_out else reply.log)
+    elif failed.status == MACHINE:
+        raise verdicts.short_of_memory(failed.error)
+    else:
+        failed = replace(failed, log=failed.log or reply.log)
+    why, hint = f"{failed.error}\n{failed.log}".strip(), failed.hint or "run the file under Python first"
     if any(sign in why for sign in _REFUSALS):
         hint = (
             "a task's code runs without network, and reads and writes no files but its own: name folders that it has "

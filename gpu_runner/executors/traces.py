@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.core import serde
-from forewarp.core.values import Candidate, Signature, Target
+from forewarp.core.values import Candidate, Signature, Target, Task
 from forewarp.gpu_runner.executors.artifacts import ArtifactCache, key_of, need_room
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
+from forewarp.gpu_runner.worker.requests import ConfinedFolder, Ending, Job
 from forewarp.gpu_runner.worker.toolchain import private
-from forewarp.inspection import jobs
+from forewarp.inspection.jobs import TraceFileJob, TraceJob
 from forewarp.inspection.tracing.files.loading import package_of
 from forewarp.inspection.tracing.values import IMPORT, TRACE_FILE, SourceFile, Trace, WorkloadTrace
 
@@ -33,7 +34,7 @@ class Traces:
     def get(
         self,
         candidate: Candidate,
-        problem: Mapping[str, Any],
+        task: Task,
         versions: Mapping[str, str],
         signatures: Callable[[], Sequence[Signature]],
         *,
@@ -41,19 +42,31 @@ class Traces:
     ) -> Trace:
         """Return the trace of a module, from the cache where it is there.
 
-        `problem` is what a job says of the task, `backward` whether the gradient is traced (None: where a
-        torch.autograd.Function makes the output). A module that crashes or does not end gives a trace with that
-        problem, which is not kept. `signatures` is asked only where the module has to run. Raises `WorkerError` on a
-        full disk.
+        `backward` says whether the gradient is traced (None: where a torch.autograd.Function makes the output). A
+        module that crashes or does not end gives a trace with that problem, which is not kept. `signatures` is asked
+        only where the module has to run. Raises `WorkerError` on a full disk.
         """
         if backward is None and "autograd" not in candidate.source:
             backward = False
-        task = {k: problem[k] for k in ("reference", "format", "files", "workloads")}
-        key = self._key(candidate.source, task, dict(versions), backward)
+        workloads = task.workloads[self._target.kind]
+        about = (task.reference, task.format, dict(task.files), task.mode, serde.to_data(workloads))
+        key = self._key(candidate.source, about, dict(versions), backward)
         if (kept := self._kept(key)) is not None:
             return kept
-        about = {"candidate": serde.to_data(candidate), "signatures": serde.to_data(signatures()), "backward": backward}
-        return self._trace(dict(problem) | about, [w["name"] for w in problem["workloads"]], key)
+        known = tuple(signatures())
+
+        def job(folder: ConfinedFolder) -> TraceJob:
+            return TraceJob(
+                task=task,
+                target=self._target,
+                signatures=known,
+                candidate=candidate,
+                folder=folder,
+                workload_s=self._limit_s,
+                backward=backward,
+            )
+
+        return self._trace(job, [w.name for w in workloads], key)
 
     def of_file(self, file: SourceFile, versions: Mapping[str, str]) -> Trace:
         """Return the trace of a file without a task, from the cache where it is there.
@@ -61,8 +74,12 @@ class Traces:
         What it imports from beside it counts as part of the file as far as the time at which it was last changed.
         """
         key = self._key(serde.to_data(file), dict(versions), _last_change_beside(file.path))
-        about = {"file": serde.to_data(file), "reads": _own_files(file.path)}
-        return self._kept(key) or self._trace(about, None, key)
+
+        def job(folder: ConfinedFolder) -> TraceFileJob:
+            folder = replace(folder, reads=_own_files(file.path))
+            return TraceFileJob(file=file, target=self._target, folder=folder, limit_s=self._limit_s)
+
+        return self._kept(key) or self._trace(job, None, key)
 
     def _key(self, *parts: Any) -> str:
         return key_of(CACHE_VERSION, *parts, serde.to_data(self._target), self._limit_s)
@@ -75,21 +92,14 @@ class Traces:
             shutil.rmtree(folder, ignore_errors=True)
         return None
 
-    def _trace(self, about: Mapping[str, Any], workloads: Sequence[str] | None, key: str) -> Trace:
+    def _trace(self, job: Callable[[ConfinedFolder], Job], workloads: Sequence[str] | None, key: str) -> Trace:
         """Trace in a child. The trace must have these workloads; None where the file decides."""
         names = [IMPORT] if workloads is None else workloads
         # The workloads stop themselves; this is for a module that does not let itself be stopped.
         most_s = (3 * self._limit_s + 5) * len(names) + 10
         with self._cache.scratch() as scratch:
-            job = dict(about) | {
-                "kind": jobs.TRACE,
-                "target": serde.to_data(self._target),
-                "folder": str(scratch),
-                "memory": self._memory,
-                "workload_s": self._limit_s,
-                "cpu_s": int(most_s) * (os.cpu_count() or 1),
-            }
-            failed = _failure(self._worker.run(job, most_s), most_s)
+            folder = ConfinedFolder(str(scratch), self._memory, int(most_s) * (os.cpu_count() or 1))
+            failed = _failure(self._worker.run(job(folder), most_s), most_s)
             if failed:
                 need_room(scratch)
             try:
@@ -114,19 +124,19 @@ class Traces:
 
 def _failure(reply: Reply, limit_s: float) -> str:
     """Return what went wrong with the child itself, "" where nothing did."""
-    if reply.answer is not None:
-        return "" if reply.answer["status"] == "ok" else readable(reply.answer["log"])
+    if (ended := reply.read(Ending)) is not None:
+        return "" if ended.status == "ok" else readable(ended.log)
     status, log = reply.ending(limit_s)
     return f"tracing ended early ({status}): {log}"
 
 
-def _own_files(path: str) -> list[str]:
+def _own_files(path: str) -> tuple[str, ...]:
     """Return what a file may read of its neighbours: the folder that it imports from, unless that is a home."""
     if not path:
-        return []
+        return ()
     place = Path(path).resolve()
     _, root = package_of(place)
-    return [str(place if private(str(root)) else root)]
+    return (str(place if private(str(root)) else root),)
 
 
 def _last_change_beside(path: str) -> float:

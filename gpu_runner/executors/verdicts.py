@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from forewarp.core.errors import TaskError, UsageError, WorkerError
 from forewarp.core.roofline import floor_s
@@ -19,7 +19,6 @@ from forewarp.core.values import (
     Status,
     Target,
     Task,
-    Tier,
     TimingMode,
     Verdict,
     WorkloadTiming,
@@ -28,6 +27,7 @@ from forewarp.gpu_runner import statistics
 from forewarp.gpu_runner.executors.client import Reply, readable
 from forewarp.gpu_runner.statistics import Samples
 from forewarp.gpu_runner.worker.channel import MACHINE, Answer
+from forewarp.gpu_runner.worker.requests import Judgement, Look
 
 SESSION_SPREAD: Mapping[tuple[TimingMode, DeviceKind], tuple[float, float]] = {
     ("stream", "cuda"): (0.001, 0.0),
@@ -49,13 +49,12 @@ STOPPING_ERROR: Final = 0.01
 """Chance over a whole measurement that a candidate is stopped that does reach what it has to beat."""
 REFERENCE_SHARE: Final = 0.5
 """Share of a measurement's time limit beyond which the reference is to blame for a timeout."""
-_SERIES = tuple(name for name in Samples.__dataclass_fields__ if name.endswith(("_s", "_hz")))
 
 
-def session_sd(target: Target, timed: Mapping[str, Any]) -> float:
+def session_sd(target: Target, samples: Samples) -> float:
     """Return the spread from session to session (log-ratio) of one workload's samples, by `SESSION_SPREAD`."""
-    share, offset_s = SESSION_SPREAD.get((timed["mode"], target.kind), (0.0, 0.0))
-    return math.hypot(share, offset_s / median(timed["candidate_s"]))
+    share, offset_s = SESSION_SPREAD.get((samples.mode, target.kind), (0.0, 0.0))
+    return math.hypot(share, offset_s / median(samples.candidate_s))
 
 
 class Looks:
@@ -76,25 +75,25 @@ class Looks:
         self._seen: dict[int, WorkloadTiming] = {}
         self._tests = 0
 
-    def __call__(self, look: Mapping[str, Any]) -> Answer:
+    def __call__(self, look: Look | None) -> Answer:
         """Say how to go on with the workload that was looked at."""
+        if look is None:
+            return "on"
         if self._beat is not None and self._upper_end(look) < self._beat:
             return "beaten" if self._all_seen(look) else "leave"
-        if look["sighting"]:
+        if look.sighting:
             return "on"
-        hertz = look["candidate_hz"], look["anchor_hz"]
-        spread = session_sd(self._target, look)
-        why = statistics.settled(
-            look["candidate_s"], look["anchor_s"], look["planned_looks"], *hertz, session_sd=spread, late=look["late"]
-        )
-        return "enough" if why else "on"
+        timed, spread = look.samples, session_sd(self._target, look.samples)
+        arms = timed.candidate_s, timed.anchor_s, timed.looks, timed.candidate_hz, timed.anchor_hz
+        return "enough" if statistics.settled(*arms, session_sd=spread, late=look.late) else "on"
 
-    def _all_seen(self, look: Mapping[str, Any]) -> bool:
-        return len(self._seen) == look["of"]
+    def _all_seen(self, look: Look) -> bool:
+        return len(self._seen) == look.of
 
-    def _upper_end(self, look: Mapping[str, Any]) -> float:
+    def _upper_end(self, look: Look) -> float:
         """Return the upper end of the mean speed-up over the workloads seen, at the level that this test gets."""
-        self._seen[look["index"]] = _timing(look, self._target, self._weights)
+        # As if it were the only look: this test has a level of its own.
+        self._seen[look.index] = _timing(replace(look.samples, looks=1), self._target, self._weights)
         self._tests += self._all_seen(look)
         k = max(self._tests, 1)
         one_sided = STOPPING_ERROR / (k * (k + 1))
@@ -102,37 +101,20 @@ class Looks:
 
 
 def timings_of(
-    answer: Mapping[str, Any], target: Target, weights: Mapping[str, float] | None = None
+    judged: Judgement, target: Target, weights: Mapping[str, float] | None = None
 ) -> tuple[WorkloadTiming, ...]:
-    """Summarise the samples of a judge's answer, one per workload; `weights` are by workload, 1 where left out."""
+    """Summarise the samples that were judged, one per workload; `weights` are by workload, 1 where left out."""
     # Timing that ended early had a sighting to end at, besides the looks that were planned.
-    sighted = int(answer["stopped_early"])
-    disturbed = DISTURBED * answer["conditions"].get("other_processors", 0.0) if target.kind == "cpu" else 0.0
-    return tuple(
-        _timing(t, target, weights or {}, looks=t["looks"] + sighted, disturbed=disturbed) for t in answer["timings"]
-    )
+    sighted = int(judged.stopped_early)
+    disturbed = DISTURBED * judged.conditions.get("other_processors", 0.0) if target.kind == "cpu" else 0.0
+    timed = (replace(t, looks=t.looks + sighted) for t in judged.timings)
+    return tuple(_timing(t, target, weights or {}, disturbed) for t in timed)
 
 
-def _timing(
-    timed: Mapping[str, Any],
-    target: Target,
-    weights: Mapping[str, float],
-    *,
-    looks: int = 1,
-    disturbed: float = 0.0,
-) -> WorkloadTiming:
-    """Summarise one workload's samples, of an answer or of a look before it; `disturbed` adds to the spread."""
-    return statistics.timing(
-        Samples(
-            workload=timed["workload"],
-            error_ratio=timed.get("error_ratio", 0.0),
-            looks=looks,
-            mode=timed["mode"],
-            session_sd=math.hypot(session_sd(target, timed), disturbed),
-            weight=weights.get(timed["workload"], 1.0),
-            **{name: tuple(timed[name]) for name in _SERIES if name in timed},
-        )
-    )
+def _timing(timed: Samples, target: Target, weights: Mapping[str, float], disturbed: float = 0.0) -> WorkloadTiming:
+    """Summarise one workload's samples; `disturbed` adds to the spread."""
+    spread = math.hypot(session_sd(target, timed), disturbed)
+    return statistics.timing(replace(timed, session_sd=spread, weight=weights.get(timed.workload, 1.0)))
 
 
 def measurement_of(
@@ -150,62 +132,62 @@ def measurement_of(
 
     Raises `WorkerError`, `TaskError` or `UsageError` where machine, reference or anchor failed, not the candidate.
     """
-    answer = reply.answer
+    judged = reply.read(Judgement)
     phases = {"compile": build.seconds, "spawn": reply.started_s, "total": build.seconds + reply.seconds}
-    if answer is None:
+    if judged is None:
         status, log = reply.ending(limit_s)
         return measurement_without_times(status, log, target, anchor=anchor, phases=phases, device_s=reply.seconds)
-    log = readable("\n".join(t for t in (answer["log"], reply.log) if t))
-    if answer["status"] == MACHINE:
-        raise short_of_memory(answer["log"], lost_s=reply.seconds)
-    if answer["status"] == "anchor_wrong":
+    log = readable("\n".join(t for t in (judged.log, reply.log) if t))
+    if judged.status == MACHINE:
+        raise short_of_memory(judged.log, lost_s=reply.seconds)
+    if judged.status == "anchor_wrong":
         raise UsageError(
-            f"the kernel to measure against is itself incorrect: {answer['log']}",
+            f"the kernel to measure against is itself incorrect: {judged.log}",
             hint="measure it alone first, and pass a correct one",
         )
-    if answer["status"] == "reference_failed":
+    if judged.status == "reference_failed":
         raise TaskError(
-            f"the reference of {task.name} failed on {target.name}; the candidate is not to blame: {answer['log']}",
+            f"the reference of {task.name} failed on {target.name}; the candidate is not to blame: {judged.log}",
             hint="run the reference alone on this device first; where it runs out of memory, give the task smaller "
             "workloads",
         )
     measured = measurement_without_times(
         # C++ runs out of memory by throwing, and an uncaught throw ends as a crash.
-        "out_of_memory" if answer["status"] != "ok" and "std::bad_alloc" in reply.log else answer["status"],
+        "out_of_memory" if judged.status != "ok" and "std::bad_alloc" in reply.log else judged.status,
         log,
         target,
         anchor=anchor,
         # What the workers took beyond the named phases is process handling: fork, cells, teardown.
-        phases=phases | answer["phases"],
+        phases=phases | dict(judged.phases),
         device_s=reply.seconds,
-        answer=answer,
-        environment={**environment, **answer["environment"]},
+        judged=judged,
+        environment={**environment, **judged.environment},
     )
     if measured.status != "ok":
         return measured
     if alike := task.repeated_inputs:
         note = f"inputs repeat, captured and not drawn anew: {', '.join(alike)}"
         measured = replace(measured, checks=(*measured.checks, note))
-    return with_times(measured, answer, signatures, target, {w.name: w.weight for w in task.workloads[target.kind]})
+    return with_times(measured, judged, signatures, target, {w.name: w.weight for w in task.workloads[target.kind]})
 
 
 def with_times(
     measured: Measurement,
-    answer: Mapping[str, Any],
+    judged: Judgement,
     signatures: Sequence[Signature],
     target: Target,
     weights: Mapping[str, float] | None = None,
 ) -> Measurement:
     """Return a correct candidate's measurement with its times, and with what speaks against them."""
-    timings = timings_of(answer, target, weights)
+    timings = timings_of(judged, target, weights)
     floors = [_below_floor(t, s, target) for t, s in zip(timings, signatures, strict=True)]
     timings = tuple(replace(t, verdict="impossible") if f else t for t, f in zip(timings, floors, strict=True))
-    flags = (*(f for f in floors if f), *answer["flags"])
+    flags = (*(f for f in floors if f), *judged.flags)
     speedup, low, high = statistics.geometric_mean(timings)
     verdict: Verdict = statistics.overall(timings)
     if any(floors):
         verdict = "impossible"
-    elif answer["flags"]:
+    elif judged.flags:
         verdict = "suspicious"
     return replace(
         measured,
@@ -216,8 +198,8 @@ def with_times(
         workloads=timings,
         log="\n".join((*flags, measured.log)).strip(),
         flags=flags,
-        conditions=answer["conditions"],
-        stopped_early=answer["stopped_early"],
+        conditions=judged.conditions,
+        stopped_early=judged.stopped_early,
     )
 
 
@@ -229,23 +211,23 @@ def measurement_without_times(
     anchor: str,
     phases: Mapping[str, float],
     device_s: float = 0.0,
-    answer: Mapping[str, Any] | None = None,
+    judged: Judgement | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Measurement:
     """Return the measurement of a candidate without times."""
-    answer = answer or {}
+    judged = judged or Judgement(status="ok")
     return Measurement(
         status=cast("Status", status),
         verdict="incorrect" if status == "incorrect" else "failed",
         device=target.name,
-        tier=cast("Tier", answer.get("tier", "T1")),
+        tier=judged.tier,
         anchor=anchor,
         phases=phases,
         device_s=device_s,
         log=log,
-        protections=tuple(answer.get("protections", ())),
+        protections=judged.protections,
         environment=environment or {},
-        checks=tuple(answer.get("checks", ())),
+        checks=judged.checks,
     )
 
 

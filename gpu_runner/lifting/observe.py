@@ -8,13 +8,12 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 import torch
 
-from forewarp.core import serde
 from forewarp.core.values import Signature, Workload
 from forewarp.gpu_runner.lifting import driver, graph, streams
 from forewarp.gpu_runner.lifting.allocator import SMALL, WindowAllocator
@@ -26,6 +25,7 @@ from forewarp.gpu_runner.worker import extensions
 from forewarp.gpu_runner.worker.channel import MOST_DESCRIPTORS
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.problem import OnNest, copies, import_text, outputs_of, tensors_of
+from forewarp.gpu_runner.worker.requests import ObserveRequest
 from forewarp.gpu_runner.worker.stage import contiguous
 from forewarp.gpu_runner.worker.state import held_by
 from forewarp.gpu_runner.worker.tracebacks import first_line
@@ -57,16 +57,15 @@ class Observer:
         self._alive: list[Any] = []
         self.seconds: dict[str, float] = {}
 
-    def observe(self, job: Mapping[str, Any]) -> tuple[Programs, list[int]]:
-        """Return the programs of a job's module, or of its reference, with the descriptors that belong to them.
+    def observe(self, request: ObserveRequest) -> tuple[Programs, list[int]]:
+        """Return the programs of a module, or of a reference, with the descriptors that belong to them.
 
         Raises `NotLiftable`, `WrongResult`, and whatever the module raises.
         """
         programs: list[Program] = []
-        for workload, signature in zip(job["workloads"], job["signatures"], strict=True):
-            loaded = serde.from_data(Workload, workload), serde.from_data(Signature, signature)
+        for workload, signature in zip(request.job.workloads, request.job.signatures, strict=True):
             with self._timed("load"):
-                subject = _Subject(job, *loaded, self.allocator)
+                subject = _Subject(request, workload, signature, self.allocator)
             programs.append(self._program(subject))
             self._alive.append(subject)
         idle = self.allocator.idle()
@@ -144,25 +143,25 @@ class _Subject:
     """
 
     def __init__(
-        self, job: Mapping[str, Any], workload: Workload, signature: Signature, allocator: WindowAllocator
+        self, request: ObserveRequest, workload: Workload, signature: Signature, allocator: WindowAllocator
     ) -> None:
-        problem = load_problem(job, workload, job["weight_seed"])
-        self.signature, self.random_seed = signature, job["random_seed"]
-        self.strides: list[list[int]] | None = (job.get("strides") or {}).get(workload.name)
-        self.is_reference = job["subject"] != "candidate"
+        problem = load_problem(request.job, workload, request.job.weight_seed)
+        self.signature, self.random_seed = signature, request.job.random_seed
+        self.strides = (request.strides or {}).get(workload.name)
+        module, self.is_reference = request.module, request.module is None
         with allocator.each_alone(MOST_ALONE // 2 if self.is_reference else 0, SMALL):
             reference = problem.model("cuda")
         self.values = contiguous(problem.inputs(self.random_seed, "cuda"))
         with allocator.each_alone(MOST_ALONE):
             self.values = copies(self.values)
         self.call: Callable[..., Any] = reference
-        if not self.is_reference:
-            extensions.install(job["artefact"], job["manifest"])
+        if module is not None:
+            extensions.install(module.artefact, module.manifest)
             with allocator.each_alone(MOST_ALONE // 2, SMALL):
-                self.call = problem.bind(import_text(job["source"]), "cuda", reference.state_dict())
+                self.call = problem.bind(import_text(module.source), "cuda", reference.state_dict())
         torch.cuda.synchronize()
-        module = self.call.module if isinstance(self.call, OnNest) else self.call
-        held = held_by(module) if isinstance(module, torch.nn.Module) else {}
+        called = self.call.module if isinstance(self.call, OnNest) else self.call
+        held = held_by(called) if isinstance(called, torch.nn.Module) else {}
         self.state = {k: v for k, v in held.items() if k in signature.state}
         self.weights = {k: v for k, v in held.items() if k not in signature.state and v.is_contiguous()}
 

@@ -10,10 +10,9 @@ import ctypes
 import mmap
 import os
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 
 class _Page(ctypes.Structure):
@@ -49,9 +48,9 @@ def path_of(log: str | Path) -> Path:
     return Path(log).with_suffix(".activity")
 
 
-def begin(job: Mapping[str, Any]) -> None:
-    """Give this process a page, for `read`; a process that is forked from this one does not have it."""
-    with open(path_of(job["log"]), "w+b", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+def begin(log: str) -> None:
+    """Give this process, of the job with this log, a page for `read`; a process forked from this one has none."""
+    with open(path_of(log), "w+b", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
         file.truncate(mmap.PAGESIZE)
         shared = mmap.mmap(file.fileno(), mmap.PAGESIZE)
     shared.madvise(mmap.MADV_DONTFORK)

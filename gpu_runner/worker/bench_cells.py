@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from forewarp.core.values import Signature, Workload
+from forewarp.core.values import TimingMode
 from forewarp.gpu_runner.worker import (
     activity,
     arena,
@@ -21,7 +21,6 @@ from forewarp.gpu_runner.worker import (
     cores,
     extensions,
     linux,
-    memory,
     protections,
     toolchain,
     watch,
@@ -35,6 +34,7 @@ from forewarp.gpu_runner.worker.least import require
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.problem import Problem, import_text, running_reference
 from forewarp.gpu_runner.worker.protections import Confinement
+from forewarp.gpu_runner.worker.requests import BuiltKernel, MeasureJob
 from forewarp.gpu_runner.worker.runners import (
     FLUSH_TURNS,
     FLUSHED,
@@ -71,7 +71,7 @@ class _Side:
     `judged` are the outputs where the judge looks for them. Of a module, results are copied out of the cell.
     """
 
-    kernel: Mapping[str, Any] | None
+    kernel: BuiltKernel | None
     descriptor: int
     cell: Cell = field(init=False)
     arena: Arena = field(init=False)
@@ -80,7 +80,7 @@ class _Side:
 
     @property
     def is_module(self) -> bool:
-        return self.kernel is None or self.kernel["language"] == "python"
+        return self.kernel is None or self.kernel.language == "python"
 
 
 class CellBench(Bench):
@@ -92,32 +92,24 @@ class CellBench(Bench):
 
     tier = "T1"
 
-    def __init__(
-        self,
-        job: dict[str, Any],
-        workloads: Sequence[Workload],
-        signatures: Sequence[Signature],
-        confine: Callable[[], list[str]],
-        *,
-        cautious: bool,
-    ) -> None:
+    def __init__(self, job: MeasureJob, confine: Callable[[], list[str]], *, cautious: bool) -> None:
         """Fork the cells, then `confine` this process, before the first line of the task's code runs in it.
 
         Raises `Unprotected` before the first line of anybody's code has run.
         `cautious` leaves out what a driver does not bear.
         """
-        super().__init__(job, workloads, signatures)
-        self.device = "cuda" if job["target_kind"] == "cuda" else "cpu"
+        super().__init__(job)
+        self.device = job.device
         self._cuda = self.device == "cuda"
-        self.plans = [memory.of_job(job, i, s, "cells", self.device) for i, s in enumerate(signatures)]
-        self._offsets = arena.OFFSETS if job["language"] == "python" else 1
-        laid = zip(signatures, self.plans, strict=True)
+        self.plans = job.cell_plans
+        self._offsets = arena.OFFSETS if job.candidate.language == "python" else 1
+        laid = zip(job.signatures, self.plans, strict=True)
         self.layouts = [Layout.of(s, p.slots, self._offsets) for s, p in laid]
         buffers = max(max(x.size for x in self.layouts), 32 << 20)
         self._flushes_at = -(-buffers // arena.ALIGN) * arena.ALIGN
-        self._flush_size = int(job.get("flush_bytes", 0)) if self._cuda else 0
+        self._flush_size = job.flush_bytes if self._cuda else 0
         self.size = self._flushes_at + max(p.slots for p in self.plans) * self._flush_size
-        self.timeout = float(job["call_timeout_s"])
+        self.timeout = job.call_timeout_s
         self.spins = self._cuda and may_spin()
         self.round_trip_s = self._turn_s = self._flushes_s = self._least_s = 0.0
         self._copy = Copy(0.0)
@@ -132,7 +124,7 @@ class CellBench(Bench):
         linux.adopt_orphans()
         self._sides: dict[Arm, _Side] = {
             arm: _Side(kernel, -1 if self._cuda else arena.memfd(arm, self.size))
-            for arm, kernel in zip(ARMS, (job["anchor"] or None, job), strict=True)
+            for arm, kernel in zip(ARMS, (job.anchor, job.candidate), strict=True)
         }
         self._fetches = self._sides["candidate"].is_module
         # The judge maps nothing before all cells exist: a candidate inherits no secret, and no other cell's memory.
@@ -160,7 +152,7 @@ class CellBench(Bench):
 
     def _cell(self, arm: Arm, pids: set[int], *, cautious: bool) -> Cell:
         """Fork an arm's cell; `pids` are those of the others, and get its own."""
-        side, most = self._sides[arm], int(self.job["memory"])
+        side, most = self._sides[arm], self.job.memory
         how = Confinement(
             folder="",
             files=protections.device_files(self.device),
@@ -170,7 +162,7 @@ class CellBench(Bench):
             own_processes=not self._cuda,
             # The driver lends memory only between processes of one user.
             drop_user=not self._cuda,
-            reads=[s.kernel["artefact"] for s in self._sides.values() if s.kernel and s.kernel["artefact"]],
+            reads=[s.kernel.artefact for s in self._sides.values() if s.kernel and s.kernel.artefact],
             reads_only=toolchain.readable(self.device),
             cautious=cautious,
             stoppable=not self._cuda,
@@ -248,13 +240,13 @@ class CellBench(Bench):
         """Return the bytes that a burst on so many slots writes to before its calls."""
         return source.block[self._flushes_at : self._flushes_at + slots * self._flush_size]
 
-    def _bind(self, kernel: Mapping[str, Any] | None, index: int, source: Arena) -> Runner:
+    def _bind(self, kernel: BuiltKernel | None, index: int, source: Arena) -> Runner:
         """Load a kernel, or the reference, for a workload. Called in a cell."""
         slots, weights, outputs = self._views(index, source)
-        if kernel is not None and kernel["language"] != "python":
-            workload, manifest, folder = self.workloads[index].name, kernel["manifest"], Path(kernel["artefact"])
+        if kernel is not None and kernel.language != "python":
+            workload, manifest, folder = self.workloads[index].name, kernel.manifest, Path(kernel.artefact)
             buffers = Buffers(find_plan(manifest, workload), slots, weights, outputs)
-            if self._cuda and not manifest.get("host_code"):
+            if self._cuda and not kernel.has_host_code:
                 from forewarp.gpu_runner.worker.cubin import WaitingCubinRunner
 
                 return WaitingCubinRunner(folder, manifest, workload, buffers)
@@ -264,8 +256,8 @@ class CellBench(Bench):
         if kernel is None:
             call: Callable[..., Any] = problem.model(self.device)
         else:
-            extensions.install(kernel["artefact"], kernel["manifest"])
-            call = problem.bind(import_text(kernel["source"]), self.device, weights)
+            extensions.install(kernel.artefact, kernel.manifest)
+            call = problem.bind(import_text(kernel.source), self.device, weights)
         places = [self._outputs(index, source, offset) for offset in range(self._offsets)]
         count = self.plans[index].slots if self._flush_size else 0
         flushes = list(self._flushed(source, count).view(count, self._flush_size)) if count else []
@@ -289,17 +281,17 @@ class CellBench(Bench):
                 param.copy_(value)
             states = self._compared(problem, index, side.kernel, params)
             buffers[arm] = ArmBuffers(slots, side.judged, states, self._rooms(index, side.arena))
-        self.anchor_outputs = self._sides["anchor"].judged if self.job["anchor"] else None
+        self.anchor_outputs = self._sides["anchor"].judged if self.job.anchor else None
         stage = Stage(
             problem,
             model,
             buffers["candidate"],
-            self.tolerance,
+            self.job.task.tolerance,
             buffers["anchor"],
             written=self.signatures[index].written,
             aliases=None if self._fetches else self.signatures[index].aliases,
             guards=layout_guards(self._sides["candidate"].arena.block, self.layouts[index]),
-            perturb=bool(self.job["perturb"]),
+            perturb=self.job.task.perturb,
             state_in_place=not self._fetches,
             lean=self.plans[index].lean,
         )
@@ -317,18 +309,18 @@ class CellBench(Bench):
         return stage
 
     def _compared(
-        self, problem: Problem, index: int, kernel: Mapping[str, Any] | None, weights: Mapping[str, torch.Tensor]
+        self, problem: Problem, index: int, kernel: BuiltKernel | None, weights: Mapping[str, torch.Tensor]
     ) -> dict[str, torch.Tensor]:
         """Return the buffers where a kernel leaves the reference's state, by name: all that its launch plan names.
 
         They are those of the parameters; of a module, they are filled once its call has ended.
         """
         states = _states(problem, weights)
-        if kernel is None or (kernel["language"] == "python") != self._fetches:
+        if kernel is None or (kernel.language == "python") != self._fetches:
             return {}
         if self._fetches:
             return states
-        taken = set(find_plan(kernel["manifest"], self.workloads[index].name).params.values())
+        taken = set(find_plan(kernel.manifest, self.workloads[index].name).params.values())
         return {name: buffer for name, buffer in states.items() if name in taken}
 
     def _ready(self, cell: Cell, stage: Stage, slot: int) -> None:
@@ -366,7 +358,7 @@ class CellBench(Bench):
             cell.pause()
             self._running = None
 
-    def choose_mode(self, stage: Stage, longest_s: float) -> str:
+    def choose_mode(self, stage: Stage, longest_s: float) -> TimingMode:
         """Have modules on a GPU run in bursts, which hide the host's part; elsewhere calls are timed as a whole."""
         del longest_s
         modules = [side.is_module for side in self._sides.values()]
@@ -375,7 +367,7 @@ class CellBench(Bench):
         if self.flush is None or stage.prepares_calls or not self._flush_size or not all(modules):
             return "call"
         for arm in ARMS:
-            if self.job["captures"][arm]:
+            if self.job.captures[arm]:
                 self.awake(arm).call(cell_process.CAPTURE, stage.slot_count * self.timeout)
         anchor = self.awake("anchor")
         self._flushes_s = median(anchor.call(cell_process.BURST, self.timeout) for _ in range(ROUND_TRIPS))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -16,14 +16,13 @@ from typing import Any
 
 import torch
 
-from forewarp.core.values import Signature, Workload
+from forewarp.core.values import TimingMode
 from forewarp.gpu_runner.lifting import program as lifting
 from forewarp.gpu_runner.lifting.chain import Chain, lengths
 from forewarp.gpu_runner.lifting.driver import CudaError
 from forewarp.gpu_runner.lifting.graph import Built
 from forewarp.gpu_runner.lifting.replay import Codes, Lifted, LiftedRunner, Refused, gaps
 from forewarp.gpu_runner.lifting.window import BASES, Window, WindowTaken
-from forewarp.gpu_runner.worker import memory
 from forewarp.gpu_runner.worker.bench_cells import l2_flush
 from forewarp.gpu_runner.worker.channel import close_all
 from forewarp.gpu_runner.worker.conditions import Conditions
@@ -33,6 +32,7 @@ from forewarp.gpu_runner.worker.hold import Hold
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.oracle import expect
 from forewarp.gpu_runner.worker.problem import running_reference, tensors_of
+from forewarp.gpu_runner.worker.requests import BuiltKernel, LaunchRequest
 from forewarp.gpu_runner.worker.runners import Buffers, find_plan
 from forewarp.gpu_runner.worker.stage import ArmBuffers, Stage, contiguous
 from forewarp.gpu_runner.worker.timing import Arm, Bench, Condition, DeviceHung, Sample
@@ -64,15 +64,15 @@ class Launcher:
         self._canary = torch.arange(1 << 16, dtype=torch.int64, device="cuda")
         _warm_up()
 
-    def receive(self, job: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-        """Take the programs that come with a job; raises `Refused` where one cannot be run here.
+    def receive(self, request: LaunchRequest, descriptors: Sequence[int]) -> None:
+        """Take the programs that come with a request; raises `Refused` where one cannot be run here.
 
-        An arm that comes without a program keeps none, but for the anchor where the job says so (`keep_anchor`).
+        An arm that comes without a program keeps none, but for the anchor with `keep_anchor`.
         """
-        arms, left = job.get("programs") or {}, list(descriptors)
+        arms, left = request.programs, list(descriptors)
         try:
             for arm, base in zip(("candidate", "anchor"), BASES, strict=True):
-                if arm in arms or not (arm == "anchor" and job.get("keep_anchor")):
+                if arm in arms or not (arm == "anchor" and request.keep_anchor):
                     self.release(arm)
                 if arm not in arms:
                     continue
@@ -124,12 +124,11 @@ class LauncherBench(Bench):
 
     tier = "T0"
     conditions = ("warm",)
+    asks_before_timing = True
 
-    def __init__(
-        self, launcher: Launcher, job: dict[str, Any], workloads: Sequence[Workload], signatures: Sequence[Signature]
-    ) -> None:
-        super().__init__(job, workloads, signatures)
-        self.launcher = launcher
+    def __init__(self, launcher: Launcher, request: LaunchRequest) -> None:
+        super().__init__(request.job)
+        self.launcher, self.request = launcher, request
         self.protections = ["own process", "own session", "no candidate host code: compiled device code only"]
         self.lifted = launcher.lifted
         if "candidate" in self.lifted:
@@ -149,7 +148,7 @@ class LauncherBench(Bench):
             problem = load_problem(self.job, self.workloads[index], self.weight_seed)
             model = problem.model("cuda")
             values = contiguous(problem.inputs(0, "cuda"))
-        plan = memory.of_job(self.job, index, signature, "launched", "cuda")
+        plan = self.job.launch_plans[index]
         guards = Guards("cuda")
         if "candidate" in self.lifted:
             runner = self.runners["candidate"] = self.lifted["candidate"].runner(workload)
@@ -159,23 +158,23 @@ class LauncherBench(Bench):
         else:
             slots = [_copied(guards, values) for _ in range(plan.slots)]
             outputs = [guards.tensor(s.shape, getattr(torch, s.dtype)) for s in signature.outputs]
-            states = self._load("candidate", self.job, index, slots, model, outputs, guards, problem.state)
+            states = self._load("candidate", self.job.candidate, index, slots, model, outputs, guards, problem.state)
         anchor = self._load_anchor(index, slots, model, values, outputs)
         del values  # before the stage draws its own
         return Stage(
             problem,
             model,
             ArmBuffers(slots, outputs, states),
-            self.tolerance,
+            self.job.task.tolerance,
             anchor,
             close=self._unload,
             written=signature.written,
             aliases=None if "candidate" in self.lifted else signature.aliases,
             guards=guards,
-            perturb=bool(self.job["perturb"]),
+            perturb=self.job.task.perturb,
             state_in_place=True,
             shared=True,
-            call_seed=self.job.get("random_seed"),
+            call_seed=self.job.random_seed,
             lean=plan.lean,
         )
 
@@ -191,17 +190,17 @@ class LauncherBench(Bench):
             # Compared once, for the reference as well: what it is as a program must be what it is.
             self.anchor_outputs = runner.outputs
             return ArmBuffers([own] * len(slots), runner.outputs, self.lifted["anchor"].state_of(workload))
-        if not self.job["anchor"]:
+        if self.job.anchor is None:
             return None
         # The same buffers: where outputs lie in memory must not tell the arms apart.
         self.anchor_outputs = outputs
-        self._load("anchor", self.job["anchor"], index, slots, model, outputs, Guards("cuda"), ())
+        self._load("anchor", self.job.anchor, index, slots, model, outputs, Guards("cuda"), ())
         return None
 
     def _load(
         self,
         arm: str,
-        built: Mapping[str, Any],
+        kernel: BuiltKernel,
         index: int,
         slots: Sequence[list[Any]],
         model: Any,
@@ -214,9 +213,9 @@ class LauncherBench(Bench):
         # Copies: a kernel that writes to its weights must not change the reference.
         values = model.state_dict()
         weights = dict(zip(values, _copied(guards, list(values.values())), strict=True))
-        plan = find_plan(built["manifest"], workload)
+        plan = find_plan(kernel.manifest, workload)
         buffers = Buffers(plan, slots, weights, outputs)
-        self.runners[arm] = CubinRunner(Path(built["artefact"]), built["manifest"], workload, buffers)
+        self.runners[arm] = CubinRunner(Path(kernel.artefact), kernel.manifest, workload, buffers)
         return {name: weights[name] for name in state if name in plan.params.values()}
 
     def _unload(self) -> None:
@@ -233,7 +232,7 @@ class LauncherBench(Bench):
         self.anchor_outputs = None
         torch.cuda.empty_cache()
 
-    def choose_mode(self, stage: Stage, longest_s: float) -> str:
+    def choose_mode(self, stage: Stage, longest_s: float) -> TimingMode:
         """Replay short calls as graphs, both arms or neither: a launch costs a graph less than a stream."""
         self.latency_s = 0.0
         lifted = any(isinstance(runner, LiftedRunner) for runner in self.runners.values())
@@ -243,7 +242,7 @@ class LauncherBench(Bench):
             self.latency_s = self._latency(stage)
             return "chain"
         self.conditions = ("warm",)
-        if (longest_s >= GRAPH_BELOW_S and not lifted) or not self.job.get("anchor_captures", True):
+        if (longest_s >= GRAPH_BELOW_S and not lifted) or not self.request.anchor_captures:
             return "stream"
         self.conditions = ("warm", "launched")
         try:
@@ -384,7 +383,7 @@ class LauncherBench(Bench):
 
     def _wait(self, event: torch.cuda.Event) -> None:
         """Wait with a deadline: a kernel that never ends cannot be interrupted, only left with its process."""
-        deadline = time.perf_counter() + float(self.job["call_timeout_s"])
+        deadline = time.perf_counter() + self.job.call_timeout_s
         while not event.query():
             if time.perf_counter() > deadline:
                 self.hung = True

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import torch
 
-from forewarp.core.values import CAPTURED
+from forewarp.core.values import CAPTURED, Task
 from forewarp.gpu_runner.worker.tracebacks import first_line
 
 MOST_BYTES = 24 << 20
@@ -34,10 +34,10 @@ class BadCapture(ValueError):
     """A file that holds no calls, or a call that is no use; the message is for the user."""
 
 
-def read(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the text of the file `job["path"]`, or an error for the user: `{"text": …}` or `{"error": …}`."""
+def read(path: str, sha256: str) -> dict[str, str]:
+    """Return the text of a file with this digest, or an error for the user: `{"text": …}` or `{"error": …}`."""
     try:
-        text = json.dumps({"sha256": job["sha256"], "calls": _calls(_loaded(job["path"]))})
+        text = json.dumps({"sha256": sha256, "calls": _calls(_loaded(path))})
     except BadCapture as e:
         return {"error": str(e)}
     if len(text) > MOST_BYTES:
@@ -199,9 +199,9 @@ class Call:
     known: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor], compare=False)
 
     @staticmethod
-    def of_job(job: Mapping[str, Any], workload: str) -> Call | None:
-        """Return the call that a workload of a job is; None where the task has no captured inputs."""
-        text = job.get("files", {}).get(CAPTURED)
+    def of_task(task: Task, workload: str) -> Call | None:
+        """Return the call that a workload of a task is; None where the task has no captured inputs."""
+        text = task.files.get(CAPTURED)
         if text is None:
             return None
         found = next(c for c in json.loads(text)["calls"] if c["name"] == workload)

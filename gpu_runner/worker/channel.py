@@ -21,9 +21,6 @@ Time on; this workload is done; leave it for now, since the candidate does not s
 workloads were seen, and it can hardly reach that.
 """
 
-BEFORE_TIMING: dict[str, Any] = {"before": "timing"}
-"""A look without samples: the answer is awaited before the first workload is timed."""
-
 MACHINE = "machine"
 """Status of a job that failed for what this machine lacks or did: neither candidate nor task is to blame."""
 

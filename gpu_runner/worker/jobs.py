@@ -1,4 +1,4 @@
-"""Jobs of forked children: probe the machine, compile, measure. Other rooms have more, see `server.entry`."""
+"""Jobs of forked children: probe the machine, compile, measure. Other rooms have more, see `requests`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,32 @@ import importlib.metadata
 import platform
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from forewarp.core import serde
 from forewarp.core.errors import CandidateError
-from forewarp.core.values import Candidate, Signature, Target, Workload
 from forewarp.gpu_runner.worker import activity, environment, memory, protections, toolchain
 from forewarp.gpu_runner.worker.channel import MACHINE, Answer, Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.conditions import driver
+from forewarp.gpu_runner.worker.requests import (
+    CompileJob,
+    ConfinedFolder,
+    Ending,
+    JudgedStatus,
+    Judgement,
+    LauncherJob,
+    LaunchRequest,
+    Look,
+    MeasureJob,
+    ObserveRequest,
+    ObserverJob,
+    ProbeJob,
+    ReadInputsJob,
+    ValidateJob,
+)
 from forewarp.gpu_runner.worker.task_confinement import (
     around_task,
     confine_task,
@@ -29,12 +45,16 @@ from forewarp.gpu_runner.worker.task_confinement import (
 from forewarp.gpu_runner.worker.tracebacks import format_error
 from forewarp.gpu_runner.worker.watch import HostWatch, Suspect, processes, run_watched
 
+if TYPE_CHECKING:
+    from forewarp.gpu_runner.worker.bench_cells import CellBench
+    from forewarp.gpu_runner.worker.bench_launcher import Launcher
+
 LAUNCHER_IDLE_S = 120.0
 OBSERVER_IDLE_S = 600.0
 LOOK_S = 60.0
 
 
-def probe(job: dict[str, Any], answer: Channel) -> None:
+def probe(job: ProbeJob, answer: Channel) -> None:
     """Say what this Python has: versions, and whether its torch sees a GPU."""
     del job
     found: dict[str, str] = {"python": platform.python_version()}
@@ -50,84 +70,73 @@ def probe(job: dict[str, Any], answer: Channel) -> None:
     answer.send(found)
 
 
-def read_inputs(job: dict[str, Any], answer: Channel) -> None:
+def read_inputs(job: ReadInputsJob, answer: Channel) -> None:
     """Answer with the text of a file of captured inputs, or with what is wrong with it; read confined."""
     from forewarp.gpu_runner.worker import captured
 
-    answer.send(run_confined(job, captured.read, reads=[job["path"]]))
+    answer.send(run_confined(job, "cpu", lambda: captured.read(job.path, job.sha256), reads=[job.path]))
 
 
-def validate(job: dict[str, Any], answer: Channel) -> None:
+def validate(job: ValidateJob, answer: Channel) -> None:
     """Answer with one report per workload, or with the reference's error; the task's code runs confined."""
     from forewarp.gpu_runner.worker import nulls
 
-    answer.send(run_confined(job, nulls.validate))
+    answer.send(run_confined(job, job.device, lambda: nulls.validate(job)))
 
 
-def compile_job(job: dict[str, Any], answer: Channel) -> None:
-    """Compile into `job["folder"]`, confined: a Triton source is Python and runs here."""
-    watched(job, answer, _compile, "candidate")
+def compile_job(job: CompileJob, answer: Channel) -> None:
+    """Compile into the job's folder, confined: a Triton source is Python and runs here."""
+    watched(job.folder, answer, lambda: _compile(job), "candidate")
 
 
-def watched(
-    job: dict[str, Any], answer: Channel, work: Callable[[dict[str, Any], Path, Channel, bool], None], who: str
-) -> None:
-    """Have `work` done in a watched child, with caches of its own in the job's folder; answer where it is stopped."""
-    folder = Path(job["folder"])
-    cache = folder / "cache"
+def watched(folder: ConfinedFolder, answer: Channel, work: Callable[[], object], who: str) -> None:
+    """Answer with what `work` returns in a child that is watched, and confined to a folder where its caches are too."""
+    cache = Path(folder.path) / "cache"
     cache.mkdir()
     environment.use_folder(str(cache))
+    # What it writes must belong to the controller's user, so this child keeps that.
+    how = protections.Confinement(
+        folder.path,
+        memory=folder.memory,
+        drop_user=False,
+        reads_only=[*toolchain.readable("cpu"), *folder.reads],
+        cpu_s=folder.cpu_s,
+    )
 
     def act(contained: bool) -> None:
         with refusing(answer):
-            work(job, folder, answer, contained)
+            protections.confine(replace(how, own_processes=contained))
+            answer.send(serde.to_data(work()))
 
-    stopped = run_watched(act, job["memory"], host=HostWatch())
+    stopped = run_watched(act, folder.memory, host=HostWatch())
     if stopped is not None:
         status, log = stopped
-        answer.send({"status": status, "log": log if status == MACHINE else f"the {who} {log}", "protections": []})
+        answer.send(serde.to_data(Ending(status, log if status == MACHINE else f"the {who} {log}")))
 
 
-def confine(job: dict[str, Any], folder: Path, contained: bool) -> list[str]:
-    """Confine this child to the folder; return the protections in force."""
-    # What it writes must belong to the controller's user, so this child keeps that.
-    how = protections.Confinement(
-        str(folder),
-        memory=job["memory"],
-        own_processes=contained,
-        drop_user=False,
-        reads_only=[*toolchain.readable("cpu"), *job.get("reads", ())],
-        cpu_s=job["cpu_s"],
-    )
-    return [*protections.confine(how), *([protections.OWN_PROCESSES] if contained else [])]
-
-
-def _compile(job: dict[str, Any], folder: Path, answer: Channel, contained: bool) -> None:
+def _compile(job: CompileJob) -> Ending:
     from forewarp.gpu_runner.compilers import compile_candidate
     from forewarp.gpu_runner.compilers.extension import capture
     from forewarp.gpu_runner.compilers.process import CompileError, CompilerKilled
 
-    guards = confine(job, folder, contained)
+    folder = Path(job.folder.path)
     try:
-        candidate, target = serde.from_data(Candidate, job["candidate"]), serde.from_data(Target, job["target"])
-        if candidate.language == "python":
-            manifest = capture.compile_candidate(candidate, target, folder)
+        if job.candidate.language == "python":
+            capture.compile_candidate(job.candidate, job.target, folder)
         else:
-            signatures = [serde.from_data(Signature, s) for s in job["signatures"]]
-            manifest = compile_candidate(candidate, signatures, target, folder)
-        found = {"status": "ok", "manifest": manifest}
+            compile_candidate(job.candidate, job.signatures, job.target, folder)
+        return Ending("ok")
     except MemoryError:
-        found = {"status": "out_of_memory", "log": "compiling took more memory than allowed"}
+        return Ending("out_of_memory", "compiling took more memory than allowed")
     except CompilerKilled as e:
-        found = {"status": MACHINE, "log": str(e)}
+        return Ending(MACHINE, str(e))
     except (CompileError, CandidateError) as e:
-        found = {"status": "compile_error", "log": str(e)}
-    answer.send(found | {"protections": guards})
+        return Ending("compile_error", str(e))
 
 
-def measure(job: dict[str, Any], answer: Channel) -> None:
+def measure(job: MeasureJob, answer: Channel) -> None:
     """Judge one candidate in cells; the answer is a result in every case that is the candidate's own doing."""
-    if job["target_kind"] == "cuda":
+    if job.device == "cuda":
         # Memory is lent within one process namespace only.
         _judge(job, answer, contained=False)
         return
@@ -137,8 +146,7 @@ def measure(job: dict[str, Any], answer: Channel) -> None:
     )
     if stopped is not None:
         status, log = stopped
-        nothing: dict[str, Any] = {"timings": [], "phases": {}, "protections": [], "environment": {}, "conditions": {}}
-        answer.send(nothing | {"status": status, "log": log, "tier": "T1", "checks": [], "flags": []})
+        answer.send(serde.to_data(Judgement(status=cast("JudgedStatus", status), log=log)))
 
 
 def _arms_and_judge(judge: int) -> list[Suspect]:
@@ -151,43 +159,42 @@ def _arms_and_judge(judge: int) -> list[Suspect]:
     ]
 
 
-def _judge(job: dict[str, Any], answer: Channel, *, contained: bool) -> None:
+def _judge(job: MeasureJob, answer: Channel, *, contained: bool) -> None:
     """Judge one candidate in this process, which is confined once its cells are there: it runs the task's code."""
     from forewarp.gpu_runner.worker.bench_cells import CellBench
     from forewarp.gpu_runner.worker.judge import Judge
 
     protections.close_descriptors({answer.descriptor})
-    activity.begin(job)
+    activity.begin(job.log)
     if not contained:
         protections.keep_signals_inside()
     folder = job_folder(job)
     tempfile.tempdir = str(folder)  # where cells get their folders, which go with the job's
 
     def confine() -> list[str]:
-        return confine_task(folder, device_of(job), contained=contained, signals=True)
+        return confine_task(folder, device_of(job.device), contained=contained, signals=True)
 
-    def bench(workloads: list[Workload], signatures: list[Signature]) -> CellBench:
-        return CellBench(job, workloads, signatures, confine, cautious=needs_caution(folder, device_of(job)))
+    def bench() -> CellBench:
+        return CellBench(job, confine, cautious=needs_caution(folder, device_of(job.device)))
 
     answer.send({"started": True})
     with refusing(answer):
-        answer.send(Judge(job, bench, _asking(answer)).run())
+        answer.send(serde.to_data(Judge(job, bench, _asking(answer)).run()))
 
 
-def observe(job: dict[str, Any], answer: Channel) -> None:
+def observe(job: ObserverJob, answer: Channel) -> None:
     """Open the device, confined, and wait for a module; answer with the device programs that it comes to.
 
-    This much is done before anything is known of the module, so that it is not paid for when one comes. `job` has
-    the `base` of the process's window, and `reads`, the folder of compiled candidates.
+    This much is done before anything is known of the module, so that it is not paid for when one comes.
     """
-    guards = confine_task(job_folder(job), "cuda", keep={answer.descriptor}, reads=job["reads"])
+    guards = confine_task(job_folder(job), "cuda", keep={answer.descriptor}, reads=[job.builds])
     import torch
 
     from forewarp.gpu_runner.lifting.graph import NotLiftable
     from forewarp.gpu_runner.lifting.observe import Observer, WrongResult
 
-    observer = Observer(job["base"])
-    wanted: dict[str, Any] = answer.receive(OBSERVER_IDLE_S)
+    observer = Observer(job.base)
+    wanted = serde.from_data(ObserveRequest, answer.receive(OBSERVER_IDLE_S))
     answer.send({"started": True})
     told_of = {"protections": guards}
     try:
@@ -206,15 +213,14 @@ def observe(job: dict[str, Any], answer: Channel) -> None:
         answer.send(told_of | found, descriptors)
 
 
-def launcher(job: dict[str, Any], answer: Channel) -> None:
+def launcher(job: LauncherJob, answer: Channel) -> None:
     """Judge one device-only candidate after another until none came for a while, or the device is broken.
 
     No host code of a candidate ever runs here, but the task's does: it is confined from the start, and all candidates
-    are of one task. `job["reads"]` names the folder of compiled candidates. Each request begins with a canary, a kernel
-    whose result is known.
+    are of one task. Each request begins with a canary, a kernel whose result is known.
     """
-    activity.begin(job)
-    guards = confine_task(job_folder(job), "cuda", keep={answer.descriptor}, reads=job["reads"])
+    activity.begin(job.log)
+    guards = confine_task(job_folder(job), "cuda", keep={answer.descriptor}, reads=[job.builds])
     from forewarp.gpu_runner.lifting.replay import Refused
     from forewarp.gpu_runner.worker import numerics
     from forewarp.gpu_runner.worker.bench_launcher import Launcher, LauncherBench
@@ -223,42 +229,43 @@ def launcher(job: dict[str, Any], answer: Channel) -> None:
     host = Launcher()
     while True:
         try:
-            wanted: dict[str, Any] = answer.receive(LAUNCHER_IDLE_S)
+            request = serde.from_data(LaunchRequest, answer.receive(LAUNCHER_IDLE_S))
         except (ChannelClosed, ChannelTimeout):
             return
         answer.send({"started": True})
         if not host.canary():
-            answer.send({"canary": "wrong", "broken": True})
+            answer.send(serde.to_data(Judgement(status="canary_wrong", broken=True)))
             return
         try:
-            host.receive(wanted, answer.descriptors())
+            host.receive(request, answer.descriptors())
         except Refused as e:
-            answer.send({"refused": str(e), "broken": False})
+            answer.send(serde.to_data(Judgement(status="refused", log=str(e))))
             continue
         with numerics.restored():  # a reference's own settings are not the next one's
-            result = Judge(wanted, partial(LauncherBench, host, wanted), _asking(answer)).run()
-        broken = result["status"] == "timeout" or not _sound(host)
+            bench = partial(LauncherBench, host, request)
+            result = Judge(request.job, bench, _asking(answer)).run()
+        broken = result.status == "timeout" or not _sound(host)
         if not broken:
             host.release("candidate")
-        result["protections"] = [*result["protections"], around_task(guards)]
-        answer.send(result | {"broken": broken})
+        guarded = (*result.protections, around_task(guards))
+        answer.send(serde.to_data(replace(result, protections=guarded, broken=broken)))
         if broken:
             return
 
 
-def _sound(host: Any) -> bool:
+def _sound(host: Launcher) -> bool:
     """Tell whether the device still does as it is told; an error that sticks ends the process that has it."""
     try:
-        return bool(host.canary())
+        return host.canary()
     except RuntimeError:
         return False
 
 
-def _asking(answer: Channel) -> Callable[[dict[str, Any]], Answer]:
+def _asking(answer: Channel) -> Callable[[Look | None], Answer]:
     """Return the question to the controller after a look: how to go on."""
 
-    def ask(look: dict[str, Any]) -> Answer:
-        answer.send({"look": look})
+    def ask(look: Look | None) -> Answer:
+        answer.send({"look": serde.to_data(look)})
         return answer.receive(LOOK_S)["answer"]
 
     return ask

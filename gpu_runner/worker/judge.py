@@ -10,18 +10,19 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import TypeVar, cast
 
 import torch
 
-from forewarp.core import serde
-from forewarp.core.values import Signature, Workload
+from forewarp.gpu_runner.statistics import Samples
 from forewarp.gpu_runner.worker import conditions, protections
 from forewarp.gpu_runner.worker.cells import CellFailed
-from forewarp.gpu_runner.worker.channel import BEFORE_TIMING, Answer
+from forewarp.gpu_runner.worker.channel import Answer
 from forewarp.gpu_runner.worker.check import Mismatch
 from forewarp.gpu_runner.worker.least import Unprotected
 from forewarp.gpu_runner.worker.problem import ReferenceFailed
+from forewarp.gpu_runner.worker.requests import JudgedStatus, Judgement, Look, MeasureJob
 from forewarp.gpu_runner.worker.stage import Stage
 from forewarp.gpu_runner.worker.timing import Bench, DeviceHung, Schedule, each_workload
 from forewarp.gpu_runner.worker.tracebacks import format_error
@@ -34,43 +35,44 @@ class AnchorWrong(Exception):
 
 
 class Judge:
-    """Judge of one job, see `jobs.measure`. `make_bench` builds the bench, `ask` puts a look to the controller."""
+    """Judge of one job, see `jobs.measure`. `make_bench` builds the bench, `ask` puts a look to the controller.
+
+    It asks about None before the first workload is timed, if the bench wants that.
+    """
 
     def __init__(
         self,
-        job: dict[str, Any],
-        make_bench: Callable[[list[Workload], list[Signature]], Bench],
-        ask: Callable[[dict[str, Any]], Answer],
+        job: MeasureJob,
+        make_bench: Callable[[], Bench],
+        ask: Callable[[Look | None], Answer],
     ) -> None:
-        self.job, self.ask = job, ask
-        self.workloads = [serde.from_data(Workload, w) for w in job["workloads"]]
-        self.signatures = [serde.from_data(Signature, s) for s in job["signatures"]]
-        self.make_bench = make_bench
+        self.job, self.make_bench, self.ask = job, make_bench, ask
         self.phases = {"setup": 0.0, "check": 0.0, "time": 0.0}
         self.environment: dict[str, str] = {}
         self.checks: list[str] = []
         self.flags: list[str] = []
         self.conditions: dict[str, float] = {}
         self.bench: Bench | None = None
-        self.timings: dict[int, dict[str, Any]] = {}
+        self.timings: dict[int, Samples] = {}
 
-    def run(self) -> dict[str, Any]:
-        """Return the result document: status, samples per workload, phases and protections. Raises `Unprotected`."""
+    def run(self) -> Judgement:
+        """Check and time all workloads. Raises `Unprotected`."""
         protections.hide_memory()
         torch.set_grad_enabled(False)
         try:
-            bench = self.bench = self._timed("setup", lambda: self.make_bench(self.workloads, self.signatures))
+            bench = self.bench = self._timed("setup", self.make_bench)
             before = bench.state()
             # All cases go to the smallest workload: the code is the same, and the oracle is dear.
-            smallest = min(range(len(self.workloads)), key=lambda i: self.signatures[i].bytes_moved)
+            signatures = self.job.signatures
+            smallest = min(range(len(signatures)), key=lambda i: signatures[i].bytes_moved)
             beaten = each_workload(
-                len(self.workloads),
+                len(signatures),
                 lambda index, again: self._workload(bench, index, again=again, thorough=index == smallest),
             )
             self.flags += bench.flags()
             self.conditions = conditions.summary(before, bench.state())
-            timings = [self.timings[index] for index in range(len(self.workloads))]
-            return self._result("ok", "", timings) | {"stopped_early": beaten}
+            timings = tuple(self.timings[index] for index in range(len(signatures)))
+            return replace(self._result("ok", ""), timings=timings, stopped_early=beaten)
         except Unprotected:
             raise  # nothing has run
         except Mismatch as e:
@@ -79,8 +81,8 @@ class Judge:
             return self._result("reference_failed", str(e))
         except CellFailed as e:
             if e.cell == "anchor":
-                return self._result("anchor_wrong" if self.job["anchor"] else "reference_failed", e.log)
-            return self._result(e.status, e.log)
+                return self._result("anchor_wrong" if self.job.anchor else "reference_failed", e.log)
+            return self._result(cast("JudgedStatus", e.status), e.log)
         except AnchorWrong as e:
             return self._result("anchor_wrong", str(e))
         except torch.OutOfMemoryError as e:
@@ -103,13 +105,13 @@ class Judge:
     def _workload(self, bench: Bench, index: int, *, again: bool, thorough: bool) -> Answer:
         """Check and time a workload; only time it where it comes `again`. Return how its timing ended."""
         stage: Stage = self._timed("setup", lambda: bench.stage(index))
-        stage.allow_tf32 = bool(self.job.get("allow_tf32"))
+        stage.allow_tf32 = self.job.task.allow_tf32
         try:
             worst = 0.0 if again else self._timed("check", lambda: self._check(bench, stage, thorough=thorough))
             inner = self.phases["check"]
-            if self.job.get("asks_before_timing") and not self.timings:
-                self.ask(BEFORE_TIMING)
-            schedule = self._schedule(bench, stage, index, sighting=bool(self.job["sighting"]) and not again)
+            if bench.asks_before_timing and not self.timings:
+                self.ask(None)
+            schedule = self._schedule(bench, stage, index, sighting=self.job.sighting and not again)
             timed = self._timed("time", schedule.run)
             # What was compared while timing ran counts as checking.
             self.phases["time"] -= self.phases["check"] - inner
@@ -119,9 +121,8 @@ class Judge:
         finally:
             stage.close()
         self.environment["oracle"] = stage.oracle
-        earlier = self.timings[index]["error_ratio"] if again else 0.0
-        worst = max(worst, timed.pop("error_ratio"), last, earlier)
-        self.timings[index] = {"workload": self.workloads[index].name, "error_ratio": worst} | timed
+        earlier = self.timings[index].error_ratio if again else 0.0
+        self.timings[index] = replace(timed, error_ratio=max(worst, timed.error_ratio, last, earlier))
         return schedule.ended
 
     def _check(self, bench: Bench, stage: Stage, *, thorough: bool) -> float:
@@ -177,27 +178,26 @@ class Judge:
             raise AnchorWrong(str(e)) from None
 
     def _schedule(self, bench: Bench, stage: Stage, index: int, *, sighting: bool) -> Schedule:
-        about = {"index": index, "workload": self.workloads[index].name, "of": len(self.workloads), "tier": bench.tier}
         return Schedule(
             bench,
             stage,
-            looks=self.job["looks"],
-            time_s=self.job["time_s"],
+            index=index,
+            looks=self.job.looks,
+            time_s=self.job.time_s,
             verify=lambda slot: self._timed("check", lambda: self._verify(bench, stage, slot)),
-            ask=lambda look: self.ask(look | about),
+            ask=self.ask,
             sighting=sighting,
         )
 
-    def _result(self, status: str, log: str, timings: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-        return {
-            "status": status,
-            "log": log,
-            "timings": timings,
-            "phases": self.phases,
-            "tier": self.bench.tier if self.bench else "T1",
-            "protections": self.bench.protections if self.bench else [],
-            "checks": self.checks,
-            "flags": self.flags,
-            "conditions": self.conditions,
-            "environment": self.environment | {"torch": torch.__version__, "python": platform.python_version()},
-        }
+    def _result(self, status: JudgedStatus, log: str) -> Judgement:
+        return Judgement(
+            status=status,
+            log=log,
+            tier=self.bench.tier if self.bench else "T1",
+            phases=self.phases,
+            protections=tuple(self.bench.protections) if self.bench else (),
+            checks=tuple(self.checks),
+            flags=tuple(self.flags),
+            conditions=self.conditions,
+            environment=self.environment | {"torch": torch.__version__, "python": platform.python_version()},
+        )

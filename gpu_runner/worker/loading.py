@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from forewarp.core.values import Workload
 from forewarp.gpu_runner.worker import kernelbot
 from forewarp.gpu_runner.worker.captured import Call
 from forewarp.gpu_runner.worker.problem import Problem, ReferenceFailed
+from forewarp.gpu_runner.worker.requests import TaskJob
 
 
-def load_problem(job: Mapping[str, Any], workload: Workload, weight_seed: int) -> Problem:
-    """Load the reference that a job carries: `reference`, `mode`; for KernelBot `format`, `files`, `target_kind`.
-
-    Where the job has `signatures`, the problem knows what the one of its workload says.
-    """
+def load_problem(job: TaskJob, workload: Workload, weight_seed: int) -> Problem:
+    """Load the reference of a job's task; where the job has `signatures`, with what the one of the workload says."""
     try:
         loaded = _load(job, workload, weight_seed)
     except ModuleNotFoundError as e:
@@ -25,12 +21,13 @@ def load_problem(job: Mapping[str, Any], workload: Workload, weight_seed: int) -
             f"the reference imports the package {e.name}, which {sys.executable} does not have; install it there, "
             "or pass --python PATH of an environment that has it"
         ) from e
-    said = next((s for s in job.get("signatures", ()) if s["workload"] == workload.name), None)
-    return loaded if said is None else loaded.described(said.get("state", ()), random=said.get("random", False))
+    signature = next((s for s in job.signatures if s.workload == workload.name), None)
+    return loaded if signature is None else loaded.described(signature.state, random=signature.random)
 
 
-def _load(job: Mapping[str, Any], workload: Workload, weight_seed: int) -> Problem:
-    if job.get("format", "kernelbench") == "kernelbench":
-        loaded = Problem.load(job["reference"], workload, weight_seed, job.get("mode", "train"))
-        return replace(loaded, call=Call.of_job(job, workload.name))
-    return kernelbot.load(job["reference"], job["files"], workload, weight_seed, job["target_kind"])
+def _load(job: TaskJob, workload: Workload, weight_seed: int) -> Problem:
+    task = job.task
+    if task.format == "kernelbench":
+        loaded = Problem.load(task.reference, workload, weight_seed, task.mode)
+        return replace(loaded, call=Call.of_task(task, workload.name))
+    return kernelbot.load(task.reference, task.files, workload, weight_seed, job.device)

@@ -13,7 +13,7 @@ import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from forewarp.core.values import Signature, TensorSpec
 
@@ -154,17 +154,6 @@ def refusal(signature: Signature, how: How, device: str, capacity: int | None, n
         f"the workload {signature.workload} needs {need} of {kind}, {name} has {capacity / _GB:.1f} GB; choose a"
         " smaller shape, or a device with more memory"
     )
-
-
-def to_data(plans: Sequence[Plan]) -> list[dict[str, Any]]:
-    """Return plans as a job carries them, under "plans"."""
-    return [{"slots": p.slots, "lean": p.lean} for p in plans]
-
-
-def of_job(job: Mapping[str, Any], index: int, signature: Signature, how: How, device: str) -> Plan:
-    """Return the plan that a job carries for its workload `index`, else the ordinary one."""
-    plans = job.get("plans")
-    return Plan(**plans[index]) if plans else ordinary(signature, how, device)
 
 
 class HostMemory:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -11,13 +11,14 @@ from typing import Any
 
 import torch
 
-from forewarp.core import serde
-from forewarp.core.values import Signature, Tolerance, Workload
+from forewarp.core.validation import NullResult, WorkloadReport
+from forewarp.core.values import Signature, Workload
 from forewarp.gpu_runner.worker import memory, operations, outside, perturb
 from forewarp.gpu_runner.worker.check import POISON_BYTE, Expected, same_bytes
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.oracle import AlikeCalls, WithWritten, expect_alike
 from forewarp.gpu_runner.worker.problem import ReferenceFailed, copies, outputs_of, tensors_of
+from forewarp.gpu_runner.worker.requests import TaskFailure, ValidateJob
 from forewarp.gpu_runner.worker.stage import fresh_seed
 from forewarp.gpu_runner.worker.state import State
 from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
@@ -46,29 +47,26 @@ Outputs = Callable[[Draw], list[torch.Tensor] | None]
 """All outputs of a null candidate for a draw; None where it means nothing to the task."""
 
 
-def validate(job: dict[str, Any]) -> dict[str, Any]:
-    """Return one report per workload, or the reference's error."""
+def validate(job: ValidateJob) -> dict[str, list[WorkloadReport]] | TaskFailure:
+    """Return one report per workload, under "workloads", or the reference's error."""
     torch.set_grad_enabled(False)
-    workloads = [serde.from_data(Workload, w) for w in job["workloads"]]
-    signatures = [serde.from_data(Signature, s) for s in job["signatures"]]
     try:
-        reports = [Examination(job, w, s).report() for w, s in zip(workloads, signatures, strict=True)]
+        pairs = zip(job.workloads, job.signatures, strict=True)
+        return {"workloads": [Examination(job, w, s).report() for w, s in pairs]}
     except ReferenceFailed as e:
-        return {"error": str(e), "log": ""}
+        return TaskFailure(str(e))
     except Exception as e:
-        return {"error": f"{type(e).__name__}: {e}", "log": format_error(e, 4)}
-    return {"workloads": reports}
+        return TaskFailure(f"{type(e).__name__}: {e}", format_error(e, 4))
 
 
 class Examination:
     """Examination of one workload: `problems` make the task degenerate, `notes` do not."""
 
-    def __init__(self, job: Mapping[str, Any], workload: Workload, signature: Signature) -> None:
+    def __init__(self, job: ValidateJob, workload: Workload, signature: Signature) -> None:
         self.job, self.workload, self.signature = job, workload, signature
         self.problems: list[str] = []
         self.notes: list[str] = []
-        self.device = "cuda" if job["target_kind"] == "cuda" else "cpu"
-        self.tolerance = serde.from_data(Tolerance, job["tolerance"]) if job["tolerance"] else None
+        self.device, self.tolerance = job.device, job.task.tolerance
         self.weight_seed = fresh_seed()
         with outside.seen() as loading:
             loaded = load_problem(job, workload, self.weight_seed)
@@ -96,21 +94,17 @@ class Examination:
         self._pieces = memory.in_pieces(inputs, outputs, self.device)
         self.first, self.second = self._draw(), self._draw()
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> WorkloadReport:
         """Return the nulls, problems and notes."""
         self._look_at_outputs()
         self._look_at_calls()
         self._look_at_inputs()
         for _ in self._perturbed():  # to learn which of them the reference refuses: a null seldom gets that far
             pass
-        return {
-            "workload": self.workload.name,
-            "oracle": self.oracle,
-            "nulls": [tried for null in self._nulls() if (tried := self._try(*null)) is not None],
-            "problems": self.problems,
-            "notes": [*self.notes, *(f"perturbed inputs are left out: {why}" for why in dict.fromkeys(self.refused))],
-            "random": self.random,
-        }
+        nulls = tuple(tried for null in self._nulls() if (tried := self._try(*null)) is not None)
+        notes = [*self.notes, *(f"perturbed inputs are left out: {why}" for why in dict.fromkeys(self.refused))]
+        found = tuple(self.problems), tuple(notes), tuple(self.random)
+        return WorkloadReport(self.workload.name, self.oracle, nulls, *found)
 
     def _follows_seeds(self) -> bool:
         """Return whether outputs depend on torch's seed, and on nothing else that differs between calls."""
@@ -125,7 +119,7 @@ class Examination:
 
     def _expect(self, values: Sequence[Any], seed: int, scales: Sequence[float] | None = None) -> Expected:
         given = (self.problem, self.inner, self.state, values, self.tolerance, self.signature.written, scales)
-        allow = bool(self.job.get("allow_tf32"))
+        allow = self.job.task.allow_tf32
         expected, self.oracle = expect_alike(*given, seed=seed, allow_tf32=allow, pieces=self._pieces)
         return expected
 
@@ -137,7 +131,7 @@ class Examination:
 
     def _perturbed(self) -> Iterator[Draw]:
         """Yield perturbed inputs as candidates get them, each made when it is asked for."""
-        if not self.job["perturb"] or self.check is not None:
+        if not self.job.task.perturb or self.check is not None:
             return
         draw = lambda: self.problem.inputs(fresh_seed(), self.device)  # noqa: E731
         seeds = list[int]()
@@ -170,7 +164,7 @@ class Examination:
             if not (self.first.expected.accepts_tf32 and name in AS_TF32):
                 yield name, None, partial(self._coarse, change)
 
-    def _try(self, name: str, output: int | None, outputs_for: Outputs) -> dict[str, Any] | None:
+    def _try(self, name: str, output: int | None, outputs_for: Outputs) -> NullResult | None:
         """Put a null to its cases; it passes if each lets it through.
 
         What stands in for one output must fail on ordinary inputs, those that are timed. Coarse numbers may fail on
@@ -187,14 +181,8 @@ class Examination:
             if not self._accepted(draw, outputs, ratio):
                 failed = draw.case
                 break
-        return {
-            "name": name,
-            "output": output,
-            "passed": not failed,
-            "error": error if math.isfinite(error) else None,
-            "turned_down_on": failed,
-            "passes_kernelbench": kernelbench,
-        }
+        finite = error if math.isfinite(error) else None
+        return NullResult(name, output, not failed, finite, failed, kernelbench)
 
     def _accepted(self, draw: Draw, outputs: list[torch.Tensor], ratio: float) -> bool:
         if self.check is None:
@@ -288,7 +276,7 @@ class Examination:
             if not isinstance(value, torch.Tensor) and not self._number_matters(place, value):
                 self.notes.append(f"the number {value} (value {place} of the inputs) does not change any output")
         if first.expected.accepts_tf32:
-            why = "as asked for" if self.job.get("allow_tf32") else "because the reference computes so"
+            why = "as asked for" if self.job.task.allow_tf32 else "because the reference computes so"
             self.notes.append(f"products in TF32 are accepted, {why}")
         if self.signature.params:
             other = load_problem(self.job, self.workload, fresh_seed()).model(self.device)

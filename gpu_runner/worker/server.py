@@ -25,17 +25,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from forewarp.gpu_runner.worker import linux, protections, toolchain, watch
+from forewarp.gpu_runner.worker import linux, protections, requests, toolchain, watch
 from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed, ChannelTimeout
+from forewarp.gpu_runner.worker.requests import Job, MeasureJob, ValidateJob
 from forewarp.gpu_runner.worker.task_confinement import folder_of, refusing
 
 REAP_S, IDLE_S = 0.02, 3600.0
 """How long a job is waited for: while children run, and else."""
+_HERE = "forewarp.gpu_runner.worker"
 _IMPORTED: Mapping[str, Sequence[str]] = {
-    "measure": ("worker.bench_cells", "worker.judge"),
-    "validate": ("worker.nulls",),
+    MeasureJob.run: (f"{_HERE}.bench_cells", f"{_HERE}.judge"),
+    ValidateJob.run: (f"{_HERE}.nulls",),
 }
-"""Modules that children import, by kind of job."""
+"""Modules that children import, by the function that does a job."""
 
 
 def preload() -> None:
@@ -61,7 +63,7 @@ def preload() -> None:
         # The one object is made anew for everyone who asks for it, by a C compiler where caches are empty.
         utilities.__init__ = object.__init__
     _wake_triton()
-    importlib.import_module("forewarp.gpu_runner.worker.captured")
+    importlib.import_module(f"{_HERE}.captured")
     _wake_meta()
 
 
@@ -75,13 +77,13 @@ def _wake_meta() -> None:
 
 
 @cache
-def warm(kind: str) -> None:
-    """Import and initialise once what every child of a kind of job needs; call it before the first one is forked."""
-    elsewhere = kind.partition(":")[0] if ":" in kind else ""
-    for name in (*(f"forewarp.gpu_runner.{name}" for name in _IMPORTED.get(kind, ())), elsewhere):
-        with contextlib.suppress(ImportError, ValueError):  # the child says what is missing
+def warm(run: str) -> None:
+    """Import and initialise once what the children need that do a kind of job; call it before the first is forked."""
+    home = run.partition(":")[0]
+    for name in (*_IMPORTED.get(run, ()), home):
+        with contextlib.suppress(ImportError):  # the child says what is missing
             importlib.import_module(name)
-    if elsewhere:
+    if not home.startswith(_HERE):
         _wake_meta()  # what is looked at before it runs has shapes first
 
 
@@ -103,23 +105,19 @@ def _wake_triton() -> None:
             os.environ.update(before)
 
 
-def entry(kind: str) -> Callable[[dict[str, Any], Channel], None]:
-    """Return the function that does a kind of job.
-
-    Rooms above this one have jobs of their own, which the controller names as `module:function`: the worker does not
-    know them, it gives them a child.
-    """
-    home, _, name = kind.rpartition(":")
-    return getattr(importlib.import_module(home or "forewarp.gpu_runner.worker.jobs"), name)
+def entry(run: str) -> Callable[[Job, Channel], None]:
+    """Return the function of a job, which may be one of a room above this one."""
+    home, _, name = run.partition(":")
+    return getattr(importlib.import_module(home), name)
 
 
-def _child(job: dict[str, Any], answer: socket.socket) -> None:
+def _child(job: Job, answer: socket.socket) -> None:
     """Run one job in the forked child; never returns."""
     os.setsid()
     protections.die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.set_wakeup_fd(-1)
-    log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    log = os.open(job.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open("/dev/null", os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(log, 1)
@@ -128,7 +126,7 @@ def _child(job: dict[str, Any], answer: socket.socket) -> None:
     try:
         line = Channel(answer)
         with refusing(line):
-            entry(job["kind"])(job, line)
+            entry(job.run)(job, line)
         status = 0
     except BaseException:  # the child's last line: say why on the log, then go
         import traceback
@@ -154,7 +152,7 @@ class Server:
         try:
             while True:
                 with contextlib.suppress(ChannelTimeout):
-                    job = self.control.receive(REAP_S if self.children else IDLE_S)
+                    job = requests.from_document(self.control.receive(REAP_S if self.children else IDLE_S))
                     descriptors += self.control.descriptors()
                     answer, status = (socket.socket(fileno=descriptors.pop(0)) for _ in range(2))
                     self._start(job, answer, status)
@@ -169,8 +167,8 @@ class Server:
             for folder in self.folders.values():
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _start(self, job: dict[str, Any], answer: socket.socket, status: socket.socket) -> None:
-        warm(job["kind"])
+    def _start(self, job: Job, answer: socket.socket, status: socket.socket) -> None:
+        warm(job.run)
         pid = os.fork()
         if pid == 0:
             self.control.close()

@@ -13,6 +13,7 @@ from forewarp.gpu_runner.worker import operations
 from forewarp.gpu_runner.worker.check import same_bytes
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.problem import Problem, copies, dtype_name, outputs_of, plain_outputs, tensors_of
+from forewarp.gpu_runner.worker.requests import TaskJob
 from forewarp.gpu_runner.worker.state import held_by
 
 
@@ -25,18 +26,8 @@ def _numbers(values: Sequence[Any]) -> dict[str, float]:
 
 
 @torch.no_grad()
-def describe(reference: str, workload: Workload) -> Signature:
-    """Work out the signature of a KernelBench file; see `describe_job`."""
-    return describe_job({"reference": reference}, workload)
-
-
-@torch.no_grad()
 def describe_job(
-    job: Mapping[str, Any],
-    workload: Workload,
-    *,
-    flops: bool = True,
-    without_device: Callable[..., Signature] | None = None,
+    job: TaskJob, workload: Workload, *, flops: bool = True, without_device: Callable[..., Signature] | None = None
 ) -> Signature:
     """Work out a task's signature on meta tensors; on the device where the reference needs values.
 
@@ -45,14 +36,13 @@ def describe_job(
     raises, or `ReferenceFailed`.
     Counting `flops` takes seconds the first time in a process; without, they are None.
     """
-    device = "cuda" if job.get("target_kind") == "cuda" else "cpu"
 
     def with_values() -> Signature:
-        if device == "cuda" and without_device is not None and not torch.cuda.is_available():
+        if job.device == "cuda" and without_device is not None and not torch.cuda.is_available():
             return without_device(_describe_on, job, workload, flops=flops)
-        return _describe_on(load_problem(job, workload, 0), device, flops=flops)
+        return _describe_on(load_problem(job, workload, 0), job.device, flops=flops)
 
-    if job.get("format", "kernelbench") != "kernelbench":
+    if job.task.format != "kernelbench":
         return with_values()
     problem = load_problem(job, workload, 0)
     if problem.call is not None:
@@ -65,7 +55,7 @@ def describe_job(
 
 
 @torch.no_grad()
-def describe_shapes(job: Mapping[str, Any], workload: Workload) -> Signature:
+def describe_shapes(job: TaskJob, workload: Workload) -> Signature:
     """Work out a signature on meta tensors alone; raises what the reference raises where it needs values."""
     return _describe_on(load_problem(job, workload, 0), "meta", flops=False)
 

@@ -12,15 +12,18 @@ import os
 import select
 import signal
 import tempfile
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from forewarp.core import serde
+from forewarp.core.values import DeviceKind
 from forewarp.gpu_runner.worker import environment, protections, toolchain
 from forewarp.gpu_runner.worker.channel import MACHINE, Channel
 from forewarp.gpu_runner.worker.least import UNPROTECTED, Unprotected, missing
 from forewarp.gpu_runner.worker.protections import Confinement
+from forewarp.gpu_runner.worker.requests import Job, TaskFailure
 from forewarp.gpu_runner.worker.watch import HostWatch, run_watched
 
 _FOLDER_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}
@@ -34,12 +37,12 @@ _TRIAL = "cuda-confinement"
 _REPORT_BYTES = 64 << 20
 
 
-def folder_of(job: Mapping[str, Any]) -> Path:
+def folder_of(job: Job) -> Path:
     """Return where a job may have a folder: beside its log. The server removes it once the job has ended."""
-    return Path(job["log"]).with_suffix("")
+    return Path(job.log).with_suffix("")
 
 
-def job_folder(job: Mapping[str, Any]) -> Path:
+def job_folder(job: Job) -> Path:
     """Return the folder of a job, made at first use.
 
     Anybody may pass through it, because what is confined may be another user, but list nothing.
@@ -50,9 +53,9 @@ def job_folder(job: Mapping[str, Any]) -> Path:
     return folder
 
 
-def device_of(job: Mapping[str, Any]) -> str:
-    """Return "cuda" for a job whose task may use a GPU that is there, else "cpu"."""
-    return "cuda" if job["target_kind"] == "cuda" and Path("/dev/nvidiactl").exists() else "cpu"
+def device_of(kind: DeviceKind) -> DeviceKind:
+    """Return "cuda" for code that may use a GPU which is there, else "cpu"."""
+    return "cuda" if kind == "cuda" and Path("/dev/nvidiactl").exists() else "cpu"
 
 
 def confine_task(
@@ -166,21 +169,18 @@ def _use_device(how: Confinement) -> None:
         os._exit(status)
 
 
-def run_confined(
-    job: dict[str, Any], work: Callable[[dict[str, Any]], dict[str, Any]], reads: Sequence[str] = ()
-) -> dict[str, Any]:
-    """Have a task's code run in a confined child, and return what `work` made of the job, with its `protections`.
+def run_confined(job: Job, kind: DeviceKind, work: Callable[[], object], reads: Sequence[str] = ()) -> Any:
+    """Have a task's code run in a confined child, which may use a kind of device; return what `work` returns, as data.
 
-    It may read `reads` beside its tools. Where the child was stopped or ended early, the document has an `error` that
-    says so.
+    It may read `reads` beside its tools. Where the child was stopped or ended early, that is a `TaskFailure`.
     """
-    folder, device = job_folder(job), device_of(job)
+    folder, device = job_folder(job), device_of(kind)
     with tempfile.TemporaryFile() as report:
 
         def act(contained: bool) -> None:
             try:
-                in_force = confine_task(folder, device, contained=contained, keep={report.fileno()}, reads=reads)
-                document = work(job) | {"protections": [around_task(in_force)]}
+                confine_task(folder, device, contained=contained, keep={report.fileno()}, reads=reads)
+                document = serde.to_data(work())
             except Unprotected as e:
                 document = refusal(e)
             report.write(json.dumps(document).encode())
@@ -191,9 +191,9 @@ def run_confined(
         if stopped is not None:
             status, log = stopped
             who = "" if status == MACHINE else "it "
-            return {"error": f"{who}{log}", "status": status, "log": "", "protections": []}
+            return serde.to_data(TaskFailure(f"{who}{log}", status=status))
         report.seek(0)
         try:
-            return dict(json.loads(report.read(_REPORT_BYTES)))
-        except (ValueError, TypeError):
-            return {"error": "it left no result", "log": "", "protections": []}
+            return json.loads(report.read(_REPORT_BYTES))
+        except ValueError:
+            return serde.to_data(TaskFailure("it left no result"))

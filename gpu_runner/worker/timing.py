@@ -17,9 +17,10 @@ from typing import Any, Literal
 
 import torch
 
-from forewarp.core import serde
-from forewarp.core.values import Signature, Tolerance, Workload
+from forewarp.core.values import Tier, TimingMode
+from forewarp.gpu_runner.statistics import Samples
 from forewarp.gpu_runner.worker.channel import Answer
+from forewarp.gpu_runner.worker.requests import Look, MeasureJob
 from forewarp.gpu_runner.worker.stage import Stage, fresh_seed
 
 Arm = Literal["candidate", "anchor"]
@@ -57,24 +58,25 @@ class Bench(ABC):
     """Base of the ways to run and time a candidate: in cells, or by the trusted launcher on the GPU.
 
     `anchor_outputs` are where an anchor that is a kernel like the candidate leaves its outputs; None for the reference.
+    `asks_before_timing` has the judge wait for the controller before the first workload is timed.
     """
 
-    tier: str
+    tier: Tier
     protections: list[str]
     conditions: tuple[Condition, ...] = ()
+    asks_before_timing: bool = False
     anchor_outputs: Sequence[torch.Tensor] | None = None
 
-    def __init__(self, job: dict[str, Any], workloads: Sequence[Workload], signatures: Sequence[Signature]) -> None:
-        self.job, self.workloads, self.signatures = job, workloads, signatures
-        self.weight_seed: int = job.get("weight_seed") or fresh_seed()
-        self.tolerance = serde.from_data(Tolerance, job["tolerance"]) if job["tolerance"] else None
+    def __init__(self, job: MeasureJob) -> None:
+        self.job, self.workloads, self.signatures = job, job.workloads, job.signatures
+        self.weight_seed = job.weight_seed or fresh_seed()
 
     @abstractmethod
     def stage(self, index: int) -> Stage:
         """Prepare a workload: fresh inputs in place, both arms loaded."""
 
     @abstractmethod
-    def choose_mode(self, stage: Stage, longest_s: float) -> str:
+    def choose_mode(self, stage: Stage, longest_s: float) -> TimingMode:
         """Settle how calls of this workload are launched, given the longer arm's seconds per call."""
 
     @abstractmethod
@@ -118,7 +120,8 @@ def each_workload(count: int, visit: Callable[[int, bool], Answer]) -> bool:
 class Schedule:
     """Timing of one workload. `verify(slot)` compares outputs and returns the error; `ask` asks the controller.
 
-    `sighting` asks for a look before those of `looks`. After `run`, `ended` is what the controller said last.
+    `index` and `of` place the workload among all. `sighting` asks for a look before those of `looks`. After `run`,
+    `ended` is what the controller said last.
     """
 
     def __init__(
@@ -126,13 +129,15 @@ class Schedule:
         bench: Bench,
         stage: Stage,
         *,
+        index: int = 0,
         looks: Sequence[int],
         time_s: float,
         verify: Callable[[int], float],
-        ask: Callable[[dict[str, Any]], Answer],
+        ask: Callable[[Look], Answer],
         sighting: bool = False,
     ) -> None:
         self.bench, self.stage, self.verify, self.ask = bench, stage, verify, ask
+        self.index, self.of, self.workload = index, len(bench.workloads), bench.workloads[index].name
         self.looks, self.time_s, self.sighting = tuple(looks), time_s, sighting
         self.ended: Answer = "enough"
         self.chance = random.Random(os.urandom(16))
@@ -140,8 +145,8 @@ class Schedule:
         self.seconds: dict[str, list[float]] = {}
         self.hertz: dict[str, list[float]] = {}
 
-    def run(self) -> dict[str, Any]:
-        """Return the samples of all series; see `statistics.Samples`."""
+    def run(self) -> Samples:
+        """Return the samples of all series."""
         pair_s, longest_s = self._pilot()
         mode = self.bench.choose_mode(self.stage, longest_s)
         scale = GRAPH_BLOCKS if mode == "graph" and longest_s < SHORT_S else 1
@@ -159,16 +164,16 @@ class Schedule:
         self.stage.check_inputs()
         self.stage.check_guards()
         self.stage.check_reference()
-        return self._result(mode, len(looks))
+        return self._samples(mode, len(looks), ("", "control_", "warm_", "launched_"))
 
-    def _goes_on(self, blocks: int, mode: str, planned: int) -> bool:
+    def _goes_on(self, blocks: int, mode: TimingMode, planned: int) -> bool:
         """Take a sighting of so many blocks, without controls; return whether the workload is to be timed in full."""
         for number in range(blocks):
             self._block(number, first=number == 0, last=number + 1 == blocks)
-        self.ended = self.ask(self._look(mode, planned) | {"sighting": True})
+        self.ended = self.ask(self._look(mode, planned, sighting=True))
         return self.ended not in ("leave", "beaten")
 
-    def _take(self, looks: Sequence[int], mode: str, deadline: float, *, usual: int) -> None:
+    def _take(self, looks: Sequence[int], mode: TimingMode, deadline: float, *, usual: int) -> None:
         """Take blocks up to the look at which the controller has had enough, then what belongs to a full timing.
 
         After the `usual` number of blocks any verdict is enough.
@@ -184,7 +189,7 @@ class Schedule:
             if number + 1 == len(looks):
                 self.ended = "enough"
             else:
-                self.ended = self.ask(self._look(mode, len(looks)) | {"late": look >= usual})
+                self.ended = self.ask(self._look(mode, len(looks), late=look >= usual))
             if self.ended in ("leave", "beaten"):
                 return
             if self.ended == "enough":
@@ -264,28 +269,12 @@ class Schedule:
         if sample[1]:
             self.hertz.setdefault(series, []).append(sample[1])
 
-    def _look(self, mode: str, planned: int) -> dict[str, Any]:
-        return {
-            "candidate_s": self.seconds["candidate"],
-            "anchor_s": self.seconds["anchor"],
-            "candidate_hz": self.hertz.get("candidate", []),
-            "anchor_hz": self.hertz.get("anchor", []),
-            "planned_looks": planned,
-            "mode": mode,
-            "sighting": False,
-            "late": False,
-        }
+    def _look(self, mode: TimingMode, planned: int, *, sighting: bool = False, late: bool = False) -> Look:
+        return Look(self._samples(mode, planned, ("",)), self.index, self.of, sighting, late)
 
-    def _result(self, mode: str, planned: int) -> dict[str, Any]:
-        series = {
-            f"{prefix}{arm}_s": self.seconds.get(f"{prefix}{arm}", [])
-            for prefix in ("", "control_", "warm_", "launched_")
-            for arm in ("candidate", "anchor")
-        }
-        return series | {
-            "candidate_hz": self.hertz.get("candidate", []),
-            "anchor_hz": self.hertz.get("anchor", []),
-            "error_ratio": self.worst,
-            "mode": mode,
-            "looks": planned,
-        }
+    def _samples(self, mode: TimingMode, planned: int, prefixes: Sequence[str]) -> Samples:
+        """Return what was timed so far of the series with these prefixes."""
+        arms = [f"{prefix}{arm}" for prefix in prefixes for arm in ("candidate", "anchor")]
+        series: dict[str, Any] = {f"{arm}_s": tuple(self.seconds.get(arm, ())) for arm in arms}
+        series |= {f"{arm}_hz": tuple(self.hertz.get(arm, ())) for arm in ("candidate", "anchor")}
+        return Samples(self.workload, error_ratio=self.worst, looks=planned, mode=mode, **series)

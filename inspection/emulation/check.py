@@ -16,12 +16,12 @@ from typing import Any, ClassVar
 
 import torch
 
-from forewarp.core import serde
-from forewarp.core.checking import FAULTS, Check, CheckedHow, CheckedWorkload, CheckStatus, Finding
+from forewarp.core.checking import FAULTS, Check, CheckedWorkload, CheckStatus, Finding
 from forewarp.core.errors import CandidateError
-from forewarp.core.values import Candidate, Workload
+from forewarp.core.values import Workload
 from forewarp.inspection.emulation.scene import Scene
 from forewarp.inspection.emulation.shapes import Constants, Shrinker, Size, defaults
+from forewarp.inspection.jobs import CheckJob
 
 _ORDER: tuple[CheckStatus, ...] = ("failed", "incorrect", "unsupported", "ok")
 _ATTEMPTS = 3
@@ -95,19 +95,13 @@ class Runner(ABC):
 
 
 class Checker(ABC):
-    """Checks a candidate within `job["budget_s"]` seconds on the first kind of workloads that the reference can run.
+    """Checks a candidate on the first kind of workloads that the reference can run."""
 
-    `job` has the keys of `describe_job`, and `candidate`, `kinds` (workloads by device), `tolerance`, `perturb`, and
-    `memory`, in bytes.
-    """
-
-    how: ClassVar[CheckedHow]
     bounds: ClassVar[Bounds]
 
-    def __init__(self, job: Mapping[str, Any]) -> None:
+    def __init__(self, job: CheckJob) -> None:
         torch.set_num_threads(1)  # whoever forks must not have threads of his own
-        self.job: Mapping[str, Any] = {**job, "target_kind": "cpu"}
-        self.candidate = serde.from_data(Candidate, job["candidate"])
+        self.job, self.candidate = job, job.candidate
 
     @abstractmethod
     def runner(self, scene: Scene) -> contextlib.AbstractContextManager[Runner]:
@@ -117,16 +111,15 @@ class Checker(ABC):
         """Check all workloads."""
         started, why = time.monotonic(), ""
         for kind in ("cuda", "cpu"):
-            workloads = [serde.from_data(Workload, w) for w in self.job["kinds"].get(kind, ())]
             try:
-                judged = self._in_turn(workloads, started + self.job["budget_s"])
+                judged = self._in_turn(self.job.task.workloads.get(kind, ()), started + self.job.budget_s)
             except ReferenceFailed as e:
                 why = why or str(e)
                 continue
             if judged:
                 return self._summary(judged, time.monotonic() - started)
         message = f"the task cannot be run on the CPU: {why}" if why else "the task has no workloads"
-        return Check(self.how, "unsupported", (), (), time.monotonic() - started, message)
+        return Check(self.job.how, "unsupported", (), (), time.monotonic() - started, message)
 
     def _in_turn(self, workloads: Sequence[Workload], until: float) -> list[Judged]:
         """Check workloads until one fails or cannot be judged, each in its share of the time."""
@@ -147,7 +140,7 @@ class Checker(ABC):
         worst = min(judged, key=lambda j: _ORDER.index(j.status))
         message = f"{worst.workload.name}: {worst.workload.message}" if worst.status != "ok" else ""
         findings = joined([f for j in judged for f in j.findings])
-        return Check(self.how, worst.status, tuple(j.workload for j in judged), findings, seconds, message)
+        return Check(self.job.how, worst.status, tuple(j.workload for j in judged), findings, seconds, message)
 
     def _at_small_shapes(self, workload: Workload, limit_s: float, *, changed: bool) -> Judged:
         """Check one workload, at ever smaller shapes until they are quick enough, else on a sample of programs."""
@@ -238,9 +231,8 @@ class Checker(ABC):
         except Exception as e:  # the reference's own code may raise anything
             raise ReferenceFailed(f"{type(e).__name__}: {e}") from None
         if sample and not scene.can_be_sampled:
-            message = (
-                f"too slow for a check ({self.how}) at any shape that the reference can be shrunk to; allow more time"
-            )
+            how = self.job.how
+            message = f"too slow for a check ({how}) at any shape that the reference can be shrunk to; allow more time"
             return unjudged(workload, message, scene.plan.programs)
         with self.runner(scene) as runner:
             if runner.refused is not None:

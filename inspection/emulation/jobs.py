@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from forewarp.core import serde
 from forewarp.gpu_runner.worker.channel import Channel
 from forewarp.gpu_runner.worker.task_confinement import job_folder, run_confined
 from forewarp.inspection.emulation.check import Checker
 from forewarp.inspection.emulation.emulator import build
 from forewarp.inspection.emulation.emulator.check import EmulatorCheck
 from forewarp.inspection.emulation.interpreter.check import InterpreterCheck
+from forewarp.inspection.jobs import CheckJob, EmulateJob, InterpretJob
 
 
-def interpret(job: dict[str, Any], answer: Channel) -> None:
+def interpret(job: InterpretJob, answer: Channel) -> None:
     """Answer with the check of a Triton or Python candidate, run in Triton's interpreter in a confined child.
 
     The reference that it is compared with runs in another one.
@@ -23,14 +23,13 @@ def interpret(job: dict[str, Any], answer: Channel) -> None:
     answer.send(_checked(job, InterpreterCheck))
 
 
-def emulate(job: dict[str, Any], answer: Channel) -> None:
+def emulate(job: EmulateJob, answer: Channel) -> None:
     """Answer with the check of a CUDA candidate, run on the CPU in confined children; so is the reference."""
     if not build.available():
         # Whoever runs a task's code may read the cache, but not fill it.
-        build.keep_device(build.compiler(), job_folder(job), Path(job["cache"]))
-    answer.send(_checked(job, EmulatorCheck, [job["cache"]]))
+        build.keep_device(build.compiler(), job_folder(job), Path(job.cache))
+    answer.send(_checked(job, EmulatorCheck, [job.cache]))
 
 
-def _checked(job: dict[str, Any], kind: type[Checker], reads: Sequence[str] = ()) -> dict[str, Any]:
-    document = run_confined(job, lambda job: {"check": serde.to_data(kind(job).check())}, reads)
-    return document.get("check", document)
+def _checked(job: CheckJob, kind: type[Checker], reads: Sequence[str] = ()) -> Any:
+    return run_confined(job, job.device, lambda: kind(job).check(), reads)

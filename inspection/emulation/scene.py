@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from forewarp.core import serde
-from forewarp.core.values import Candidate, Signature, TensorSpec, Tolerance, Workload
+from forewarp.core.values import Candidate, Signature, TensorSpec, Workload
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.problem import Problem, copies, outputs_of
 from forewarp.gpu_runner.worker.stage import ArmBuffers, Stage, fresh_seed
 from forewarp.inspection.describing import describe
+from forewarp.inspection.jobs import CheckJob
 
 _ALIGN = 256
 
@@ -55,7 +55,7 @@ class Scene(ShapeOnly):
     `results` where outputs go. `masks` say, after a sample of programs, which elements of the outputs were written.
     """
 
-    def __init__(self, job: Mapping[str, Any], workload: Workload, candidate: Candidate) -> None:
+    def __init__(self, job: CheckJob, workload: Workload, candidate: Candidate) -> None:
         self.workload = workload
         self.signature = describe(job, workload, flops=False)
         problem = load_problem(job, workload, fresh_seed())
@@ -84,12 +84,12 @@ class Scene(ShapeOnly):
             problem,
             self.model,
             ArmBuffers([self.values], self.results),
-            serde.from_data(Tolerance, job["tolerance"]) if job["tolerance"] else None,
+            job.task.tolerance,
             written=self.signature.written,
             aliases=self.signature.aliases if candidate.language != "python" else None,
-            perturb=bool(job["perturb"]),
+            perturb=job.task.perturb,
         )
-        self.stage.allow_tf32 = bool(job.get("allow_tf32"))
+        self.stage.allow_tf32 = job.task.allow_tf32
 
     @property
     def can_be_sampled(self) -> bool:

@@ -13,6 +13,7 @@ from forewarp.core.values import Candidate, Constant, Signature, Workload
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.problem import tensors_of
+from forewarp.gpu_runner.worker.requests import TaskJob
 from forewarp.gpu_runner.worker.signatures import describe_shapes
 from forewarp.inspection.describing import describe
 
@@ -65,9 +66,9 @@ class _Dial:
         return {**constants, self.name: whole}
 
 
-def defaults(job: Mapping[str, Any], workload: Workload) -> dict[str, Constant]:
+def defaults(job: TaskJob, workload: Workload) -> dict[str, Constant]:
     """Return every constant of the reference that may give a shape, as the workload sets it."""
-    if job.get("format", "kernelbench") != "kernelbench":
+    if job.task.format != "kernelbench":
         return dict(workload.constants)
     module = load_problem(job, workload, 0).module
     found: dict[str, Constant] = {
@@ -95,7 +96,7 @@ def _dials(constants: Constants) -> Iterator[_Dial]:
 class Shrinker:
     """Halves the constants of one workload."""
 
-    def __init__(self, job: Mapping[str, Any], workload: Workload, candidate: Candidate) -> None:
+    def __init__(self, job: TaskJob, workload: Workload, candidate: Candidate) -> None:
         self._job, self._workload, self._candidate = job, workload, candidate
         self.original = defaults(job, workload)
         self._units = _units(candidate)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,7 @@ import torch
 from forewarp.core.values import Signature, Target, TensorSpec, Workload
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.problem import dtype_name, import_text, outputs_of
+from forewarp.inspection.jobs import TraceJob
 from forewarp.inspection.tracing import masquerade, triton_driver
 from forewarp.inspection.tracing.operators import Operators
 from forewarp.inspection.tracing.recorder import Event, Recorder, TooMuch, merge, words
@@ -40,22 +43,6 @@ class OutOfTime(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """Input of a trace: the candidate's text, the job that names the reference, the target, the folder for cubins.
-
-    `limit_s` bounds the processor time of one workload. `backward` says whether the gradient is traced too: of every
-    output that has one, or, where that is None, of outputs of a torch.autograd.Function.
-    """
-
-    source: str
-    job: Mapping[str, Any]
-    target: Target
-    folder: Path
-    limit_s: float
-    backward: bool | None = False
-
-
-@dataclass(frozen=True, slots=True)
 class Run:
     """A workload traced in one way; `complete` says that the module came to its end."""
 
@@ -67,38 +54,43 @@ class Run:
     """True if it ended at a kernel that could not be launched."""
 
 
-def trace_workload(setting: Setting, workload: Workload, signature: Signature) -> WorkloadTrace:
+def trace_workload(job: TraceJob, workload: Workload, signature: Signature) -> WorkloadTrace:
     """Trace one workload, with values where they fit, else by shapes; the other way if that does not get through."""
     size = sum(_bytes(s) for s in (*signature.inputs, *signature.params, *signature.outputs))
     order: list[Strategy] = ["cpu", "fake"] if size <= MOST_BYTES else ["fake", "cpu"]
     started = time.process_time()
-    first = run(setting, workload, signature, order[0])
+    first = run(job, workload, signature, order[0])
     if first.refused:  # the module does not do without it: go on, to see its other kernels
-        first = run(setting, workload, signature, order[0], passing=True)
-    left = setting.limit_s - (time.process_time() - started)
+        first = run(job, workload, signature, order[0], passing=True)
+    left = job.workload_s - (time.process_time() - started)
     if first.complete or not first.repeatable or left < 1 or size > _MOST_BYTES_AT_ALL:
         return first.trace
-    second = run(replace(setting, limit_s=left), workload, signature, order[1], passing=True)
+    second = run(replace(job, workload_s=left), workload, signature, order[1], passing=True)
     reach = [len(one.trace.launches) + len(one.trace.calls) for one in (first, second)]
     return second.trace if second.complete or reach[1] > reach[0] else first.trace
 
 
-def run(
-    setting: Setting, workload: Workload, signature: Signature, strategy: Strategy, *, passing: bool = False
-) -> Run:
+def use_no_device(folder: Path) -> None:
+    """Keep this process from devices, where somebody may be measuring; temporary files go into the folder's cache."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.environ.pop("TRITON_INTERPRET", None)
+    tempfile.tempdir = str(folder / "cache")
+
+
+def run(job: TraceJob, workload: Workload, signature: Signature, strategy: Strategy, *, passing: bool = False) -> Run:
     """Trace one workload in one way; `passing` over kernels that cannot be launched."""
-    recorder = Recorder(setting.folder)
+    recorder = Recorder(Path(job.folder.path))
     complete, repeatable, extensions, refusals = False, False, None, None
     with contextlib.ExitStack() as stack:
-        stack.enter_context(within(setting.limit_s))
+        stack.enter_context(within(job.workload_s))
         try:
-            extensions = _enter(stack, setting, signature.outputs, recorder, strategy)
+            extensions = _enter(stack, job, signature.outputs, recorder, strategy)
             with contextlib.suppress(ImportError):
                 refusals = stack.enter_context(triton_driver.refusing(recorder, passing=passing))
-            _call_twice(setting, workload, signature, recorder)
+            _call_twice(job, workload, signature, recorder)
             complete = True
         except OutOfTime:
-            recorder.problem(f"{recorder.doing} did not finish within {setting.limit_s:.0f} s of processor time")
+            recorder.problem(f"{recorder.doing} did not finish within {job.workload_s:.0f} s of processor time")
         except MemoryError:
             recorder.problem(f"{recorder.doing} needs more memory than the trace may take")
             repeatable = True
@@ -118,15 +110,15 @@ def run(
 
 def _enter(
     stack: contextlib.ExitStack,
-    setting: Setting,
+    job: TraceJob,
     outputs: Sequence[TensorSpec],
     recorder: Recorder,
     strategy: Strategy,
 ) -> Extensions | None:
     """Put everything in place that stands in for a device; return the extensions, if the module may have any."""
-    mode = pretend(stack, setting.target, recorder)
+    mode = pretend(stack, job.target, recorder)
     extensions = None
-    if "cpp_extension" in setting.source:
+    if "cpp_extension" in job.candidate.source:
         try:
             from forewarp.inspection.tracing.extensions import Extensions
         except ModuleNotFoundError as e:
@@ -135,7 +127,7 @@ def _enter(
                 "tree-sitter-cuda there"
             ) from e
 
-        extensions = Extensions(setting.target.arch, outputs, recorder)
+        extensions = Extensions(job.target.arch, outputs, recorder)
         stack.enter_context(extensions.installed())
     if strategy == "fake":
         stack.enter_context(masquerade.shapes_only(mode))
@@ -163,12 +155,12 @@ def pretend(
     return mode
 
 
-def _call_twice(setting: Setting, workload: Workload, signature: Signature, recorder: Recorder) -> None:
+def _call_twice(job: TraceJob, workload: Workload, signature: Signature, recorder: Recorder) -> None:
     """Load the module and call it; what counts is the second call, because the first may prepare things."""
     started = time.process_time()
     with recorder.aside([]):
-        problem = load_problem(setting.job, workload, 0)
-        call: Callable[..., Any] = problem.bind(import_text(setting.source), "cpu", {})
+        problem = load_problem(job, workload, 0)
+        call: Callable[..., Any] = problem.bind(import_text(job.candidate.source), "cpu", {})
         values = problem.inputs(1, "cpu")
     recorder.doing = "the module's first call"
     with torch.no_grad():
@@ -186,11 +178,11 @@ def _call_twice(setting: Setting, workload: Workload, signature: Signature, reco
     with torch.no_grad():
         call(*values)
     _prepared(first, recorder)
-    if setting.backward is not False:
+    if job.backward is not False:
         with recorder.aside([]):
             values = problem.inputs(3, "cpu")
         recorder.doing = "the module's gradient"
-        differentiate(lambda: call(*values), values, recorder, every=bool(setting.backward))
+        differentiate(lambda: call(*values), values, recorder, every=bool(job.backward))
 
 
 def differentiate(

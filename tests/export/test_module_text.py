@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.jobs import task_job
 
 from forewarp.core.errors import CandidateError
 from forewarp.core.values import Candidate, DeviceKind, Target, Task
@@ -79,7 +80,7 @@ def get_init_inputs():
 
 
 def exported(task: Task, candidate: Candidate, kind: DeviceKind = "cpu", target: Target | None = None) -> str:
-    job = {"reference": task.reference, "format": task.format, "files": dict(task.files), "target_kind": kind}
+    job = task_job(task, kind)
     shapes = [CheckedShape(w.name, w.constants, describe_job(job, w, flops=False)) for w in task.workloads[kind]]
     return module_text.of(Winning(task, target or devices.detect_cpu(), candidate, tuple(shapes)), EVIDENCE)
 

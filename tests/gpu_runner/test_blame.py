@@ -207,7 +207,7 @@ def test_what_a_process_did_can_be_read_after_its_end(tmp_path: Path) -> None:
     assert activity.read(log) == Activity()
     pid = os.fork()
     if pid == 0:
-        activity.begin({"log": str(log)})
+        activity.begin(str(log))
         activity.out_of_reach()
         with activity.running_reference(), activity.running_reference():
             time.sleep(0.05)
@@ -221,7 +221,7 @@ def test_what_a_process_did_can_be_read_after_its_end(tmp_path: Path) -> None:
 def test_a_forked_process_cannot_reach_the_page(tmp_path: Path) -> None:
     pid = os.fork()
     if pid == 0:
-        activity.begin({"log": str(tmp_path / "job1.log")})
+        activity.begin(str(tmp_path / "job1.log"))
         inner = os.fork()
         if inner == 0:
             maps = Path("/proc/self/maps").read_text()

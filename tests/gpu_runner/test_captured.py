@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.jobs import task_job
 from support.shared_executors import limited
 
 from forewarp.core.errors import TaskError
@@ -53,19 +54,18 @@ def saved(folder: Path, data: Any, name: str = "calls.pt") -> Path:
 
 
 def reread(folder: Path, data: Any) -> dict[str, Any]:
-    return captured.read({"path": str(saved(folder, data)), "sha256": "0"})
+    return captured.read(str(saved(folder, data)), "0")
 
 
 def call_of(folder: Path, *given: Any, **more: Any) -> Call:
     text = reread(folder, [{"name": "one", "values": given, **more}])
-    found = Call.of_job({"files": {CAPTURED: text["text"]}}, "one")
+    found = Call.of_task(Task("task", "task", "", {}, files={CAPTURED: text["text"]}), "one")
     assert found is not None
     return found
 
 
 def loaded(task: Task, workload: int = 0) -> Problem:
-    job = {"reference": task.reference, "files": dict(task.files), "format": task.format}
-    return load_problem(job, task.workloads["cpu"][workload], 0)
+    return load_problem(task_job(task), task.workloads["cpu"][workload], 0)
 
 
 class TestDraw:
@@ -156,9 +156,7 @@ class TestBadFiles:
 
     def test_what_torch_did_not_write(self, tmp_path: Path) -> None:
         (tmp_path / "no.pt").write_text("hello")
-        assert (
-            "no file that torch.save wrote" in captured.read({"path": str(tmp_path / "no.pt"), "sha256": ""})["error"]
-        )
+        assert "no file that torch.save wrote" in captured.read(str(tmp_path / "no.pt"), "")["error"]
 
     def test_too_much_to_keep(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(captured, "MOST_BYTES", 1 << 12)

@@ -16,6 +16,7 @@ from forewarp.gpu_runner.executors.client import WorkerClient
 from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.gpu_runner.remote.far_end import bootstrap
 from forewarp.gpu_runner.remote.far_end.link import Link
+from forewarp.gpu_runner.worker.requests import ProbeJob
 
 EVIL = "import os\nopen(os.environ['TRACE_FILE'], 'a').write(__file__ + '\\n')\nraise ImportError('not the module')\n"
 
@@ -92,7 +93,7 @@ def test_a_torch_on_pythonpath_comes_first(tmp_path: Path, monkeypatch: pytest.M
 def test_the_worker_sees_pythonpath_in_its_environment(polluted: Path, tmp_path: Path) -> None:
     client = WorkerClient(cpu_only=True)
     try:
-        client.open({"kind": "none"}).close()
+        client.open(ProbeJob()).close()
         process = client._process
         assert process is not None
         started = Path(f"/proc/{process.pid}/environ").read_text().split("\0")

@@ -7,11 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from forewarp.core import serde
-from forewarp.core.values import Signature, TensorSpec, Workload
+from forewarp.core.values import Signature, Task, TensorSpec, Workload
+from forewarp.gpu_runner.devices import detect_cpu
 from forewarp.gpu_runner.worker import judge as judging
 from forewarp.gpu_runner.worker.check import Mismatch
 from forewarp.gpu_runner.worker.judge import Judge
+from forewarp.gpu_runner.worker.memory import Plan
+from forewarp.gpu_runner.worker.requests import BuiltKernel, Judgement, MeasureJob
 from forewarp.gpu_runner.worker.timing import Bench, Condition, Sample
 
 TENSOR = TensorSpec("x", (4,), "float32")
@@ -24,6 +26,8 @@ class Scripted:
     tier, oracle = "T1", "fp64"
     conditions: tuple[Condition, ...] = ()
     slot_count = 2
+    workloads = (Workload("only"),)
+    asks_before_timing = False
     judged_by_oracle = False
 
     def __init__(self, anchor: Sequence[Any] | None = None, wrong: Callable[[list[str]], bool] | None = None) -> None:
@@ -71,21 +75,24 @@ def _this_process_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging.protections, "hide_memory", lambda: None)
 
 
-def judged(bench: Scripted) -> dict[str, Any]:
-    job = {
-        "workloads": serde.to_data([Workload("only", {})]),
-        "signatures": serde.to_data([SIGNATURE]),
-        "looks": [12],
-        "time_s": 5.0,
-        "sighting": False,
-        "anchor": "",
-    }
-    return Judge(job, lambda *_: cast("Bench", bench), lambda _: "enough").run()
+def judged(bench: Scripted) -> Judgement:
+    job = MeasureJob(
+        task=Task("task", "task", "", {"cpu": (Workload("only"),)}),
+        target=detect_cpu(),
+        signatures=(SIGNATURE,),
+        candidate=BuiltKernel("cpp", "", "", {}),
+        memory=1 << 30,
+        call_timeout_s=5.0,
+        time_s=5.0,
+        looks=(12,),
+        cell_plans=(Plan(2),),
+    )
+    return Judge(job, lambda: cast("Bench", bench), lambda _: "enough").run()
 
 
 def test_inputs_are_spoilt_before_a_result_is_fetched_and_put_back_before_it_is_compared() -> None:
     bench = Scripted()
-    assert judged(bench)["status"] == "ok"
+    assert judged(bench).status == "ok"
     compared = [i for i, name in enumerate(bench.asked) if name == "compare"]
     assert compared
     for at in compared:
@@ -101,9 +108,9 @@ def test_new_inputs_are_drawn_and_compared_when_timing_is_over() -> None:
 
 def test_what_is_wrong_only_then_is_incorrect() -> None:
     found = judged(Scripted(wrong=lambda asked: "redraw" in asked))
-    assert (found["status"], found["log"]) == ("incorrect", "output 0 is off")
+    assert (found.status, found.log) == ("incorrect", "output 0 is off")
 
 
 def test_a_kernel_to_measure_against_must_be_right_itself() -> None:
     found = judged(Scripted(anchor=["outputs"], wrong=lambda asked: asked[-1] == "compare the anchor's"))
-    assert found["status"] == "anchor_wrong"
+    assert found.status == "anchor_wrong"

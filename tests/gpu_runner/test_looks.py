@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
 
-from forewarp.core.values import Target
+from forewarp.core.values import Target, TimingMode, Workload
 from forewarp.gpu_runner.executors.verdicts import STOPPING_ERROR, Looks
-from forewarp.gpu_runner.statistics import LOOKS
+from forewarp.gpu_runner.statistics import LOOKS, Samples
 from forewarp.gpu_runner.worker.channel import Answer
+from forewarp.gpu_runner.worker.requests import Look
 from forewarp.gpu_runner.worker.stage import Stage
 from forewarp.gpu_runner.worker.timing import (
     CONTROL_BLOCKS,
@@ -28,24 +30,24 @@ from forewarp.gpu_runner.worker.timing import (
 GPU = Target("a GPU", "cuda", "sm_90", 132)
 
 
-def look(speedup: float, blocks: int = SIGHTING, index: int = 0, of: int = 1, noise: float = 0.01, **more: Any) -> Any:
+def look(
+    speedup: float,
+    blocks: int = SIGHTING,
+    index: int = 0,
+    of: int = 1,
+    noise: float = 0.01,
+    mode: TimingMode = "stream",
+    late: bool = False,
+) -> Look:
     """Return samples of a candidate that is so many times as fast as the anchor."""
     rng = np.random.default_rng([index, blocks])
     candidate, anchor = 1e-4 * np.exp(rng.normal(0.0, noise, (2, 2 * blocks)))
-    return {
-        "index": index,
-        "workload": f"w{index}",
-        "of": of,
-        "tier": "T0",
-        "mode": "stream",
-        "candidate_s": (candidate / speedup).tolist(),
-        "anchor_s": anchor.tolist(),
-        "candidate_hz": [],
-        "anchor_hz": [],
-        "planned_looks": 5,
-        "sighting": blocks == SIGHTING,
-        "late": False,
-    } | more
+    samples = Samples(f"w{index}", tuple(candidate / speedup), tuple(anchor), 0.0, looks=5, mode=mode)
+    return Look(samples, index, of, sighting=blocks == SIGHTING, late=late)
+
+
+def blocks(look: Look) -> int:
+    return len(look.samples.candidate_s) // 2
 
 
 def test_with_nothing_to_beat_only_a_settled_workload_ends() -> None:
@@ -57,14 +59,15 @@ def test_with_nothing_to_beat_only_a_settled_workload_ends() -> None:
 def test_late_any_verdict_is_enough() -> None:
     noisy = look(0.7, 50, noise=0.08)
     assert Looks(GPU)(noisy) == "on"
-    assert Looks(GPU)(noisy | {"late": True}) == "enough"
+    assert Looks(GPU)(replace(noisy, late=True)) == "enough"
     assert Looks(GPU)(look(1.0, 50, noise=0.08, late=True)) == "on"
 
 
 def test_a_workload_whose_verdict_the_spread_between_sessions_leaves_open_goes_on() -> None:
     # A graph may be 0.1 µs off for as long as it lives: a tenth of a percent of 100 µs, 2 % of 5.
     long, short = look(1.0, 25, noise=0.007, mode="graph"), look(1.0, 25, noise=0.007, mode="graph")
-    short |= {arm: [t / 20 for t in short[arm]] for arm in ("candidate_s", "anchor_s")}
+    arms = [tuple(t / 20 for t in arm) for arm in (short.samples.candidate_s, short.samples.anchor_s)]
+    short = replace(short, samples=replace(short.samples, candidate_s=arms[0], anchor_s=arms[1]))
     assert [Looks(GPU)(long), Looks(GPU)(short)] == ["enough", "on"]
 
 
@@ -118,8 +121,8 @@ def test_one_that_reaches_it_exactly_is_hardly_ever_stopped() -> None:
         samples = 1e-4 * np.exp(rng.normal(0.0, 0.02, (2, 2 * LOOKS[1])))
         looks, said = Looks(GPU, beat=1.0), "on"
         for blocks in (SIGHTING, *LOOKS[:2]):
-            one, two = (arm[: 2 * blocks].tolist() for arm in samples)
-            said = looks(look(1.0, blocks) | {"candidate_s": one, "anchor_s": two})
+            seen, (one, two) = look(1.0, blocks), (tuple(arm[: 2 * blocks]) for arm in samples)
+            said = looks(replace(seen, samples=replace(seen.samples, candidate_s=one, anchor_s=two)))
             if said != "on":
                 break
         stopped += said == "beaten"
@@ -131,26 +134,24 @@ class Even:
 
     conditions: tuple[Condition, ...] = ("warm",)
     slot_count = 2
+    workloads = (Workload("only"),)
 
     def sample(self, stage: Stage, arm: Arm, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
         return lambda: ((1e-4 if arm == "candidate" else 2e-4), 0.0)
 
-    def choose_mode(self, stage: Stage, longest_s: float) -> str:
+    def choose_mode(self, stage: Stage, longest_s: float) -> TimingMode:
         return "stream"
-
-    def reported(self) -> None:
-        return None
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *_: None
 
 
-def run(answers: Sequence[Answer], *, sighting: bool) -> tuple[Schedule, dict[str, Any], list[dict[str, Any]]]:
-    asked: list[dict[str, Any]] = []
+def run(answers: Sequence[Answer], *, sighting: bool) -> tuple[Schedule, Samples, list[Look]]:
+    asked: list[Look] = []
     left: Iterator[Answer] = iter(answers)
 
-    def ask(question: dict[str, Any]) -> Answer:
-        asked.append(question | {"blocks": len(question["candidate_s"]) // 2})
+    def ask(look: Look) -> Answer:
+        asked.append(look)
         return next(left)
 
     bench = Even()
@@ -164,32 +165,36 @@ def run(answers: Sequence[Answer], *, sighting: bool) -> tuple[Schedule, dict[st
 def test_a_sighting_takes_few_blocks_and_no_controls(said: Answer) -> None:
     schedule, result, asked = run([said], sighting=True)
     assert schedule.ended == said
-    assert [(a["blocks"], a["sighting"]) for a in asked] == [(SIGHTING, True)]
-    assert len(result["candidate_s"]) == len(result["anchor_s"]) == 2 * SIGHTING
-    assert result["control_anchor_s"] == result["warm_anchor_s"] == []
+    assert [(blocks(a), a.sighting) for a in asked] == [(SIGHTING, True)]
+    assert len(result.candidate_s) == len(result.anchor_s) == 2 * SIGHTING
+    assert result.control_anchor_s == result.warm_anchor_s == ()
 
 
 def test_what_was_sighted_counts_when_timing_goes_on() -> None:
     schedule, result, asked = run(["on", "on", "enough"], sighting=True)
     assert schedule.ended == "enough"
-    assert [(a["blocks"], a["sighting"]) for a in asked] == [(SIGHTING, True), (12, False), (25, False)]
-    assert len(result["candidate_s"]) == 50
-    assert result["looks"] == 5
-    assert len(result["control_anchor_s"]) == 2 * CONTROL_BLOCKS
-    assert len(result["warm_anchor_s"]) == 2 * EXTRA_BLOCKS
+    assert [(blocks(a), a.sighting) for a in asked] == [
+        (SIGHTING, True),
+        (12, False),
+        (25, False),
+    ]
+    assert len(result.candidate_s) == 50
+    assert result.looks == 5
+    assert len(result.control_anchor_s) == 2 * CONTROL_BLOCKS
+    assert len(result.warm_anchor_s) == 2 * EXTRA_BLOCKS
 
 
 def test_timing_that_is_left_later_owes_no_controls() -> None:
     schedule, result, _ = run(["on", "beaten"], sighting=True)
     assert schedule.ended == "beaten"
-    assert len(result["candidate_s"]) == 24
-    assert result["warm_anchor_s"] == []
+    assert len(result.candidate_s) == 24
+    assert result.warm_anchor_s == ()
 
 
 def test_without_a_sighting_nothing_is_asked_before_the_first_look() -> None:
     _, result, asked = run(["enough"], sighting=False)
-    assert [(a["blocks"], a["sighting"]) for a in asked] == [(12, False)]
-    assert len(result["control_anchor_s"]) == 2 * CONTROL_BLOCKS
+    assert [(blocks(a), a.sighting) for a in asked] == [(12, False)]
+    assert len(result.control_anchor_s) == 2 * CONTROL_BLOCKS
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -162,7 +163,7 @@ from forewarp.core.values import Workload
 from forewarp.gpu_runner.worker import memory
 from forewarp.gpu_runner.worker.guards import Guards
 from forewarp.gpu_runner.worker.problem import Problem
-from forewarp.gpu_runner.worker.signatures import describe
+from support.jobs import describe
 from forewarp.gpu_runner.worker.stage import ArmBuffers, Stage
 
 def peak():
@@ -206,6 +207,7 @@ def test_the_reckoning_holds_for_inputs_of_256_mb() -> None:
         capture_output=True,
         text=True,
         timeout=900,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
     )
     seen, reckoned, *names = made.stdout.splitlines()
     assert 0.8 < int(seen) / int(reckoned) < 1.2, (seen, reckoned)

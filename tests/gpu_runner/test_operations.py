@@ -4,9 +4,9 @@ import subprocess
 import sys
 
 import pytest
+from support.jobs import describe
 
 from forewarp.core.values import Workload
-from forewarp.gpu_runner.worker.signatures import describe
 
 REFERENCE = """
 import torch

@@ -6,20 +6,22 @@ import ast
 import inspect
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
 import torch
+from support.jobs import describe, task_job
 
-from forewarp.core.values import Workload
+from forewarp.core.values import Task, Workload
 from forewarp.gpu_runner.worker import problem, signatures
 from forewarp.gpu_runner.worker.kernelbot import retarget
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.nest import flatten, leaves
 from forewarp.gpu_runner.worker.oracle import oracle
 from forewarp.gpu_runner.worker.problem import Problem, import_text
+from forewarp.gpu_runner.worker.requests import TaskJob
 
 
 @pytest.fixture(autouse=True)
@@ -66,8 +68,8 @@ FILES = {
 SHAPE = Workload("w", {"rows": 5, "cols": 3})
 
 
-def job(reference: str = KERNELBOT, **others: Any) -> dict[str, Any]:
-    return {"reference": reference, "format": "gpumode", "files": FILES, "target_kind": "cpu"} | others
+def job(reference: str = KERNELBOT, files: Mapping[str, str] = FILES) -> TaskJob:
+    return task_job(Task("task", "task", reference, {"cpu": (SHAPE,)}, format="gpumode", files=files))
 
 
 def test_a_kernelbot_reference_is_described() -> None:
@@ -219,7 +221,7 @@ def get_init_inputs():
 
 
 def test_a_kernelbench_reference_that_writes_its_inputs() -> None:
-    signature = signatures.describe(IN_PLACE, Workload("default"))
+    signature = describe(IN_PLACE, Workload("default"))
     assert signature.written == (0, 1)
     assert signature.aliases == {}
     loaded = Problem.load(IN_PLACE, Workload("default"), 0)

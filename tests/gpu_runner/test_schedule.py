@@ -8,8 +8,11 @@ from typing import Any, cast
 
 import pytest
 
+from forewarp.core.values import TimingMode, Workload
+from forewarp.gpu_runner.statistics import Samples
 from forewarp.gpu_runner.worker import timing
 from forewarp.gpu_runner.worker.channel import Answer
+from forewarp.gpu_runner.worker.requests import Look
 from forewarp.gpu_runner.worker.stage import Stage
 from forewarp.gpu_runner.worker.timing import (
     CONTROL_BLOCKS,
@@ -30,6 +33,7 @@ class Recorded:
 
     conditions: tuple[Condition, ...] = ()
     slot_count = 2
+    workloads = (Workload("only"),)
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -38,7 +42,7 @@ class Recorded:
         self.asked.append(("sample", arm))
         return lambda: (1e-4, 0.0)
 
-    def choose_mode(self, stage: Stage, longest_s: float) -> str:
+    def choose_mode(self, stage: Stage, longest_s: float) -> TimingMode:
         self.asked.clear()  # what comes now is timed
         return "stream"
 
@@ -50,7 +54,7 @@ def scheduled(bench: Recorded, **how: Any) -> Schedule:
     return Schedule(cast("Bench", bench), cast("Stage", bench), **how)
 
 
-def timed() -> tuple[Recorded, dict[str, Any]]:
+def timed() -> tuple[Recorded, Samples]:
     bench = Recorded()
 
     def verify(slot: int) -> float:
@@ -99,7 +103,7 @@ def test_no_input_tells_whether_a_call_is_compared() -> None:
     names = [name for name, _ in bench.asked]
     assert "redraw" not in names
     assert "touch" not in names
-    assert names.count("renew") == len(result["candidate_s"]) + len(result["anchor_s"]) == 4 * BLOCKS
+    assert names.count("renew") == len(result.candidate_s) + len(result.anchor_s) == 4 * BLOCKS
 
 
 def test_both_arms_are_made_ready_for_every_call_its_own_last() -> None:
@@ -121,9 +125,9 @@ def test_inputs_and_the_bytes_beside_buffers_are_looked_at_when_timing_is_over()
 
 
 def test_a_sighting_is_compared_at_both_ends_and_may_be_the_last() -> None:
-    bench, said = Recorded(), list[dict[str, Any]]()
+    bench, said = Recorded(), list[Look]()
 
-    def leave(look: dict[str, Any]) -> Answer:
+    def leave(look: Look) -> Answer:
         said.append(look)
         return "leave"
 
@@ -142,7 +146,7 @@ def test_a_sighting_is_compared_at_both_ends_and_may_be_the_last() -> None:
     )
     schedule.chance.random = lambda: 0.99  # nothing is compared by chance
     schedule.run()
-    assert [look["sighting"] for look in said] == [True]
+    assert [look.sighting for look in said] == [True]
     assert len(blocks(bench)) == SIGHTING
     calls = [i for i, asked in enumerate(bench.asked) if asked == ("sample", "candidate")]
     compared = [bench.asked[i + 1][0] == "verify" for i in calls]
@@ -153,22 +157,24 @@ def test_a_sighting_is_compared_at_both_ends_and_may_be_the_last() -> None:
 @pytest.mark.parametrize(
     ("mode", "planned", "late"), [("native", [24, 50, 100], [True, True]), ("call", [12, 25], [False])]
 )
-def test_native_code_is_timed_on_while_its_verdict_is_open(mode: str, planned: list[int], late: list[bool]) -> None:
+def test_native_code_is_timed_on_while_its_verdict_is_open(
+    mode: TimingMode, planned: list[int], late: list[bool]
+) -> None:
     class Slow(Recorded):
-        def choose_mode(self, stage: Stage, longest_s: float) -> str:
+        def choose_mode(self, stage: Stage, longest_s: float) -> TimingMode:
             return mode
 
     said = list[tuple[int, bool]]()
 
-    def on(look: dict[str, Any]) -> Answer:
-        said.append((len(look["candidate_s"]) // 2, look["late"]))
+    def on(look: Look) -> Answer:
+        said.append((len(look.samples.candidate_s) // 2, look.late))
         return "on"
 
     bench = Slow()
     schedule = scheduled(bench, looks=(12, 25, 50), time_s=0.25, verify=lambda _: 0.0, ask=on)
     schedule._pilot = lambda: (0.25 / 2 / 26, 1e-3)  # one block fits 26 times into the time
     result = schedule.run()
-    assert len(result["candidate_s"]) == 2 * planned[-1]
+    assert len(result.candidate_s) == 2 * planned[-1]
     assert said == list(zip(planned[:-1], late, strict=True))
 
 
@@ -178,7 +184,7 @@ def test_native_code_that_took_longer_is_timed_warm_all_the_same(monkeypatch: py
     class Slow(Recorded):
         conditions = ("warm",)
 
-        def choose_mode(self, stage: Stage, longest_s: float) -> str:
+        def choose_mode(self, stage: Stage, longest_s: float) -> TimingMode:
             return "native"
 
         def sample(self, stage: Stage, arm: Arm, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
@@ -198,7 +204,7 @@ def test_native_code_that_took_longer_is_timed_warm_all_the_same(monkeypatch: py
     schedule._pilot = lambda: (pair_s, 1e-3)
     result = schedule.run()
     assert now[0] > 0.25
-    assert result["warm_candidate_s"]
+    assert result.warm_candidate_s
 
 
 def test_what_was_left_is_timed_once_more_unless_the_candidate_is_beaten() -> None:

@@ -7,17 +7,15 @@ from typing import Any
 
 import pytest
 import torch
+from support.jobs import describe, task_job
 from support.shared_executors import limited
 
-from forewarp.core import serde
 from forewarp.core.errors import TaskError
 from forewarp.core.values import Candidate, Measurement, Task, Workload
-from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.worker.oracle import oracle
 from forewarp.gpu_runner.worker.problem import Problem, ReferenceFailed, import_text, outputs_of
-from forewarp.gpu_runner.worker.signatures import describe
 from forewarp.inspection import describing
 
 SHAPE = Workload("default")
@@ -272,9 +270,9 @@ def check_implementation(data, output):
     def describe(self, source: str, **constants: Any) -> Any:
         if torch.cuda.is_available():
             pytest.skip("there is a GPU")
-        job: dict[str, Any] = {"reference": source, "format": "gpumode", "files": {}, "target_kind": "cuda"}
-        job["target"] = serde.to_data(known_targets()["h200"])
-        return describing.describe(job, Workload("w", constants), flops=False)
+        workload = Workload("w", constants)
+        task = Task("task", "task", source, {"cuda": (workload,)}, format="gpumode")
+        return describing.describe(task_job(task, "cuda"), workload, flops=False)
 
     def test_shapes_are_enough_for_what_would_not_fit(self) -> None:
         found = self.describe(self.KERNELBOT, size=60000)

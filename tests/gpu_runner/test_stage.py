@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+from support.jobs import describe
 
 from forewarp.core.values import Workload
 from forewarp.gpu_runner.worker.check import Mismatch
 from forewarp.gpu_runner.worker.guards import Guards
 from forewarp.gpu_runner.worker.problem import Problem, outputs_of
-from forewarp.gpu_runner.worker.signatures import describe
 from forewarp.gpu_runner.worker.stage import FRESH_CASES, ArmBuffers, Stage
 
 REFERENCE = """

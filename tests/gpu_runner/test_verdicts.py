@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
-from forewarp.core.values import Measurement, Signature, TensorSpec
+from forewarp.core.values import Measurement, Signature, TensorSpec, TimingMode
 from forewarp.gpu_runner.devices import detect_cpu, known_targets
 from forewarp.gpu_runner.executors import verdicts
 from forewarp.gpu_runner.executors.verdicts import measurement_without_times, session_sd, timings_of, with_times
 from forewarp.gpu_runner.statistics import Samples
+from forewarp.gpu_runner.worker.requests import Judgement
 
 TENSOR = TensorSpec("x", (1 << 20,), "float32")
 
 
-def answer(candidate_s: float, anchor_s: float, *flags: str) -> dict[str, Any]:
+def answer(candidate_s: float, anchor_s: float, *flags: str) -> Judgement:
     """Return a judge's answer with 50 blocks of equal samples."""
-    series: dict[str, Any] = {name: () for name in Samples.__dataclass_fields__ if name.endswith(("_s", "_hz"))}
-    series |= {"candidate_s": 100 * (candidate_s,), "anchor_s": 100 * (anchor_s,)}
-    timing = series | {"workload": "only", "error_ratio": 0.1, "looks": 1, "mode": "graph"}
-    return {
-        "timings": [timing],
-        "flags": list(flags),
-        "tier": "T0",
-        "protections": [],
-        "checks": [],
-        "conditions": {},
-        "stopped_early": False,
-    }
+    samples = Samples("only", 100 * (candidate_s,), 100 * (anchor_s,), 0.1, mode="graph")
+    return Judgement(status="ok", tier="T0", timings=(samples,), flags=flags)
 
 
-def measured(document: dict[str, Any], bytes_moved: int = 8 << 20) -> Measurement:
+def measured(document: Judgement, bytes_moved: int = 8 << 20) -> Measurement:
     target = known_targets()["h200"]
     signature = Signature("only", (TENSOR,), {}, {}, (), (TENSOR,), None, bytes_moved)
-    correct = measurement_without_times("ok", "", target, anchor="reference", phases={}, answer=document)
+    correct = measurement_without_times("ok", "", target, anchor="reference", phases={}, judged=document)
     return with_times(correct, document, [signature], target)
 
 
@@ -90,16 +81,18 @@ def test_a_time_at_the_floor_is_possible(monkeypatch: pytest.MonkeyPatch) -> Non
         ("native", "cpu", 0.5),
     ],
 )
-def test_sessions_differ_by_a_share_and_by_an_offset(mode: str, kind: str, percent: float) -> None:
+def test_sessions_differ_by_a_share_and_by_an_offset(mode: TimingMode, kind: str, percent: float) -> None:
     target = known_targets()["h200"] if kind == "cuda" else detect_cpu()
-    assert session_sd(target, {"mode": mode, "candidate_s": 3 * (100e-6,)}) == pytest.approx(percent / 100)
+    samples = Samples("only", 3 * (100e-6,), 3 * (100e-6,), 0.0, mode=mode)
+    assert session_sd(target, samples) == pytest.approx(percent / 100)
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 def test_processors_that_others_keep_busy_make_a_cpu_less_sure(kind: str) -> None:
     target = known_targets()["h200"] if kind == "cuda" else detect_cpu()
-    document = answer(100e-6, 100e-6) | {"conditions": {"other_processors": 2.0}}
-    document["timings"][0]["mode"] = "native" if kind == "cpu" else "graph"
-    spread = session_sd(target, document["timings"][0])
+    judged = replace(answer(100e-6, 100e-6), conditions={"other_processors": 2.0})
+    samples = replace(judged.timings[0], mode="native" if kind == "cpu" else "graph")
+    document = replace(judged, timings=(samples,))
+    spread = session_sd(target, samples)
     (timed,) = timings_of(document, target)
     assert timed.session_sd == pytest.approx(math.hypot(spread, 0.1 * (kind == "cpu")))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.jobs import task_job
 
 from forewarp.core.errors import TaskError
 from forewarp.core.values import DeviceKind, Signature, Task, Workload
@@ -74,7 +75,7 @@ def get_init_inputs():
 
 
 def described(task: Task, kind: DeviceKind) -> Sequence[Signature]:
-    job = {"reference": task.reference, "format": task.format, "files": dict(task.files), "target_kind": kind}
+    job = task_job(task, kind)
     try:
         return [describe_job(job, workload, flops=False) for workload in task.workloads[kind]]
     except Exception as e:

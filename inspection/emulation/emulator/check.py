@@ -24,9 +24,8 @@ _MISFIT = "which its code may not be made for"
 
 
 class EmulatorCheck(Checker):
-    """Checks a CUDA candidate; `job["cache"]` is a folder for the compiled device."""
+    """Checks a CUDA candidate."""
 
-    how = "CPU-emulated"
     bounds = Bounds(
         first=Size(1 << 17, 256),
         whole=Size(1 << 17, 256),
@@ -40,9 +39,9 @@ class EmulatorCheck(Checker):
         """Check all workloads; raises `CandidateError` for a wrong plan."""
         why = self._refusal()
         if why:
-            return Check(self.how, "unsupported", (), (), 0.0, why)
+            return Check(self.job.how, "unsupported", (), (), 0.0, why)
         with tempfile.TemporaryDirectory(prefix="emulate-") as folder, torch.no_grad():
-            self._emulation = Emulation(self.candidate, Path(folder), self.job["memory"], Path(self.job["cache"]))
+            self._emulation = Emulation(self.candidate, Path(folder), self.job.memory, Path(self.job.cache))
             return super().check()
 
     def _refusal(self) -> str:

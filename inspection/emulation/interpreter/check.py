@@ -26,6 +26,7 @@ from forewarp.inspection.emulation.check import Bounds, Checker, Judged, Referen
 from forewarp.inspection.emulation.interpreter.child import Born, live
 from forewarp.inspection.emulation.scene import Scene, ShapeOnly
 from forewarp.inspection.emulation.shapes import Constants, Shrinker, Size, defaults
+from forewarp.inspection.jobs import CheckJob
 
 _STUCK = 16
 """Times the limit that a program that was still running is taken to need."""
@@ -46,7 +47,6 @@ _NOTHING: Mapping[str, Any] = {
 class InterpreterCheck(Checker):
     """Checks a Triton candidate, or a module that launches Triton kernels."""
 
-    how = "CPU-interpreted"
     bounds = Bounds(
         first=Size(1 << 19, 256),
         whole=Size(_LARGER, 256),
@@ -187,7 +187,7 @@ class _Interpreted(Runner):
 class _Confined:
     """The candidate's process, watched by one of its own; a context manager that ends both."""
 
-    def __init__(self, job: Mapping[str, Any], scene: ShapeOnly, candidate: Candidate) -> None:
+    def __init__(self, job: CheckJob, scene: ShapeOnly, candidate: Candidate) -> None:
         self._folder = tempfile.mkdtemp(prefix="check-")
         ours, theirs = socket.socketpair()
         born = Born(candidate, self._folder, job, scene)
@@ -233,7 +233,7 @@ def _keep(born: Born, line: socket.socket) -> None:
     status = 1
     try:
         protections.die_with_parent()
-        stopped = run_watched(lambda contained: live(born, line, contained=contained), born.job["memory"])
+        stopped = run_watched(lambda contained: live(born, line, contained=contained), born.job.memory)
         if stopped is not None:
             Channel(line).send({"outcome": "failed", "message": f"the candidate {stopped[1]}"})
         status = 0

@@ -37,11 +37,11 @@ def live(born: Born, line: socket.socket, *, contained: bool) -> None:
     protections.take(
         protections.Confinement(
             born.folder,
-            memory=born.job["memory"],
+            memory=born.job.memory,
             keep={line.fileno()},
             own_processes=contained,
             reads_only=toolchain.readable("cpu"),
-            cpu_s=int(4 * born.job["budget_s"]) + 30,
+            cpu_s=int(4 * born.job.budget_s) + 30,
         )
     )
     warnings.simplefilter("ignore")

@@ -15,8 +15,6 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from forewarp.core import serde
-from forewarp.core.values import Target
 from forewarp.gpu_runner.formats.plan import Argument, ResolvedLaunch
 from forewarp.gpu_runner.worker.operations import OperationMode
 from forewarp.gpu_runner.worker.problem import dtype_name, import_text, outputs_of, tensors_of
@@ -242,7 +240,7 @@ class ModuleRun(KernelRun):
             raise Unsupported("the module builds a C++ or CUDA extension, which is not interpreted")
         super().__init__(born, in_kernel=False)
         self._recorder = Recorder(Path(born.folder))
-        self._target = serde.from_data(Target, born.job["target"])
+        self._target = born.job.target
         self._poisoned = _Poisoned()
         self._known: dict[int, tuple[Buffer, Any]] = {}
         self._windows: dict[tuple[Any, ...], int] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from forewarp.core.values import Candidate
 from forewarp.inspection.emulation.scene import Scene, ShapeOnly
+from forewarp.inspection.jobs import CheckJob
 
 _LOOK_AFTER_S = 0.3
 """Seconds after which it is worth a guess how long all programs will take."""
@@ -81,7 +82,7 @@ class Born:
 
     candidate: Candidate
     folder: str
-    job: Mapping[str, Any]
+    job: CheckJob
     scene: Any
     """A `Scene`, or a `ShapeOnly`."""
 

@@ -1,4 +1,4 @@
-"""The job `trace` for a file without a task: in a confined child, find calls of its kernels and record them."""
+"""The job that traces a file without a task: in a confined child, find calls of its kernels and record them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from typing import Any
 
 import torch
 
-from forewarp.core import serde
-from forewarp.core.values import Target
+from forewarp.gpu_runner.worker.channel import Channel
+from forewarp.gpu_runner.worker.jobs import watched
+from forewarp.gpu_runner.worker.requests import Ending
+from forewarp.inspection.jobs import TraceFileJob
 from forewarp.inspection.tracing.files import arguments, calls, kernels, loading
 from forewarp.inspection.tracing.files.arguments import ArgumentGuess, Tensor
 from forewarp.inspection.tracing.files.kernels import FileText, KernelText
 from forewarp.inspection.tracing.operators import Operators
-from forewarp.inspection.tracing.program import PATIENCE, OutOfTime, differentiate, pretend, within
+from forewarp.inspection.tracing.program import PATIENCE, OutOfTime, differentiate, pretend, use_no_device, within
 from forewarp.inspection.tracing.recorder import Recorder, TooMuch
 from forewarp.inspection.tracing.triton_driver import Refusals, refusing
-from forewarp.inspection.tracing.values import IMPORT, FileKernel, SourceFile, Trace, WorkloadTrace
+from forewarp.inspection.tracing.values import IMPORT, FileKernel, Trace, WorkloadTrace
 
 CALL_S = 10.0
 """Most seconds of processor time for one call."""
@@ -33,17 +35,25 @@ _CONFIGURATIONS = 3
 """Tried configurations of an autotuned kernel; a file may have many, and only a run tells the fastest."""
 
 
-def trace(job: dict[str, Any], folder: Path) -> None:
-    """Write the trace of the job's file and its cubins into `folder`."""
+def run(job: TraceFileJob, answer: Channel) -> None:
+    """Trace the kernels of a file, confined: the file runs here."""
+    watched(job.folder, answer, lambda: _trace(job), "module")
+
+
+def _trace(job: TraceFileJob) -> Ending:
+    """Write the trace of the file and its cubins into the job's folder."""
+    folder = Path(job.folder.path)
+    use_no_device(folder)
     loading.pretend_programs(folder / "cache" / "bin")
     loading.pretend_locks()
     tracer = _Tracer(job, folder)
     with contextlib.ExitStack() as stack:
-        pretend(stack, serde.from_data(Target, job["target"]), tracer.recorder, _CONFIGURATIONS)
+        pretend(stack, job.target, tracer.recorder, _CONFIGURATIONS)
         tracer.refusals = stack.enter_context(refusing(tracer.recorder, passing=True))
         stack.enter_context(Operators(tracer.recorder, values=True))
         tracer.run()
     tracer.save()
+    return Ending("ok")
 
 
 class _Tracer:
@@ -51,14 +61,14 @@ class _Tracer:
 
     refusals: Refusals
 
-    def __init__(self, job: dict[str, Any], folder: Path) -> None:
-        self.file = serde.from_data(SourceFile, job["file"])
+    def __init__(self, job: TraceFileJob, folder: Path) -> None:
+        self.file = job.file
         self.given = arguments.parse(self.file.arguments)
         self.recorder, self.folder = Recorder(folder), folder
         self.found: dict[str, WorkloadTrace] = {}
         self.text = FileText({}, ())
-        self._until, self._deadline = (now() + job["workload_s"] for now in (time.process_time, time.monotonic))
-        self._deadline += (PATIENCE - 1) * job["workload_s"]
+        self._until, self._deadline = (now() + job.limit_s for now in (time.process_time, time.monotonic))
+        self._deadline += (PATIENCE - 1) * job.limit_s
         self._origins: dict[str, str] = {}
         self._tried: dict[str, str] = {}
         self._in_vain: list[str] = []

@@ -10,10 +10,18 @@ from typing import Any, cast
 import pytest
 
 from forewarp.core.errors import DeviceError, WorkerError
-from forewarp.core.values import Target
+from forewarp.core.values import Language, Target, Task
 from forewarp.gpu_runner.executors.client import OnLook, Reply, WorkerClient
 from forewarp.gpu_runner.executors.launcher import LauncherClient
-from forewarp.gpu_runner.worker.channel import BEFORE_TIMING
+from forewarp.gpu_runner.worker.memory import Plan
+from forewarp.gpu_runner.worker.requests import (
+    BuiltKernel,
+    Job,
+    LaunchRequest,
+    MeasureJob,
+    ObserveRequest,
+    ObserverJob,
+)
 
 GPU = Target("a GPU", "cuda", "sm_90", 132, l2_bytes=1 << 20)
 PROGRAMS = {
@@ -37,19 +45,23 @@ Answer = Mapping[str, Any] | None
 class Session:
     """A process that answers what its script says."""
 
-    def __init__(self, worker: Worker, job: Mapping[str, Any]) -> None:
+    def __init__(self, worker: Worker, job: Job) -> None:
         self.worker, self.job, self.alive, self.gone = worker, job, True, False
         worker.sessions.append(self)
 
     def request(
-        self, document: dict[str, Any], timeout: float, on_look: OnLook | None = None, descriptors: Sequence[int] = ()
+        self,
+        document: ObserveRequest | LaunchRequest,
+        timeout: float,
+        on_look: OnLook | None = None,
+        descriptors: Sequence[int] = (),
     ) -> Reply:
         del timeout
-        if self.job["kind"] == "launcher" and on_look is not None and document.get("asks_before_timing"):
+        if on_look is not None:
             self.worker.alive_when_checked = self.worker.observing()
-            on_look(BEFORE_TIMING)
+            on_look(None)
             self.worker.alive_when_timed = self.worker.observing()
-        answer = self.worker.answer(self.job["kind"], document)
+        answer = self.worker.answer("observe" if isinstance(document, ObserveRequest) else "launcher", document)
         self.alive = answer is not None
         return Reply(dict(answer) if answer is not None else None, "", 1.0, self.worker.started_s, exit_status=0)
 
@@ -63,26 +75,26 @@ class Session:
 class Worker:
     """Opens scripted processes, and keeps what they were asked."""
 
-    def __init__(self, **script: Callable[[dict[str, Any]], Answer] | Answer) -> None:
+    def __init__(self, **script: Callable[[Any], Answer] | Answer) -> None:
         self.script = script
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.asked: list[tuple[str, Any]] = []
         self.closed, self.started_s = False, 0.1
         self.sessions: list[Session] = []
         self.alive_when_checked = self.alive_when_timed = self.alive_in_cells = -1
 
-    def answer(self, kind: str, document: dict[str, Any]) -> Answer:
+    def answer(self, kind: str, document: Any) -> Answer:
         self.asked.append((kind, document))
         found = self.script.get(kind)
         return found(document) if callable(found) else found
 
     def observing(self) -> int:
         """Return how many observers that were asked something are not gone yet."""
-        return sum(s.job["kind"] == "observe" and not s.alive and not s.gone for s in self.sessions)
+        return sum(isinstance(s.job, ObserverJob) and not s.alive and not s.gone for s in self.sessions)
 
-    def open(self, job: dict[str, Any]) -> Session:
+    def open(self, job: Job) -> Session:
         return Session(self, job)
 
-    def run(self, job: dict[str, Any], timeout: float, on_look: OnLook | None = None) -> Reply:
+    def run(self, job: Job, timeout: float, on_look: OnLook | None = None) -> Reply:
         del timeout, on_look
         self.alive_in_cells = self.observing()
         answer = self.answer("measure", job)
@@ -96,8 +108,17 @@ def client(worker: Worker) -> LauncherClient:
     return LauncherClient(cast("WorkerClient", worker), GPU, Path(tempfile.gettempdir()))
 
 
-def job(language: str = "python") -> dict[str, Any]:
-    return {"language": language, "anchor": None, "cell_plans": ["plan"]}
+def job(language: Language = "python") -> MeasureJob:
+    return MeasureJob(
+        task=Task("task", "task", "", {}),
+        target=GPU,
+        candidate=BuiltKernel(language, "", "", {}),
+        memory=1 << 30,
+        call_timeout_s=5.0,
+        time_s=5.0,
+        looks=(12,),
+        cell_plans=(Plan(2),),
+    )
 
 
 def measured(worker: Worker, tasks: Sequence[str] = ("task",), **more: Any) -> Any:
@@ -109,7 +130,7 @@ def test_a_module_that_is_lifted_is_measured_by_the_launcher() -> None:
     worker = Worker(observe=LIFTED, launcher=RESULT)
     found = measured(worker)
     assert worker.kinds() == ["observe", "observe", "launcher"]
-    assert worker.asked[-1][1]["programs"].keys() == {"candidate", "anchor"}
+    assert worker.asked[-1][1].programs.keys() == {"candidate", "anchor"}
     assert (found.reply.answer["status"], found.anchor) == ("ok", "lifted")
     assert found.lifting == "lifted to 2 launches: 2 × one, fill"
     assert found.phases["observe load"] == 0.5
@@ -118,19 +139,19 @@ def test_a_module_that_is_lifted_is_measured_by_the_launcher() -> None:
 def test_the_reference_is_observed_once_per_task_and_its_strides_are_told() -> None:
     worker = Worker(observe=LIFTED, launcher=RESULT)
     measured(worker, ("task", "task", "other"))
-    subjects = [document["subject"] for kind, document in worker.asked if kind == "observe"]
-    assert subjects == ["reference", "candidate", "candidate", "reference", "candidate"]
-    kept = [document["keep_anchor"] for kind, document in worker.asked if kind == "launcher"]
+    modules = [bool(document.module) for kind, document in worker.asked if kind == "observe"]
+    assert modules == [False, True, True, False, True]
+    kept = [document.keep_anchor for kind, document in worker.asked if kind == "launcher"]
     assert kept == [False, True, False]
-    assert worker.asked[1][1]["strides"] == {"w": [[8, 1]]}
+    assert worker.asked[1][1].strides == {"w": [[8, 1]]}
 
 
 def test_all_candidates_of_a_task_get_the_weights_that_its_reference_was_lifted_with() -> None:
     worker = Worker(observe=LIFTED, launcher=RESULT)
     measured(worker, ("task", "task", "other"))
-    one, *_, two, other = [document["weight_seed"] for kind, document in worker.asked if kind == "launcher"]
+    one, *_, two, other = [document.job.weight_seed for kind, document in worker.asked if kind == "launcher"]
     assert one == two != other
-    assert {document["weight_seed"] for kind, document in worker.asked if kind == "observe"} == {one, other}
+    assert {document.job.weight_seed for kind, document in worker.asked if kind == "observe"} == {one, other}
 
 
 def test_observers_are_gone_before_anything_is_timed() -> None:
@@ -140,7 +161,7 @@ def test_observers_are_gone_before_anything_is_timed() -> None:
 
 
 def test_observers_are_gone_before_a_module_runs_in_its_cell() -> None:
-    worker = Worker(observe=LIFTED, launcher={"refused": "no", "broken": False}, measure=RESULT)
+    worker = Worker(observe=LIFTED, launcher={"status": "refused", "log": "no"}, measure=RESULT)
     measured(worker)
     assert (worker.alive_in_cells, worker.observing()) == (0, 0)
 
@@ -153,32 +174,32 @@ def test_device_only_kernels_are_not_observed_but_their_reference_is() -> None:
 
 
 def test_what_cannot_be_lifted_is_run_in_cells_and_says_why() -> None:
-    def observe(document: dict[str, Any]) -> Answer:
-        return LIFTED if document["subject"] == "reference" else LIFTED | {"status": "unlifted", "log": "it has a loop"}
+    def observe(document: ObserveRequest) -> Answer:
+        return LIFTED if document.module is None else LIFTED | {"status": "unlifted", "log": "it has a loop"}
 
     worker = Worker(observe=observe, launcher=RESULT, measure=RESULT)
     found = measured(worker)
     assert worker.kinds() == ["observe", "observe", "measure"]
     assert found.lifting == "not lifted: it has a loop"
-    assert worker.asked[-1][1]["captures"] == {"candidate": True, "anchor": True}
+    assert worker.asked[-1][1].captures == {"candidate": True, "anchor": True}
 
 
 def test_what_torch_refused_to_capture_is_not_captured_again() -> None:
-    def observe(document: dict[str, Any]) -> Answer:
-        if document["subject"] == "reference":
+    def observe(document: ObserveRequest) -> Answer:
+        if document.module is None:
             return LIFTED
         return LIFTED | {"status": "unlifted", "log": "a forward cannot be captured as a CUDA graph: .item()"}
 
     worker = Worker(observe=observe, measure=RESULT)
     measured(worker)
-    assert worker.asked[-1][1]["captures"] == {"candidate": False, "anchor": True}
+    assert worker.asked[-1][1].captures == {"candidate": False, "anchor": True}
 
 
 @pytest.mark.parametrize(
     "told",
     [
         RESULT | {"status": "incorrect", "log": "output 0 is off"},
-        {"refused": "no room", "broken": False},
+        {"status": "refused", "log": "no room"},
         None,
     ],
 )
@@ -200,8 +221,8 @@ def test_a_module_that_is_wrong_itself_is_told_by_its_own_run() -> None:
 
 @pytest.mark.parametrize("status", ["runtime_error", "incorrect", "out_of_memory"])
 def test_what_a_module_raises_is_its_result(status: str) -> None:
-    def observe(document: dict[str, Any]) -> Answer:
-        return LIFTED if document["subject"] == "reference" else LIFTED | {"status": status, "log": "NameError: x"}
+    def observe(document: ObserveRequest) -> Answer:
+        return LIFTED if document.module is None else LIFTED | {"status": status, "log": "NameError: x"}
 
     worker = Worker(observe=observe)
     found = measured(worker)
@@ -210,9 +231,9 @@ def test_what_a_module_raises_is_its_result(status: str) -> None:
 
 
 def test_what_comes_of_the_observation_is_not_the_modules_fault() -> None:
-    def observe(document: dict[str, Any]) -> Answer:
+    def observe(document: ObserveRequest) -> Answer:
         log = "RuntimeError: CUDAPluggableAllocator does not yet support getDeviceStats"
-        return LIFTED if document["subject"] == "reference" else LIFTED | {"status": "runtime_error", "log": log}
+        return LIFTED if document.module is None else LIFTED | {"status": "runtime_error", "log": log}
 
     worker = Worker(observe=observe, measure=RESULT)
     assert measured(worker).reply.answer["status"] == "ok"
@@ -220,19 +241,19 @@ def test_what_comes_of_the_observation_is_not_the_modules_fault() -> None:
 
 
 def test_a_reference_that_is_not_lifted_is_called_as_it_is_and_not_observed_again() -> None:
-    def observe(document: dict[str, Any]) -> Answer:
-        return LIFTED | ({"status": "unlifted", "log": "it waits"} if document["subject"] == "reference" else {})
+    def observe(document: ObserveRequest) -> Answer:
+        return LIFTED | ({"status": "unlifted", "log": "it waits"} if document.module is None else {})
 
     worker = Worker(observe=observe, launcher=RESULT)
     found = measured(worker, ("task", "task"))
-    assert [d["subject"] for k, d in worker.asked if k == "observe"] == ["reference", "candidate", "candidate"]
+    assert [bool(d.module) for k, d in worker.asked if k == "observe"] == [False, True, True]
     assert found.anchor == "called as it is: it waits"
-    assert worker.asked[-1][1]["programs"].keys() == {"candidate"}
+    assert worker.asked[-1][1].programs.keys() == {"candidate"}
 
 
 def test_an_answer_that_makes_no_sense_lifts_nothing() -> None:
-    def observe(document: dict[str, Any]) -> Answer:
-        return LIFTED if document["subject"] == "reference" else {"status": "ok"}
+    def observe(document: ObserveRequest) -> Answer:
+        return LIFTED if document.module is None else {"status": "ok"}
 
     worker = Worker(observe=observe, measure=RESULT)
     assert "makes no sense" in measured(worker).lifting
@@ -246,6 +267,6 @@ def test_a_launcher_that_never_starts_is_told() -> None:
 
 
 def test_a_wrong_canary_is_the_devices_fault() -> None:
-    worker = Worker(observe=LIFTED, launcher={"canary": "wrong", "broken": True})
+    worker = Worker(observe=LIFTED, launcher={"status": "canary_wrong", "broken": True})
     with pytest.raises(DeviceError, match="right result"):
         measured(worker, language="triton")

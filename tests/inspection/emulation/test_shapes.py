@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from support import interpreted as samples
+from support.jobs import task_job
 
 from forewarp.core.values import Candidate, Constant, Task
 from forewarp.inspection.emulation.shapes import Shrinker, Size, defaults
@@ -12,12 +11,8 @@ from forewarp.inspection.emulation.shapes import Shrinker, Size, defaults
 MODULE = Candidate("class ModelNew: pass", "python")
 
 
-def job_of(task: Task) -> dict[str, Any]:
-    return {"reference": task.reference, "format": "kernelbench", "target_kind": "cpu"}
-
-
 def shrinker(task: Task, candidate: Candidate) -> Shrinker:
-    return Shrinker(job_of(task), task.workloads["cuda"][0], candidate)
+    return Shrinker(task_job(task), task.workloads["cuda"][0], candidate)
 
 
 def shrunk(
@@ -26,7 +21,7 @@ def shrunk(
     most: int = 1 << 14,
     programs: int = 64,
 ) -> dict[str, Constant] | None:
-    own = defaults(job_of(task), task.workloads["cuda"][0])
+    own = defaults(task_job(task), task.workloads["cuda"][0])
     found = shrinker(task, candidate).shrink(own, Size(most, programs).holds)
     return dict(found) if found is not None else None
 

@@ -1,0 +1,247 @@
+"""Jobs for children of the fork server, and their answers: what the controller and the worker say to each other.
+
+Rooms above this one have jobs of their own, as subclasses of `Job` in their `jobs.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from forewarp.core import serde
+from forewarp.core.values import Candidate, DeviceKind, Language, Signature, Status, Target, Task, Tier, Workload
+from forewarp.gpu_runner.statistics import Samples
+from forewarp.gpu_runner.worker.memory import Plan
+
+JudgedStatus = Literal[Status, "anchor_wrong", "reference_failed", "refused", "canary_wrong", "machine"]
+"""How a judge's work ended: the candidate's status, or who else is to blame.
+
+The launcher has refused a program, or the device gives a wrong result for a kernel that is known to be right.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Work for a child; `run` names the function that does it (`module:function`, called with the job and a channel).
+
+    The client sets `log`, the path of the file that takes what the child prints.
+    """
+
+    run: ClassVar[str]
+    log: str = ""
+
+
+def to_document(job: Job) -> dict[str, Any]:
+    """Return a job as the server receives it."""
+    return {"job": f"{type(job).__module__}:{type(job).__qualname__}"} | serde.to_data(job)
+
+
+def from_document(document: Mapping[str, Any]) -> Job:
+    """Return the job that `to_document` was given."""
+    module, _, name = document["job"].partition(":")
+    return serde.from_data(getattr(importlib.import_module(module), name), document)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeJob(Job):
+    """Find out what the worker's Python has."""
+
+    run = "forewarp.gpu_runner.worker.jobs:probe"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadInputsJob(Job):
+    """Read the file of captured inputs at `path`."""
+
+    run = "forewarp.gpu_runner.worker.jobs:read_inputs"
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfinedFolder:
+    """Folder of the controller's that a confined child writes to, with its limits in bytes and processor seconds.
+
+    `reads` are the paths that it may read beside its tools.
+    """
+
+    path: str
+    memory: int
+    cpu_s: int
+    reads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileJob(Job):
+    """Compile a candidate into a folder."""
+
+    run = "forewarp.gpu_runner.worker.jobs:compile_job"
+    candidate: Candidate
+    signatures: tuple[Signature, ...]
+    target: Target
+    folder: ConfinedFolder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskJob(Job):
+    """A job on a task, whose seeds are left out. `signatures` are those of `workloads`, where they are known."""
+
+    task: Task
+    target: Target
+    signatures: tuple[Signature, ...] = ()
+
+    @property
+    def device(self) -> DeviceKind:
+        """The kind of device that the task's code may use."""
+        return self.target.kind
+
+    @property
+    def workloads(self) -> tuple[Workload, ...]:
+        """The task's workloads for the target."""
+        return self.task.workloads[self.target.kind]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateJob(TaskJob):
+    """Put null candidates to a task."""
+
+    run = "forewarp.gpu_runner.worker.jobs:validate"
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltKernel:
+    """A candidate as a measurement runs it: source, the folder it was compiled to, and that folder's manifest."""
+
+    language: Language
+    source: str
+    artefact: str
+    manifest: Mapping[str, Any]
+
+    @property
+    def has_host_code(self) -> bool:
+        """Whether it is a library with host code of its own, which no launcher may load."""
+        return bool(self.manifest.get("host_code"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureJob(TaskJob):
+    """Judge and time `candidate` against `anchor`, the reference where that is None.
+
+    Per workload, `launch_plans` and `cell_plans` say how memory is used by the launcher and in cells. `sighting` says
+    that there is a speed-up to beat. In cells on a GPU, modules that `captures` names by arm may be captured as graphs,
+    and `flush_bytes` are written before each call of a burst. `weight_seed` 0 has weights drawn anew; lifted programs
+    are captured and called with inputs and numbers from `random_seed`.
+    """
+
+    run = "forewarp.gpu_runner.worker.jobs:measure"
+    candidate: BuiltKernel
+    anchor: BuiltKernel | None = None
+    memory: int
+    call_timeout_s: float
+    time_s: float
+    looks: tuple[int, ...]
+    sighting: bool = False
+    cell_plans: tuple[Plan, ...]
+    launch_plans: tuple[Plan, ...] = ()
+    captures: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    flush_bytes: int = 0
+    weight_seed: int = 0
+    random_seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObserverJob(Job):
+    """Open the device at an address `base`, and observe the module of one `ObserveRequest`."""
+
+    run = "forewarp.gpu_runner.worker.jobs:observe"
+    base: int
+    builds: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObserveRequest:
+    """Lift `module`, the reference where that is None.
+
+    `strides` are those of the reference's outputs by workload, if known.
+    """
+
+    job: MeasureJob
+    module: BuiltKernel | None
+    strides: Mapping[str, list[list[int]]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LauncherJob(Job):
+    """Serve one `LaunchRequest` after another."""
+
+    run = "forewarp.gpu_runner.worker.jobs:launcher"
+    builds: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRequest:
+    """Measure with the lifted `programs` of some arms, data of `lifting.program.Programs`.
+
+    `keep_anchor` has the launcher use the reference's program that it has; `anchor_captures` says that a reference
+    that is called may be captured as a graph.
+    """
+
+    job: MeasureJob
+    programs: Mapping[str, Any]
+    keep_anchor: bool
+    anchor_captures: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was timed so far on workload `index` of `of`.
+
+    `sighting` says that it comes before the planned looks, `late` that any verdict ends the workload.
+    """
+
+    samples: Samples
+    index: int
+    of: int
+    sighting: bool = False
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """A judge's answer. `stopped_early` says that the candidate hardly reaches what it has to beat.
+
+    A `broken` launcher has ended, or is to be ended.
+    """
+
+    status: JudgedStatus
+    log: str = ""
+    tier: Tier = "T1"
+    timings: tuple[Samples, ...] = ()
+    phases: Mapping[str, float] = field(default_factory=dict[str, float])
+    protections: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    conditions: Mapping[str, float] = field(default_factory=dict[str, float])
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    stopped_early: bool = False
+    broken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Answer of a job whose result lies in a folder: how it ended, and why."""
+
+    status: str
+    log: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """Answer of a job whose task could not be run: `error`, what it printed, and the job's status."""
+
+    error: str
+    log: str = ""
+    hint: str = ""
+    status: str = ""
