@@ -38,6 +38,7 @@ def forecast(
     model: str | None = None,
     base_url: str | None = None,
     inputs: str | Path | None = None,
+    allow_tf32: bool = False,
     device: str = "auto",
     **where: Unpack[Where],
 ) -> ForecastResult:
@@ -46,7 +47,7 @@ def forecast(
     Of several kernels `ranking` holds all, the most promising first, and the other fields are about that one. `target`
     is a GPU that need not be here (a100, h100, h200, b200, l40s, rtx4090), instead of `device`. `tunables` are for
     every kernel. The forecaster is cascade where a model is given, else learned. `inputs` is a file of captured calls,
-    which become the task's shapes (see docs/tasks.md).
+    which become the task's shapes (see docs/tasks.md). `allow_tf32` is as in `measure`.
     """
     from forewarp.tools.forecast_kernel import forecast_kernel
 
@@ -60,6 +61,7 @@ def forecast(
         kernel=chosen[0] if len(chosen) == 1 else None,
         kernels=chosen if len(chosen) > 1 else [],
         inputs=inputs,
+        allow_tf32=allow_tf32,
         against=against,
         target=target,
         forecaster=forecaster if isinstance(forecaster, str) else None,

@@ -41,7 +41,7 @@ RULES = (
     Rule(
         "flags make a verdict suspicious",
         "gpu_runner/executors/verdicts.py",
-        'elif answer["flags"]:',
+        "elif judged.flags:",
         "elif False:",
         "tests/gpu_runner/test_verdicts.py",
     ),

@@ -343,9 +343,8 @@ class WorkloadTiming:
     timed against itself between the blocks: the noise floor. `warm` is the same comparison with the L2 cache left as it
     is, `cycles` the comparison in SM clock cycles instead of seconds, `launched` with the host's launch included; each
     is None where the device or the tier has no such number. `candidate_hz`/`anchor_hz` hold the SM clock seen just
-    before each sample. `reported_candidate_s` is a sandboxed candidate's own word for its device time, never used for a
-    ratio. `session_sd` is the spread (standard deviation of log-ratios) that measurements of equal kernels show from
-    one session to the next, which all intervals allow for. `weight` is the workload's share in the mean.
+    before each sample. `session_sd` is the spread (standard deviation of log-ratios) that measurements of equal kernels
+    show from one session to the next, which all intervals allow for. `weight` is the workload's share in the mean.
     """
 
     workload: str
@@ -369,7 +368,6 @@ class WorkloadTiming:
     launched: Comparison | None = None
     candidate_hz: tuple[float, ...] = ()
     anchor_hz: tuple[float, ...] = ()
-    reported_candidate_s: tuple[float, ...] = ()
     session_sd: float = 0.0
     weight: float = 1.0
 

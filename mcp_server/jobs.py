@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -161,11 +160,10 @@ class Jobs:
                 del self._children[job_id]
 
     def written(self, run_id: str) -> None:
-        """Wait for a run's process that this server started to write its files."""
-        for job_id, child in list(self._children.items()):
-            if self.spool.run(job_id) == run_id:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.wait(WRITE_S)
+        """Wait for the process of a run that is over to write its files, whichever server started it."""
+        deadline = time.monotonic() + WRITE_S
+        while time.monotonic() < deadline and any(self.spool.run(j.id) == run_id for j in self.searching()):
+            time.sleep(POLL_S)
 
     def _ended(self, job: SpooledJob) -> ForewarpError:
         told = self.spool.document(job.id, "result.json") or {}

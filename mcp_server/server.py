@@ -59,7 +59,7 @@ TOOLS = (
         "Forecast a kernel",
         texts.FORECAST,
         READS.model_copy(update=OPEN),
-        f"{KERNEL} paths inputs against target device forecaster model detail",
+        f"{KERNEL} paths inputs against allow_tf32 target device forecaster model detail",
         ForecastAnswer,
         ForecastRequest,
     ),

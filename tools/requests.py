@@ -100,15 +100,12 @@ class MeasureManyRequest(TaskRequest):
     against: Against = None
 
 
-class ForecastRequest(Part):
+class ForecastRequest(TaskRequest):
     """Request for a forecast: the task, the kernels, what to compare them with, the device and the forecaster."""
 
-    task: TaskName
     kernel: Kernel | None = Field(default=None, description="The kernel; or pass several as kernels.")
     kernels: list[Kernel] = Field(default_factory=list[Kernel], max_length=64, description="Kernels to rank.")
-    inputs: Inputs = None
     against: Against = None
-    place: Place = Place()
     target: str | None = Field(
         default=None,
         description="Forecast for a device that need not be here: a100, h100, h200, b200, l40s, rtx4090; not with "

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from support import synthetic_executor as synthetic
 from support.full_measurement import full_measurement
 
+from forewarp.archive import samples
 from forewarp.archive.store import MAX_LOG_CHARS, Archive
 from forewarp.core import bins
 from forewarp.core.budget import Spend
@@ -187,6 +190,14 @@ def test_every_field_comes_back_and_samples_take_little_room(archive: Archive) -
     assert replace(listed.measurement, workloads=()) == replace(full, workloads=())
     [size] = archive._rows("SELECT length(data) + length(samples) AS total FROM measurement")
     assert size["total"] < 100_000
+
+
+def test_a_measurement_with_a_series_that_there_is_no_more_is_read(archive: Archive) -> None:
+    full = full_measurement()
+    data, packed = samples.split(full)
+    assert packed is not None
+    series = [s | {"reported_candidate_s": [7.9e-5]} for s in json.loads(zlib.decompress(packed))]
+    assert samples.join(data, zlib.compress(json.dumps(series).encode())) == full
 
 
 def test_long_logs_are_cut(archive: Archive) -> None:

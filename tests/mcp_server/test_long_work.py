@@ -21,7 +21,7 @@ from forewarp.archive.store import default_path
 from forewarp.mcp_server.jobs import Jobs
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.server import build_server
-from forewarp.mcp_server.spool import Spool
+from forewarp.mcp_server.spool import Spool, owner
 from forewarp.tools import processes
 from forewarp.tools.parts import Place
 
@@ -50,6 +50,16 @@ async def test_clients_queue_for_the_device_and_see_their_place(served: Served) 
         assert (await call(one, "search_status", run_id=first["run_id"]))["status"] == "cancelled"
         over = await call(one, "search_cancel", run_id=second["run_id"])
         assert over["summary"].startswith("It was over before")
+
+
+def test_any_server_waits_for_the_files_of_a_run_that_is_over(served: Served, tmp_path: Path) -> None:
+    """What another server started is no child of this one: here it is one of the test's."""
+    asked, file = spool().add("search", "another", "toy.py", {}), tmp_path / "result.json"
+    with subprocess.Popen(["sh", "-c", f"sleep 0.5; touch {file}; exec sleep 0.1"]) as process:
+        spool().claim(asked.id, owner(process.pid))
+        spool().write(asked.id, "run", "r-1")
+        Jobs(served.options).written("r-1")
+        assert file.exists()
 
 
 def test_who_waits_for_several_devices_is_nearer_to_one(tmp_path: Path) -> None:

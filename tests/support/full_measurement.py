@@ -72,5 +72,4 @@ def _timing(name: str, verdict: Verdict, chance: random.Random) -> WorkloadTimin
         launched=_pair(chance, 1.1, 12),
         candidate_hz=tuple(chance.choice((1.98e9, 1.965e9)) for _ in range(2 * BLOCKS)),
         anchor_hz=tuple(chance.choice((1.98e9, 1.965e9)) for _ in range(2 * BLOCKS)),
-        reported_candidate_s=_times(chance, 79e-6, BLOCKS),
     )

@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support import synthetic_executor as synthetic
 from support.recorded_pool import Recorded, record
 
+from forewarp.core.protocols import Executor
+from forewarp.core.values import Task
 from forewarp.tools.considered import Considered, consider
 from forewarp.tools.measure_kernel import MeasureRequest
 from forewarp.tools.parts import Kernel, Place
+from forewarp.tools.session import Executors
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +48,20 @@ def test_a_kernel_is_forecast_then_measured_then_held_back(recorded: Recorded, t
 def test_what_does_not_compile_is_not_measured(recorded: Recorded, tmp_path: Path) -> None:
     found = consider(asked(recorded, tmp_path / "a.db", recorded.broken), insist="please")
     assert (found.decision, found.measured) == ("failed", None)
+
+
+def test_the_forecast_is_of_the_task_that_is_measured(tmp_path: Path) -> None:
+    seen: list[Task] = []
+
+    class Noting(Executors):
+        def get(self, place: Place, task: Task) -> Executor:
+            seen.append(task)
+            return synthetic.SyntheticExecutor()
+
+    kernel, place = Kernel(source=synthetic.SOURCE), Place(archive=str(tmp_path / "a.db"))
+    request = MeasureRequest(task="softmax", kernel=kernel, place=place, allow_tf32=True)
+    assert consider(request, executors=Noting()).decision == "measured"
+    assert [t.allow_tf32 for t in seen] == [True, True]
 
 
 def test_a_no_is_a_no(recorded: Recorded, tmp_path: Path) -> None:

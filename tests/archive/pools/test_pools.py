@@ -16,7 +16,7 @@ from forewarp.core.errors import ArchiveError, UsageError
 from forewarp.core.protocols import Proposal, Subject
 from forewarp.core.values import Build
 
-SERIES = ("log_ratios", "candidate_s", "anchor_s", "candidate_hz", "anchor_hz", "reported_candidate_s")
+SERIES = ("log_ratios", "candidate_s", "anchor_s", "candidate_hz", "anchor_hz")
 RECORDED = Path(__file__).parents[3] / "benchmarks" / "results" / "pool_h200.parquet"
 
 
