@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from forewarp.agent.candidates import Candidates
-from forewarp.agent.events import ApprovalAsked, ApprovalGiven, Event, Reply, SettingChanged, Spent
+from forewarp.agent.events import ApprovalAsked, ApprovalGiven, ApprovalReply, ConversationEvent, SettingChanged, Spent
 from forewarp.agent.settings import Settings
 from forewarp.core.errors import UsageError
 
@@ -27,7 +27,7 @@ class BaseConversation:
         """True while a turn is running."""
         self._spent, self._booking = Spent(), threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[ConversationEvent | None] = asyncio.Queue()
         self._work: asyncio.Task[None] | None = None
         self._questions: dict[str, asyncio.Future[ApprovalGiven]] = {}
         self._interrupted = False
@@ -42,7 +42,7 @@ class BaseConversation:
         """Amounts spent so far."""
         return self._spent
 
-    async def say(self, text: str) -> AsyncGenerator[Event]:
+    async def say(self, text: str) -> AsyncGenerator[ConversationEvent]:
         """Do one turn: a prompt for the model, a slash command, or with `!` a line for the shell where that is allowed.
 
         The first event is `UserSaid`, the last one `Answered`, `Interrupted` or `Failed`. Closing the generator before
@@ -78,7 +78,7 @@ class BaseConversation:
                 question.cancel()
         self._stop(self._work)
 
-    def answer(self, call: str, reply: Reply, why: str = "") -> None:
+    def answer(self, call: str, reply: ApprovalReply, why: str = "") -> None:
         """Answer an `ApprovalAsked`; `always` asks no more as long as the budget lasts."""
         question = self._questions.get(call)
         if question is not None and not question.done():
@@ -87,7 +87,7 @@ class BaseConversation:
     def close(self) -> None:
         """End all that still runs, and the record."""
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: ConversationEvent) -> None:
         """Put an event on the stream of the turn; may be called from any thread."""
         if self._loop is not None and self.busy:
             self._loop.call_soon_threadsafe(self._queue.put_nowait, event)
@@ -145,6 +145,6 @@ class BaseConversation:
         """End a turn's work at once."""
         work.cancel()
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: ConversationEvent) -> None:
         """Take an event into account just before it is handed out."""
         self.candidates.apply(event)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, cast
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 
 if TYPE_CHECKING:
-    from forewarp.agent.events import Event
+    from forewarp.agent.events import ConversationEvent
     from forewarp.core.values import Language
 
 
 @dataclass(slots=True)
-class CandidateRow:
+class ListedCandidate:
     """One candidate of one task. `number` is its place in the order of appearance, from 1.
 
     `forecast` is its latest forecast. `expected` is the best informed one of those before its first measurement, since
@@ -57,16 +57,16 @@ class Candidates:
     """All candidates so far, in the order of appearance."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[str, str], CandidateRow] = {}
-        self._measured: dict[tuple[str, str], CandidateRow] = {}
+        self._rows: dict[tuple[str, str], ListedCandidate] = {}
+        self._measured: dict[tuple[str, str], ListedCandidate] = {}
 
-    def __iter__(self) -> Iterator[CandidateRow]:
+    def __iter__(self) -> Iterator[ListedCandidate]:
         return iter(self._rows.values())
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def apply(self, event: Event) -> CandidateRow | None:
+    def apply(self, event: ConversationEvent) -> ListedCandidate | None:
         """Update the candidates from an event; return the row that changed, if any."""
         if not isinstance(event, CandidateForecast | CandidateMeasured):
             return None
@@ -74,7 +74,7 @@ class Candidates:
         row = self._rows.get(key)
         if isinstance(event, CandidateForecast):
             if row is None:
-                row = self._rows[key] = CandidateRow(len(self._rows) + 1, event, event)
+                row = self._rows[key] = ListedCandidate(len(self._rows) + 1, event, event)
             row.forecast = event
             if row.measured is None and event.outweighs(row.expected):
                 row.expected = event
@@ -86,23 +86,23 @@ class Candidates:
             self._measured[key] = row
         return row
 
-    def of(self, event: CandidateForecast | CandidateMeasured) -> CandidateRow | None:
+    def of(self, event: CandidateForecast | CandidateMeasured) -> ListedCandidate | None:
         """Return the row of the candidate that an event is about."""
         return self._rows.get((event.task, event.kernel))
 
-    def row(self, number: int) -> CandidateRow | None:
+    def row(self, number: int) -> ListedCandidate | None:
         """Return the row with this number."""
         return next((r for r in self if r.number == number), None)
 
-    def parent(self, row: CandidateRow) -> CandidateRow | None:
+    def parent(self, row: ListedCandidate) -> ListedCandidate | None:
         """Return the row that a candidate was made from, if it is known."""
         return self._rows.get((row.forecast.task, row.forecast.parent)) if row.forecast.parent else None
 
-    def measured(self, task: str = "") -> list[CandidateRow]:
+    def measured(self, task: str = "") -> list[ListedCandidate]:
         """Return the measured rows, of one task or of all, in the order of measuring."""
         return [r for r in self._measured.values() if not task or r.forecast.task == task]
 
-    def best(self, task: str = "") -> CandidateRow | None:
+    def best(self, task: str = "") -> ListedCandidate | None:
         """Return the fastest correct candidate of a task; without a name, of the task measured last."""
         rows = self.measured(task)
         task = task or (rows[-1].forecast.task if rows else "")

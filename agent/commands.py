@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from forewarp.agent.base import BaseConversation
-from forewarp.agent.candidates import CandidateRow
+from forewarp.agent.candidates import ListedCandidate
 from forewarp.agent.events import ToolCalled, ToolReturned
 from forewarp.agent.files import inside, readable_file, write_new
 from forewarp.agent.kernel_tools import MAX_SEARCH, KernelTools
@@ -294,7 +294,7 @@ class SlashCommands:
             )
         return named[0] if named else self._settings.task
 
-    def _row(self, number: str) -> CandidateRow:
+    def _row(self, number: str) -> ListedCandidate:
         candidates = self._conversation.candidates
         row = candidates.row(_integer(number, "a candidate's number"))
         if row is None:
@@ -371,7 +371,7 @@ class SlashCommands:
         written = await asyncio.to_thread(write_page, settings.place, run, folder=settings.folder)
         return f"{written.result.summary}\n\nIts page is `{written.path}`."
 
-    def _best(self, task: str) -> CandidateRow:
+    def _best(self, task: str) -> ListedCandidate:
         row = self._conversation.candidates.best(task)
         if row is None:
             where = f" of {task}" if task else ""
@@ -522,13 +522,13 @@ def _table(head: str, rows: Sequence[Sequence[object]], most: int = 1000, *, fro
 # Kernels and tasks that are named
 
 
-def _task_of(settings: Settings, row: CandidateRow) -> str:
+def _task_of(settings: Settings, row: ListedCandidate) -> str:
     """Return how to name the task of a candidate so that it is found again."""
     named = settings.task
     return named if named and Path(named).stem == row.forecast.task else row.forecast.task
 
 
-def _same_kernel(row: CandidateRow, tunables: Mapping[str, int]) -> Kernel:
+def _same_kernel(row: ListedCandidate, tunables: Mapping[str, int]) -> Kernel:
     f = row.forecast
     return Kernel(source=f.source, language=cast("Language", f.language), tunables={**f.tunables, **tunables})
 
@@ -590,7 +590,7 @@ def _described_task(settings: Settings, name: str) -> str:
     )
 
 
-def _cells(row: CandidateRow) -> Sequence[object]:
+def _cells(row: ListedCandidate) -> Sequence[object]:
     f, e, m = row.forecast, row.expected, row.measured
     correct = "–" if e.p_valid is None else f"{e.p_valid:.0%}"
     surprise = "–" if m is None or m.surprise is None else f"{m.surprise:+.1f} σ"
@@ -598,12 +598,12 @@ def _cells(row: CandidateRow) -> Sequence[object]:
     return row.number, _named(row), f.task, forecast, correct, f.advice or "–", _measured(row), surprise
 
 
-def _named(row: CandidateRow) -> str:
+def _named(row: ListedCandidate) -> str:
     f = row.forecast
     return f"`{f.kernel[:10]}` {f.language}{f' {shown(f.tunables)}' if f.tunables else ''}"
 
 
-def _measured(row: CandidateRow) -> str:
+def _measured(row: ListedCandidate) -> str:
     m = row.measured
     if m is None:
         return "–"
@@ -622,7 +622,7 @@ def _listed_conversations(place: Place) -> str:
     return _table(head, rows, MOST_CONVERSATIONS) if rows else "No conversation was recorded yet."
 
 
-def _export_row(settings: Settings, row: CandidateRow, path: str) -> str:
+def _export_row(settings: Settings, row: ListedCandidate, path: str) -> str:
     from forewarp.core.languages import suffix_of
 
     f = row.forecast

@@ -15,7 +15,7 @@ from forewarp.agent.candidates import Candidates
 from forewarp.agent.events import (
     Answered,
     Compacted,
-    Event,
+    ConversationEvent,
     Failed,
     Interrupted,
     Noted,
@@ -27,7 +27,7 @@ from forewarp.agent.events import (
 from forewarp.agent.files import with_mentioned_files
 from forewarp.agent.kernel_tools import KernelTools
 from forewarp.agent.settings import Settings, over_budget
-from forewarp.agent.transcript import Past, Transcript, find, read
+from forewarp.agent.transcript import RecordedConversation, Transcript, find, read
 from forewarp.core.errors import ForewarpError, UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ model of your own, `/model openai:NAME --base-url http://127.0.0.1:8000/v1`."""
 class Conversation(BaseConversation):
     """A conversation: turns, one after the other."""
 
-    def __init__(self, settings: Settings, *, transcript: Transcript | None = None, past: Past | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, transcript: Transcript | None = None, past: RecordedConversation | None = None
+    ) -> None:
         """Start a conversation, or continue `past`; record it in `transcript`, if given."""
         super().__init__(settings)
         self._transcript = transcript
@@ -266,7 +268,7 @@ class Conversation(BaseConversation):
 
             self._transcript.remember(kept, ModelMessagesTypeAdapter.dump_python(self._history[kept:], mode="json"))
 
-    def _restore(self, past: Past) -> None:
+    def _restore(self, past: RecordedConversation) -> None:
         self._history, self._stored, self._spent, self._written = [], past.messages, Spent(), set()
         writing: dict[str, str] = {}
         for event in past.events:
@@ -279,7 +281,7 @@ class Conversation(BaseConversation):
                 self._written.add((self.settings.folder.resolve() / writing[event.call]).resolve())
         self._emitted = self._spent
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: ConversationEvent) -> None:
         """Take an event into account, and record it, just before it is handed out."""
         super()._note(event)
         if isinstance(event, Spent):

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from forewarp.core import serde
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 
-Reply = Literal["yes", "always", "no"]
+ApprovalReply = Literal["yes", "always", "no"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class ApprovalGiven:
     """The answer to `ApprovalAsked`: `always` allows all measurements within the budget from now on."""
 
     call: str
-    reply: Reply
+    reply: ApprovalReply
     why: str = ""
 
 
@@ -151,7 +151,7 @@ class Answered:
     seconds: float = 0.0
 
 
-Event = (
+ConversationEvent = (
     UserSaid
     | TextDelta
     | ToolCalled
@@ -171,15 +171,15 @@ Event = (
 )
 """Any event of a conversation. A turn begins with `UserSaid` and ends with `Answered`, `Interrupted` or `Failed`."""
 
-KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
+KINDS: Mapping[str, type[ConversationEvent]] = {kind.__name__: kind for kind in get_args(ConversationEvent)}
 
 
-def to_data(event: Event) -> dict[str, Any]:
+def to_data(event: ConversationEvent) -> dict[str, Any]:
     """Return an event as JSON-ready data with its `type`."""
     return {"type": type(event).__name__, **serde.to_data(event)}
 
 
-def from_data(data: Mapping[str, Any]) -> Event | None:
+def from_data(data: Mapping[str, Any]) -> ConversationEvent | None:
     """Return the event that `to_data` made; None for a type that this version does not know."""
     kind = KINDS.get(str(data.get("type")))
     return serde.from_data(kind, data) if kind is not None else None

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_ai import RunContext
 
 from forewarp.agent.base import BaseConversation
-from forewarp.agent.candidates import CandidateRow
+from forewarp.agent.candidates import ListedCandidate
 from forewarp.agent.events import ApprovalAsked
 from forewarp.agent.files import approval_reasons, list_files, shown
 from forewarp.agent.kernel_tools import KernelTools
@@ -27,7 +27,7 @@ MAX_LOG = 1200
 MAX_READ = 32_000
 MAX_SHAPES = 8
 
-Result = dict[str, Any]
+ToolOutput = dict[str, Any]
 Context = RunContext[None]
 
 
@@ -38,7 +38,7 @@ class ModelTools:
         """Make the tools; `written` holds the files that the model wrote, in earlier turns too, and is added to."""
         self._conversation, self._tools, self._written = conversation, tools, written
 
-    def all(self) -> list[Callable[..., Coroutine[Any, Any, Result]]]:
+    def all(self) -> list[Callable[..., Coroutine[Any, Any, ToolOutput]]]:
         """Return the functions."""
         return [
             self.forecast_kernel,
@@ -59,7 +59,7 @@ class ModelTools:
         source: str | None = None,
         path: str | None = None,
         tunables: dict[str, int] | None = None,
-    ) -> Result:
+    ) -> ToolOutput:
         """Compile a kernel and forecast its speed-up over the reference without running it: free, takes seconds.
 
         Args:
@@ -81,7 +81,7 @@ class ModelTools:
         path: str | None = None,
         tunables: dict[str, int] | None = None,
         insist: str = "",
-    ) -> Result:
+    ) -> ToolOutput:
         """Check a kernel against the reference and time both on the device; spends one measurement of the budget.
 
         It is forecast first. One that will hardly pay is held back, unless you say in `insist` why it is needed.
@@ -105,7 +105,7 @@ class ModelTools:
         budget: int = 12,
         seed_kernels: list[str] | None = None,
         write_kernels: bool = False,
-    ) -> Result:
+    ) -> ToolOutput:
         """Try many variants of the seed kernels' tunables; each measurement counts in the user's budget.
 
         Args:
@@ -120,7 +120,7 @@ class ModelTools:
         )
         return _short_search(found) | {"budget": self._budget()}
 
-    async def describe_task(self, task: str) -> Result:
+    async def describe_task(self, task: str) -> ToolOutput:
         """Read a task: its reference program, shapes and tolerance, and a kernel that works, to start from.
 
         Args:
@@ -128,14 +128,14 @@ class ModelTools:
         """
         return await self._tools.describe(task)
 
-    async def list_candidates(self, task: str = "") -> Result:
+    async def list_candidates(self, task: str = "") -> ToolOutput:
         """List the candidates so far with forecast, measurement and verdict: those measured first, the fastest on top.
 
         Args:
             task: Only those of this task.
         """
 
-        def standing(row: CandidateRow) -> tuple[bool, float]:
+        def standing(row: ListedCandidate) -> tuple[bool, float]:
             return row.measured is not None, (row.speedup if row.measured else row.expected.median) or 0.0
 
         rows = [r for r in self._conversation.candidates if not task or r.forecast.task == task]
@@ -143,7 +143,7 @@ class ModelTools:
         listed = [_listed(r) for r in rows[:MAX_CANDIDATES]]
         return {"summary": f"{len(rows)} candidates; {self._budget()}", "candidates": listed}
 
-    async def read_candidate(self, number: int) -> Result:
+    async def read_candidate(self, number: int) -> ToolOutput:
         """Read the text of a candidate of this conversation.
 
         Args:
@@ -154,7 +154,7 @@ class ModelTools:
             raise UsageError(f"there is no candidate {number}", hint="list_candidates has the numbers")
         return _listed(row) | {"summary": f"candidate {number}", "source": row.forecast.source}
 
-    async def list_files(self, pattern: str = "**/*") -> Result:
+    async def list_files(self, pattern: str = "**/*") -> ToolOutput:
         """List files of the working folder.
 
         Args:
@@ -164,7 +164,7 @@ class ModelTools:
         more = "more than " if len(files) > MAX_FILES else ""
         return {"summary": f"{more}{counted(len(files[:MAX_FILES]), 'file')}", "files": files[:MAX_FILES]}
 
-    async def read_file(self, path: str, offset: int = 0) -> Result:
+    async def read_file(self, path: str, offset: int = 0) -> ToolOutput:
         """Read a text file of the working folder; files with keys, tokens or passwords are refused.
 
         Args:
@@ -181,7 +181,7 @@ class ModelTools:
             raise UsageError(f"{path} is no text", hint="read a text file")
         return {"summary": f"{len(part)} of {len(text)} characters of {path}", "text": part}
 
-    async def write_file(self, context: Context, path: str, text: str) -> Result:
+    async def write_file(self, context: Context, path: str, text: str) -> ToolOutput:
         """Write a text file of the working folder.
 
         Files that are not your own, hidden ones and programs need the user's word.
@@ -238,7 +238,7 @@ def _kernel(source: str | None, path: str | None, tunables: dict[str, int] | Non
 # What the model reads of a result: rounded numbers, and nothing that another tool call can return.
 
 
-def _short_forecast(found: Result) -> Result:
+def _short_forecast(found: ToolOutput) -> ToolOutput:
     """Return the part of a `ForecastResult` that the model reads: no distribution; the log only without a forecast."""
     f = found["forecast"]
     short = _picked(found, "summary", "recommendation", "reason", "p_better", "best_so_far", "trials")
@@ -248,7 +248,7 @@ def _short_forecast(found: Result) -> Result:
     return _brief(short | {"problems": found["evidence"]["problems"], "log": "" if f else trim(found["log"], MAX_LOG)})
 
 
-def _short_measurement(found: Result) -> Result:
+def _short_measurement(found: ToolOutput) -> ToolOutput:
     """Return the part of a `Considered` that the model reads: the decision, the forecast, the measurement if any."""
     m = found["measured"]
     short = _picked(found, "summary", "decision") | {"forecast": _short_forecast(found["forecast"])}
@@ -259,7 +259,7 @@ def _short_measurement(found: Result) -> Result:
     return _brief(short)
 
 
-def _short_search(found: Result) -> Result:
+def _short_search(found: ToolOutput) -> ToolOutput:
     """Return the part of a `SearchResult` that the model reads; `read_candidate` has the winner's text."""
     short, best = _picked(found, "summary", "status", "run_id", "counts"), found["best"]
     if best is not None:
@@ -269,10 +269,10 @@ def _short_search(found: Result) -> Result:
     return short
 
 
-def _listed(row: CandidateRow) -> Result:
+def _listed(row: ListedCandidate) -> ToolOutput:
     """Return one candidate as a short entry of a list."""
     f, e, m = row.forecast, row.expected, row.measured
-    entry: Result = {"number": row.number, "kernel": f.kernel[:10], "task": f.task, "language": f.language}
+    entry: ToolOutput = {"number": row.number, "kernel": f.kernel[:10], "task": f.task, "language": f.language}
     entry |= {"tunables": f.tunables, "note": f.note, "advice": f.advice}
     if e.median is not None:
         entry["forecast"] = spread(e.median, e.low, e.high)
@@ -281,7 +281,7 @@ def _listed(row: CandidateRow) -> Result:
     return _brief(entry)
 
 
-def _shapes(measured: Result) -> list[Result]:
+def _shapes(measured: ToolOutput) -> list[ToolOutput]:
     return [
         _picked(w, "name", "verdict", "speedup", "candidate_us", "reference_us")
         | {"noise": None if w["noise_percent"] is None else f"{w['noise_percent']:.1f} %"}
@@ -289,7 +289,7 @@ def _shapes(measured: Result) -> list[Result]:
     ]
 
 
-def _picked(values: Result, *names: str) -> Result:
+def _picked(values: ToolOutput, *names: str) -> ToolOutput:
     return {name: values[name] for name in names}
 
 

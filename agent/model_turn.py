@@ -28,7 +28,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.usage import RunUsage, UsageLimits
 
-from forewarp.agent.events import Event, TextDelta, ToolCalled, ToolReturned, UserSaid
+from forewarp.agent.events import ConversationEvent, TextDelta, ToolCalled, ToolReturned, UserSaid
 from forewarp.core.errors import ForewarpError, ModelError, UsageError
 from forewarp.prompts.render import render
 from forewarp.tools import describe, session
@@ -66,7 +66,7 @@ class ModelTurn:
         model: LanguageModel,
         instructions: str,
         tools: Sequence[Callable[..., Any]],
-        emit: Callable[[Event], None],
+        emit: Callable[[ConversationEvent], None],
     ) -> None:
         self._model, self._emit = model, emit
         self.over = ""

@@ -12,7 +12,7 @@ from forewarp.agent.events import (
     Answered,
     ApprovalAsked,
     ApprovalGiven,
-    Event,
+    ConversationEvent,
     Failed,
     Interrupted,
     Noted,
@@ -40,7 +40,7 @@ class Replay(BaseConversation):
     """Plays recorded turns in order, whatever the user types. `speed` divides all waits; infinity plays without any."""
 
     def __init__(
-        self, events: Sequence[Event], *, speed: float = 1.0, folder: Path | None = None, id: str = ""
+        self, events: Sequence[ConversationEvent], *, speed: float = 1.0, folder: Path | None = None, id: str = ""
     ) -> None:
         super().__init__(Settings(place=Place(device="replay"), folder=folder or Path.cwd()))
         self._id, self._speed = id, speed
@@ -58,7 +58,7 @@ class Replay(BaseConversation):
 
     async def _run(self, text: str) -> None:
         """Play the next turn; `text` is shown only once the recording has ended."""
-        ended: list[Event] = [UserSaid(text), Noted("This is a replay, and it has ended."), Answered("")]
+        ended: list[ConversationEvent] = [UserSaid(text), Noted("This is a replay, and it has ended."), Answered("")]
         turn = self._turns.pop(0) if self._turns else ended
         try:
             for event in turn:
@@ -72,15 +72,15 @@ class Replay(BaseConversation):
         except asyncio.CancelledError:
             self.emit(Interrupted("the replay"))
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: ConversationEvent) -> None:
         super()._note(event)
         if isinstance(event, Spent):
             self._spent = event
 
 
-def turns(events: Sequence[Event]) -> list[list[Event]]:
+def turns(events: Sequence[ConversationEvent]) -> list[list[ConversationEvent]]:
     """Split events into turns; steering messages belong to theirs, and changes of settings are left out."""
-    found: list[list[Event]] = []
+    found: list[list[ConversationEvent]] = []
     for event in events:
         if isinstance(event, UserSaid) and not event.steering:
             found.append([event])
@@ -89,7 +89,7 @@ def turns(events: Sequence[Event]) -> list[list[Event]]:
     return found
 
 
-def _pause(event: Event) -> float:
+def _pause(event: ConversationEvent) -> float:
     """Return how long to wait before an event, in seconds."""
     match event:
         case TextDelta():

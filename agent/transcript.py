@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from forewarp.agent import events
-from forewarp.agent.events import Event, TextDelta, UserSaid
+from forewarp.agent.events import ConversationEvent, TextDelta, UserSaid
 from forewarp.core import serde
 from forewarp.core.errors import UsageError
 from forewarp.core.untrusted_text import escaped_json
@@ -42,11 +42,11 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class RecordedConversation:
     """A conversation as it was recorded. `messages` is what the model remembers, as JSON-ready data."""
 
     header: Header
-    events: tuple[Event, ...] = ()
+    events: tuple[ConversationEvent, ...] = ()
     messages: tuple[Any, ...] = field(default=())
 
 
@@ -69,7 +69,7 @@ class Transcript:
         path = home(place) / f"{name}.jsonl"
         return cls(path, Header(name, str(folder.resolve()), time.time(), path=str(path)))
 
-    def write(self, event: Event) -> None:
+    def write(self, event: ConversationEvent) -> None:
         """Append an event; pieces of text are gathered for up to a second."""
         if isinstance(event, TextDelta):
             self._since = self._since or time.monotonic()
@@ -129,14 +129,14 @@ def home(place: Place) -> Path:
     return beside(place) / FOLDER
 
 
-def read(path: Path) -> Past:
+def read(path: Path) -> RecordedConversation:
     """Read a conversation; a last line that was cut off by a kill is left out. Raises `UsageError` for another file."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as e:
         raise UsageError(f"{path} cannot be read: {e.strerror}", hint="`/resume` lists the conversations") from None
     lines = text.split("\n")  # U+2028 and the like, as earlier versions wrote them, end no line of JSON
-    header, found, messages = _header(path, lines[0] if lines else ""), list[Event](), tuple[Any, ...]()
+    header, found, messages = _header(path, lines[0] if lines else ""), list[ConversationEvent](), tuple[Any, ...]()
     texts: dict[str, str] = {}
     for line in lines[1:]:
         data = _loaded(line)
@@ -147,7 +147,7 @@ def read(path: Path) -> Past:
                 event = replace(event, source=event.source or texts.get(str(data.get("text_of")), ""))
                 texts.setdefault(event.kernel, event.source)
             found.append(event)
-    return Past(_titled(header, found), tuple(found), messages)
+    return RecordedConversation(_titled(header, found), tuple(found), messages)
 
 
 def conversations(place: Place) -> list[Header]:
@@ -185,7 +185,7 @@ def _header(path: Path, line: str) -> Header:
     return replace(serde.from_data(Header, data), path=str(path))
 
 
-def _titled(header: Header, found: Iterable[Event]) -> Header:
+def _titled(header: Header, found: Iterable[ConversationEvent]) -> Header:
     first = next((e.text for e in found if isinstance(e, UserSaid)), "")
     return replace(header, title=" ".join(first.split())[:80])
 
@@ -198,7 +198,7 @@ def _loaded(line: str) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def _event(data: dict[str, Any]) -> Event | None:
+def _event(data: dict[str, Any]) -> ConversationEvent | None:
     with contextlib.suppress(TypeError, ValueError, AttributeError, KeyError):
         return events.from_data(data)
     return None

@@ -29,7 +29,7 @@ from forewarp.core.errors import ArchiveError, UsageError
 from forewarp.core.values import Build, Cost, Forecast, Signature, Target, Task
 
 Row = dict[str, Any]
-Check = Callable[[str, Mapping[str, Any]], None]
+RowCheck = Callable[[str, Mapping[str, Any]], None]
 """Given a table and a row of it, raise one of `connection.DAMAGED_ROW` if the row cannot be used."""
 
 _TABLES = (
@@ -88,7 +88,7 @@ class Salvage:
         return not self.lost
 
 
-def examine(path: Path, check: Check = lambda table, row: None) -> Salvage:
+def examine(path: Path, check: RowCheck = lambda table, row: None) -> Salvage:
     """Read every page and row of the archive and say what is lost; the file is not changed."""
     try:
         with path.open("rb") as file, tempfile.TemporaryDirectory() as folder:
@@ -97,7 +97,7 @@ def examine(path: Path, check: Check = lambda table, row: None) -> Salvage:
         raise ArchiveError(f"the archive {path} cannot be read: {e.strerror}") from None
 
 
-def repair(path: Path, check: Check = lambda table, row: None) -> Salvage:
+def repair(path: Path, check: RowCheck = lambda table, row: None) -> Salvage:
     """Replace a damaged archive by one with its readable rows, and keep the damaged one beside it.
 
     A sound archive is left alone. Raises `ArchiveError` while another process has the archive open.
@@ -272,7 +272,7 @@ def _free(head: bytes, content: bytes, size: int) -> set[int]:
     return free
 
 
-def _salvaged(path: Path, file: BinaryIO, made: Path, check: Check) -> Salvage:
+def _salvaged(path: Path, file: BinaryIO, made: Path, check: RowCheck) -> Salvage:
     """Write all readable rows of the open `file` at `path` to the new archive `made`."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy.db"
@@ -340,7 +340,7 @@ def _row(columns: list[str], record: PageRow, table: str) -> Row:
     return row
 
 
-def _write(db: sqlite3.Connection, table: str, rows: list[Row], check: Check) -> list[str]:
+def _write(db: sqlite3.Connection, table: str, rows: list[Row], check: RowCheck) -> list[str]:
     """Insert the rows that are whole; returns a sentence for each loss among the others."""
     named: dict[str, list[str]] = {}
 

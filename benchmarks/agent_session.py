@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from forewarp.agent.candidates import CandidateRow, Candidates
+from forewarp.agent.candidates import Candidates, ListedCandidate
 from forewarp.agent.events import Answered, Failed, Interrupted, Spent, ToolCalled, UserSaid
 from forewarp.agent.transcript import read
 
@@ -66,7 +66,7 @@ def summed_up(path: Path) -> dict[str, Any]:
     }
 
 
-def line(row: CandidateRow) -> dict[str, Any]:
+def line(row: ListedCandidate) -> dict[str, Any]:
     """Return one measured candidate."""
     f, m = row.expected, row.measured
     assert m is not None

@@ -30,7 +30,7 @@ from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.gpu_runner.executors.verdicts import SESSION_SPREAD, STOPPING_ERROR, Looks, timings_of
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.statistics import LOOKS
-from forewarp.gpu_runner.worker.channel import Answer
+from forewarp.gpu_runner.worker.channel import LookAnswer
 from forewarp.gpu_runner.worker.stage import Stage
 from forewarp.gpu_runner.worker.timing import Arm, Bench, Condition, Sample, Schedule, each_workload
 
@@ -114,7 +114,7 @@ class Rehearsal:
         self.seconds = 0.0
         self.stopped = each_workload(count, self._visit)
 
-    def _visit(self, index: int, again: bool) -> Answer:
+    def _visit(self, index: int, again: bool) -> LookAnswer:
         about = {"index": index, "workload": str(index), "of": self._count, "tier": self._tier}
         schedule = Dry(
             cast("Bench", Queue(self._make(index))),

@@ -36,7 +36,7 @@ from forewarp.core.trees import Array, Trees
 from forewarp.core.values import Target
 from forewarp.gpu_runner.devices import known_targets
 from forewarp.tuning import forecasts, physics
-from forewarp.tuning.physics import Amounts, Facts, Times
+from forewarp.tuning.physics import CompilerFacts, LaunchTotals, Times
 from forewarp.tuning.space import Configuration, Space, TensorArgument
 
 POOL = HOME.with_suffix(".parquet")
@@ -71,8 +71,8 @@ class Measured:
     space: Space
     target: Target
     us: np.ndarray[Any, Any]
-    counted: Amounts
-    facts: Facts
+    counted: LaunchTotals
+    facts: CompilerFacts
 
     @property
     def behind(self) -> np.ndarray[Any, Any]:
@@ -112,7 +112,7 @@ def read(path: Path) -> list[Measured]:
         if not np.isfinite(us).any():
             continue
         refused = [row["problem"].startswith("OutOfResources") for row in rows]
-        facts = Facts(
+        facts = CompilerFacts(
             [float(row["registers"] or 255) for row in rows],
             [float(row["spills"]) for row in rows],
             [math.inf if no else float(row["shared"]) for row, no in zip(rows, refused, strict=True)],

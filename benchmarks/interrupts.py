@@ -27,7 +27,7 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from forewarp.agent.conversation import Conversation
-from forewarp.agent.events import Event, Interrupted, Progressed, TextDelta
+from forewarp.agent.events import ConversationEvent, Interrupted, Progressed, TextDelta
 from forewarp.agent.settings import Settings
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.server import build_server
@@ -61,7 +61,9 @@ def children() -> set[int]:
     return found - {os.getpid()}
 
 
-async def stopped(talk: Conversation, text: str, when: Callable[[Event], bool], after_s: float) -> dict[str, float]:
+async def stopped(
+    talk: Conversation, text: str, when: Callable[[ConversationEvent], bool], after_s: float
+) -> dict[str, float]:
     """Say something, interrupt it `after_s` after an event, and return the seconds that its end took."""
     told, before = 0.0, children()
 

@@ -77,7 +77,7 @@ def answers_of(groups: Sequence[Group], path: Path) -> dict[str, Answers]:
     return {name: replace(a, name=name, rows=_ordered(a, order)) for name, a in found.items()}
 
 
-def _ordered(answers: Answers, order: Sequence[backtest.Key]) -> tuple[backtest.AnsweredCase, ...]:
+def _ordered(answers: Answers, order: Sequence[backtest.ForecastKey]) -> tuple[backtest.AnsweredCase, ...]:
     rows = {r.case.key: r for r in answers.rows}
     missing = [key for key in order if key not in rows]
     if missing:

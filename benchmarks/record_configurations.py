@@ -98,9 +98,9 @@ def drawn(count: int, most: int, name: str) -> list[int]:
 
 def caught(name: str, call: list[Any]) -> Any:
     """Return the autotuned launch of a call."""
-    from forewarp.tuning.catching import Launch, catching
+    from forewarp.tuning.catching import TunedLaunch, catching
 
-    found: list[Launch] = []
+    found: list[TunedLaunch] = []
     with catching(found):
         imported(name).run(*call)
     return found[0]
@@ -203,9 +203,9 @@ def measure_kernel(name: str, calls: list[list[Any]], most: int, out: Any, until
 
 def reference_error(name: str, call: list[Any], place: int | None = None) -> float:
     """Return the largest error of a kernel's outputs with a configuration against PyTorch's, over their size."""
-    from forewarp.tuning.catching import Launch, catching
+    from forewarp.tuning.catching import TunedLaunch, catching
 
-    module, found = imported(name), list[Launch]()
+    module, found = imported(name), list[TunedLaunch]()
     with catching(found, places=None if place is None else {name: place}):
         outputs = module.run(*call)
     wanted = module.expected(*call)

@@ -30,7 +30,7 @@ from pathlib import Path
 
 from provenance import write
 
-from forewarp.agent.events import Answered, Event, Spent, TextDelta, ToolCalled, ToolReturned, UserSaid
+from forewarp.agent.events import Answered, ConversationEvent, Spent, TextDelta, ToolCalled, ToolReturned, UserSaid
 from forewarp.agent.transcript import Header, Transcript
 from forewarp.tools.parts import Interval
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured, surprise
@@ -141,7 +141,7 @@ class Terminal:
         os.close(self.master)
 
 
-def conversation() -> Iterator[Event]:
+def conversation() -> Iterator[ConversationEvent]:
     """Yield a conversation of many turns, with text, code, tool calls and candidates."""
     chance = random.Random(1)
     source = _KERNEL.read_text()

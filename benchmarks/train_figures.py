@@ -29,7 +29,7 @@ from forewarp.core.values import Forecast
 from forewarp.surrogate.evaluation import backtest, metrics, scorecard
 from forewarp.surrogate.evaluation.backtest import Case
 from forewarp.surrogate.evaluation.resampling import RESAMPLES, percentile_interval
-from forewarp.surrogate.evaluation.scorecard import Block
+from forewarp.surrogate.evaluation.scorecard import TaskBlock
 from forewarp.tools.train import TrainRequest, plan_training
 from forewarp.training import rows
 
@@ -70,7 +70,7 @@ class Run:
     arm: str
     origin: str
     seed: int
-    blocks: tuple[Block, ...]
+    blocks: tuple[TaskBlock, ...]
     read: float
 
 
@@ -98,7 +98,7 @@ def _read(told: Mapping[str, Any], arm: str, seed: int) -> float:
     return 1 - counted["unread"] / counted["replies"]
 
 
-def values(blocks: Sequence[Block], plain: Forecast, draws: Sequence[Picks]) -> dict[str, NDArray[np.float64]]:
+def values(blocks: Sequence[TaskBlock], plain: Forecast, draws: Sequence[Picks]) -> dict[str, NDArray[np.float64]]:
     """Return each figure over all blocks, then over each draw."""
     everything = [np.arange(len(blocks)), *draws]
     by_name = {m.name: m.statistic for m in scorecard.measures(blocks)}
@@ -113,7 +113,7 @@ def values(blocks: Sequence[Block], plain: Forecast, draws: Sequence[Picks]) -> 
     return found
 
 
-def draws_of(blocks: Sequence[Block], seed: int) -> list[Picks]:
+def draws_of(blocks: Sequence[TaskBlock], seed: int) -> list[Picks]:
     """Return the blocks of each draw of whole families."""
     families = sorted({b.family for b in blocks})
     members = {f: np.array([i for i, b in enumerate(blocks) if b.family == f]) for f in families}

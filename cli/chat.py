@@ -12,15 +12,14 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from forewarp.cli import exits
-from forewarp.cli.options import HERE, PLAIN, Output, Switch, Where, positive
+from forewarp.cli.options import HERE, PLAIN, Output, OutputFormat, PlaceOptions, Switch, positive
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from forewarp.agent.settings import Settings
-    from forewarp.agent.transcript import Past, Transcript
+    from forewarp.agent.transcript import RecordedConversation, Transcript
 
-Format = Literal["text", "json", "stream-json"]
 LIST = ""
 """Value of --resume that stands for none: the conversations are listed."""
 
@@ -28,7 +27,7 @@ LIST = ""
 def chat(
     *,
     prompt: Annotated[str | None, Parameter(name=["--prompt", "-p"])] = None,
-    output_format: Format | None = None,
+    output_format: OutputFormat | None = None,
     continue_: Annotated[Switch, Parameter(name=["--continue", "-c"])] = False,
     resume: str | None = None,
     replay: Path | None = None,
@@ -42,7 +41,7 @@ def chat(
     theme: str | None = None,
     model: str | None = None,
     base_url: str | None = None,
-    where: Where = HERE,
+    where: PlaceOptions = HERE,
     output: Output = PLAIN,
 ) -> int:
     """Open the terminal agent, or with -p do one turn and print what came of it; docs/terminal.md says more.
@@ -76,7 +75,7 @@ def chat(
 
     if output.json and output_format not in (None, "json"):
         raise UsageError(f"--json and --output-format {output_format} ask for two things", hint="leave one of them out")
-    shape: Format = "json" if output.json else output_format or "text"
+    shape: OutputFormat = "json" if output.json else output_format or "text"
     alone = prompt is not None or shape != "text" or not (sys.stdin.isatty() and sys.stdout.isatty())
     if resume == LIST and alone:
         return _listed(where, Output(json=shape != "text"))
@@ -156,7 +155,9 @@ def _opened(
     return run(conversation, earlier=past.events if past else (), first=first, theme=theme, mouse=mouse)
 
 
-def _recorded(settings: Settings, resume: str | None, *, latest: bool) -> tuple[Past | None, Transcript]:
+def _recorded(
+    settings: Settings, resume: str | None, *, latest: bool
+) -> tuple[RecordedConversation | None, Transcript]:
     """Return the conversation to go on with, if any, and where this one is recorded."""
     from forewarp.agent import transcript
     from forewarp.core.errors import UsageError
@@ -174,7 +175,7 @@ def _recorded(settings: Settings, resume: str | None, *, latest: bool) -> tuple[
     return past, transcript.Transcript(Path(found.path), past.header)
 
 
-def _listed(where: Where, output: Output) -> int:
+def _listed(where: PlaceOptions, output: Output) -> int:
     from forewarp.agent.transcript import conversations
     from forewarp.report import display
     from forewarp.report.documents import ConversationLine, ConversationsDocument

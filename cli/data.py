@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from forewarp.cli import exits
 from forewarp.cli.flags import takes
-from forewarp.cli.options import PLAIN, Archive, Output
+from forewarp.cli.options import PLAIN, ArchiveOption, Output
 from forewarp.tools.parts import Place
 from forewarp.tools.requests import (
     CheckRequest,
@@ -131,7 +131,7 @@ def _numbers(group: DataGroup) -> tuple[str, ...]:
     return str(group.rows), str(group.programs), str(group.worked), *quantiles
 
 
-def check_archive(*, archive: Archive = None, output: Output = PLAIN) -> int:
+def check_archive(*, archive: ArchiveOption = None, output: Output = PLAIN) -> int:
     """Read every row of the archive and say what is damaged. Changes nothing; exit code 73 if something is."""
     from forewarp.tools import archive_repair
 
@@ -139,7 +139,7 @@ def check_archive(*, archive: Archive = None, output: Output = PLAIN) -> int:
     return _show_archive(found, "archive check", output)
 
 
-def repair_archive(*, archive: Archive = None, output: Output = PLAIN) -> int:
+def repair_archive(*, archive: ArchiveOption = None, output: Output = PLAIN) -> int:
     """Keep what can be read of a damaged archive. The damaged file stays beside it; a sound one is left alone."""
     from forewarp.tools import archive_repair
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forewarp.cli import exits
-from forewarp.cli.options import HERE, PLAIN, Output, Where
+from forewarp.cli.options import HERE, PLAIN, Output, PlaceOptions
 from forewarp.core.errors import ArchiveError, DeviceError, UsageError, WorkerError
 from forewarp.gpu_runner.worker import least
 
@@ -65,7 +65,7 @@ print("driver", version if isinstance(version, str) else version.decode())
 _SURVEY = "import runpy; runpy.run_module('forewarp.gpu_runner.worker.survey', run_name='__main__')"
 
 
-def doctor(*, where: Where = HERE, output: Output = PLAIN) -> int:
+def doctor(*, where: PlaceOptions = HERE, output: Output = PLAIN) -> int:
     """Say what was found on this machine, and what each missing part costs."""
     from forewarp.report import display
     from forewarp.report.documents import DoctorDocument

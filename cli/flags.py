@@ -30,7 +30,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from pydantic import BeforeValidator
 
-from forewarp.cli.options import HERE, Where, positive
+from forewarp.cli.options import HERE, PlaceOptions, positive
 from forewarp.core.errors import UsageError
 from forewarp.tools.parts import Amounts, Kernel, Part, Place
 from forewarp.tools.requests import Caps, checked
@@ -99,7 +99,7 @@ class _Flags:
         """Return them as parameters of the verb."""
         kind = inspect.Parameter.POSITIONAL_ONLY if self.positional else inspect.Parameter.KEYWORD_ONLY
         if self.info.annotation is Place:
-            return [inspect.Parameter("where", kind, default=HERE, annotation=Where)]
+            return [inspect.Parameter("where", kind, default=HERE, annotation=PlaceOptions)]
         if self.info.annotation is Amounts:
             return [
                 p

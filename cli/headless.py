@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from forewarp.agent import events
 from forewarp.agent.candidates import Candidates
@@ -20,7 +20,7 @@ from forewarp.agent.events import (
     Answered,
     ApprovalAsked,
     Compacted,
-    Event,
+    ConversationEvent,
     Failed,
     Interrupted,
     Noted,
@@ -38,10 +38,9 @@ from forewarp.tools.wording import spread
 
 if TYPE_CHECKING:
     from forewarp.agent.base import BaseConversation
-    from forewarp.cli.options import Output
+    from forewarp.cli.options import Output, OutputFormat
     from forewarp.report.documents import ChatDocument
 
-Format = Literal["text", "json", "stream-json"]
 
 INPUT_WAIT_S = 3.0
 """Seconds to wait for text on a piped stdin before the turn begins without it."""
@@ -50,7 +49,9 @@ NOBODY = "nobody can be asked in a single turn"
 REPLAY = "This is a replay of a recorded conversation: no model was asked, nothing was measured."
 
 
-def run(talk: BaseConversation, texts: Sequence[str], shape: Format, output: Output, *, replay: bool = False) -> int:
+def run(
+    talk: BaseConversation, texts: Sequence[str], shape: OutputFormat, output: Output, *, replay: bool = False
+) -> int:
     """Send each text as a turn, print output, and return the exit code; stop when a turn fails or is interrupted."""
     if replay and not output.quiet:
         printing.err(f"forewarp: {REPLAY}")
@@ -72,8 +73,10 @@ def run(talk: BaseConversation, texts: Sequence[str], shape: Format, output: Out
             return exits.OK
 
 
-async def _said(talk: BaseConversation, texts: Sequence[str], show: Callable[[Event], None]) -> list[Event]:
-    seen: list[Event] = []
+async def _said(
+    talk: BaseConversation, texts: Sequence[str], show: Callable[[ConversationEvent], None]
+) -> list[ConversationEvent]:
+    seen: list[ConversationEvent] = []
     loop = asyncio.get_running_loop()
 
     def interrupt() -> None:
@@ -102,17 +105,19 @@ async def _said(talk: BaseConversation, texts: Sequence[str], show: Callable[[Ev
     return seen
 
 
-def _view(talk: BaseConversation, shape: Format, *, quiet: bool, replay: bool) -> Callable[[Event], None]:
+def _view(
+    talk: BaseConversation, shape: OutputFormat, *, quiet: bool, replay: bool
+) -> Callable[[ConversationEvent], None]:
     """Return what prints the events of a turn while it runs; for one document, nothing does."""
     if shape == "text":
-        return Text(talk.candidates, quiet=quiet).show
+        return TextView(talk.candidates, quiet=quiet).show
     more: dict[str, Any] = {"replay": True} if replay else {}
     return (
         (lambda event: printing.json_line(events.to_data(event) | more)) if shape == "stream-json" else lambda _: None
     )
 
 
-class Text:
+class TextView:
     """View that prints the answer on stdout; tool calls, candidates and other events on stderr."""
 
     def __init__(self, candidates: Candidates, *, quiet: bool) -> None:
@@ -120,7 +125,7 @@ class Text:
         self._open = False
         self._by_hand = False
 
-    def show(self, event: Event) -> None:
+    def show(self, event: ConversationEvent) -> None:
         """Print the event where it belongs."""
         match event:
             case UserSaid(text=text, steering=False):
@@ -154,7 +159,7 @@ class Text:
 
 
 def document(
-    talk: BaseConversation, seen: Sequence[Event], seconds: float, *, replay: bool, full: bool
+    talk: BaseConversation, seen: Sequence[ConversationEvent], seconds: float, *, replay: bool, full: bool
 ) -> ChatDocument:
     """Return the JSON document of the turns; with `full`, it holds all their events."""
     from forewarp.report.documents import ChatDocument, Failure
@@ -223,7 +228,7 @@ def _is_piped() -> bool:
     return bool(ready)
 
 
-def _in_words(event: Event, candidates: Candidates) -> str:
+def _in_words(event: ConversationEvent, candidates: Candidates) -> str:
     """Return an event as a line for stderr; "" where nobody needs to see it."""
     match event:
         case UserSaid(text=text, steering=True):
@@ -264,7 +269,7 @@ def _paid(answered: Answered) -> str:
     return f"{answered.input_tokens} + {answered.output_tokens} tokens, {price}"
 
 
-def _summary(seen: Sequence[Event]) -> str:
+def _summary(seen: Sequence[ConversationEvent]) -> str:
     """Return the answers and the output of slash commands; of an interrupted answer, the text so far."""
     parts: list[str] = []
     begun, by_hand = "", False

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from forewarp.cli import exits, printing
 from forewarp.cli.flags import takes
-from forewarp.cli.options import HERE, Switch, Where
+from forewarp.cli.options import HERE, PlaceOptions, Switch
 from forewarp.core.errors import UsageError
 from forewarp.mcp_server.options import ServerOptions
 
@@ -60,7 +60,7 @@ def mcp(
     print_: Annotated[
         Switch, Parameter(name="--print", help="With install and bundle, only print what would be written.")
     ] = False,
-    where: Where = HERE,
+    where: PlaceOptions = HERE,
 ) -> int:
     """Serve forecasts, measurements and searches over MCP on stdio, or over HTTP; see docs/mcp.md."""
     if action != "serve":
@@ -87,7 +87,7 @@ def mcp(
     return exits.OK
 
 
-def _check_written(action: str, http: str | None, host_name: tuple[str, ...], where: Where) -> None:
+def _check_written(action: str, http: str | None, host_name: tuple[str, ...], where: PlaceOptions) -> None:
     """Raise `UsageError` for what a client's configuration cannot hold, or must not."""
     given = " and ".join(name for name, value in (("--http", http), ("--host-name", host_name)) if value)
     if given:
@@ -106,7 +106,7 @@ def _check_written(action: str, http: str | None, host_name: tuple[str, ...], wh
         )
 
 
-def _given(options: ServerOptions, where: Where) -> dict[str, str]:
+def _given(options: ServerOptions, where: PlaceOptions) -> dict[str, str]:
     """Return the flags that differ from their defaults, without their dashes, and their values; paths are absolute."""
     plain = ServerOptions()
     given: dict[str, Any] = {name: value for name, value in vars(where).items() if value != getattr(HERE, name)}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -27,22 +27,14 @@ def positive(_: object, value: float | None) -> None:
 
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 """A flag without a value, which has no opposite."""
-Several = Parameter(negative="", show_default=False)
-"""How a flag is taken that may be given several times."""
-Archive = Annotated[Path | None, Parameter(help="Archive file; $FOREWARP_ARCHIVE, else one in your data folder.")]
-Events = Annotated[
-    str | None,
-    Parameter(
-        allow_leading_hyphen=True,
-        help="File that receives each event as one JSON line; it continues where the file ends. - is stdout, with the "
-        "result as the last line.",
-    ),
-]
+ArchiveOption = Annotated[Path | None, Parameter(help="Archive file; $FOREWARP_ARCHIVE, else one in your data folder.")]
+OutputFormat = Literal["text", "json", "stream-json"]
+"""How a chat without a terminal answers."""
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Where:
+class PlaceOptions:
     """Device and archive.
 
     Attributes:
@@ -123,7 +115,7 @@ class Output:
             render(display.stdout())
 
 
-HERE, PLAIN = Where(), Output()
+HERE, PLAIN = PlaceOptions(), Output()
 
 
 def absolute(path: Path | None) -> str | None:

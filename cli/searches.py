@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from forewarp.cli import exits, printing
 from forewarp.cli.flags import takes
-from forewarp.cli.options import PLAIN, Archive, Output, Switch, positive
+from forewarp.cli.options import PLAIN, ArchiveOption, Output, Switch, positive
 from forewarp.core.errors import UsageError
 from forewarp.tools.parts import Place
 from forewarp.tools.requests import ResumeRequest, SearchRequest
@@ -130,7 +130,7 @@ def show(
     run: RunName,
     /,
     *,
-    archive: Archive = None,
+    archive: ArchiveOption = None,
     out: Annotated[Path | None, Parameter(help="Also write the run's files into this folder.")] = None,
     output: Output = PLAIN,
 ) -> int:
@@ -167,7 +167,7 @@ def report(
     ] = None,
     /,
     *,
-    archive: Archive = None,
+    archive: ArchiveOption = None,
     out: Annotated[
         Path | None, Parameter(help="File, or folder for report.html; ./forewarp-runs/RUN/report.html if left out.")
     ] = None,
@@ -217,7 +217,7 @@ def _open(path: Path) -> None:
 def runs(
     *,
     limit: Annotated[int, Parameter(validator=positive, help="How many runs to list.")] = 20,
-    archive: Archive = None,
+    archive: ArchiveOption = None,
     output: Output = PLAIN,
 ) -> int:
     """List the latest runs, the newest first."""

@@ -25,7 +25,7 @@ _MODES = re.compile(r"\btraining\b|dropout|batch_?norm|instance_?norm", re.IGNOR
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedShape:
+class ExportedShape:
     """A shape on which the kernel was found right, with the constants of its workload."""
 
     name: str
@@ -40,7 +40,7 @@ class Winning:
     task: Task
     target: Target
     candidate: Candidate
-    judged: tuple[CheckedShape, ...]
+    judged: tuple[ExportedShape, ...]
 
 
 def of(winning: Winning, evidence: Sequence[str]) -> str:
@@ -131,7 +131,7 @@ def _faces(winning: Winning) -> tuple[str, str]:
     return "", _SUBMISSION
 
 
-def _kernel(candidate: Candidate, resolved: Sequence[tuple[CheckedShape, ResolvedPlan]]) -> str:
+def _kernel(candidate: Candidate, resolved: Sequence[tuple[ExportedShape, ResolvedPlan]]) -> str:
     """Return the kernel as text of the module: Triton as it is, but for numbers that are wide; others as a string."""
     source = plans.without_block(candidate.source)
     if candidate.language != "triton":
@@ -203,7 +203,7 @@ def _literal(text: str) -> str:
     return f'"""\\\n{text}"""'
 
 
-def _case(winning: Winning, judged: CheckedShape, plan: ResolvedPlan, seen: set[str], kernel: str) -> dict[str, Any]:
+def _case(winning: Winning, judged: ExportedShape, plan: ResolvedPlan, seen: set[str], kernel: str) -> dict[str, Any]:
     """Return what the guard has to know of one shape."""
     s = judged.signature
     tensors = iter(s.inputs)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from forewarp.core.checking import CheckedHow
 from forewarp.core.values import Candidate, DeviceKind, Target
-from forewarp.gpu_runner.worker.requests import ConfinedFolder, Job, TaskJob
+from forewarp.gpu_runner.worker.requests import ConfinedFolder, TaskJob, WorkerJob
 from forewarp.inspection.tracing.values import SourceFile
 
 
@@ -37,7 +37,7 @@ class TraceJob(TaskJob):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TraceFileJob(Job):
+class TraceFileJob(WorkerJob):
     """Trace a file without a task into a folder, in `limit_s` processor seconds."""
 
     run = "forewarp.inspection.tracing.files.job:run"

@@ -25,12 +25,12 @@ from forewarp.core.budget import OPEN, Budget
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.tools import processes
 
-Kind = Literal["measure", "search", "forecast"]
+JobKind = Literal["measure", "search", "forecast"]
 JobState = Literal["queued", "running", "finished", "failed", "cancelled", "lost"]
 
 KEEP_S = 30 * 86_400.0
 """Seconds for which a job's folder is kept; its measurement stays in the archive."""
-_PREFIX: dict[Kind, str] = {"measure": "m", "search": "s", "forecast": "f"}
+_PREFIX: dict[JobKind, str] = {"measure": "m", "search": "s", "forecast": "f"}
 _CANCELLED = "cancelled"
 _CLAIM = "claim"
 _DEVICES = "devices.json"
@@ -51,7 +51,7 @@ class SpooledJob:
     """One job: who asked for what, and the part of the budget that is reserved for it."""
 
     id: str
-    kind: Kind
+    kind: JobKind
     session: str
     task: str
     created: float
@@ -70,7 +70,9 @@ class Spool:
         """Return the folder of a job."""
         return self.folder / job_id
 
-    def add(self, kind: Kind, session: str, task: str, request: dict[str, Any], reserved: Budget = OPEN) -> SpooledJob:
+    def add(
+        self, kind: JobKind, session: str, task: str, request: dict[str, Any], reserved: Budget = OPEN
+    ) -> SpooledJob:
         """Write a job's folder, which puts it into the queue."""
         job = SpooledJob(f"{_PREFIX[kind]}-{secrets.token_hex(4)}", kind, session, task, time.time(), request, reserved)
         self.at(job.id).mkdir(parents=True)

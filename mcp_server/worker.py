@@ -20,7 +20,7 @@ from pathlib import Path
 from forewarp.core.errors import ForewarpError
 from forewarp.mcp_server.spool import Spool, SpooledJob, error_of, owner, slot_name
 from forewarp.tools import processes
-from forewarp.tools.measure_kernel import MeasureRequest, Stage, measure_kernel
+from forewarp.tools.measure_kernel import MeasureRequest, MeasureStage, measure_kernel
 from forewarp.tools.parts import Place
 from forewarp.tools.session import Executors
 from forewarp.tools.slots import SlotExecutors
@@ -58,7 +58,7 @@ def _measure(spool: Spool, job: SpooledJob, executors: Executors) -> None:
     """Do one measurement and write its result."""
     stop: list[threading.Timer] = []
 
-    def stage(name: Stage) -> None:
+    def stage(name: MeasureStage) -> None:
         spool.write(job.id, "stage", name)
         if name == "measuring" and (most := job.reserved.device_s) is not None:
             stop.append(threading.Timer(most, _out_of_budget, (spool, job, most)))

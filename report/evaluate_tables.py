@@ -31,7 +31,7 @@ OF_TASKS = (("spearman", "Spearman"), ("within_one", "±1 bin"), ("crps", "CRPS"
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TextTable:
     """A table of texts. `head` names the columns, the first of which holds what a row is."""
 
     title: str
@@ -39,7 +39,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def tables(result: EvaluateResult, *, full: bool = False) -> list[Table]:
+def tables(result: EvaluateResult, *, full: bool = False) -> list[TextTable]:
     """Return the tables of an evaluation: quality, what is lost by measuring a share, and the tasks one by one.
 
     `full` adds the figures that say nearly the same as others.
@@ -77,7 +77,7 @@ def render(result: EvaluateResult, console: Console, *, full: bool = False) -> N
     console.print(result.summary)
 
 
-def _is_text(table: Table, place: int) -> bool:
+def _is_text(table: TextTable, place: int) -> bool:
     return place == 0 or all(row[place].isidentifier() for row in table.rows)
 
 
@@ -124,20 +124,22 @@ def _text(name: str, value: float) -> str:
     return f"{100 * value:.1f}" if _unit(name) else f"{value:.3f}"
 
 
-def _quality(result: EvaluateResult, full: bool) -> list[Table]:
+def _quality(result: EvaluateResult, full: bool) -> list[TextTable]:
     chosen = [m for m in result.measures if m.name in _MAIN or (full and not m.name.startswith(tuple(_CHOICE)))]
     if not full:
         chosen.sort(key=lambda m: _MAIN.index(m.name))
     rows = [(_title(m), *(cell(m.name, s.figures[m.name]) for s in result.forecasters)) for m in chosen]
     head = ("figure", *(s.name for s in result.forecasters))
-    found = [Table("Quality (↑ higher is better, ↓ lower is better)", head, tuple(rows))]
+    found = [TextTable("Quality (↑ higher is better, ↓ lower is better)", head, tuple(rows))]
     for d in result.differences:
         lines = [(_title(m), cell(m.name, d.figures[m.name]), mark(m, d.figures[m.name])) for m in chosen]
-        found.append(Table(f"{d.first} − {d.second}, paired", ("figure", "difference", f"{d.first} is"), tuple(lines)))
+        found.append(
+            TextTable(f"{d.first} − {d.second}, paired", ("figure", "difference", f"{d.first} is"), tuple(lines))
+        )
     return found
 
 
-def _families(result: EvaluateResult) -> list[Table]:
+def _families(result: EvaluateResult) -> list[TextTable]:
     """Return the CRPS by family of the first forecaster, and how much lower or higher it is than the others'."""
     if not result.differences:
         return []
@@ -150,14 +152,14 @@ def _families(result: EvaluateResult) -> list[Table]:
         )
         for each in zip(*(d.families for d in result.differences), strict=True)
     ]
-    return [Table("By family (intervals resample programs; below zero the first is better)", head, tuple(rows))]
+    return [TextTable("By family (intervals resample programs; below zero the first is better)", head, tuple(rows))]
 
 
 def _title(line: MeasureLine) -> str:
     return line.title + {"higher": " ↑", "lower": " ↓"}.get(line.better, "")
 
 
-def _choice(result: EvaluateResult, scores: Scores) -> Table:
+def _choice(result: EvaluateResult, scores: Scores) -> TextTable:
     kinds = [kind for kind in _CHOICE if kind != "lost_wins" or result.history]
     rows: list[tuple[str, ...]] = []
     for share in SHARES:
@@ -165,10 +167,10 @@ def _choice(result: EvaluateResult, scores: Scores) -> Table:
         cells = (cell(name, scores.figures[name]).replace(" %", "") for name in names)
         rows.append((f"top {share} %", *cells))
     titles = tuple(_CHOICE[kind] for kind in kinds)
-    return Table(f"{scores.name}: measuring the top share only (in %)", ("measured", *titles), tuple(rows))
+    return TextTable(f"{scores.name}: measuring the top share only (in %)", ("measured", *titles), tuple(rows))
 
 
-def _tasks(result: EvaluateResult) -> Table:
+def _tasks(result: EvaluateResult) -> TextTable:
     head = ("task", "family", "forecaster", "rows", *(title for _, title in OF_TASKS))
     rows = [
         (t.task, t.family, s.name, str(t.rows), *(cell(name, Figure(value=t.figures[name])) for name, _ in OF_TASKS))
@@ -176,4 +178,4 @@ def _tasks(result: EvaluateResult) -> Table:
         for t in s.tasks
     ]
     order = {s.name: place for place, s in enumerate(result.forecasters)}
-    return Table("Task by task", head, tuple(sorted(rows, key=lambda r: (r[1], r[0], order[r[2]]))))
+    return TextTable("Task by task", head, tuple(sorted(rows, key=lambda r: (r[1], r[0], order[r[2]]))))

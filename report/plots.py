@@ -22,7 +22,7 @@ SHARES = (0, 0.2, 0.4, 0.6, 0.8, 1)
 _DRAWING = threading.Lock()  # plotext has one figure for the whole process
 
 
-class Point(Protocol):
+class SharePoint(Protocol):
     """Forecasts of about the same probability, and the share of them that came true with its interval."""
 
     @property
@@ -111,7 +111,7 @@ def against(pairs: Sequence[tuple[Interval, Interval]], width: int, height: int,
 
 
 def reliability(
-    series: Sequence[tuple[str, Sequence[Point]]], width: int, height: int, *, intervals: bool = False
+    series: Sequence[tuple[str, Sequence[SharePoint]]], width: int, height: int, *, intervals: bool = False
 ) -> str:
     """Return how often forecasts came true (upwards) by how probable they were said to be; "" without any point.
 

@@ -12,13 +12,13 @@ from markupsafe import Markup
 
 from forewarp.core.errors import DeviceError, UsageError
 from forewarp.report import plots
-from forewarp.report.html.chart import Frame, element, share_axis
+from forewarp.report.html.chart import PlotArea, element, share_axis
 
 if TYPE_CHECKING:
     from forewarp.tools.calibration import CalibrationResult, CalibrationScores, ReliabilityPoint, TierCalibration
 
-Kind = Literal["confidence", "faster"]
-DIAGRAMS: tuple[tuple[str, Kind], ...] = (
+ReliabilityKind = Literal["confidence", "faster"]
+DIAGRAMS: tuple[tuple[str, ReliabilityKind], ...] = (
     ("likeliest bin: share right, by confidence", "confidence"),
     ("correct and faster: share that was, by forecast probability", "faster"),
 )
@@ -66,7 +66,7 @@ def draw(found: CalibrationResult, image: Path) -> Path:
     return image
 
 
-def terminal(tier: TierCalibration, kind: Kind, title: str) -> str:
+def terminal(tier: TierCalibration, kind: ReliabilityKind, title: str) -> str:
     """Return one diagram as text; "" with fewer than two points."""
     before, after = _points(tier.before, kind), _points(tier.after, kind)
     if len(before) < 2:
@@ -88,9 +88,9 @@ def svg(found: CalibrationResult) -> str:
     return element("svg", element("style", Markup(_STYLE)), *panels, **box) + "\n"
 
 
-def _panel(tier: TierCalibration, kind: Kind, title: str) -> list[Markup]:
+def _panel(tier: TierCalibration, kind: ReliabilityKind, title: str) -> list[Markup]:
     x, y = share_axis("forecast probability; bars are 95 % intervals"), share_axis("share that came true")
-    frame = Frame(x, y, SIDE, SIDE, TOP)
+    frame = PlotArea(x, y, SIDE, SIDE, TOP)
     frame.diagonal()
     frame.text(0, 1, title, up=8)
     frame.text(0, 1, f"{tier.forecaster[:20]}, {tier.outcomes} outcomes", up=24)
@@ -106,7 +106,7 @@ def _panel(tier: TierCalibration, kind: Kind, title: str) -> list[Markup]:
     return frame.parts
 
 
-def _points(scores: CalibrationScores | None, kind: Kind) -> list[ReliabilityPoint]:
+def _points(scores: CalibrationScores | None, kind: ReliabilityKind) -> list[ReliabilityPoint]:
     if scores is None:
         return []
     return scores.confidence if kind == "confidence" else scores.faster

@@ -17,7 +17,7 @@ from forewarp.surrogate.prices import Prices
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class AccountLine:
     """One line of an account. `seconds` are as booked; `dollars` is None where a price is not known."""
 
     count: int = 0
@@ -40,12 +40,12 @@ class Account:
     """
 
     hour: float | None
-    asked: Item = field(default_factory=Item)
-    written: Item = field(default_factory=Item)
-    built: Item = field(default_factory=Item)
-    measured: Item = field(default_factory=Item)
-    spared: Item | None = None
-    saved: Item | None = None
+    asked: AccountLine = field(default_factory=AccountLine)
+    written: AccountLine = field(default_factory=AccountLine)
+    built: AccountLine = field(default_factory=AccountLine)
+    measured: AccountLine = field(default_factory=AccountLine)
+    spared: AccountLine | None = None
+    saved: AccountLine | None = None
 
 
 def account(
@@ -70,14 +70,14 @@ def account(
         prices.hour(target),
         asked,
         written,
-        Item(len(compiled), seconds, prices.held(target, seconds / max(1, min(threads, len(compiled))))),
-        Item(spend.measurements, spend.device_s, prices.held(target, spend.device_s)),
+        AccountLine(len(compiled), seconds, prices.held(target, seconds / max(1, min(threads, len(compiled))))),
+        AccountLine(spend.measurements, spend.device_s, prices.held(target, spend.device_s)),
         spared,
         spared and _less(spared, asked),
     )
 
 
-def _spared(target: Target, rows: Sequence[CandidateRow], prices: Prices) -> Item | None:
+def _spared(target: Target, rows: Sequence[CandidateRow], prices: Prices) -> AccountLine | None:
     done = [Trial(Subject(r.candidate, r.build), r.measurement) for r in rows if r.build and r.measurement]
     if not any(t.measurement.device_s > 0 for t in done):
         return None
@@ -85,12 +85,12 @@ def _spared(target: Target, rows: Sequence[CandidateRow], prices: Prices) -> Ite
     return _item([prices.measuring(target, r.candidate.language, done) for r in left])
 
 
-def _item(costs: Sequence[Cost], count: int | None = None) -> Item:
+def _item(costs: Sequence[Cost], count: int | None = None) -> AccountLine:
     total = sum(costs, Cost())
-    return Item(len(costs) if count is None else count, total.seconds, total.dollars)
+    return AccountLine(len(costs) if count is None else count, total.seconds, total.dollars)
 
 
-def _less(spared: Item, asked: Item) -> Item:
+def _less(spared: AccountLine, asked: AccountLine) -> AccountLine:
     known = spared.dollars is not None and asked.dollars is not None
     dollars = (spared.dollars or 0.0) - (asked.dollars or 0.0) if known else None
-    return Item(spared.count, spared.seconds - asked.seconds, dollars)
+    return AccountLine(spared.count, spared.seconds - asked.seconds, dollars)

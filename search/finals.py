@@ -15,13 +15,13 @@ from forewarp.core.values import Candidate, Decision
 from forewarp.search import holdout, measuring, rounds
 from forewarp.search.events import Event, Examined
 from forewarp.search.gate import twin_of
-from forewarp.search.run import BudgetSpent, Run
+from forewarp.search.run import BudgetSpent, SearchRun
 from forewarp.search.summary import best_of
 
 VISIT = Decision("measure", "it won on another target", 0.0, {"visit": 1.0})
 
 
-def receive(run: Run, visitors: Sequence[Proposal]) -> Generator[Event]:
+def receive(run: SearchRun, visitors: Sequence[Proposal]) -> Generator[Event]:
     """Measure other targets' winners that were not measured here, except those that the gate rejects.
 
     Raises `Stopped`; a spent budget leaves the rest unmeasured.
@@ -42,7 +42,7 @@ def receive(run: Run, visitors: Sequence[Proposal]) -> Generator[Event]:
         return
 
 
-def _due(run: Run, visitors: Sequence[Proposal]) -> list[CandidateRow]:
+def _due(run: SearchRun, visitors: Sequence[Proposal]) -> list[CandidateRow]:
     """Return visitors' rows that passed the gate and have no result.
 
     One that compiles to the code of another kernel here is represented by that.
@@ -59,12 +59,12 @@ def _due(run: Run, visitors: Sequence[Proposal]) -> list[CandidateRow]:
     ]
 
 
-def _undecided(run: Run, visitors: Sequence[Proposal]) -> list[CandidateRow]:
+def _undecided(run: SearchRun, visitors: Sequence[Proposal]) -> list[CandidateRow]:
     """Return those that are due and were not chosen to be measured yet."""
     return [r for r in _due(run, visitors) if r.decision is None or r.decision.action != "measure"]
 
 
-def confirm(run: Run) -> Generator[Event]:
+def confirm(run: SearchRun) -> Generator[Event]:
     """Measure the winner again, and try it on near shapes, if settings and budget allow it."""
     best = run.state.best
     if not run.confirms or best is None:
@@ -82,7 +82,7 @@ def confirm(run: Run) -> Generator[Event]:
         yield from _examine(run, best.candidate)
 
 
-def _examine(run: Run, candidate: Candidate) -> Generator[Event]:
+def _examine(run: SearchRun, candidate: Candidate) -> Generator[Event]:
     """Try the winner on shapes that it was not tuned for."""
     if run.stop.is_set() or run.settings.budget.exhausted(replace(run.spend(), measurements=0)):
         return

@@ -17,7 +17,7 @@ from forewarp.core.values import Task
 from forewarp.search import finals, lease, rounds
 from forewarp.search.events import Event, RunFinished, RunResumed, RunStarted
 from forewarp.search.islands import Island, Stopped
-from forewarp.search.run import BudgetSpent, Run
+from forewarp.search.run import BudgetSpent, SearchRun
 from forewarp.search.settings import SearchSettings, stored
 from forewarp.search.summary import RunSummary, best_of, summarise
 
@@ -38,7 +38,7 @@ class Search:
     ) -> None:
         """Create a search of a run; call `start` or `resume` instead."""
         self.run_id = row.id
-        self._run = Run(archive, row, executor, proposer, forecaster, island)
+        self._run = SearchRun(archive, row, executor, proposer, forecaster, island)
         self.settings = self._run.settings
         self._resumed, self._begun = resumed, False
         if island is not None:

@@ -16,7 +16,7 @@ from forewarp.gpu_runner.pipeline import twice
 from forewarp.search import policy
 from forewarp.search.events import Alarmed, Event, Measured, Measuring
 from forewarp.search.islands import Stopped
-from forewarp.search.run import BudgetSpent, Run
+from forewarp.search.run import BudgetSpent, SearchRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class _Announced:
     beat: float | None
 
 
-def measure(run: Run, rows: Sequence[CandidateRow], purpose: Purpose = "candidate") -> Generator[Event]:
+def measure(run: SearchRun, rows: Sequence[CandidateRow], purpose: Purpose = "candidate") -> Generator[Event]:
     """Measure candidates, as many at once as there are devices; each result is written as soon as it is there."""
     if run.executor.devices > 1:
         yield from _measure_at_once(run, deque(rows), purpose)
@@ -40,7 +40,7 @@ def measure(run: Run, rows: Sequence[CandidateRow], purpose: Purpose = "candidat
         yield from _record(run, announced, partial(_result, run, announced))
 
 
-def _measure_at_once(run: Run, waiting: deque[CandidateRow], purpose: Purpose) -> Generator[Event]:
+def _measure_at_once(run: SearchRun, waiting: deque[CandidateRow], purpose: Purpose) -> Generator[Event]:
     running: dict[Future[Measurement], _Announced] = {}
     over: Exception | None = None
     pool = ThreadPoolExecutor(run.executor.devices, thread_name_prefix="measure")
@@ -66,7 +66,7 @@ def _measure_at_once(run: Run, waiting: deque[CandidateRow], purpose: Purpose) -
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _announce(run: Run, row: CandidateRow, purpose: Purpose) -> Generator[Event, None, _Announced]:
+def _announce(run: SearchRun, row: CandidateRow, purpose: Purpose) -> Generator[Event, None, _Announced]:
     """Book a measurement before it begins; raises `Stopped` or `BudgetSpent` where it may not."""
     # One that was announced before a kill is booked already, whatever the budget says by now. What confirms has a
     # budget of its own.
@@ -86,7 +86,7 @@ def _announce(run: Run, row: CandidateRow, purpose: Purpose) -> Generator[Event,
     return _Announced(row, purpose, number, build, beat)
 
 
-def _record(run: Run, announced: _Announced, result: Callable[[], Measurement]) -> Generator[Event]:
+def _record(run: SearchRun, announced: _Announced, result: Callable[[], Measurement]) -> Generator[Event]:
     """Write a result; if there is none, book the time that its attempts took before the error is raised."""
     row, number, purpose = announced.row, announced.number, announced.purpose
     try:
@@ -114,13 +114,13 @@ def _record(run: Run, announced: _Announced, result: Callable[[], Measurement]) 
     yield from happened
 
 
-def _result(run: Run, announced: _Announced) -> Measurement:
+def _result(run: SearchRun, announced: _Announced) -> Measurement:
     """Measure, and once again if the measuring process was lost: a flicker should not end a long run."""
     candidate, build = announced.row.candidate, announced.build
     return twice(lambda: run.executor.measure(run.task, candidate, build, beat=announced.beat))
 
 
-def _beat(run: Run, row: CandidateRow) -> float | None:
+def _beat(run: SearchRun, row: CandidateRow) -> float | None:
     """Return the speed-up that the candidate must reach to be of use; None where its time is wanted in any case."""
     best = run.state.best
     if row.decision is None or not policy.may_stop_early(row.decision) or best is None or best.measurement is None:

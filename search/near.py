@@ -21,7 +21,7 @@ _LONG = 257
 _MOST_CONSTANTS = 8
 _MOST_WORKLOADS = 4
 
-Change = Callable[[int], int]
+SizeChange = Callable[[int], int]
 Describe = Callable[[Task], Sequence[Signature]]
 """Returns a task's signatures, as `Executor.describe` does; raises `TaskError` where its reference fails."""
 
@@ -67,7 +67,7 @@ def near_shapes(task: Task, kind: DeviceKind, signatures: Sequence[Signature], d
     return tuple(made)
 
 
-def _order(count: int) -> Iterator[tuple[int, Change, int]]:
+def _order(count: int) -> Iterator[tuple[int, SizeChange, int]]:
     """Yield which workload to change how from which size on: both ways early on, and each workload once.
 
     Small sizes stay as they are at first: a kernel may take one width of a head only, and still any length.
@@ -102,7 +102,7 @@ class _Sizes:
         self._answers: dict[tuple[tuple[str, int], ...], Near | None] = {}
         self._refused: set[str] = set()
 
-    def change(self, change: Change, least: int) -> Near | None:
+    def change(self, change: SizeChange, least: int) -> Near | None:
         """Change as many sizes from `least` on as the reference takes together, the largest first; None for none."""
         best: Near | None = None
         chosen: dict[str, int] = {}

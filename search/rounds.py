@@ -22,12 +22,12 @@ from forewarp.search.events import Accepted, Decided, Escalated, Event, Forecast
 from forewarp.search.gate import Gate, Gated
 from forewarp.search.islands import Stopped
 from forewarp.search.measuring import measure
-from forewarp.search.run import BudgetSpent, Run
+from forewarp.search.run import BudgetSpent, SearchRun
 from forewarp.search.state import RunState, pending
 from forewarp.surrogate.cascade import DEAR, CascadeForecaster
 
 
-def load(run: Run) -> None:
+def load(run: SearchRun) -> None:
     """Load the run from the archive, and give the forecaster its earlier forecasts back."""
     run.state = RunState.load(run.archive, run.id, forecasting=run.forecaster is not None)
     run.signatures = run.archive.signatures(run.task.sha256, run.target.name)
@@ -36,7 +36,7 @@ def load(run: Run) -> None:
         run.forecaster.recall(run.task, run.target, earlier)
 
 
-def until_spent(run: Run) -> Generator[Event, None, str | BudgetSpent]:
+def until_spent(run: SearchRun) -> Generator[Event, None, str | BudgetSpent]:
     """Carry out pending actions until there is no budget or nothing left to do; return why. Raises `Stopped`."""
     try:
         while (action := pending(run.state, run.settings, run.floor())).kind != "finish":
@@ -57,7 +57,7 @@ def until_spent(run: Run) -> Generator[Event, None, str | BudgetSpent]:
         return e
 
 
-def _propose(run: Run, number: int) -> Generator[Event]:
+def _propose(run: SearchRun, number: int) -> Generator[Event]:
     run.check_may_begin()
     s, known = run.settings, run.state.known
     if s.learn_across_runs:
@@ -70,7 +70,7 @@ def _propose(run: Run, number: int) -> Generator[Event]:
     yield from enter(run, number, [*migrants, *(p for p in made if p.candidate.sha256 not in held)])
 
 
-def enter(run: Run, number: int, made: Sequence[Proposal]) -> Generator[Event]:
+def enter(run: SearchRun, number: int, made: Sequence[Proposal]) -> Generator[Event]:
     """Begin a round with these proposals."""
     with run.step() as happened:
         added = run.archive.add_proposals(run.id, number, made)
@@ -87,7 +87,7 @@ def enter(run: Run, number: int, made: Sequence[Proposal]) -> Generator[Event]:
     yield from happened
 
 
-def check(run: Run, rows: Sequence[CandidateRow]) -> Generator[Event]:
+def check(run: SearchRun, rows: Sequence[CandidateRow]) -> Generator[Event]:
     """Send the round's proposals through the gate; raises `Stopped`."""
     with contextlib.closing(_ready_gate(run).check([r.candidate for r in rows])) as answers:
         for row, gated in zip(rows, answers, strict=True):
@@ -96,7 +96,7 @@ def check(run: Run, rows: Sequence[CandidateRow]) -> Generator[Event]:
                 raise Stopped
 
 
-def _record_gated(run: Run, row: CandidateRow, gated: Gated) -> Generator[Event]:
+def _record_gated(run: SearchRun, row: CandidateRow, gated: Gated) -> Generator[Event]:
     with run.step() as happened:
         kept = run.archive.set_outcome(row.proposal, gated.outcome, gated.reason, gated.build)
         where = run.id, run.round, row.candidate.sha256
@@ -109,7 +109,7 @@ def _record_gated(run: Run, row: CandidateRow, gated: Gated) -> Generator[Event]
     yield from happened
 
 
-def _ready_gate(run: Run) -> Gate:
+def _ready_gate(run: SearchRun) -> Gate:
     if run.gate is None:
         run.signatures = run.executor.describe(run.task)
         run.archive.add_signatures(run.task, run.target, run.signatures)
@@ -120,7 +120,7 @@ def _ready_gate(run: Run) -> Gate:
     return run.gate
 
 
-def forecast(run: Run, rows: Sequence[CandidateRow]) -> Generator[Event]:
+def forecast(run: SearchRun, rows: Sequence[CandidateRow]) -> Generator[Event]:
     """Forecast candidates, if there is a forecaster; raises `Stopped` and `BudgetSpent`."""
     if run.forecaster is None:
         return
@@ -144,7 +144,7 @@ def forecast(run: Run, rows: Sequence[CandidateRow]) -> Generator[Event]:
     yield from happened
 
 
-def _escalated(run: Run, made: Iterable[Forecast]) -> list[Event]:
+def _escalated(run: SearchRun, made: Iterable[Forecast]) -> list[Event]:
     """Return events for the questions to each tier above the first; remembered answers are free and do not count."""
     costs: dict[str, list[Cost]] = {}
     for answer in (a for f in made for a in f.tiers[1:] if a.cost != Cost()):
@@ -152,7 +152,7 @@ def _escalated(run: Run, made: Iterable[Forecast]) -> list[Event]:
     return [Escalated(run.id, run.round, tier, len(each), sum(each, Cost())) for tier, each in costs.items()]
 
 
-def _unanswered(run: Run, made: Iterable[Forecast], failed_before: int) -> list[Event]:
+def _unanswered(run: SearchRun, made: Iterable[Forecast], failed_before: int) -> list[Event]:
     """Return events for forecasters that failed in this round, or whose new answers were malformed (`raw_sum` 0)."""
     events: list[Event] = []
     failed = _failed(run.forecaster) - failed_before
@@ -169,7 +169,7 @@ def _failed(forecaster: Forecaster | None) -> int:
     return forecaster.count.failed if isinstance(forecaster, CascadeForecaster) else 0
 
 
-def _decide(run: Run, rows: Sequence[CandidateRow]) -> Generator[Event]:
+def _decide(run: SearchRun, rows: Sequence[CandidateRow]) -> Generator[Event]:
     spend = run.spend()
     budget = run.search_budget(spend)
     prices = budgets.relative_prices([r.candidate for r in rows], run.state.trials, budget, spend)
@@ -187,7 +187,7 @@ def _decide(run: Run, rows: Sequence[CandidateRow]) -> Generator[Event]:
     yield from decided(run, policy.decide(options, situation, run.settings, rng))
 
 
-def decided(run: Run, made: Mapping[int, Decision]) -> Generator[Event]:
+def decided(run: SearchRun, made: Mapping[int, Decision]) -> Generator[Event]:
     """Record and apply decisions, by the proposals' ids."""
     number, rows = run.round, [run.state.rows[p] for p in sorted(made)]
     with run.step() as happened:

@@ -39,7 +39,7 @@ class BudgetSpent(Exception):
         return budget.spent_words(self.currency) + kept
 
 
-class Run:
+class SearchRun:
     """One run, for the functions of `rounds`, `measuring` and `finals`.
 
     `visits_kept` is how many measurements are kept back for other targets' winners; `confirms` says whether the best

@@ -21,7 +21,7 @@ from forewarp.surrogate import prices
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class RunWinner:
     """The run's winner.
 
     `speedup`, `low` and `high` come from the confirmation where there is one (`confirmed`): the highest of many noisy
@@ -104,7 +104,7 @@ class RunSummary:
     duplicates: int
     rejected: Mapping[str, int]
     failures: Mapping[str, int]
-    best: Best | None
+    best: RunWinner | None
     note: str
     spend: Spend
     budget: Budget
@@ -164,7 +164,7 @@ def summarise(archive: Archive, run_id: str) -> RunSummary:
     )
 
 
-def best_of(archive: Archive, run_id: str) -> tuple[Best | None, str]:
+def best_of(archive: Archive, run_id: str) -> tuple[RunWinner | None, str]:
     """Return the run's winner and a remark, "" where there is nothing to remark.
 
     The candidate that was confirmed stays the winner even if its second number is below the first one of another, which
@@ -230,8 +230,8 @@ def _speedup(row: MeasurementRow) -> float:
     return (row.measurement.speedup if row.measurement else None) or 0.0
 
 
-def _best(row: MeasurementRow, first: MeasurementRow, *, confirmed: bool) -> Best:
+def _best(row: MeasurementRow, first: MeasurementRow, *, confirmed: bool) -> RunWinner:
     m = row.measurement
     if m is None or m.speedup is None or m.low is None or m.high is None:
         raise ValueError("a winner has a speed-up with an interval")
-    return Best(row.candidate, m.speedup, m.low, m.high, confirmed, _speedup(first), row.id, m.verdict)
+    return RunWinner(row.candidate, m.speedup, m.low, m.high, confirmed, _speedup(first), row.id, m.verdict)

@@ -64,7 +64,7 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedTime:
     """Expectation for each subject: log2 of time over the floor, its spread in units of the usual, P(valid)."""
 
     time: Array
@@ -91,18 +91,18 @@ class Model:
     spread: Spread
     info: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
-    def expect(self, target: Target, subjects: Sequence[Subject]) -> Expected:
+    def expect(self, target: Target, subjects: Sequence[Subject]) -> ExpectedTime:
         """Return the expectation for subjects that are all `covered`."""
         return self.expect_rows(table(self.columns, target, subjects))
 
-    def expect_rows(self, rows: Array) -> Expected:
+    def expect_rows(self, rows: Array) -> ExpectedTime:
         """Return the expectation for rows of `columns`."""
         time = self.bias + sum(
             (w * t.predict(rows) for w, t in zip(self.weights, self.times, strict=True)), np.zeros(len(rows))
         )
         slope, shift = self.logistic
         valid = 1.0 / (1.0 + np.exp(-(slope * self.validity.predict(rows) + shift)))
-        return Expected(time, np.clip(np.exp(self.spreads.predict(rows)), *_SPREADS), valid)
+        return ExpectedTime(time, np.clip(np.exp(self.spreads.predict(rows)), *_SPREADS), valid)
 
 
 def covered(target: Target, subject: Subject) -> bool:

@@ -17,7 +17,7 @@ from typing import Literal
 from forewarp.core import bins
 from forewarp.surrogate.evaluation import metrics
 
-Shape = Literal["correctness", "brier", "crps", "decision"]
+RewardShape = Literal["correctness", "brier", "crps", "decision"]
 """Kinds of reward for a forecast; the last three add their score to correctness."""
 
 FAILED = 0.0
@@ -37,7 +37,7 @@ class Terms:
         return self.correctness + self.score
 
 
-def terms(probabilities: Sequence[float], speedup: float, shape: Shape) -> Terms:
+def terms(probabilities: Sequence[float], speedup: float, shape: RewardShape) -> Terms:
     """Return the parts of the reward of a forecast once `speedup` is measured; `ValueError` for other than 8 bins."""
     outcome = bins.bin_of(speedup)
     correct = float(max(range(len(probabilities)), key=probabilities.__getitem__) == outcome)
@@ -48,7 +48,7 @@ def terms(probabilities: Sequence[float], speedup: float, shape: Shape) -> Terms
     return Terms(correct, profit(probabilities, outcome) if shape == "decision" else 0.0)
 
 
-def reward(probabilities: Sequence[float] | None, speedup: float, shape: Shape = "brier") -> float:
+def reward(probabilities: Sequence[float] | None, speedup: float, shape: RewardShape = "brier") -> float:
     """Return the reward, 0 to 2 (0 to 1 for plain correctness); an answer that could not be read (None) gets 0."""
     return FAILED if probabilities is None else terms(probabilities, speedup, shape).total
 
@@ -79,6 +79,6 @@ def skill(mean: float, climatology: float, best: float) -> float:
     return (mean - climatology) / (best - climatology) if best > climatology else math.nan
 
 
-def best(shape: Shape) -> float:
+def best(shape: RewardShape) -> float:
     """Return the highest reward that there is."""
     return 1.0 if shape == "correctness" else 2.0

@@ -112,6 +112,19 @@ def test_no_import_goes_in_a_circle() -> None:
     TopologicalSorter({name: imported(path, known) for name, path in known.items()}).prepare()
 
 
+def test_a_public_name_is_one_thing() -> None:
+    """Classes have names of their own in the whole project; only an alias may be written twice, if it is the same."""
+    found: dict[str, set[str]] = {}
+    for name, path in modules().items():
+        for node in ast.parse(path.read_text()).body if not name.startswith("tasks.") else ():
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, set()).add(name)
+            elif isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name):
+                found.setdefault(target.id, set()).add(ast.unparse(node.value))
+    shared = {name: places for name, places in found.items() if len(places) > 1}
+    assert not {name: places for name, places in shared.items() if name[0].isupper() and not name.isupper()}
+
+
 @pytest.mark.parametrize("package", ["core", "gpu_runner", "inspection"])
 def test_the_worker_needs_the_standard_library_numpy_and_torch_only(package: str) -> None:
     needed = set(sys.stdlib_module_names) | {"numpy", "torch", "triton", "forewarp"}

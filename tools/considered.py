@@ -8,12 +8,12 @@ from typing import Literal
 from pydantic import Field
 
 from forewarp.tools.forecast_kernel import ForecastRequest, ForecastResult, forecast_kernel
-from forewarp.tools.measure_kernel import MeasureRequest, Stage, measure_kernel
+from forewarp.tools.measure_kernel import MeasureRequest, MeasureStage, measure_kernel
 from forewarp.tools.measured import MeasureResult
 from forewarp.tools.parts import SCHEMA_VERSION, Part
 from forewarp.tools.session import Executors
 
-Decision = Literal["measured", "held back", "refused", "failed"]
+ConsideredDecision = Literal["measured", "held back", "refused", "failed"]
 
 
 class Considered(Part):
@@ -21,7 +21,7 @@ class Considered(Part):
 
     summary: str
     schema_version: int = SCHEMA_VERSION
-    decision: Decision = Field(
+    decision: ConsideredDecision = Field(
         description="held back: the forecast speaks against it; refused: the user said no; failed: it does not compile."
     )
     insisted: str = Field(default="", description="Why it was measured although the forecast spoke against it.")
@@ -35,7 +35,7 @@ def consider(
     insist: str = "",
     forecast: Callable[[ForecastResult], None] = lambda _: None,
     allow: Callable[[ForecastResult], str] = lambda _: "",
-    stage: Callable[[Stage], None] = lambda _: None,
+    stage: Callable[[MeasureStage], None] = lambda _: None,
     executors: Executors | None = None,
 ) -> Considered:
     """Forecast a kernel with the embedded forecaster, then measure it unless that is unlikely to be worth it.

@@ -325,7 +325,7 @@ def _scores(answers: Answers, scored: _Scores, margin: float) -> Scores:
     )
 
 
-def _recovery_curve(found: Sequence[scorecard.Block]) -> list[tuple[float, float]]:
+def _recovery_curve(found: Sequence[scorecard.TaskBlock]) -> list[tuple[float, float]]:
     curve: list[tuple[float, float]] = []
     for share in CURVE_SHARES:
         each = [metrics.recovery(b.worth, b.speedups, share) for b in found]

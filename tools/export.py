@@ -15,9 +15,9 @@ from forewarp.core import serde
 from forewarp.core.errors import CandidateError
 from forewarp.core.values import DEVICE_ONLY
 from forewarp.export import module_text
-from forewarp.export.module_text import CheckedShape, Winning
+from forewarp.export.module_text import ExportedShape, Winning
 from forewarp.search.holdout import Holdout
-from forewarp.search.summary import Best, best_of
+from forewarp.search.summary import RunWinner, best_of
 from forewarp.tools.measured import workload_result
 from forewarp.tools.parts import Device, Interval, Part, speedup_of
 
@@ -85,11 +85,11 @@ def drop_in(archive: Archive, run_id: str) -> DropIn | None:
     holdout = serde.from_data(Holdout, found) if found else None
     signatures = archive.signatures(run.task.sha256, run.target.name)
     judged = [
-        CheckedShape(s.workload, w.constants, s)
+        ExportedShape(s.workload, w.constants, s)
         for w, s in zip(run.task.workloads[run.target.kind], signatures, strict=False)
         if w.name in {t.workload for t in row.measurement.workloads}
     ]
-    judged += [CheckedShape(s.name, s.constants, s.signature) for s in holdout.shapes if s.right] if holdout else []
+    judged += [ExportedShape(s.name, s.constants, s.signature) for s in holdout.shapes if s.right] if holdout else []
     winning = Winning(run.task, run.target, best.candidate, tuple(judged))
     why = ""
     if not judged and best.candidate.language in DEVICE_ONLY:
@@ -107,7 +107,7 @@ def drop_in(archive: Archive, run_id: str) -> DropIn | None:
 
 
 def _evidence(
-    run: RunRow, best: Best, row: MeasurementRow, holdout: Holdout | None, guarded: Container[str]
+    run: RunRow, best: RunWinner, row: MeasurementRow, holdout: Holdout | None, guarded: Container[str]
 ) -> DropInEvidence:
     m = row.measurement
     assert m is not None

@@ -18,7 +18,7 @@ from forewarp.tools.parts import SCHEMA_VERSION, Kernel, Part, Place, trim
 from forewarp.tools.requests import MeasureManyRequest, MeasureRequest
 from forewarp.tools.session import Executors, Session
 
-Stage = Literal["forecasting", "starting the device", "compiling", "measuring"]
+MeasureStage = Literal["forecasting", "starting the device", "compiling", "measuring"]
 MAX_THREADS = 8
 
 
@@ -41,7 +41,7 @@ class MeasureManyResult(Part):
 def measure_kernel(
     request: MeasureRequest,
     *,
-    stage: Callable[[Stage], None] = lambda _: None,
+    stage: Callable[[MeasureStage], None] = lambda _: None,
     executors: Executors | None = None,
     whole: Callable[[str], None] = lambda _: None,
 ) -> MeasureResult:

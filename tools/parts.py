@@ -26,7 +26,7 @@ def _text_of_path(given: object) -> object:
 FilePath = Annotated[str, BeforeValidator(_text_of_path)]
 """A path as text, which a `Path` becomes."""
 
-AnyTask = FilePath | InstanceOf[Task]
+TaskOrFile = FilePath | InstanceOf[Task]
 """A bundled task's name, a path, or a task itself."""
 
 

@@ -12,15 +12,15 @@ from pydantic import Field, ValidationError
 from forewarp.core.budget import DEFAULT_MEASUREMENTS
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Language
-from forewarp.tools.parts import Amounts, AnyTask, FilePath, Kernel, Part, Place, trim
+from forewarp.tools.parts import Amounts, FilePath, Kernel, Part, Place, TaskOrFile, trim
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 
 Baseline = Literal["eager", "compile"]
-Reward = Literal["correctness", "brier", "crps", "decision"]
+RewardShape = Literal["correctness", "brier", "crps", "decision"]
 Split = Literal["train", "validation", "test"]
 
-TaskName = Annotated[AnyTask, Field(description="Bundled task, task folder or KernelBench file.")]
+TaskName = Annotated[TaskOrFile, Field(description="Bundled task, task folder or KernelBench file.")]
 Inputs = Annotated[
     FilePath | None,
     Field(
@@ -149,7 +149,7 @@ class TuneRequest(Part):
 class InspectRequest(Part):
     """Request for an inspection: the kernels, their task, and the device."""
 
-    task: AnyTask | None = Field(
+    task: TaskOrFile | None = Field(
         default=None,
         description="Bundled task, task folder or KernelBench file. Files of Triton kernels need none: they are called "
         "as they call themselves, else with guessed arguments.",
@@ -357,7 +357,7 @@ class TrainRequest(Part):
     base: str | None = Field(
         default=None, description="Model to start from: a folder, or a hub name, in the format of transformers."
     )
-    reward: Reward | None = Field(
+    reward: RewardShape | None = Field(
         default=None,
         description="What a reply is rewarded for; the last three add their score to correctness. [default: brier]",
     )

@@ -96,7 +96,7 @@ class CandidateMeasured:
         return replace(self, surprise=_sigmas(forecast, self.speedup))
 
 
-Step = CandidateForecast | CandidateMeasured
+CandidateStep = CandidateForecast | CandidateMeasured
 
 
 def forecast_steps(
@@ -166,7 +166,7 @@ class RunSteps:
         self._forecast: dict[str, CandidateForecast] = {}
         self._trials = 0
 
-    def of(self, event: events.Event) -> Step | None:
+    def of(self, event: events.Event) -> CandidateStep | None:
         """Return the step that an event makes; None if it makes none."""
         match event:
             case events.RunStarted():

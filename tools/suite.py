@@ -20,7 +20,7 @@ from forewarp.tools.parts import Device, Interval, Place
 from forewarp.tools.requests import SuiteRequest
 from forewarp.tools.session import Executors
 from forewarp.tools.suite_files import ProblemFile, choose_problems, find_kernels, find_problems, match
-from forewarp.tools.suite_measuring import COMPILED, Measuring, SuiteProblem, SuiteProgress
+from forewarp.tools.suite_measuring import COMPILED, SuiteMeasuring, SuiteProblem, SuiteProgress
 from forewarp.tools.suite_results import (
     Baseline,
     CompileRow,
@@ -65,7 +65,7 @@ def run_suite(
             sessions.open_archive(request.place) as archive,
             suite_measuring.opened(folder, executor.target, _versions(executor)) as record,
         ):
-            measuring = Measuring(executor, archive, record, request.retry_failed, progress, stopped)
+            measuring = SuiteMeasuring(executor, archive, record, request.retry_failed, progress, stopped)
             measuring.run(problems)
             result = _result(request, loaded, problems, measuring, folder)
     finally:
@@ -175,7 +175,7 @@ def _name(request: SuiteRequest) -> str:
 
 
 def _result(
-    request: SuiteRequest, loaded: _Loaded, problems: Sequence[SuiteProblem], measuring: Measuring, folder: Path
+    request: SuiteRequest, loaded: _Loaded, problems: Sequence[SuiteProblem], measuring: SuiteMeasuring, folder: Path
 ) -> SuiteResult:
     """Build the result of the suite from the record."""
     record = measuring.record
@@ -212,7 +212,7 @@ def _result(
     )
 
 
-def _rows(problem: SuiteProblem, measuring: Measuring, compiled: Interval | None) -> list[SuiteRow]:
+def _rows(problem: SuiteProblem, measuring: SuiteMeasuring, compiled: Interval | None) -> list[SuiteRow]:
     """Return one row for each kernel of a problem; `compiled` is the speed-up of torch.compile on the reference."""
     bare = SuiteRow(problem=problem.name, problem_sha256=problem.task.sha256, kernel="", status="no_kernel")
     if not problem.kernels:
@@ -225,7 +225,7 @@ def _row(
     name: str,
     kernel: Candidate | str,
     problem: SuiteProblem,
-    measuring: Measuring,
+    measuring: SuiteMeasuring,
     compiled: Interval | None,
 ) -> SuiteRow:
     if isinstance(kernel, str):
@@ -252,7 +252,7 @@ def _row(
     )
 
 
-def _compile_row(problem: SuiteProblem, measuring: Measuring) -> CompileRow:
+def _compile_row(problem: SuiteProblem, measuring: SuiteMeasuring) -> CompileRow:
     assert problem.compiled is not None
     status, log, result = _found(problem, problem.compiled, measuring)
     row = CompileRow(problem=problem.name, status=status, log=log)
@@ -263,7 +263,7 @@ def _compile_row(problem: SuiteProblem, measuring: Measuring) -> CompileRow:
 
 
 def _found(
-    problem: SuiteProblem, candidate: Candidate, measuring: Measuring
+    problem: SuiteProblem, candidate: Candidate, measuring: SuiteMeasuring
 ) -> tuple[RowStatus, str, MeasureResult | None]:
     """Return the status of a measurement, why it failed, and its result."""
     entry = measuring.record.get(problem.task, candidate)

@@ -173,7 +173,7 @@ class SuiteProgress:
 
 
 @dataclass(slots=True)
-class Measuring:
+class SuiteMeasuring:
     """One process's part of a suite. `retry_failed` measures again what is recorded and did not work."""
 
     executor: Executor

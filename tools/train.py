@@ -12,7 +12,7 @@ from pydantic import Field
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Target
 from forewarp.gpu_runner import devices
-from forewarp.surrogate.rewards import Shape
+from forewarp.surrogate.rewards import RewardShape
 from forewarp.tools.parts import Part
 from forewarp.tools.requests import TrainRequest
 from forewarp.training import config, model, plan
@@ -34,7 +34,7 @@ class TrainPlan(Part):
 
     summary: str
     base: str
-    reward: Shape
+    reward: RewardShape
     card: str = Field(description="The card that it is planned for.")
     card_is_here: bool
     memory: list[PlanLine]
@@ -51,7 +51,7 @@ class TrainResult(Part):
 
     summary: str
     base: str
-    reward: Shape
+    reward: RewardShape
     adapter: str
     rows: int = Field(description="Prompts that were learned from, repeats counted.")
     left_out: int = Field(description="Prompts that are too long.")

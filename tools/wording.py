@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from forewarp.search.account import Account, Item
+    from forewarp.search.account import Account, AccountLine
     from forewarp.tools.measured import DeviceState, Micros, WorkloadResult
     from forewarp.tools.parts import Amounts, Interval, Price
 
@@ -135,7 +135,7 @@ def account(found: Account) -> str:
     return f"{text}; so forecasts {_balance(found.saved)}, by estimate"
 
 
-def _balance(saved: Item) -> str:
+def _balance(saved: AccountLine) -> str:
     known = [] if saved.dollars is None else [(saved.dollars, dollars(abs(saved.dollars)))]
     sides = [(saved.seconds, clock(abs(saved.seconds))), *known]
     spared = " and ".join(text for value, text in sides if value >= 0)
@@ -145,7 +145,7 @@ def _balance(saved: Item) -> str:
     return f"saved about {spared} and cost {paid} more" if spared else f"cost about {paid} more than they saved"
 
 
-def _taken(item: Item) -> str:
+def _taken(item: AccountLine) -> str:
     known = [] if item.dollars is None else [dollars(item.dollars)]
     return ", ".join([clock(item.seconds), *known])
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from forewarp.core.errors import UsageError
 from forewarp.surrogate.questions import Shown
-from forewarp.surrogate.rewards import Shape
+from forewarp.surrogate.rewards import RewardShape
 
 
 class _Part(BaseModel):
@@ -96,7 +96,7 @@ class ProgressSettings(_Part):
 class Reward(_Part):
     """Reward of a reply. `validity` weighs the score of `p_valid`, beside bins and probabilities."""
 
-    shape: Shape = "brier"
+    shape: RewardShape = "brier"
     validity: float = Field(default=0.5, ge=0)
 
 

@@ -27,8 +27,8 @@ WITHOUT_GPU = 1_500_000_000
 SHARE = 0.9
 """Share of a card's memory that a plan may fill: the rest is for the driver, and for gaps between allocations."""
 
-Origin = Literal["computed", "measured", "data sheet"]
-Unit = Literal["GiB", "s", "tokens", "weights", "steps"]
+FigureOrigin = Literal["computed", "measured", "data sheet"]
+FigureUnit = Literal["GiB", "s", "tokens", "weights", "steps"]
 
 _GPT_OSS: Mapping[str, Any] = {
     **{"model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880, "vocab_size": 201088},
@@ -187,8 +187,8 @@ class PlanLine:
 
     name: str
     value: float
-    unit: Unit
-    origin: Origin
+    unit: FigureUnit
+    origin: FigureOrigin
     note: str = ""
     phase: Literal["always", "generation", "learning", ""] = ""
 

@@ -54,7 +54,7 @@ def score(text: str, speedups: Speedups, reward: Reward) -> Scored:
 
 
 def figures(
-    scored: Sequence[Scored], asked: Sequence[Speedups], shape: rewards.Shape, climatology: Sequence[float]
+    scored: Sequence[Scored], asked: Sequence[Speedups], shape: rewards.RewardShape, climatology: Sequence[float]
 ) -> dict[str, float]:
     """Return the watched figures of a set of replies; bins are judged on valid candidates, an unread reply as uniform.
 

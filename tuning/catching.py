@@ -19,7 +19,7 @@ _MOST_HELPERS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class TunedLaunch:
     """The first launch of an autotuned kernel: Triton's autotuner, and the arguments by name.
 
     `options` are the keywords beyond the kernel's own arguments, the grid among them.
@@ -49,7 +49,9 @@ class Launch:
 
 
 @contextlib.contextmanager
-def catching(found: list[Launch], *, launch: bool = True, places: Mapping[str, int] | None = None) -> Generator[None]:
+def catching(
+    found: list[TunedLaunch], *, launch: bool = True, places: Mapping[str, int] | None = None
+) -> Generator[None]:
     """Have Triton's autotuners note their launches in `found`, and run a first configuration that works.
 
     `places` chooses the configurations of kernels by their names. Without `launch` nothing is launched: outputs keep
@@ -61,7 +63,7 @@ def catching(found: list[Launch], *, launch: bool = True, places: Mapping[str, i
 
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         self.nargs = dict(zip(self.arg_names, args, strict=False))
-        caught = Launch(self, args, kwargs)
+        caught = TunedLaunch(self, args, kwargs)
         if all(earlier.tuner is not self for earlier in found):
             found.append(caught)
         if not launch:

@@ -112,14 +112,14 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BlockPointer:
     """A block pointer or descriptor: a base with the shape of what it loads, and the steps along its axes."""
 
     tile: Tile
 
 
 @dataclass(slots=True)
-class Work:
+class ProgramWork:
     """Amounts per program, each an entry per configuration and sampled program.
 
     Bytes are by argument. `loads_moved` counts whole sectors. `dots` holds the flops of matrix products by dtype.
@@ -151,7 +151,7 @@ class NotCounted(Exception):
     """The kernel's text cannot be followed."""
 
 
-def count(space: Space) -> Work:
+def count(space: Space) -> ProgramWork:
     """Return what the programs of each configuration do, `len(SAMPLED)` entries per configuration in order.
 
     Raises `NotCounted` where the text does not parse.
@@ -205,7 +205,7 @@ class _Function:
 
 class _Walker:
     def __init__(self, space: Space, names: dict[str, Any], grids: Numbers, places: Numbers) -> None:
-        self.work = Work(len(grids))
+        self.work = ProgramWork(len(grids))
         self._space, self._grids, self._places = space, grids, places
         self._globals = names
         self._names: dict[str, Any] = {}
@@ -601,7 +601,7 @@ class _Walker:
 
     def _access(self, name: str, args: list[Any], named: dict[str, Any]) -> Any:
         place = args[0] if args else named.get("pointer")
-        tile = place.tile if isinstance(place, Block) else place
+        tile = place.tile if isinstance(place, BlockPointer) else place
         if not isinstance(tile, Tile) or not tile.pointer:
             self.work.unknown += 1
             value = args[1] if len(args) > 1 else None
@@ -640,7 +640,7 @@ class _Walker:
         extents = tuple(_extent(s) for s in cast("tuple[Any, ...]", shape))
         listed = cast("tuple[Any, ...]", strides) if isinstance(strides, tuple) else (None,) * len(extents)
         steps = tuple(np.asarray(s, dtype=np.float64) if _is_number(s) else None for s in listed)
-        return Block(Tile(extents, base.dtype, base.pointer, cast("tuple[Numbers | None, ...]", steps)))
+        return BlockPointer(Tile(extents, base.dtype, base.pointer, cast("tuple[Numbers | None, ...]", steps)))
 
     def _dot(self, args: list[Any], named: dict[str, Any]) -> Any:
         a, b = args[0], args[2] if len(args) > 4 and isinstance(args[1], Tile) and isinstance(args[2], str) else args[1]

@@ -18,7 +18,7 @@ import numpy as np
 from forewarp.core.trees import Array, Trees
 from forewarp.core.values import Target
 from forewarp.tuning import physics
-from forewarp.tuning.physics import Amounts, Facts, Times
+from forewarp.tuning.physics import CompilerFacts, LaunchTotals, Times
 from forewarp.tuning.space import Space
 
 LEARNED = Path(__file__).with_name("learned.npz")
@@ -33,19 +33,19 @@ _ABSOLUTE = {
 """Amounts of which the size itself counts, not only the size beside other configurations'."""
 
 
-def forecast(space: Space, target: Target, facts: Facts | None = None) -> Times:
+def forecast(space: Space, target: Target, facts: CompilerFacts | None = None) -> Times:
     """Forecast each configuration; raises `NotCounted` where the kernel's text cannot be followed."""
     counted = physics.amounts(space)
     return corrected(counted, physics.times(counted, target, facts), target, _learned()[SETS[facts is not None]])
 
 
-def corrected(counted: Amounts, times: Times, target: Target, trees: Trees) -> Times:
+def corrected(counted: LaunchTotals, times: Times, target: Target, trees: Trees) -> Times:
     """Return times with the octaves that the trees add to them; what does not fit stays last."""
     seconds = times.seconds * 2.0 ** trees.predict(columns(counted, times, target))
     return replace(times, seconds=np.where(times.fits, seconds, np.maximum(seconds, times.seconds)))
 
 
-def columns(counted: Amounts, times: Times, target: Target) -> Array:
+def columns(counted: LaunchTotals, times: Times, target: Target) -> Array:
     """Return what the trees see of each configuration, a row each.
 
     Rounded, so that the last bit of a logarithm, which differs from machine to machine, decides nothing.

@@ -21,14 +21,14 @@ from forewarp.core.values import Target
 from forewarp.gpu_runner.compilers.cubin import codes, digest
 from forewarp.gpu_runner.worker.channel import Channel
 from forewarp.gpu_runner.worker.jobs import watched
-from forewarp.gpu_runner.worker.requests import ConfinedFolder, Job
+from forewarp.gpu_runner.worker.requests import ConfinedFolder, WorkerJob
 from forewarp.gpu_runner.worker.task_confinement import confine_task, job_folder
 from forewarp.gpu_runner.worker.tracebacks import format_error
 from forewarp.inspection.tracing.files import calls, loading
 from forewarp.inspection.tracing.program import OutOfTime, pretend, use_no_device, within
 from forewarp.inspection.tracing.recorder import Recorder
 from forewarp.inspection.tracing.values import SourceFile
-from forewarp.tuning.catching import Launch, catching, space_of
+from forewarp.tuning.catching import TunedLaunch, catching, space_of
 from forewarp.tuning.measuring import Timer, differing_results
 from forewarp.tuning.space import as_data
 
@@ -40,7 +40,7 @@ _MAIN = "__main__"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObserveCallsJob(Job):
+class ObserveCallsJob(WorkerJob):
     """Find the configuration spaces of the autotuned kernels that some calls of a file launch, its own if none."""
 
     run = f"{__name__}:observe"
@@ -60,7 +60,7 @@ class CompileShareJob(ObserveCallsJob):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeJob(Job):
+class TimeJob(WorkerJob):
     """Time the configurations at `places` of a kernel, and check the results of the `checked` fastest.
 
     `compiled` are the folders of Triton caches that they were compiled into.
@@ -126,7 +126,7 @@ def _compile(job: CompileShareJob) -> dict[str, Any]:
     return {"status": "ok", "log": "", "facts": facts}
 
 
-def _compiled(launch: Launch, place: int, target: Target) -> dict[str, Any]:
+def _compiled(launch: TunedLaunch, place: int, target: Target) -> dict[str, Any]:
     """Compile a configuration into Triton's cache, and return its registers, spilled registers and shared memory."""
     keywords = {k: v for k, v in launch.keywords.items() if k != "warmup"}
     try:
@@ -185,7 +185,7 @@ def _calls(
     return found, loaded.problems
 
 
-def _named(loaded: loading.Loaded, text: str) -> tuple[str, Callable[[], object]]:
+def _named(loaded: loading.LoadedFile, text: str) -> tuple[str, Callable[[], object]]:
     """Return the call that a text means: a function, perhaps with literal arguments, a model, or the main block."""
     if text == _MAIN:
         return text, lambda: loading.run_main(loaded, _bounded)
@@ -204,23 +204,23 @@ def _named(loaded: loading.Loaded, text: str) -> tuple[str, Callable[[], object]
     return text, lambda: function(*positional, **named)
 
 
-def _caught(name: str, call: Callable[[], object]) -> tuple[list[Launch], str]:
+def _caught(name: str, call: Callable[[], object]) -> tuple[list[TunedLaunch], str]:
     """Do a call and return the autotuned launches in it, with what went wrong."""
-    found: list[Launch] = []
+    found: list[TunedLaunch] = []
     launching = torch.cuda.is_initialized() or os.environ.get("CUDA_VISIBLE_DEVICES") != ""
     with catching(found, launch=launching):
         problem = _bounded(name, call)
     return [c for c in found if len(c.tuner.configs) > 1], problem
 
 
-def _of_kernel(launches: Sequence[Launch], kernel: str) -> Launch:
+def _of_kernel(launches: Sequence[TunedLaunch], kernel: str) -> TunedLaunch:
     found = next((c for c in launches if c.tuner.base_fn.__name__ == kernel), None)
     if found is None:
         raise NoCall(f"the call does not launch {kernel}")
     return found
 
 
-def _described(launch: Launch) -> dict[str, Any]:
+def _described(launch: TunedLaunch) -> dict[str, Any]:
     space = space_of(launch.tuner, launch.arguments, launch.keywords, launch.tuner.configs)
     keys = [k for k in getattr(launch.tuner, "keys", ()) if k in space.arguments]
     return {"space": as_data(space), "key": {k: space.arguments[k] for k in keys}}

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from forewarp.tuning.catching import Launch, catching
+from forewarp.tuning.catching import TunedLaunch, catching
 
 ROUNDS = 7
 """Samples of each configuration that is not left behind."""
@@ -44,7 +44,7 @@ class Timing:
 class Timer:
     """Times configurations of one launch against each other, in rounds of random order."""
 
-    def __init__(self, launch: Launch, written: Sequence[str] = (), *, seed: int = 0) -> None:
+    def __init__(self, launch: TunedLaunch, written: Sequence[str] = (), *, seed: int = 0) -> None:
         """`written` names the tensors that the kernel writes; all are compared where it is empty."""
         self.launch, self._chance = launch, random.Random(seed)
         tensors = {n: v for n, v in launch.arguments.items() if isinstance(v, torch.Tensor)}

@@ -1,6 +1,7 @@
 """Estimate of each configuration's time: a roofline with tiles, occupancy and waves.
 
-Nothing has to be compiled. Where it was, `Facts` take the place of what is reckoned of registers and shared memory.
+Nothing has to be compiled. Where it was, `CompilerFacts` take the place of what is reckoned of registers and shared
+memory.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from forewarp.core.values import Target
 from forewarp.tuning import counting
-from forewarp.tuning.counting import Numbers, Work, item_bytes, mean, spread
+from forewarp.tuning.counting import Numbers, ProgramWork, item_bytes, mean, spread
 from forewarp.tuning.space import Space, TensorArgument
 
 UNIT_RATES: Mapping[str, float] = {"fp16": 1.0, "fp8": 2.0, "int8": 2.0, "tf32": 0.5, "fp64": 0.07}
@@ -56,7 +57,7 @@ over the card's; `SPILL` and `ATOMIC` over its memory's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class CompilerFacts:
     """What the compiler said of each configuration; `shared` in bytes, infinite where it was refused."""
 
     registers: Sequence[float]
@@ -65,7 +66,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Amounts:
+class LaunchTotals:
     """Totals of a launch per configuration: bytes, operations, and what one program holds."""
 
     programs: Numbers
@@ -127,7 +128,7 @@ class Times:
         return [*first, *(i for i in ordered if i not in set(first))]
 
 
-def amounts(space: Space) -> Amounts:
+def amounts(space: Space) -> LaunchTotals:
     """Count what a launch of each configuration does; raises `NotCounted`."""
     work = counting.count(space)
     configurations = space.configurations
@@ -147,7 +148,7 @@ def amounts(space: Space) -> Amounts:
         return mean(work.get(name))
 
     moved = [(name, total(v)) for name, v in (*work.loads.items(), *work.stores.items())]
-    return Amounts(
+    return LaunchTotals(
         programs=programs,
         warps=np.array([float(c.warps) for c in configurations]),
         stages=np.array([float(c.stages) for c in configurations]),
@@ -177,7 +178,7 @@ def amounts(space: Space) -> Amounts:
     )
 
 
-def _walked(work: Work, programs: Numbers, sizes: Mapping[str, float]) -> Numbers:
+def _walked(work: ProgramWork, programs: Numbers, sizes: Mapping[str, float]) -> Numbers:
     """Return how much more than was walked through happens, where loops have unknown lengths.
 
     Each element of the output that most is written to is taken to be written once.
@@ -188,7 +189,7 @@ def _walked(work: Work, programs: Numbers, sizes: Mapping[str, float]) -> Number
     return np.clip(sizes[written] / np.maximum(mean(work.stores[written]) * programs, 1.0), 1 / 64, 1e4)
 
 
-def times(a: Amounts, target: Target, facts: Facts | None = None) -> Times:
+def times(a: LaunchTotals, target: Target, facts: CompilerFacts | None = None) -> Times:
     """Return the time that counted amounts take on a card.
 
     Each resource gets the time that it needs at its rate and at the share of the card that works; the whole is their

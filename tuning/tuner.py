@@ -21,7 +21,7 @@ from forewarp.core.errors import CandidateError, WorkerError
 from forewarp.core.values import Target
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
 from forewarp.gpu_runner.worker.channel import MACHINE
-from forewarp.gpu_runner.worker.requests import ConfinedFolder, Job
+from forewarp.gpu_runner.worker.requests import ConfinedFolder, WorkerJob
 from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tuning import forecasts, physics
 from forewarp.tuning.job import TRITON_CACHE, CompileShareJob, ObserveCallsJob, TimeJob
@@ -156,7 +156,9 @@ class Tuner:
             if i not in right:
                 tried[i] = replace(tried[i], problem=facts[i]["problem"])
         if right:
-            said = physics.Facts(*([float(facts[i][n]) for i in right] for n in ("registers", "spills", "shared")))
+            said = physics.CompilerFacts(
+                *([float(facts[i][n]) for i in right] for n in ("registers", "spills", "shared"))
+            )
             part = replace(
                 space, configurations=[space.configurations[i] for i in right], grids=[space.grids[i] for i in right]
             )
@@ -228,7 +230,7 @@ class Tuner:
     def _confined(self, path: str, limit_s: float) -> ConfinedFolder:
         return ConfinedFolder(path, MEMORY, int(limit_s) * (os.cpu_count() or 1), self._reads)
 
-    def _run(self, job: Job, limit_s: float) -> dict[str, Any]:
+    def _run(self, job: WorkerJob, limit_s: float) -> dict[str, Any]:
         """Have a job done; raises `CandidateError` with what the file did wrong."""
         return _answer(self._worker.run(job, limit_s), limit_s)
 

@@ -19,11 +19,11 @@ from textual.widgets import ContentSwitcher, Static
 
 import forewarp
 from forewarp.agent.base import BaseConversation
-from forewarp.agent.candidates import CandidateRow
+from forewarp.agent.candidates import ListedCandidate
 from forewarp.agent.events import (
     ApprovalAsked,
     ApprovalGiven,
-    Event,
+    ConversationEvent,
     Failed,
     Interrupted,
     SettingChanged,
@@ -82,7 +82,7 @@ class TurnQueue:
     """Sends the user's messages to a conversation, in order; knows nothing of the screen."""
 
     def __init__(
-        self, conversation: BaseConversation, take: Callable[[Event], None], clock: Callable[[], float]
+        self, conversation: BaseConversation, take: Callable[[ConversationEvent], None], clock: Callable[[], float]
     ) -> None:
         self.queued: list[str] = []
         self.steering: list[str] = []
@@ -126,7 +126,7 @@ class TurnQueue:
 
     async def _turn(self, text: str) -> bool:
         self.began = self._clock()
-        last: Event | None = None
+        last: ConversationEvent | None = None
         try:
             async for last in self._conversation.say(text):
                 if isinstance(last, UserSaid) and last.steering and last.text in self.steering:
@@ -181,7 +181,7 @@ class ForewarpApp(App[int]):
         self,
         conversation: BaseConversation,
         *,
-        earlier: Sequence[Event] = (),
+        earlier: Sequence[ConversationEvent] = (),
         first: str = "",
         theme: str | None = None,
         history: History | None = None,
@@ -194,7 +194,7 @@ class ForewarpApp(App[int]):
         self._earlier, self._first, self._clock = earlier, first, clock
         self._history = history or History()
         self._armed = float("-inf")
-        self._changed: dict[int, CandidateRow] = {}
+        self._changed: dict[int, ListedCandidate] = {}
         self._shown_candidates = conversation.candidates
         for each in themes.THEMES:
             self.register_theme(each)
@@ -255,7 +255,7 @@ class ForewarpApp(App[int]):
 
     # Events of the conversation
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: ConversationEvent) -> None:
         """Show an event."""
         self.chat.take(event, self.conversation.candidates)
         match event:
@@ -523,7 +523,7 @@ def run(
     mouse: bool = True,
     theme: str | None = None,
     first: str = "",
-    earlier: Sequence[Event] = (),
+    earlier: Sequence[ConversationEvent] = (),
 ) -> int:
     """Open the terminal agent and return its exit code once the user leaves.
 

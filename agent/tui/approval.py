@@ -12,9 +12,9 @@ from textual.containers import Vertical, VerticalScroll
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from forewarp.agent.events import ApprovalAsked, Reply
+from forewarp.agent.events import ApprovalAsked, ApprovalReply
 from forewarp.agent.tui.markdown import coloured
-from forewarp.agent.tui.printable import Part, assemble
+from forewarp.agent.tui.printable import TextPart, assemble
 from forewarp.core.untrusted_text import UNREADABLE, one_line, printable
 
 
@@ -37,10 +37,10 @@ class Approvals(Vertical, can_focus=True):
     class Replied(Message):
         """The user answered."""
 
-        def __init__(self, call: str, reply: Reply, why: str) -> None:
+        def __init__(self, call: str, reply: ApprovalReply, why: str) -> None:
             super().__init__()
             self.call, self.why = call, why
-            self.reply: Reply = reply
+            self.reply: ApprovalReply = reply
 
     class Typed(Message):
         """The user types something that is no answer."""
@@ -84,7 +84,7 @@ class Approvals(Vertical, can_focus=True):
         """Keep the question in sight above the text that would be written, however low the terminal is."""
         self._text.styles.max_height = max(2, self.app.size.height // 2 - 4)
 
-    def action_reply(self, reply: Reply) -> None:
+    def action_reply(self, reply: ApprovalReply) -> None:
         """Answer the question that is shown; `always` is no answer to one that is asked each time."""
         if reply != "always" or (self.current is not None and not self.current.once):
             self._answer(reply)
@@ -114,7 +114,7 @@ class Approvals(Vertical, can_focus=True):
         message.stop()
         self._answer("no", message.value.strip())
 
-    def _answer(self, reply: Reply, why: str = "") -> None:
+    def _answer(self, reply: ApprovalReply, why: str = "") -> None:
         question = self.current
         if question is not None:
             self.settle(question.call)
@@ -130,7 +130,7 @@ class Approvals(Vertical, can_focus=True):
             self.focus()
         # Hidden characters must not be approved unseen, so control characters are marked.
         command, reason = one_line(question.command, UNREADABLE), one_line(question.reason, UNREADABLE)
-        parts: list[Part] = [(f"Allow {question.tool}?", "bold")]
+        parts: list[TextPart] = [(f"Allow {question.tool}?", "bold")]
         parts.append((f"  1 of {len(self._questions)}" if len(self._questions) > 1 else "", "dim"))
         parts += ["   ", ("y", "bold $text-success"), (" yes  ", "dim")]
         parts += [] if question.once else [("a", "bold $text-success"), (" always in budget  ", "dim")]

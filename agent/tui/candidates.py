@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import DataTable, Static
 
-from forewarp.agent.candidates import CandidateRow, Candidates
+from forewarp.agent.candidates import Candidates, ListedCandidate
 from forewarp.agent.tui.wording import NONE, SURPRISING, Tone, share, sigmas, times, tone, verdict, within
 from forewarp.core.untrusted_text import one_line
 from forewarp.tools.wording import counted
@@ -27,7 +27,7 @@ GAP = 2
 EMPTY = "No candidates yet:\nask for a faster kernel, or type\n/forecast TASK FILE"
 _SHORT, _LONG = 8, 18
 
-Key = str | float | None
+SortKey = str | float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class Column:
     name: str
     title: str
     widths: tuple[int, ...]
-    cell: Callable[[CandidateRow, int], tuple[str, Tone]]
-    key: Callable[[CandidateRow], Key]
+    cell: Callable[[ListedCandidate, int], tuple[str, Tone]]
+    key: Callable[[ListedCandidate], SortKey]
     number: bool = True
 
     @property
@@ -51,18 +51,18 @@ class Column:
         return self.number and self.name != "number"
 
 
-def _words(name: str, title: str, widths: tuple[int, ...], of: Callable[[CandidateRow], str]) -> Column:
+def _words(name: str, title: str, widths: tuple[int, ...], of: Callable[[ListedCandidate], str]) -> Column:
     return Column(name, title, widths, lambda r, _: (of(r) or NONE, "dim"), lambda r: of(r) or None, number=False)
 
 
-def _share(name: str, title: str, of: Callable[[CandidateRow], float | None]) -> Column:
+def _share(name: str, title: str, of: Callable[[ListedCandidate], float | None]) -> Column:
     return Column(name, title, (5,), lambda r, _: (share(of(r)), "dim" if of(r) is None else ""), of)
 
 
 def _interval(
-    name: str, of: Callable[[CandidateRow], tuple[float | None, ...]], mark: Callable[[CandidateRow], Tone]
+    name: str, of: Callable[[ListedCandidate], tuple[float | None, ...]], mark: Callable[[ListedCandidate], Tone]
 ) -> Column:
-    def cell(row: CandidateRow, width: int) -> tuple[str, Tone]:
+    def cell(row: ListedCandidate, width: int) -> tuple[str, Tone]:
         ratio, low, high = of(row)
         text = within(ratio, low, high) if width > _SHORT else times(ratio)
         return text, "dim" if ratio is None else mark(row)
@@ -70,22 +70,22 @@ def _interval(
     return Column(name, name, (_SHORT, _LONG), cell, lambda r: of(r)[0])
 
 
-def _measured(row: CandidateRow) -> tuple[float | None, ...]:
+def _measured(row: ListedCandidate) -> tuple[float | None, ...]:
     m = row.measured
     return (m.speedup, m.low, m.high) if m else (None, None, None)
 
 
-def _surprise(row: CandidateRow, _: int) -> tuple[str, Tone]:
+def _surprise(row: ListedCandidate, _: int) -> tuple[str, Tone]:
     s = row.surprise
     return ("", "") if s is None else (sigmas(s), "accent" if abs(s) > SURPRISING else "")
 
 
-def _advice(row: CandidateRow, _: int) -> tuple[str, Tone]:
+def _advice(row: ListedCandidate, _: int) -> tuple[str, Tone]:
     advice = row.forecast.advice
     return advice or NONE, "dim" if advice in ("skip", "reject", "") else ""
 
 
-def _device_s(row: CandidateRow, _: int) -> tuple[str, Tone]:
+def _device_s(row: ListedCandidate, _: int) -> tuple[str, Tone]:
     return f"{row.measured.device_s:.1f}" if row.measured else "", "dim"
 
 
@@ -133,7 +133,7 @@ class _Cell:
     """A cell, drawn from its row when it comes into sight: rows out of sight cost nothing."""
 
     pane: CandidatesPane
-    row: CandidateRow
+    row: ListedCandidate
     column: Column
     width: int
 
@@ -180,7 +180,7 @@ class CandidatesPane(Widget):
     class Selected(Message):
         """The user chose a candidate, by Enter or a click; `moved` where only the cursor went there."""
 
-        def __init__(self, row: CandidateRow, *, moved: bool) -> None:
+        def __init__(self, row: ListedCandidate, *, moved: bool) -> None:
             super().__init__()
             self.row, self.moved = row, moved
 
@@ -204,12 +204,12 @@ class CandidatesPane(Widget):
         self.app.theme_changed_signal.subscribe(self, lambda _: self._rebuild())
 
     @property
-    def rows(self) -> list[CandidateRow]:
+    def rows(self) -> list[ListedCandidate]:
         """The rows in sight, in order."""
         return [self._table.get_row_at(n)[0].row for n in range(self._table.row_count)] if self._columns else []
 
     @property
-    def selected(self) -> CandidateRow | None:
+    def selected(self) -> ListedCandidate | None:
         """The row under the cursor."""
         table = self._table
         return table.get_row_at(table.cursor_row)[0].row if table.is_valid_row_index(table.cursor_row) else None
@@ -226,7 +226,7 @@ class CandidatesPane(Widget):
         self._candidates = candidates
         self._rebuild()
 
-    def refresh_rows(self, *rows: CandidateRow) -> None:
+    def refresh_rows(self, *rows: ListedCandidate) -> None:
         """Show rows that are new or have changed."""
         table, under = self._table, self.selected
         self._summarise()
@@ -247,7 +247,7 @@ class CandidatesPane(Widget):
         elif under is not None:
             self.select(under)
 
-    def select(self, row: CandidateRow) -> None:
+    def select(self, row: ListedCandidate) -> None:
         """Put the cursor on a row, if it is in sight."""
         if str(row.number) in self._table.rows:
             self._table.move_cursor(row=self._table.get_row_index(str(row.number)))
@@ -307,7 +307,7 @@ class CandidatesPane(Widget):
     def _in_order(self) -> bool:
         return self._column is COLUMNS[0] and not self._falling
 
-    def _shows(self, row: CandidateRow) -> bool:
+    def _shows(self, row: ListedCandidate) -> bool:
         of_task = not self._only_task or row.forecast.task == self._only_task
         return of_task and (row.measured is not None or not self._only_measured)
 
@@ -337,7 +337,7 @@ class CandidatesPane(Widget):
         elif self._in_order:
             table.move_cursor(row=table.row_count - 1)
 
-    def _add(self, row: CandidateRow) -> None:
+    def _add(self, row: ListedCandidate) -> None:
         self._table.add_row(*(_Cell(self, row, c, w) for c, w in self._columns), key=str(row.number))
 
     def _sort(self) -> None:

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from forewarp.agent.candidates import Candidates
-from forewarp.agent.events import Event
+from forewarp.agent.events import ConversationEvent
 from forewarp.agent.tui.items import CallItem, FailedItem, Item, Items, MarkdownItem
 from forewarp.agent.tui.markdown import Prose
 
@@ -107,7 +107,7 @@ class Chat(VerticalScroll):
         """The items that have a widget, in order."""
         return [i for i in self.items.all if i in self._blocks]
 
-    def open(self, past: Iterable[Event]) -> None:
+    def open(self, past: Iterable[ConversationEvent]) -> None:
         """Load a recorded conversation; only its end is mounted."""
         candidates = Candidates()
         for event in past:
@@ -115,7 +115,7 @@ class Chat(VerticalScroll):
             self.items.apply(event, candidates)
         self._schedule()
 
-    def take(self, event: Event, candidates: Candidates) -> None:
+    def take(self, event: ConversationEvent, candidates: Candidates) -> None:
         """Handle an event that `candidates` knows already; it is drawn with the next frame."""
         self._change(self.items.apply(event, candidates))
 

@@ -11,13 +11,13 @@ from typing import Any, ClassVar, Literal
 
 from textual.content import Content
 
-from forewarp.agent.candidates import CandidateRow, Candidates
+from forewarp.agent.candidates import Candidates, ListedCandidate
 from forewarp.agent.events import (
     Answered,
     ApprovalAsked,
     ApprovalGiven,
     Compacted,
-    Event,
+    ConversationEvent,
     Failed,
     Interrupted,
     Noted,
@@ -28,7 +28,7 @@ from forewarp.agent.events import (
     UserSaid,
 )
 from forewarp.agent.tui import wording
-from forewarp.agent.tui.printable import Part, assemble, styled
+from forewarp.agent.tui.printable import TextPart, assemble, styled
 from forewarp.tools.parts import shown
 from forewarp.tools.steps import CandidateMeasured
 
@@ -109,9 +109,9 @@ class CallItem(Item):
         """Return what was called, what it is doing or came to, and all of it when expanded."""
         took = now - self.began if self.state in ("running", "waiting") else self.seconds
         given = arguments_in_short(self.arguments)
-        parts: list[Part] = [_MARKS[self.state], (self.tool, "bold"), (f" {given}" if given else "", "dim")]
+        parts: list[TextPart] = [_MARKS[self.state], (self.tool, "bold"), (f" {given}" if given else "", "dim")]
         parts += [(f"  {wording.seconds(took)}", "dim")]
-        lines: list[Part] = [(f"approval: {self.approval}", "dim")] if self.approval else []
+        lines: list[TextPart] = [(f"approval: {self.approval}", "dim")] if self.approval else []
         match self.state:
             case "waiting":
                 lines.append(("waits for your approval", "$text-warning"))
@@ -137,7 +137,7 @@ class MeasuredItem(Item):
     """Candidates measured one after the other, as they were at that time."""
 
     classes: ClassVar[str] = "measured"
-    rows: list[CandidateRow]
+    rows: list[ListedCandidate]
 
     def draw(self, width: int, now: float) -> Content:
         """Return the latest rows, a line each, in as many words as fit."""
@@ -215,7 +215,7 @@ class Items:
         self.all.append(item)
         return [*ended, item]
 
-    def apply(self, event: Event, candidates: Candidates) -> list[Item]:
+    def apply(self, event: ConversationEvent, candidates: Candidates) -> list[Item]:
         """Update the items from an event that `candidates` knows already; return those that are new or changed."""
         match event:
             case UserSaid():
@@ -276,7 +276,7 @@ class Items:
                 del self.running[event.call]
         return [call]
 
-    def _measured(self, row: CandidateRow) -> list[Item]:
+    def _measured(self, row: ListedCandidate) -> list[Item]:
         last = self.all[-1] if self.all else None
         if isinstance(last, MeasuredItem):
             last.rows.append(row)
@@ -321,7 +321,7 @@ def call_in_full(given: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     return "\n".join([*parts, *([block("→", dict(result))] if result else [])])
 
 
-def measured_line(row: CandidateRow, words: int) -> Content:
+def measured_line(row: ListedCandidate, words: int) -> Content:
     """Return a measured candidate as one line: `words` 3 has tunables, 2 labels, 1 neither, 0 no intervals either."""
     f, m = row.expected, row.measured
     assert m is not None
@@ -333,7 +333,7 @@ def measured_line(row: CandidateRow, words: int) -> Content:
     forecast = label + number(f.median, f.low, f.high) if f.median is not None else "no forecast"
     tunables = f"{shown(f.tunables)} " if words > 2 and f.tunables else ""
     measured = "replayed " if m.provenance == "replay" else "measured " if words > 1 else ""
-    parts: list[Part] = [(f"#{row.number} ", "bold"), tunables, (f"{forecast} → {measured}", "dim")]
+    parts: list[TextPart] = [(f"#{row.number} ", "bold"), tunables, (f"{forecast} → {measured}", "dim")]
     if m.speedup is None:
         parts.append((m.verdict, "$text-error"))
         parts.append((f" ({m.status})" if m.status and m.status != m.verdict else "", "dim"))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from markdown_it.rules_core import StateCore
     from markdown_it.token import Token
 
-    from forewarp.agent.candidates import CandidateRow
+    from forewarp.agent.candidates import ListedCandidate
 
 LONGEST = 60_000
 """Characters from which on a program is shown without colours: highlighting it would cause a delay."""
@@ -54,13 +54,13 @@ def highlighted(text: str, language: str) -> Content:
     return highlight(text, language=_LEXERS.get(language, language), theme=Calm)
 
 
-def difference(new: CandidateRow, old: CandidateRow) -> str:
+def difference(new: ListedCandidate, old: ListedCandidate) -> str:
     """Return a candidate's changes against another one as a unified diff; "" if nothing differs.
 
     Tunables stand in front, one a line, as their values are no part of the text.
     """
 
-    def lines(row: CandidateRow) -> list[str]:
+    def lines(row: ListedCandidate) -> list[str]:
         f = row.forecast
         return [*(f"{name} = {value}" for name, value in f.tunables.items()), *f.source.splitlines()]
 

@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from forewarp.agent.candidates import CandidateRow, Candidates
+from forewarp.agent.candidates import Candidates, ListedCandidate
 from forewarp.agent.tui.printable import styled
 from forewarp.tools.parts import Interval, Place
 
@@ -187,12 +187,12 @@ def _reliability(data: PlotData, place: Place, width: int, height: int) -> str:
 _PLOTS: Sequence[Callable[[PlotData, Place, int, int], str]] = (_progress, _against, _reliability)
 
 
-def _forecast(row: CandidateRow) -> Interval | None:
+def _forecast(row: ListedCandidate) -> Interval | None:
     f = row.expected
     return Interval(ratio=f.median, low=f.low, high=f.high, level=0.8) if f.median and f.low and f.high else None
 
 
-def _measured(row: CandidateRow) -> Interval | None:
+def _measured(row: ListedCandidate) -> Interval | None:
     m = row.measured
     return (
         Interval(ratio=m.speedup, low=m.low, high=m.high)

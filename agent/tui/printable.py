@@ -14,7 +14,7 @@ from textual.filter import LineFilter
 
 from forewarp.core.untrusted_text import printable
 
-Part = str | Content | tuple[str, str]
+TextPart = str | Content | tuple[str, str]
 """Text, with a style or without."""
 
 
@@ -36,10 +36,10 @@ def _safe(segment: Segment) -> Segment:
     return Segment(clean, style.update_link(None) if style is not None and style.link else style)
 
 
-def assemble(*parts: Part) -> Content:
+def assemble(*parts: TextPart) -> Content:
     """Return texts with their styles one after the other, without control characters."""
 
-    def clean(part: Part) -> Part:
+    def clean(part: TextPart) -> TextPart:
         if isinstance(part, str):
             return printable(part)
         return (printable(part[0]), part[1]) if isinstance(part, tuple) else part

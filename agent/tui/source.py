@@ -11,14 +11,14 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from forewarp.agent.candidates import CandidateRow
+from forewarp.agent.candidates import ListedCandidate
 from forewarp.agent.tui.markdown import coloured, difference, highlighted
-from forewarp.agent.tui.printable import Part, assemble, styled
+from forewarp.agent.tui.printable import TextPart, assemble, styled
 from forewarp.agent.tui.wording import SURPRISING, share, sigmas, tone, verdict, within
 from forewarp.tools.parts import shown
 from forewarp.tools.steps import CandidateForecast
 
-Shown = Literal["text", "parent", "best"]
+SourceView = Literal["text", "parent", "best"]
 
 EMPTY = "No candidate is chosen: choose one in the table by Enter."
 
@@ -39,9 +39,9 @@ class SourcePane(Widget):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._row: CandidateRow | None = None
-        self._others: dict[Shown, CandidateRow | None] = {}
-        self._shown: Shown = "text"
+        self._row: ListedCandidate | None = None
+        self._others: dict[SourceView, ListedCandidate | None] = {}
+        self._shown: SourceView = "text"
         self.text = ""
 
     def compose(self) -> ComposeResult:
@@ -52,14 +52,16 @@ class SourcePane(Widget):
         self._scroll = ScrollableContainer(Horizontal(self._numbers, self._body))
         yield from (self._header, self._scroll)
 
-    def show(self, row: CandidateRow, parent: CandidateRow | None = None, best: CandidateRow | None = None) -> None:
+    def show(
+        self, row: ListedCandidate, parent: ListedCandidate | None = None, best: ListedCandidate | None = None
+    ) -> None:
         """Show a candidate; `parent` is what it was made from and `best` the fastest of its task, if known."""
         if self._row is None or row.number != self._row.number:
             self._scroll.scroll_home(animate=False)
         self._row, self._others = row, {"parent": parent, "best": best}
         self._draw(row)
 
-    def action_diff(self, against: Shown) -> None:
+    def action_diff(self, against: SourceView) -> None:
         """Show the difference to the parent or the best, or the text again."""
         self._shown = "text" if self._shown == against else against
         self._scroll.scroll_home(animate=False)
@@ -71,7 +73,7 @@ class SourcePane(Widget):
         self._scroll.focus(scroll_visible)
         return self
 
-    def _draw(self, row: CandidateRow) -> None:
+    def _draw(self, row: ListedCandidate) -> None:
         is_text = self._shown == "text"
         self.text = row.forecast.source if is_text else self._difference(row)
         count = len(self.text.splitlines()) if is_text else 0
@@ -80,7 +82,7 @@ class SourcePane(Widget):
         drawn = highlighted(self.text, row.forecast.language) if is_text else coloured(self.text)
         self._body.update(drawn)
 
-    def _difference(self, row: CandidateRow) -> str:
+    def _difference(self, row: ListedCandidate) -> str:
         other = self._others[self._shown]
         if other is None:
             missing = "nobody knows what this was made from" if self._shown == "parent" else "nothing is the best yet"
@@ -89,7 +91,7 @@ class SourcePane(Widget):
             return "This is the best so far."
         return difference(row, other) or f"The same text and tunables as #{other.number}."
 
-    def _head(self, row: CandidateRow) -> Content:
+    def _head(self, row: ListedCandidate) -> Content:
         f, e, m = row.forecast, row.expected, row.measured
         parent, best = self._others["parent"], self._others["best"]
         star = "★ " if best is not None and best.number == row.number else ""
@@ -108,7 +110,7 @@ class SourcePane(Widget):
         return Content("\n").join([*lines, *([styled(f.reason, "dim")] if f.reason else [])])
 
 
-def _forecast(f: CandidateForecast) -> list[Part]:
+def _forecast(f: CandidateForecast) -> list[TextPart]:
     if f.median is None:
         return [f.advice or "none"]
     chances = {"P(ok)": f.p_valid, "P(better)": f.p_better, "conf": f.confidence}
@@ -116,11 +118,11 @@ def _forecast(f: CandidateForecast) -> list[Part]:
     return [within(f.median, f.low, f.high), (" 80 %", "dim"), " · " + " · ".join(filter(None, words))]
 
 
-def _measured(row: CandidateRow) -> list[Part]:
+def _measured(row: ListedCandidate) -> list[TextPart]:
     m, mark = row.measured, tone(row)
     if m is None:
         return []
-    parts: list[Part] = []
+    parts: list[TextPart] = []
     if m.speedup is not None:
         parts += [within(m.speedup, m.low, m.high), (" 95 %", "dim"), " · "]
     parts.append((verdict(row), f"$text-{mark}" if mark not in ("", "dim") else mark))

@@ -13,7 +13,7 @@ from forewarp.agent.events import Spent
 from forewarp.agent.settings import Settings
 from forewarp.agent.tui import wording
 from forewarp.agent.tui.items import Items
-from forewarp.agent.tui.printable import Part, assemble
+from forewarp.agent.tui.printable import TextPart, assemble
 
 SEPARATOR = " · "
 _NEEDED = 1
@@ -50,7 +50,7 @@ class StatusLine(Widget):
         return assemble(left, " " * gap, (right, "dim")).truncate(width, ellipsis=True)
 
     def _left(self) -> Content:
-        pieces: list[Part] = [(f" {self.label} ", "reverse"), " "] if self.label else []
+        pieces: list[TextPart] = [(f" {self.label} ", "reverse"), " "] if self.label else []
         if self.message:
             pieces.append((self.message, "$text-warning"))
         elif self.activity:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from forewarp.agent.candidates import CandidateRow
+from forewarp.agent.candidates import ListedCandidate
 
 SURPRISING = 2.0
 """Standard deviations from which on a measurement counts as surprising."""
@@ -79,12 +79,12 @@ def sigmas(surprise: float | None) -> str:
     return NONE if surprise is None else f"{surprise:+.1f}σ"
 
 
-def verdict(row: CandidateRow) -> str:
+def verdict(row: ListedCandidate) -> str:
     """Return the verdict of a measurement, the status where it failed; "" before it."""
     m = row.measured
     return "" if m is None else m.status if m.verdict == "failed" else m.verdict
 
 
-def tone(row: CandidateRow) -> Tone:
+def tone(row: ListedCandidate) -> Tone:
     """Return the tone of a row's verdict."""
     return _TONES.get(row.measured.verdict, "") if row.measured else "dim"

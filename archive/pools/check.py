@@ -22,14 +22,14 @@ SPEAKS_OF_SPEED = re.compile(
 )
 """Words in a comment or docstring that give a kernel's speed away."""
 
-Kind = Literal["schema", "values", "hash", "split", "leak", "text"]
+ProblemKind = Literal["schema", "values", "hash", "split", "leak", "text"]
 
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
     """Defect of a pool in a file, or in a row by its number and kernel."""
 
-    kind: Kind
+    kind: ProblemKind
     where: str
     message: str
 
@@ -88,7 +88,7 @@ def _schema(file: Path) -> Iterator[Flaw]:
         yield Flaw("schema", file.name, f"column {name} is no column of a pool")
 
 
-def _row(row: Mapping[str, Any], splits: Mapping[str, str]) -> Iterator[tuple[Kind, str]]:
+def _row(row: Mapping[str, Any], splits: Mapping[str, str]) -> Iterator[tuple[ProblemKind, str]]:
     full = (*columns.STRINGS, *columns.TEXT_LISTS, *columns.PER_SHAPE)
     missing = [name for name in full if row[name] is None]
     if missing:

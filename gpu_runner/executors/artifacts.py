@@ -26,7 +26,7 @@ from forewarp.gpu_runner.compilers.process import MANIFEST
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
 from forewarp.gpu_runner.worker.channel import MACHINE
 from forewarp.gpu_runner.worker.environment import allowed
-from forewarp.gpu_runner.worker.requests import CompileJob, ConfinedFolder, Ending
+from forewarp.gpu_runner.worker.requests import CompileJob, ConfinedFolder, JobEnding
 
 T = TypeVar("T")
 CACHE_VERSION = "5"
@@ -222,14 +222,14 @@ def _build(folder: Path, seconds: float, *, cached: bool) -> Build:
 
 def _killed(reply: Reply) -> str:
     """Say how a compile was ended by something else than its own doing; "" where it was not."""
-    if (ended := reply.read(Ending)) is not None:
+    if (ended := reply.read(JobEnding)) is not None:
         return readable(ended.log) if ended.status == MACHINE else ""
     return reply.ending(0.0)[1] if reply.exit_status == -signal.SIGKILL and not reply.timed_out else ""
 
 
 def _failure(reply: Reply) -> Build | None:
     """Return the failed build, or None where compiling went well."""
-    if (ended := reply.read(Ending)) is None:
+    if (ended := reply.read(JobEnding)) is None:
         status, log = reply.ending(reply.seconds)
         return Build(status, reply.seconds, f"compiling ended early: {log}")
     if ended.status == "ok":

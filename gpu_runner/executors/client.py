@@ -24,17 +24,17 @@ from forewarp.gpu_runner import child
 from forewarp.gpu_runner.executors.scratch import Scratch
 from forewarp.gpu_runner.worker import activity, requests
 from forewarp.gpu_runner.worker.activity import Activity
-from forewarp.gpu_runner.worker.channel import Answer, Channel, ChannelClosed, ChannelTimeout
+from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed, ChannelTimeout, LookAnswer
 from forewarp.gpu_runner.worker.environment import allowed
 from forewarp.gpu_runner.worker.least import INSIST, LEAST, UNPROTECTED
-from forewarp.gpu_runner.worker.requests import Job, LaunchRequest, Look, ObserveRequest
+from forewarp.gpu_runner.worker.requests import LaunchRequest, ObserveRequest, TimingLook, WorkerJob
 
 T = TypeVar("T")
 START_S = 120.0
 _LOOK_S = 0.1
 """How often a thread that waits for the server to start looks whether it is still wanted."""
 LOG_BYTES = 4000
-OnLook = Callable[[Look | None], Answer]
+OnLook = Callable[[TimingLook | None], LookAnswer]
 """Given a look, say how to go on; given None, when timing may begin."""
 
 
@@ -150,7 +150,7 @@ class ChildSession:
             while answer is None:
                 document = self._answers.receive(max(0.0, start + timeout - time.perf_counter()))
                 if "look" in document:
-                    look = document["look"] and serde.from_data(Look, document["look"])
+                    look = document["look"] and serde.from_data(TimingLook, document["look"])
                     self._answers.send({"answer": on_look(look) if on_look is not None else "enough"})
                 elif document.get("started"):
                     started = time.perf_counter() - start
@@ -221,7 +221,7 @@ class WorkerClient:
         self._jobs = 0
         self._closed = False
 
-    def run(self, job: Job, timeout: float, on_look: OnLook | None = None) -> Reply:
+    def run(self, job: WorkerJob, timeout: float, on_look: OnLook | None = None) -> Reply:
         """Run one job to its end or its deadline.
 
         Raises `DeviceError` if the worker's Python lacks torch, `WorkerError` if the server was lost,
@@ -240,7 +240,7 @@ class WorkerClient:
             raise lost_error(reply.seconds)
         return replace(reply, seconds=reply.seconds + opened, started_s=reply.started_s + opened)
 
-    def open(self, job: Job) -> ChildSession:
+    def open(self, job: WorkerJob) -> ChildSession:
         """Start a job and return the handle on its process; raises as `run` does."""
         log = self._log_path()
         ours, theirs = socket.socketpair()

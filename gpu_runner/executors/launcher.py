@@ -24,17 +24,17 @@ from forewarp.gpu_runner.executors.client import (
 )
 from forewarp.gpu_runner.lifting.graph import NO_CAPTURE
 from forewarp.gpu_runner.lifting.window import BASES
-from forewarp.gpu_runner.worker.channel import Answer, close_all
+from forewarp.gpu_runner.worker.channel import LookAnswer, close_all
 from forewarp.gpu_runner.worker.requests import (
     BuiltKernel,
     JudgedStatus,
     Judgement,
     LauncherJob,
     LaunchRequest,
-    Look,
     MeasureJob,
     ObserveRequest,
     ObserverJob,
+    TimingLook,
 )
 
 ARMS = ("candidate", "anchor")
@@ -334,7 +334,7 @@ class LauncherClient:
             anchor_captures=NO_CAPTURE not in known.why_not,
         )
 
-        def asked(look: Look | None) -> Answer:
+        def asked(look: TimingLook | None) -> LookAnswer:
             if look is None:
                 # Nothing that a module left running on the device may go on while a program is timed.
                 _wait_for_ends(arms)

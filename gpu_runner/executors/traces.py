@@ -14,7 +14,7 @@ from forewarp.core import serde
 from forewarp.core.values import Candidate, Signature, Target, Task
 from forewarp.gpu_runner.executors.artifacts import ArtifactCache, key_of, need_room
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
-from forewarp.gpu_runner.worker.requests import ConfinedFolder, Ending, Job
+from forewarp.gpu_runner.worker.requests import ConfinedFolder, JobEnding, WorkerJob
 from forewarp.gpu_runner.worker.toolchain import private
 from forewarp.inspection.jobs import TraceFileJob, TraceJob
 from forewarp.inspection.tracing.files.loading import package_of
@@ -92,7 +92,7 @@ class Traces:
             shutil.rmtree(folder, ignore_errors=True)
         return None
 
-    def _trace(self, job: Callable[[ConfinedFolder], Job], workloads: Sequence[str] | None, key: str) -> Trace:
+    def _trace(self, job: Callable[[ConfinedFolder], WorkerJob], workloads: Sequence[str] | None, key: str) -> Trace:
         """Trace in a child. The trace must have these workloads; None where the file decides."""
         names = [IMPORT] if workloads is None else workloads
         # The workloads stop themselves; this is for a module that does not let itself be stopped.
@@ -124,7 +124,7 @@ class Traces:
 
 def _failure(reply: Reply, limit_s: float) -> str:
     """Return what went wrong with the child itself, "" where nothing did."""
-    if (ended := reply.read(Ending)) is not None:
+    if (ended := reply.read(JobEnding)) is not None:
         return "" if ended.status == "ok" else readable(ended.log)
     status, log = reply.ending(limit_s)
     return f"tracing ended early ({status}): {log}"

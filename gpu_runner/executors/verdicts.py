@@ -26,8 +26,8 @@ from forewarp.core.values import (
 from forewarp.gpu_runner import statistics
 from forewarp.gpu_runner.executors.client import Reply, readable
 from forewarp.gpu_runner.statistics import Samples
-from forewarp.gpu_runner.worker.channel import MACHINE, Answer
-from forewarp.gpu_runner.worker.requests import Judgement, Look
+from forewarp.gpu_runner.worker.channel import MACHINE, LookAnswer
+from forewarp.gpu_runner.worker.requests import Judgement, TimingLook
 
 SESSION_SPREAD: Mapping[tuple[TimingMode, DeviceKind], tuple[float, float]] = {
     ("stream", "cuda"): (0.001, 0.0),
@@ -75,7 +75,7 @@ class Looks:
         self._seen: dict[int, WorkloadTiming] = {}
         self._tests = 0
 
-    def __call__(self, look: Look | None) -> Answer:
+    def __call__(self, look: TimingLook | None) -> LookAnswer:
         """Say how to go on with the workload that was looked at."""
         if look is None:
             return "on"
@@ -87,10 +87,10 @@ class Looks:
         arms = timed.candidate_s, timed.anchor_s, timed.looks, timed.candidate_hz, timed.anchor_hz
         return "enough" if statistics.settled(*arms, session_sd=spread, late=look.late) else "on"
 
-    def _all_seen(self, look: Look) -> bool:
+    def _all_seen(self, look: TimingLook) -> bool:
         return len(self._seen) == look.of
 
-    def _upper_end(self, look: Look) -> float:
+    def _upper_end(self, look: TimingLook) -> float:
         """Return the upper end of the mean speed-up over the workloads seen, at the level that this test gets."""
         # As if it were the only look: this test has a level of its own.
         self._seen[look.index] = _timing(replace(look.samples, looks=1), self._target, self._weights)

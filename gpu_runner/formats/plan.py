@@ -47,7 +47,7 @@ class PlannedLaunch:
 
 
 @dataclass(frozen=True, slots=True)
-class Scratch:
+class ScratchBuffer:
     """A buffer that the runner owns and zeroes before each call."""
 
     name: str
@@ -67,7 +67,7 @@ class LaunchPlan:
     constraints: tuple[str, ...]
     let: Mapping[str, str | Number]
     constants: Mapping[str, str | Number]
-    scratch: tuple[Scratch, ...]
+    scratch: tuple[ScratchBuffer, ...]
     launches: tuple[PlannedLaunch, ...]
     host_code: bool = False
 
@@ -296,12 +296,12 @@ def _expressions(value: Any, where: str) -> tuple[str | Number, ...]:
     return tuple(_expression(v, where) for v in cast("list[Any]", value))
 
 
-def _scratch(name: str, value: Any) -> Scratch:
+def _scratch(name: str, value: Any) -> ScratchBuffer:
     if not isinstance(value, dict) or set(cast("dict[str, Any]", value)) != {"dtype", "shape"}:
         raise CandidateError(f'scratch.{name} must be {{dtype = "float32", shape = ["rows"]}}, got {value!r}')
     if value["dtype"] not in _DTYPES:
         raise CandidateError(f"scratch.{name}.dtype is {value['dtype']!r}; use one of {', '.join(_DTYPES)}")
-    return Scratch(name, str(value["dtype"]), _expressions(value["shape"], f"scratch.{name}.shape"))
+    return ScratchBuffer(name, str(value["dtype"]), _expressions(value["shape"], f"scratch.{name}.shape"))
 
 
 def resolve(plan: LaunchPlan, signature: Signature, tunables: Mapping[str, int]) -> ResolvedPlan:

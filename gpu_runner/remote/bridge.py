@@ -17,7 +17,7 @@ from typing import Any
 from forewarp.core import serde
 from forewarp.core.errors import WorkerError
 from forewarp.gpu_runner.remote import cluster
-from forewarp.gpu_runner.remote.far_end.wire import Answer, Frame, frames_on_stdout, ready, serve
+from forewarp.gpu_runner.remote.far_end.wire import Frame, WireAnswer, frames_on_stdout, ready, serve
 from forewarp.gpu_runner.remote.fleet import Fleet
 
 CONNECT_S = 60.0
@@ -41,7 +41,7 @@ class Bridge:
         self._fleet: Fleet | None = None
         self._opening = threading.Lock()
 
-    def answer(self, frame: Frame) -> Answer:
+    def answer(self, frame: Frame) -> WireAnswer:
         """Return the answer to a request; raises what goes wrong with it."""
         verb = frame.head["verb"]
         if verb == "nodes":

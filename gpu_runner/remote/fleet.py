@@ -16,7 +16,7 @@ from forewarp.core.errors import DeviceError, WorkerError
 from forewarp.gpu_runner.remote import cluster, slot
 from forewarp.gpu_runner.remote.cluster import RayNode
 from forewarp.gpu_runner.remote.far_end import bootstrap
-from forewarp.gpu_runner.remote.far_end.wire import LOST, Answer, Frame
+from forewarp.gpu_runner.remote.far_end.wire import LOST, Frame, WireAnswer
 
 START_S: Final = 180.0
 """Longest time for an actor to be placed and for its agent to load torch."""
@@ -90,7 +90,7 @@ class Fleet:
         ray = cluster.ray()
         ray.cloudpickle.register_pickle_by_value(slot)
         self._request = opening
-        self._jobs: queue.SimpleQueue[tuple[Frame, Future[Answer]]] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Frame, Future[WireAnswer]]] = queue.SimpleQueue()
         self._posts: list[Post] = []
         self._placing, self._counting = threading.Lock(), threading.Lock()
         self._actor: Any = ray.remote(slot.RaySlot)
@@ -112,11 +112,11 @@ class Fleet:
         self._start_posts([Post(count + i, times=False) for i in range(rest)])
         self.opened["cores"] = sum({p.node.id: p.node.cores or 1 for p in self._posts if p.opened and p.node}.values())
 
-    def ask(self, frame: Frame) -> Answer:
+    def ask(self, frame: Frame) -> WireAnswer:
         """Return the answer to a request, or the code `LOST`; raises `WorkerError` if nothing can do it for long."""
         if frame.head["verb"] not in _EXCLUSIVE:
             return self._compile(frame)
-        future: Future[Answer] = Future()
+        future: Future[WireAnswer] = Future()
         self._jobs.put((frame, future))
         while True:
             with contextlib.suppress(TimeoutError):
@@ -237,7 +237,7 @@ class Fleet:
             if future.set_running_or_notify_cancel():
                 self._measure(post, pulse, frame, future)
 
-    def _measure(self, post: Post, pulse: Pulse, frame: Frame, future: Future[Answer]) -> None:
+    def _measure(self, post: Post, pulse: Pulse, frame: Frame, future: Future[WireAnswer]) -> None:
         ray, until = cluster.ray(), time.monotonic() + JOB_S
         address = post.node.address if post.node else ""
         try:
@@ -253,7 +253,7 @@ class Fleet:
             raise
         future.set_result(({**head, "slot": {"slot": f"{post.number}"}}, tuple(blobs)))
 
-    def _compile(self, frame: Frame) -> Answer:
+    def _compile(self, frame: Frame) -> WireAnswer:
         """Send the request to the post whose node has most cores to spare, and return the answer."""
         ray, until = cluster.ray(), time.monotonic() + IDLE_S
         while (chosen := self._least_busy()) is None:
@@ -288,5 +288,5 @@ class Fleet:
             return found[0], found[2]
 
 
-def _lost(why: str) -> Answer:
+def _lost(why: str) -> WireAnswer:
     return {"error": {"code": LOST, "message": why, "hint": ""}}, ()

@@ -14,7 +14,7 @@ from typing import Any, Literal
 MAX_LINE = 64 << 20
 MOST_DESCRIPTORS = 250
 """File descriptors in one message; the kernel passes on 253."""
-Answer = Literal["on", "enough", "leave", "beaten"]
+LookAnswer = Literal["on", "enough", "leave", "beaten"]
 """What is said to a look at one workload's samples.
 
 Time on; this workload is done; leave it for now, since the candidate does not seem to reach what it has to beat; all

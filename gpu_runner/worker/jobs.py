@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, cast
 from forewarp.core import serde
 from forewarp.core.errors import CandidateError
 from forewarp.gpu_runner.worker import activity, environment, memory, protections, toolchain
-from forewarp.gpu_runner.worker.channel import MACHINE, Answer, Channel, ChannelClosed, ChannelTimeout
+from forewarp.gpu_runner.worker.channel import MACHINE, Channel, ChannelClosed, ChannelTimeout, LookAnswer
 from forewarp.gpu_runner.worker.conditions import driver
 from forewarp.gpu_runner.worker.requests import (
     CompileJob,
     ConfinedFolder,
-    Ending,
+    JobEnding,
     JudgedStatus,
     Judgement,
     LauncherJob,
     LaunchRequest,
-    Look,
     MeasureJob,
     ObserveRequest,
     ObserverJob,
     ProbeJob,
     ReadInputsJob,
+    TimingLook,
     ValidateJob,
 )
 from forewarp.gpu_runner.worker.task_confinement import (
@@ -111,10 +111,10 @@ def watched(folder: ConfinedFolder, answer: Channel, work: Callable[[], object],
     stopped = run_watched(act, folder.memory, host=HostWatch())
     if stopped is not None:
         status, log = stopped
-        answer.send(serde.to_data(Ending(status, log if status == MACHINE else f"the {who} {log}")))
+        answer.send(serde.to_data(JobEnding(status, log if status == MACHINE else f"the {who} {log}")))
 
 
-def _compile(job: CompileJob) -> Ending:
+def _compile(job: CompileJob) -> JobEnding:
     from forewarp.gpu_runner.compilers import compile_candidate
     from forewarp.gpu_runner.compilers.extension import capture
     from forewarp.gpu_runner.compilers.process import CompileError, CompilerKilled
@@ -125,13 +125,13 @@ def _compile(job: CompileJob) -> Ending:
             capture.compile_candidate(job.candidate, job.target, folder)
         else:
             compile_candidate(job.candidate, job.signatures, job.target, folder)
-        return Ending("ok")
+        return JobEnding("ok")
     except MemoryError:
-        return Ending("out_of_memory", "compiling took more memory than allowed")
+        return JobEnding("out_of_memory", "compiling took more memory than allowed")
     except CompilerKilled as e:
-        return Ending(MACHINE, str(e))
+        return JobEnding(MACHINE, str(e))
     except (CompileError, CandidateError) as e:
-        return Ending("compile_error", str(e))
+        return JobEnding("compile_error", str(e))
 
 
 def measure(job: MeasureJob, answer: Channel) -> None:
@@ -261,10 +261,10 @@ def _sound(host: Launcher) -> bool:
         return False
 
 
-def _asking(answer: Channel) -> Callable[[Look | None], Answer]:
+def _asking(answer: Channel) -> Callable[[TimingLook | None], LookAnswer]:
     """Return the question to the controller after a look: how to go on."""
 
-    def ask(look: Look | None) -> Answer:
+    def ask(look: TimingLook | None) -> LookAnswer:
         answer.send({"look": serde.to_data(look)})
         return answer.receive(LOOK_S)["answer"]
 

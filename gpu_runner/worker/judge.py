@@ -18,11 +18,11 @@ import torch
 from forewarp.gpu_runner.statistics import Samples
 from forewarp.gpu_runner.worker import conditions, protections
 from forewarp.gpu_runner.worker.cells import CellFailed
-from forewarp.gpu_runner.worker.channel import Answer
+from forewarp.gpu_runner.worker.channel import LookAnswer
 from forewarp.gpu_runner.worker.check import Mismatch
 from forewarp.gpu_runner.worker.least import Unprotected
 from forewarp.gpu_runner.worker.problem import ReferenceFailed
-from forewarp.gpu_runner.worker.requests import JudgedStatus, Judgement, Look, MeasureJob
+from forewarp.gpu_runner.worker.requests import JudgedStatus, Judgement, MeasureJob, TimingLook
 from forewarp.gpu_runner.worker.stage import Stage
 from forewarp.gpu_runner.worker.timing import Bench, DeviceHung, Schedule, each_workload
 from forewarp.gpu_runner.worker.tracebacks import format_error
@@ -44,7 +44,7 @@ class Judge:
         self,
         job: MeasureJob,
         make_bench: Callable[[], Bench],
-        ask: Callable[[Look | None], Answer],
+        ask: Callable[[TimingLook | None], LookAnswer],
     ) -> None:
         self.job, self.make_bench, self.ask = job, make_bench, ask
         self.phases = {"setup": 0.0, "check": 0.0, "time": 0.0}
@@ -102,7 +102,7 @@ class Judge:
         finally:
             self.phases[phase] += time.perf_counter() - start
 
-    def _workload(self, bench: Bench, index: int, *, again: bool, thorough: bool) -> Answer:
+    def _workload(self, bench: Bench, index: int, *, again: bool, thorough: bool) -> LookAnswer:
         """Check and time a workload; only time it where it comes `again`. Return how its timing ended."""
         stage: Stage = self._timed("setup", lambda: bench.stage(index))
         stage.allow_tf32 = self.job.task.allow_tf32

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from forewarp.core.values import Workload
-from forewarp.gpu_runner.worker.nest import Build, flatten, leaves
+from forewarp.gpu_runner.worker.nest import NestBuilder, flatten, leaves
 from forewarp.gpu_runner.worker.problem import Problem, copies, shapes_of
 
 SEEDS = 1 << 31
@@ -94,7 +94,7 @@ class KernelBotProblem(Problem):
             )
         return [v.to(device) if isinstance(v, torch.Tensor) else v for v in values]
 
-    def _generate(self, seed: int) -> tuple[list[Any], Build]:
+    def _generate(self, seed: int) -> tuple[list[Any], NestBuilder]:
         seed %= SEEDS
         torch.manual_seed(seed)
         random.seed(seed)
@@ -108,7 +108,7 @@ class KernelBotProblem(Problem):
             raise ValueError(f"generate_input returned {type(data).__name__} without a tensor in it")
         return values, build
 
-    def _first(self, device: str) -> tuple[list[Any], Build]:
+    def _first(self, device: str) -> tuple[list[Any], NestBuilder]:
         """Return values and nest for a seed that means nothing; tensors on the meta device."""
         del device
         if "first" not in self.known:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import torch
 
-Build = Callable[[Sequence[Any]], Any]
+NestBuilder = Callable[[Sequence[Any]], Any]
 """Given the values of a nest, in order, make the nest anew; containers are fresh at each call."""
 
 _CONSTANTS = (
@@ -20,7 +20,7 @@ _CONSTANTS = (
 """What is handed over as it is: it looks the same however often it is made."""
 
 
-def flatten(data: Any, *, strided: bool = True) -> tuple[list[Any], Build]:
+def flatten(data: Any, *, strided: bool = True) -> tuple[list[Any], NestBuilder]:
     """Return the tensors and numbers of `data` in order of appearance, and how to build such a nest from values.
 
     Tuples, lists and dicts are entered, and so are objects that hold tensors as attributes (dataclasses, modules), but
@@ -101,11 +101,11 @@ class _Flattener:
     def __init__(self, strided: bool) -> None:
         self.strided = strided
         self.values: list[Any] = []
-        self.known: dict[int, Build] = {}
+        self.known: dict[int, NestBuilder] = {}
         self.path: set[int] = set()
         self.visits = 0
 
-    def enter(self, item: Any, *, numbers: bool) -> Build:
+    def enter(self, item: Any, *, numbers: bool) -> NestBuilder:
         if isinstance(item, torch.Tensor):
             self.visits += 1
             if id(item) not in self.known:
@@ -121,7 +121,7 @@ class _Flattener:
         finally:
             self.path.discard(id(item))
 
-    def _number(self, number: Any, numbers: bool) -> Build:
+    def _number(self, number: Any, numbers: bool) -> NestBuilder:
         position = len(self.values)
         if numbers:
             self.values.append(number)
@@ -129,7 +129,7 @@ class _Flattener:
             return lambda _: number
         return lambda values: values[position].item() if isinstance(values[position], torch.Tensor) else number
 
-    def _tensor(self, tensor: torch.Tensor) -> Build:
+    def _tensor(self, tensor: torch.Tensor) -> NestBuilder:
         position = len(self.values)
         plain = tensor.detach()
         order = sorted(range(plain.dim()), key=lambda d: -plain.stride(d))
@@ -140,7 +140,7 @@ class _Flattener:
         inverse = sorted(range(len(order)), key=order.__getitem__)
         return lambda values: values[position].permute(inverse)
 
-    def _container(self, item: Any, numbers: bool) -> Build:
+    def _container(self, item: Any, numbers: bool) -> NestBuilder:
         if isinstance(item, dict):
             parts = {k: self.enter(v, numbers=numbers) for k, v in cast("dict[Any, Any]", item).items()}
             empty = copy.copy(cast("dict[Any, Any]", item))  # its kind, without the tensors that it held
@@ -154,7 +154,7 @@ class _Flattener:
             return lambda values: kind(b(values) for b in builds)
         return self._object(item)
 
-    def _object(self, item: Any) -> Build:
+    def _object(self, item: Any) -> NestBuilder:
         attributes = getattr(item, "__dict__", None)
         if not isinstance(attributes, dict) or isinstance(item, ModuleType) or _is_constant(item):
             return lambda _: item
@@ -171,7 +171,7 @@ class _Flattener:
         return build
 
 
-def _filled(empty: dict[Any, Any], parts: dict[Any, Build], values: Sequence[Any]) -> dict[Any, Any]:
+def _filled(empty: dict[Any, Any], parts: dict[Any, NestBuilder], values: Sequence[Any]) -> dict[Any, Any]:
     made = copy.copy(empty)
     for key, build in parts.items():
         made[key] = build(values)

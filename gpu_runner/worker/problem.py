@@ -15,7 +15,7 @@ import torch
 from forewarp.core.values import Mode, Workload
 from forewarp.gpu_runner.worker import activity
 from forewarp.gpu_runner.worker.captured import Call
-from forewarp.gpu_runner.worker.nest import Build, check_inputs, flatten, is_flat, leaves
+from forewarp.gpu_runner.worker.nest import NestBuilder, check_inputs, flatten, is_flat, leaves
 from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
 
 
@@ -133,7 +133,7 @@ class Problem:
         check_inputs(cast("list[Any]", data))
         return list(cast("list[Any]", data))
 
-    def _first(self, device: str) -> tuple[list[Any], Build | None]:
+    def _first(self, device: str) -> tuple[list[Any], NestBuilder | None]:
         """Return the values of one draw, tensors without elements, and their nest; None where there is none."""
         if "first" not in self.known:
             # In a CPU worker the first operation without elements would load half of torch, which takes longer.
@@ -181,7 +181,7 @@ class Problem:
 class _Rebuilt:
     """Forward pre-hook: gives a reference the nest that a slot's values belong to."""
 
-    def __init__(self, build: Build) -> None:
+    def __init__(self, build: NestBuilder) -> None:
         self._build = build
 
     def __call__(self, module: torch.nn.Module, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -192,7 +192,7 @@ class _Rebuilt:
 class OnNest:
     """A candidate's module that is called with a slot's values and gets the nest that they belong to."""
 
-    def __init__(self, module: torch.nn.Module, build: Build) -> None:
+    def __init__(self, module: torch.nn.Module, build: NestBuilder) -> None:
         self.module, self._build = module, build
 
     def __call__(self, *values: Any) -> Any:

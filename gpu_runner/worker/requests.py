@@ -1,6 +1,6 @@
 """Jobs for children of the fork server, and their answers: what the controller and the worker say to each other.
 
-Rooms above this one have jobs of their own, as subclasses of `Job` in their `jobs.py`.
+Rooms above this one have jobs of their own, as subclasses of `WorkerJob` in their `jobs.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ The launcher has refused a program, or the device gives a wrong result for a ker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class WorkerJob:
     """Work for a child; `run` names the function that does it (`module:function`, called with the job and a channel).
 
     The client sets `log`, the path of the file that takes what the child prints.
@@ -33,26 +33,26 @@ class Job:
     log: str = ""
 
 
-def to_document(job: Job) -> dict[str, Any]:
+def to_document(job: WorkerJob) -> dict[str, Any]:
     """Return a job as the server receives it."""
     return {"job": f"{type(job).__module__}:{type(job).__qualname__}"} | serde.to_data(job)
 
 
-def from_document(document: Mapping[str, Any]) -> Job:
+def from_document(document: Mapping[str, Any]) -> WorkerJob:
     """Return the job that `to_document` was given."""
     module, _, name = document["job"].partition(":")
     return serde.from_data(getattr(importlib.import_module(module), name), document)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeJob(Job):
+class ProbeJob(WorkerJob):
     """Find out what the worker's Python has."""
 
     run = "forewarp.gpu_runner.worker.jobs:probe"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadInputsJob(Job):
+class ReadInputsJob(WorkerJob):
     """Read the file of captured inputs at `path`."""
 
     run = "forewarp.gpu_runner.worker.jobs:read_inputs"
@@ -74,7 +74,7 @@ class ConfinedFolder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompileJob(Job):
+class CompileJob(WorkerJob):
     """Compile a candidate into a folder."""
 
     run = "forewarp.gpu_runner.worker.jobs:compile_job"
@@ -85,7 +85,7 @@ class CompileJob(Job):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskJob(Job):
+class TaskJob(WorkerJob):
     """A job on a task, whose seeds are left out. `signatures` are those of `workloads`, where they are known."""
 
     task: Task
@@ -152,7 +152,7 @@ class MeasureJob(TaskJob):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObserverJob(Job):
+class ObserverJob(WorkerJob):
     """Open the device at an address `base`, and observe the module of one `ObserveRequest`."""
 
     run = "forewarp.gpu_runner.worker.jobs:observe"
@@ -173,7 +173,7 @@ class ObserveRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LauncherJob(Job):
+class LauncherJob(WorkerJob):
     """Serve one `LaunchRequest` after another."""
 
     run = "forewarp.gpu_runner.worker.jobs:launcher"
@@ -195,7 +195,7 @@ class LaunchRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TimingLook:
     """What was timed so far on workload `index` of `of`.
 
     `sighting` says that it comes before the planned looks, `late` that any verdict ends the workload.
@@ -230,7 +230,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class JobEnding:
     """Answer of a job whose result lies in a folder: how it ended, and why."""
 
     status: str

@@ -27,7 +27,7 @@ from typing import Any, cast
 
 from forewarp.gpu_runner.worker import linux, protections, requests, toolchain, watch
 from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed, ChannelTimeout
-from forewarp.gpu_runner.worker.requests import Job, MeasureJob, ValidateJob
+from forewarp.gpu_runner.worker.requests import MeasureJob, ValidateJob, WorkerJob
 from forewarp.gpu_runner.worker.task_confinement import folder_of, refusing
 
 REAP_S, IDLE_S = 0.02, 3600.0
@@ -105,13 +105,13 @@ def _wake_triton() -> None:
             os.environ.update(before)
 
 
-def entry(run: str) -> Callable[[Job, Channel], None]:
+def entry(run: str) -> Callable[[WorkerJob, Channel], None]:
     """Return the function of a job, which may be one of a room above this one."""
     home, _, name = run.partition(":")
     return getattr(importlib.import_module(home), name)
 
 
-def _child(job: Job, answer: socket.socket) -> None:
+def _child(job: WorkerJob, answer: socket.socket) -> None:
     """Run one job in the forked child; never returns."""
     os.setsid()
     protections.die_with_parent()
@@ -138,7 +138,7 @@ def _child(job: Job, answer: socket.socket) -> None:
         os._exit(status)
 
 
-class Server:
+class ForkServer:
     """The serving loop: accepts jobs, forks, and reports how each child ended."""
 
     def __init__(self, control: socket.socket) -> None:
@@ -167,7 +167,7 @@ class Server:
             for folder in self.folders.values():
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _start(self, job: Job, answer: socket.socket, status: socket.socket) -> None:
+    def _start(self, job: WorkerJob, answer: socket.socket, status: socket.socket) -> None:
         warm(job.run)
         pid = os.fork()
         if pid == 0:
@@ -207,7 +207,7 @@ def main() -> None:
     preload()
     linux.adopt_orphans()
     control.sendall(b"ready\n")
-    Server(control).serve()
+    ForkServer(control).serve()
 
 
 if __name__ == "__main__":

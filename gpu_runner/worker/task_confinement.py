@@ -23,7 +23,7 @@ from forewarp.gpu_runner.worker import environment, protections, toolchain
 from forewarp.gpu_runner.worker.channel import MACHINE, Channel
 from forewarp.gpu_runner.worker.least import UNPROTECTED, Unprotected, missing
 from forewarp.gpu_runner.worker.protections import Confinement
-from forewarp.gpu_runner.worker.requests import Job, TaskFailure
+from forewarp.gpu_runner.worker.requests import TaskFailure, WorkerJob
 from forewarp.gpu_runner.worker.watch import HostWatch, run_watched
 
 _FOLDER_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}
@@ -37,12 +37,12 @@ _TRIAL = "cuda-confinement"
 _REPORT_BYTES = 64 << 20
 
 
-def folder_of(job: Job) -> Path:
+def folder_of(job: WorkerJob) -> Path:
     """Return where a job may have a folder: beside its log. The server removes it once the job has ended."""
     return Path(job.log).with_suffix("")
 
 
-def job_folder(job: Job) -> Path:
+def job_folder(job: WorkerJob) -> Path:
     """Return the folder of a job, made at first use.
 
     Anybody may pass through it, because what is confined may be another user, but list nothing.
@@ -169,7 +169,7 @@ def _use_device(how: Confinement) -> None:
         os._exit(status)
 
 
-def run_confined(job: Job, kind: DeviceKind, work: Callable[[], object], reads: Sequence[str] = ()) -> Any:
+def run_confined(job: WorkerJob, kind: DeviceKind, work: Callable[[], object], reads: Sequence[str] = ()) -> Any:
     """Have a task's code run in a confined child, which may use a kind of device; return what `work` returns, as data.
 
     It may read `reads` beside its tools. Where the child was stopped or ended early, that is a `TaskFailure`.

@@ -19,8 +19,8 @@ import torch
 
 from forewarp.core.values import Tier, TimingMode
 from forewarp.gpu_runner.statistics import Samples
-from forewarp.gpu_runner.worker.channel import Answer
-from forewarp.gpu_runner.worker.requests import Look, MeasureJob
+from forewarp.gpu_runner.worker.channel import LookAnswer
+from forewarp.gpu_runner.worker.requests import MeasureJob, TimingLook
 from forewarp.gpu_runner.worker.stage import Stage, fresh_seed
 
 Arm = Literal["candidate", "anchor"]
@@ -103,7 +103,7 @@ class Bench(ABC):
         return []
 
 
-def each_workload(count: int, visit: Callable[[int, bool], Answer]) -> bool:
+def each_workload(count: int, visit: Callable[[int, bool], LookAnswer]) -> bool:
     """Time each workload, and those that were left once more; return whether the candidate was beaten.
 
     `visit` gets a workload's index and whether it comes again, and returns the answer that its timing ended with. A
@@ -133,13 +133,13 @@ class Schedule:
         looks: Sequence[int],
         time_s: float,
         verify: Callable[[int], float],
-        ask: Callable[[Look], Answer],
+        ask: Callable[[TimingLook], LookAnswer],
         sighting: bool = False,
     ) -> None:
         self.bench, self.stage, self.verify, self.ask = bench, stage, verify, ask
         self.index, self.of, self.workload = index, len(bench.workloads), bench.workloads[index].name
         self.looks, self.time_s, self.sighting = tuple(looks), time_s, sighting
-        self.ended: Answer = "enough"
+        self.ended: LookAnswer = "enough"
         self.chance = random.Random(os.urandom(16))
         self.worst = self.verify_s = 0.0
         self.seconds: dict[str, list[float]] = {}
@@ -269,8 +269,8 @@ class Schedule:
         if sample[1]:
             self.hertz.setdefault(series, []).append(sample[1])
 
-    def _look(self, mode: TimingMode, planned: int, *, sighting: bool = False, late: bool = False) -> Look:
-        return Look(self._samples(mode, planned, ("",)), self.index, self.of, sighting, late)
+    def _look(self, mode: TimingMode, planned: int, *, sighting: bool = False, late: bool = False) -> TimingLook:
+        return TimingLook(self._samples(mode, planned, ("",)), self.index, self.of, sighting, late)
 
     def _samples(self, mode: TimingMode, planned: int, prefixes: Sequence[str]) -> Samples:
         """Return what was timed so far of the series with these prefixes."""

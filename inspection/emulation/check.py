@@ -62,7 +62,7 @@ class Judged:
         return replace(self, workload=replace(self.workload, error=error), findings=findings)
 
 
-class ReferenceFailed(Exception):
+class ShapeRefused(Exception):
     """The reference, or the plan, does not go with the shapes that were tried."""
 
 
@@ -83,7 +83,7 @@ class Bounds:
     unsuited: tuple[str, str]
 
 
-class Runner(ABC):
+class CandidateRunner(ABC):
     """A candidate in a process of its own, ready to run on a scene."""
 
     refused: Judged | None = None
@@ -104,7 +104,7 @@ class Checker(ABC):
         self.job, self.candidate = job, job.candidate
 
     @abstractmethod
-    def runner(self, scene: Scene) -> contextlib.AbstractContextManager[Runner]:
+    def runner(self, scene: Scene) -> contextlib.AbstractContextManager[CandidateRunner]:
         """Start the candidate for a scene."""
 
     def check(self) -> Check:
@@ -113,7 +113,7 @@ class Checker(ABC):
         for kind in ("cuda", "cpu"):
             try:
                 judged = self._in_turn(self.job.task.workloads.get(kind, ()), started + self.job.budget_s)
-            except ReferenceFailed as e:
+            except ShapeRefused as e:
                 why = why or str(e)
                 continue
             if judged:
@@ -148,7 +148,7 @@ class Checker(ABC):
         shrinker = Shrinker(self.job, workload, self.candidate)
         constants = shrinker.shrink(defaults(self.job, workload), self.bounds.first.holds)
         if constants is None:
-            raise ReferenceFailed(shrinker.why_not)
+            raise ShapeRefused(shrinker.why_not)
 
         def attempt(at: Constants, *, sample: bool = False) -> Judged:
             left = max(LEAST_S, until - time.monotonic())
@@ -188,7 +188,7 @@ class Checker(ABC):
                     return judged
                 try:
                     again = self.attempt(shrinker.with_constants(shape), limit_s, sample=sample)
-                except ReferenceFailed:
+                except ShapeRefused:
                     break
                 if again.wrong:
                     return again
@@ -229,7 +229,7 @@ class Checker(ABC):
         except CandidateError as e:
             return unjudged(workload, str(e), status="failed")
         except Exception as e:  # the reference's own code may raise anything
-            raise ReferenceFailed(f"{type(e).__name__}: {e}") from None
+            raise ShapeRefused(f"{type(e).__name__}: {e}") from None
         if sample and not scene.can_be_sampled:
             how = self.job.how
             message = f"too slow for a check ({how}) at any shape that the reference can be shrunk to; allow more time"

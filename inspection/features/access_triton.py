@@ -15,7 +15,7 @@ from forewarp.inspection.features.addresses import (
     Evaluator,
     Found,
     Ints,
-    Loaded,
+    LoadedValue,
     Pointer,
     Value,
     combine,
@@ -269,4 +269,4 @@ def _over(value: Value, act: Callable[[Ints], Ints | None]) -> Value:
         return None
     if isinstance(value, Pointer):
         return replace(value, offsets=changed)
-    return Loaded(changed) if isinstance(value, Loaded) else changed
+    return LoadedValue(changed) if isinstance(value, LoadedValue) else changed

@@ -35,7 +35,7 @@ class Pointer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Loaded:
+class LoadedValue:
     """An integer that came out of memory, made up but different from lane to lane."""
 
     values: Ints
@@ -61,7 +61,7 @@ class Found:
 
 
 Value = Any
-"""An integer array, a `Pointer`, a `Loaded`, a tuple of these, a string, or None where it is not known."""
+"""An integer array, a `Pointer`, a `LoadedValue`, a tuple of these, a string, or None where it is not known."""
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -96,14 +96,14 @@ def scalar(value: int) -> Ints:
     return np.asarray(value, dtype=np.int64)
 
 
-def made_up(offsets: Ints) -> Loaded:
+def made_up(offsets: Ints) -> LoadedValue:
     """Return the made-up values of a load: below `SIZE`, scattered, but a function of the address alone."""
-    return Loaded((offsets * _MIXER >> 7) % SIZE)
+    return LoadedValue((offsets * _MIXER >> 7) % SIZE)
 
 
 def plain(value: Value) -> Ints | None:
     """Return the integers of a value, loaded or not; None where it has none."""
-    if isinstance(value, Loaded):
+    if isinstance(value, LoadedValue):
         return value.values
     if isinstance(value, np.integer):
         return scalar(int(value))
@@ -129,8 +129,8 @@ def combine(kind: type[ast.operator], left: Value, right: Value) -> Value:
     except (ValueError, ArithmeticError, TypeError):
         return None
     if isinstance(left, Pointer):
-        return Pointer(found, left.bytes, left.shared, left.random or isinstance(right, Loaded), left.strides)
-    return Loaded(found) if isinstance(left, Loaded) or isinstance(right, Loaded) else found
+        return Pointer(found, left.bytes, left.shared, left.random or isinstance(right, LoadedValue), left.strides)
+    return LoadedValue(found) if isinstance(left, LoadedValue) or isinstance(right, LoadedValue) else found
 
 
 class Evaluator:

@@ -26,12 +26,12 @@ _SCOPES = ("namespace_definition", "declaration_list", "preproc_ifdef", "preproc
 _KEPT_DECLARATIONS = {"__constant__", "__device__", "__global__", "constexpr", "const", "struct", "class", "enum"}
 
 
-class NotUnderstood(Exception):
+class NotFollowed(Exception):
     """The source has something that cannot be followed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class HostFunction:
     """A host function: parameter names and types, template parameters, its body, its declared return type."""
 
     name: str
@@ -55,18 +55,18 @@ class CudaSource:
 
     device: str = ""
     kernels: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    functions: dict[str, Function] = field(default_factory=dict[str, Function])
+    functions: dict[str, HostFunction] = field(default_factory=dict[str, HostFunction])
     macros: dict[str, Macro] = field(default_factory=dict[str, Macro])
     constants: list[Node] = field(default_factory=list[Node])
     bindings: dict[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def read(cls, text: str) -> CudaSource:
-        """Read a source; raises `NotUnderstood` where its brackets do not match."""
+        """Read a source; raises `NotFollowed` where its brackets do not match."""
         data = text.encode()
         root = _parser().parse(data).root_node
         if root.type == "ERROR":
-            raise NotUnderstood("its brackets do not match")
+            raise NotFollowed("its brackets do not match")
         source = cls(bindings=dict(re.findall(r"\bdef\s*\(\s*\"(\w+)\"\s*,\s*&?\s*(?:\w+::)*(\w+)", text)))
         device, place = list[bytes](), 0
         for start, end, instead in source._host_parts(root):
@@ -125,7 +125,7 @@ class CudaSource:
             return True
         if body is not None and ("__device__" not in words or "__host__" in words):
             returns = text_of(inner.child_by_field_name("type"))
-            self.functions[name] = Function(name, _parameters(inner), templates, body, returns)
+            self.functions[name] = HostFunction(name, _parameters(inner), templates, body, returns)
         return "__device__" in words or ("constexpr" in words and not _of_torch(inner))
 
 

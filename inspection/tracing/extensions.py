@@ -15,12 +15,12 @@ from forewarp.core.values import TensorSpec
 from forewarp.gpu_runner.compilers import nvrtc
 from forewarp.gpu_runner.compilers.cubin import codes
 from forewarp.gpu_runner.compilers.process import CompileError
-from forewarp.inspection.tracing.cuda_source import CudaSource, NotUnderstood
+from forewarp.inspection.tracing.cuda_source import CudaSource, NotFollowed
 from forewarp.inspection.tracing.host_code import HostCode, HostLaunch, KernelName
 from forewarp.inspection.tracing.host_values import UNKNOWN
 from forewarp.inspection.tracing.masquerade import replaced
 from forewarp.inspection.tracing.recorder import Recorder
-from forewarp.inspection.tracing.values import Argument, TracedLaunch
+from forewarp.inspection.tracing.values import LaunchArgument, TracedLaunch
 
 _FLAG = re.compile(r"-D\w|-U\w|-?-use_fast_math$|-?-fmad=|-?-ftz=|-?-prec-|-?-maxrregcount=|-?-std=|-?-extra-device")
 _NEEDS_FULL = re.compile(
@@ -58,7 +58,7 @@ class Extension(types.ModuleType):
             host.steps = 0
             try:
                 result = host.call(function, given)
-            except NotUnderstood as e:
+            except NotFollowed as e:
                 device.recorder.note(f"{self.__name__}.{name}: {e}; launches may be missing")
                 result = UNKNOWN
             return self._result(name, host.source.functions[function].returns, result, outputs)
@@ -129,7 +129,7 @@ class DeviceCode:
                 grid=launch.grid,
                 block=launch.block,
                 shared=launch.shared or 0,
-                arguments=tuple(Argument(a) for a in launch.arguments),
+                arguments=tuple(LaunchArgument(a) for a in launch.arguments),
                 constants={str(i): a for i, a in enumerate(launch.kernel.arguments)},
             )
         )
@@ -139,7 +139,7 @@ class DeviceCode:
         host = HostCode(self.source, self.launched)
         for name, function in self.source.functions.items():
             if not function.templates:
-                with contextlib.suppress(NotUnderstood):
+                with contextlib.suppress(NotFollowed):
                     host.call(name, [])
 
 
@@ -185,7 +185,7 @@ class Extensions:
     def _extension(self, name: str, text: str, flags: Sequence[str]) -> Extension:
         try:
             source = CudaSource.read(text)
-        except NotUnderstood as e:
+        except NotFollowed as e:
             raise NotTraced(f"the source of {name} cannot be read: {e}") from None
         device = DeviceCode(source, self.arch, flags, self.recorder)
         self.codes.append(device)

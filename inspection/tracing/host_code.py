@@ -18,7 +18,7 @@ import torch
 from tree_sitter import Node
 
 from forewarp.inspection.tracing import host_values
-from forewarp.inspection.tracing.cuda_source import CudaSource, Macro, NotUnderstood, block, name_of, text_of, words_of
+from forewarp.inspection.tracing.cuda_source import CudaSource, Macro, NotFollowed, block, name_of, text_of, words_of
 from forewarp.inspection.tracing.host_values import UNKNOWN, Dim
 
 _MOST_STEPS = 5_000
@@ -100,10 +100,10 @@ class HostCode:
         return None if "void" in function.returns else UNKNOWN
 
     def step(self) -> None:
-        """Count a statement; raises `NotUnderstood` where they become too many."""
+        """Count a statement; raises `NotFollowed` where they become too many."""
         self.steps += 1
         if self.steps > _MOST_STEPS:
-            raise NotUnderstood("the host code does too much")
+            raise NotFollowed("the host code does too much")
 
 
 def _template_value(text: str) -> Any:
@@ -429,7 +429,7 @@ class _Frame:
 def _required(node: Node, name: str, otherwise: Node | None = None) -> Node:
     child = node.child_by_field_name(name) or otherwise
     if child is None:
-        raise NotUnderstood(f"{node.type} without {name} in {text_of(node)[:60]!r}")
+        raise NotFollowed(f"{node.type} without {name} in {text_of(node)[:60]!r}")
     return child
 
 

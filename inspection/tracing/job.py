@@ -6,7 +6,7 @@ from pathlib import Path
 
 from forewarp.gpu_runner.worker.channel import Channel
 from forewarp.gpu_runner.worker.jobs import watched
-from forewarp.gpu_runner.worker.requests import Ending
+from forewarp.gpu_runner.worker.requests import JobEnding
 from forewarp.inspection.jobs import TraceJob
 from forewarp.inspection.tracing.program import trace_workload, use_no_device
 from forewarp.inspection.tracing.values import Trace
@@ -17,10 +17,10 @@ def run(job: TraceJob, answer: Channel) -> None:
     watched(job.folder, answer, lambda: _trace(job), "module")
 
 
-def _trace(job: TraceJob) -> Ending:
+def _trace(job: TraceJob) -> JobEnding:
     """Write the trace and its cubins into the folder."""
     folder = Path(job.folder.path)
     use_no_device(folder)
     pairs = zip(job.workloads, job.signatures, strict=True)
     Trace({w.name: trace_workload(job, w, s) for w, s in pairs}).save(folder)
-    return Ending("ok")
+    return JobEnding("ok")

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors  # pyright: ignore[reportPrivateUsage]
 
 from forewarp.core.values import Target
-from forewarp.inspection.tracing.recorder import Event, Recorder
+from forewarp.inspection.tracing.recorder import Recorder, TracedEvent
 
 _NOTHING = (
     *("synchronize", "set_device", "set_stream", "empty_cache", "init", "_lazy_init", "manual_seed", "manual_seed_all"),
@@ -173,7 +173,7 @@ def _graphs(recorder: Recorder) -> tuple[type, Callable[..., Any]]:
     class Graph:
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             del args, kwargs
-            self.captured: list[Event] = []
+            self.captured: list[TracedEvent] = []
             self._open = contextlib.ExitStack()
 
         def capture_begin(self, *args: Any, **kwargs: Any) -> None:

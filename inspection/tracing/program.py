@@ -22,7 +22,7 @@ from forewarp.gpu_runner.worker.problem import dtype_name, import_text, outputs_
 from forewarp.inspection.jobs import TraceJob
 from forewarp.inspection.tracing import masquerade, triton_driver
 from forewarp.inspection.tracing.operators import Operators
-from forewarp.inspection.tracing.recorder import Event, Recorder, TooMuch, merge, words
+from forewarp.inspection.tracing.recorder import Recorder, TooMuch, TracedEvent, merge, words
 from forewarp.inspection.tracing.values import Strategy, TracedLaunch, WorkloadTrace
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class OutOfTime(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TracedRun:
     """A workload traced in one way; `complete` says that the module came to its end."""
 
     trace: WorkloadTrace
@@ -77,7 +77,9 @@ def use_no_device(folder: Path) -> None:
     tempfile.tempdir = str(folder / "cache")
 
 
-def run(job: TraceJob, workload: Workload, signature: Signature, strategy: Strategy, *, passing: bool = False) -> Run:
+def run(
+    job: TraceJob, workload: Workload, signature: Signature, strategy: Strategy, *, passing: bool = False
+) -> TracedRun:
     """Trace one workload in one way; `passing` over kernels that cannot be launched."""
     recorder = Recorder(Path(job.folder.path))
     complete, repeatable, extensions, refusals = False, False, None, None
@@ -97,7 +99,7 @@ def run(job: TraceJob, workload: Workload, signature: Signature, strategy: Strat
         except Exception as e:
             recorder.problem(f"{recorder.doing} failed: {words(e)}")
             if refusals is not None and refusals.caused(e):
-                return Run(recorder.result(strategy), complete=False, repeatable=False, refused=not passing)
+                return TracedRun(recorder.result(strategy), complete=False, repeatable=False, refused=not passing)
             repeatable = not isinstance(e, TooMuch)
     if extensions is not None and extensions.codes and not any(isinstance(e, TracedLaunch) for e in recorder.events):
         if complete:
@@ -105,7 +107,7 @@ def run(job: TraceJob, workload: Workload, signature: Signature, strategy: Strat
         else:
             extensions.survey()
             strategy = "source"
-    return Run(recorder.result(strategy), complete, repeatable)
+    return TracedRun(recorder.result(strategy), complete, repeatable)
 
 
 def _enter(
@@ -196,7 +198,7 @@ def differentiate(
     for value in values:
         if isinstance(value, torch.Tensor) and value.is_leaf and value.is_floating_point():
             value.requires_grad_()
-    elsewhere: list[Event] = []
+    elsewhere: list[TracedEvent] = []
     with torch.enable_grad():
         with recorder.aside(recorder.events if keep else elsewhere):
             result = call()

@@ -18,7 +18,7 @@ from forewarp.inspection.tracing.values import LibraryCall, Strategy, TracedLaun
 MOST_EVENTS = 200_000
 """Launches and calls of one call of a module that are kept; a module that makes more is stopped."""
 
-Event = TracedLaunch | LibraryCall
+TracedEvent = TracedLaunch | LibraryCall
 
 
 class TooMuch(Exception):
@@ -32,11 +32,11 @@ class Recorder:
         self.folder = folder
         self.problems: list[str] = []
         self.notes: list[str] = []
-        self.events: list[Event] = []
+        self.events: list[TracedEvent] = []
         self.doing = "importing the module"
         self.trying = False
         """True while an autotuner tries a configuration, which handles failures itself."""
-        self.backward: list[Event] = []
+        self.backward: list[TracedEvent] = []
 
     def keep(self, image: bytes) -> str:
         """Write a cubin and return its file name."""
@@ -46,7 +46,7 @@ class Recorder:
             path.write_bytes(image)
         return name
 
-    def add(self, event: Event) -> None:
+    def add(self, event: TracedEvent) -> None:
         """Record a launch or a call."""
         if len(self.events) >= MOST_EVENTS:
             raise TooMuch(f"more than {MOST_EVENTS} launches and calls")
@@ -63,7 +63,7 @@ class Recorder:
             self.notes.append(text)
 
     @contextlib.contextmanager
-    def aside(self, sink: list[Event]) -> Generator[None]:
+    def aside(self, sink: list[TracedEvent]) -> Generator[None]:
         """Put events into `sink` within this context: a graph's capture, a trial of an autotuner."""
         kept, self.events = self.events, sink
         try:
@@ -91,7 +91,7 @@ class Recorder:
         )
 
 
-def merge(events: Sequence[Event]) -> list[Event]:
+def merge(events: Sequence[TracedEvent]) -> list[TracedEvent]:
     """Return the events without repetition, each with how often it came, in the order in which they first came."""
     found: dict[str, list[Any]] = {}
     for event in events:

@@ -19,7 +19,7 @@ from forewarp.core.values import Target
 from forewarp.gpu_runner.compilers.cubin import codes
 from forewarp.inspection.tracing.masquerade import capability, constant, replaced
 from forewarp.inspection.tracing.recorder import Recorder, words
-from forewarp.inspection.tracing.values import Argument, TracedLaunch
+from forewarp.inspection.tracing.values import LaunchArgument, TracedLaunch
 
 MOST_CONFIGURATIONS = 16
 """Configurations of one kernel that are compiled for one set of shapes; the rest are counted and left out."""
@@ -141,19 +141,19 @@ def _bytes_of(values: Sequence[Any]) -> int:
     return sum(found.values())
 
 
-def _describe(src: Any) -> tuple[tuple[Argument, ...], dict[str, Any]]:
+def _describe(src: Any) -> tuple[tuple[LaunchArgument, ...], dict[str, Any]]:
     """Return the arguments that a kernel is compiled for, and its constants, from Triton's ASTSource."""
     signature: Mapping[str, Any] = getattr(src, "signature", {})
     constants: Mapping[tuple[int, ...], Any] = getattr(src, "constants", {})
     attributes: Mapping[tuple[int, ...], Any] = getattr(src, "attrs", {})
-    arguments: list[Argument] = []
+    arguments: list[LaunchArgument] = []
     values: dict[str, Any] = {}
     for place, (name, kind) in enumerate(signature.items()):
         if kind == "constexpr":
             values[str(name)] = _plain(constants.get((place,)))
         else:
             known: Sequence[Sequence[Any]] = attributes.get((place,)) or ()
-            arguments.append(Argument(str(name), str(kind), any(a[0] == "tt.divisibility" for a in known)))
+            arguments.append(LaunchArgument(str(name), str(kind), any(a[0] == "tt.divisibility" for a in known)))
     return tuple(arguments), values
 
 

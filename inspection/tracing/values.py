@@ -37,7 +37,7 @@ class SourceFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class LaunchArgument:
     """An argument of a launch: Triton's name for its type, such as "*fp32", and whether 16 divides its value.
 
     Of a CUDA extension only the text of the argument is known: `type` is empty.
@@ -65,7 +65,7 @@ class TracedLaunch:
     block: tuple[int, int, int] | None
     shared: int = 0
     times: int = 1
-    arguments: tuple[Argument, ...] = ()
+    arguments: tuple[LaunchArgument, ...] = ()
     constants: Mapping[str, Any] = field(default_factory=dict[str, Any])
     options: Mapping[str, int] = field(default_factory=dict[str, int])
     bytes: int = 0

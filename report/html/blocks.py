@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from markupsafe import Markup
 
-from forewarp.report.html.chart import Figure
+from forewarp.report.html.chart import ChartFigure
 from forewarp.tools.parts import Interval
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-Row = TypeVar("Row")
+RowT = TypeVar("RowT")
 
 TINY = 1e-6
 """Numbers nearer to zero than this are written as about zero."""
@@ -36,14 +36,14 @@ FATES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TableCell:
     """A cell of a table: `kind` is a class of colour or of layout (n for numbers, t for running text)."""
 
     text: str
     kind: str = ""
 
 
-Value = Cell | Interval | str | float | None
+CellValue = TableCell | Interval | str | float | None
 """What a cell is made of: an interval is a speed-up, a number is aligned, None and "" are empty."""
 
 
@@ -51,14 +51,14 @@ Value = Cell | Interval | str | float | None
 class Table:
     """A table, which its headings sort if `sort`, and which is scrolled if `tall`."""
 
-    head: Sequence[Cell]
-    rows: Sequence[Sequence[Cell]]
+    head: Sequence[TableCell]
+    rows: Sequence[Sequence[TableCell]]
     sort: bool = False
     tall: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class SmallPrint:
     """A paragraph in small print."""
 
     text: str
@@ -72,26 +72,26 @@ class Heading:
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class TextList:
     """A list of texts, each with a link before it where there is one: (text, link's text, address)."""
 
     items: Sequence[tuple[str, str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class SourceLines:
     """Lines of source text, each with a class: a added, d deleted, h about the text, "" for all others."""
 
     lines: Sequence[tuple[str, str]]
 
     @staticmethod
-    def of(text: str) -> Code:
+    def of(text: str) -> SourceLines:
         """Return text without marked lines."""
-        return Code([("", text)])
+        return SourceLines([("", text)])
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class ScrolledPicture:
     """A picture that is scrolled, with keys of its colours."""
 
     svg: Markup
@@ -104,11 +104,11 @@ class Fold:
 
     title: str
     about: str
-    blocks: Sequence[Block]
+    blocks: Sequence[PageBlock]
     open: bool = False
 
 
-Block = str | Note | Heading | Items | Code | Tree | Table | Figure | Fold | None
+PageBlock = str | SmallPrint | Heading | TextList | SourceLines | ScrolledPicture | Table | ChartFigure | Fold | None
 """A text is a paragraph; None is nothing."""
 
 
@@ -118,7 +118,7 @@ class Section:
 
     name: str
     title: str
-    blocks: Sequence[Block]
+    blocks: Sequence[PageBlock]
     lead: str = ""
     folded: bool = False
 
@@ -155,38 +155,38 @@ class Page:
 
 
 def table(
-    rows: Iterable[Row], columns: Mapping[str, Callable[[Row], Value]], *, sort: bool = False, tall: bool = False
+    rows: Iterable[RowT], columns: Mapping[str, Callable[[RowT], CellValue]], *, sort: bool = False, tall: bool = False
 ) -> Table | None:
     """Return a table with a column for each heading, without those that have nothing in them; None without any."""
     cells = [[_cell(value(row)) for value in columns.values()] for row in rows]
     filled = [k for k in range(len(columns)) if any(line[k].text for line in cells)]
     if not filled:
         return None
-    heads = [Cell(head, "n" if "n" in cells[0][k].kind.split() else "") for k, head in enumerate(columns)]
+    heads = [TableCell(head, "n" if "n" in cells[0][k].kind.split() else "") for k, head in enumerate(columns)]
     return Table([heads[k] for k in filled], [[line[k] for k in filled] for line in cells], sort, tall)
 
 
-def _cell(value: Value) -> Cell:
+def _cell(value: CellValue) -> TableCell:
     match value:
-        case Cell():
+        case TableCell():
             return value
         case str():
-            return Cell(value)
+            return TableCell(value)
         case None:
-            return Cell("", "n")
+            return TableCell("", "n")
         case Interval():
-            return Cell(str(value), "n")
+            return TableCell(str(value), "n")
         case int():
-            return Cell(f"{value:,d}", "n")
+            return TableCell(f"{value:,d}", "n")
         case float():
             if value and abs(value) < TINY:
-                return Cell("≈0", "n")
-            return Cell(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}", "n")
+                return TableCell("≈0", "n")
+            return TableCell(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}", "n")
 
 
-def number(value: float | None, form: str) -> Cell:
+def number(value: float | None, form: str) -> TableCell:
     """Return a number in a format of its own; empty where there is none."""
-    return Cell("" if value is None else format(value, form), "n")
+    return TableCell("" if value is None else format(value, form), "n")
 
 
 def kind_of(fate: str) -> str:
@@ -204,9 +204,9 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def became(fate: str) -> Cell:
+def became(fate: str) -> TableCell:
     """Return a cell that says in colour what became of a candidate."""
-    return Cell(words(fate), kind_of(fate))
+    return TableCell(words(fate), kind_of(fate))
 
 
 def keys(fates: Iterable[str]) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 LEFT, RIGHT, BOTTOM = 62, 14, 44
 NARROW = 560
 """Pixels below which a chart is scrolled, not shrunk further."""
-Point = tuple[float, float]
+ChartPoint = tuple[float, float]
 
 _STEPS = (
     (1.0,),
@@ -100,7 +100,7 @@ def tooltip(text: str) -> Markup:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class ChartFigure:
     """A chart with a title that says what is seen, a caption that says how to read it, and keys of its colours."""
 
     title: str
@@ -110,7 +110,7 @@ class Figure:
     keys: tuple[tuple[str, str], ...] = ()
 
 
-class Frame:
+class PlotArea:
     """A plot area with two axes, and what is drawn on it, in the order drawn."""
 
     def __init__(self, x: Axis, y: Axis, width: int = 560, height: int = 330, top: int = 14) -> None:
@@ -149,7 +149,7 @@ class Frame:
         path = f"M{a - 3.5:.1f} {b - 3.5:.1f}l7 7m0-7l-7 7" if failed else f"M{a:.1f} {b - 6:.1f}l6 6l-6 6l-6-6z"
         self.parts.append(element("path", tooltip(title), class_=f"{'cross' if failed else 'dot'} {kind}", d=path))
 
-    def line(self, a: Point, b: Point, kind: str, **style: object) -> None:
+    def line(self, a: ChartPoint, b: ChartPoint, kind: str, **style: object) -> None:
         """Draw a line between two points."""
         self._line(self.x(a[0]), self.y(a[1]), self.x(b[0]), self.y(b[1]), class_=f"mark {kind}", **style)
 
@@ -158,7 +158,7 @@ class Frame:
         low, high = self.axes[0].low, self.axes[0].high
         self.line((low, low), (high, high), "none", stroke_dasharray="4 3")
 
-    def path(self, points: Sequence[Point], kind: str, *, filled: bool = False) -> None:
+    def path(self, points: Sequence[ChartPoint], kind: str, *, filled: bool = False) -> None:
         """Draw a line through points, or fill the area within them."""
         places = " ".join(f"{self.x(a):.1f},{self.y(b):.1f}" for a, b in points)
         self.parts.append(element("polygon" if filled else "polyline", class_=kind, points=places))
@@ -173,9 +173,9 @@ class Frame:
             self._text(self.x(value), self.top - 5, text, "middle", class_="soft")
         self._text((LEFT + self.width - RIGHT) / 2, self.top - 19, title, "middle", class_="soft")
 
-    def figure(self, title: str, caption: str, keys: Sequence[tuple[str, str]] = ()) -> Figure:
+    def figure(self, title: str, caption: str, keys: Sequence[tuple[str, str]] = ()) -> ChartFigure:
         """Return the chart as a figure; `keys` are classes of colour with their meaning."""
-        return Figure(
+        return ChartFigure(
             title, caption, picture(self.parts, self.width, self.height, f"{title}. {caption}"), self.width, tuple(keys)
         )
 

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING
 
 from forewarp.archive.rows import REJECTED
 from forewarp.core.values import Cost
-from forewarp.report.html.blocks import Block, Cell, Code, Fold, Heading, Note, Value, became, number, table, words
+from forewarp.report.html.blocks import (
+    CellValue,
+    Fold,
+    Heading,
+    PageBlock,
+    SmallPrint,
+    SourceLines,
+    TableCell,
+    became,
+    number,
+    table,
+    words,
+)
 from forewarp.report.html.lineage import fate
 from forewarp.search import policy
 from forewarp.tools import wording
@@ -43,7 +55,7 @@ def audits(document: SearchResult) -> str:
     )
 
 
-def by_round(record: RunRecord, leads: Sequence[str]) -> list[Block]:
+def by_round(record: RunRecord, leads: Sequence[str]) -> list[PageBlock]:
     """Return a table with a line per round; `leads` are the kernels that were the best so far, in order."""
     rows = record.candidates
     decided = Counter(d.round for d in record.decisions)
@@ -54,7 +66,7 @@ def by_round(record: RunRecord, leads: Sequence[str]) -> list[Block]:
     def in_round(number: int) -> list[CandidateRow]:
         return [r for r in measured if r.decided_round == number]
 
-    def best_after(number: int) -> Value:
+    def best_after(number: int) -> CellValue:
         last = max((k for k in led if k <= number), default=None)
         return None if last is None else speedup_of(led[last].measurement)
 
@@ -96,7 +108,7 @@ class _Decided:
         return {k: v for k, v in self.decision.numbers.items() if k not in _MARKS}
 
 
-def by_candidate(record: RunRecord) -> list[Block]:
+def by_candidate(record: RunRecord) -> list[PageBlock]:
     """Return a table with the last decision on each candidate; numbers that never differ stand above it."""
     lines = _decided(record)
     times = Counter(d.proposal for d in record.decisions)
@@ -115,7 +127,7 @@ def by_candidate(record: RunRecord) -> list[Block]:
         text = d.decision.reason
         return f"{text} ({', '.join(on)})" if on and not text.startswith(on[0][:5]) else text
 
-    columns: dict[str, Callable[[_Decided], Value]] = {
+    columns: dict[str, Callable[[_Decided], CellValue]] = {
         "round": lambda d: d.row.decided_round or 0,
         "kernel": lambda d: d.row.candidate.short,
         "proposer": lambda d: f"{d.row.proposer} {d.row.operator}".strip(),
@@ -131,20 +143,20 @@ def by_candidate(record: RunRecord) -> list[Block]:
         "measured [95 %]": lambda d: speedup_of(d.row.measurement),
     }
     same = ", ".join(f"{words(name)} {value:.3g}" for name, value in constant.items())
-    return [Note(f"The same for all: {same}.") if same else None, table(lines, columns, sort=True, tall=True)]
+    return [SmallPrint(f"The same for all: {same}.") if same else None, table(lines, columns, sort=True, tall=True)]
 
 
 def _float(value: float | None) -> float | None:
     return None if value is None else float(value)
 
 
-def proposers(rows: Sequence[CandidateRow], leads: Sequence[str]) -> list[Block]:
+def proposers(rows: Sequence[CandidateRow], leads: Sequence[str]) -> list[PageBlock]:
     """Return a table of each proposer's kinds of change, those that improved most often first."""
     groups: dict[tuple[str, str], list[CandidateRow]] = {}
     for r in rows:
         groups.setdefault((r.proposer, r.operator or r.note[:20] * (len(r.note) <= 20)), []).append(r)
     lines = sorted((_Proposer(*names, own, leads) for names, own in groups.items()), key=_Proposer.rank)
-    columns: dict[str, Callable[[_Proposer], Value]] = {
+    columns: dict[str, Callable[[_Proposer], CellValue]] = {
         "proposer": lambda p: p.proposer,
         "kind of change": lambda p: p.operator or "–",
         "proposed": lambda p: len(p.rows),
@@ -154,7 +166,9 @@ def proposers(rows: Sequence[CandidateRow], leads: Sequence[str]) -> list[Block]
         "improvements": lambda p: p.improvements,
         "best [95 %]": lambda p: p.best,
         "tokens": lambda p: (p.cost.input_tokens + p.cost.output_tokens) or None,
-        "dollars": lambda p: Cell("unknown", "n") if p.cost.dollars is None else number(p.cost.dollars or None, ".3f"),
+        "dollars": lambda p: (
+            TableCell("unknown", "n") if p.cost.dollars is None else number(p.cost.dollars or None, ".3f")
+        ),
         "model s": lambda p: p.cost.seconds or None,
         "compile s": lambda p: sum(r.build.seconds for r in p.rows if r.build and not r.build.cached) or None,
     }
@@ -179,7 +193,7 @@ class _Proposer:
         return sum(r.candidate.sha256 in self.leads for r in self.measured)
 
     @property
-    def best(self) -> Value:
+    def best(self) -> CellValue:
         trusted = [r.measurement for r in self.measured if r.measurement and r.measurement.trusted]
         return speedup_of(max(trusted, key=lambda m: m.speedup or 0.0, default=None))
 
@@ -191,7 +205,7 @@ class _Proposer:
         return -self.improvements, -len(self.measured), -len(self.rows)
 
 
-def forecasters(document: SearchResult, record: RunRecord) -> list[Block]:
+def forecasters(document: SearchResult, record: RunRecord) -> list[PageBlock]:
     """Return a table of the forecasters with their candidates and costs, and one of candidates without an answer."""
     told = table(
         document.tiers,
@@ -214,25 +228,25 @@ def forecasters(document: SearchResult, record: RunRecord) -> list[Block]:
             "forecaster": lambda f: f[0][0],
             "candidates": lambda f: sum(f[1]),
             "times": lambda f: len(f[1]),
-            "problem": lambda f: Cell(f[0][1], "t"),
+            "problem": lambda f: TableCell(f[0][1], "t"),
         },
     )
     return [told, *([Heading("Without a usable answer"), failed] if failed else [])]
 
 
-def failures(rows: Sequence[CandidateRow]) -> list[Block]:
+def failures(rows: Sequence[CandidateRow]) -> list[PageBlock]:
     """Return the failed candidates by cause, the largest group first; groups beyond `MOST_GROUPS` become one."""
     groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for r, stage, outcome, log in _failed(rows):
         key = stage, outcome, _ADDRESS.sub("#", _telling(log))
         groups.setdefault(key, []).append((r.candidate.short, log))
     ordered = sorted(groups.items(), key=lambda g: (-len(g[1]), g[0][:2]))
-    blocks: list[Block] = []
+    blocks: list[PageBlock] = []
     for (stage, outcome, _), own in ordered[:MOST_GROUPS]:
         log = own[0][1]
         reason, shown = _telling(log)[:200], "\n".join(line[:200] for line in log.strip().splitlines()[:LOG_LINES])
-        examples = Note(f"Such as {', '.join(short for short, _ in own[:5])}.")
-        body = [examples, Code.of(shown) if shown and shown != reason else None]
+        examples = SmallPrint(f"Such as {', '.join(short for short, _ in own[:5])}.")
+        body = [examples, SourceLines.of(shown) if shown and shown != reason else None]
         blocks.append(Fold(f"{len(own):,} {words(outcome)} ({stage})", reason or "no reason given", body))
     if rest := ordered[MOST_GROUPS:]:
         blocks.append(f"{sum(len(own) for _, own in rest):,} others: {len(rest)} other reasons")

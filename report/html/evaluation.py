@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from forewarp.report import evaluate_tables
-from forewarp.report.html.blocks import Cell, Page, Section, Table
-from forewarp.report.html.chart import Figure, Frame, log_axis, share_axis
+from forewarp.report.html.blocks import Page, Section, Table, TableCell
+from forewarp.report.html.chart import ChartFigure, PlotArea, log_axis, share_axis
 
 if TYPE_CHECKING:
     from forewarp.tools.evaluate import EvaluateResult, Scores
@@ -50,9 +50,9 @@ def _keys(found: Sequence[Scores]) -> list[tuple[str, str]]:
     return [(colour, s.name) for s, colour in _coloured(found)]
 
 
-def _reliability(found: Sequence[Scores], which: Literal["confidence", "faster"]) -> Figure:
+def _reliability(found: Sequence[Scores], which: Literal["confidence", "faster"]) -> ChartFigure:
     said, truth = NAMES[which]
-    frame = Frame(share_axis(said), share_axis(truth), *SIZE)
+    frame = PlotArea(share_axis(said), share_axis(truth), *SIZE)
     frame.diagonal()
     for s, colour in _coloured(found):
         lines = s.confidence if which == "confidence" else s.faster
@@ -65,17 +65,17 @@ def _reliability(found: Sequence[Scores], which: Literal["confidence", "faster"]
     return frame.figure(f"Reliability: {said} against how often it came true", caption, _keys(found))
 
 
-def _risk_coverage(found: Sequence[Scores]) -> Figure:
-    frame = Frame(share_axis("share answered, the most confident first"), share_axis("share of wrong bins"), *SIZE)
+def _risk_coverage(found: Sequence[Scores]) -> ChartFigure:
+    frame = PlotArea(share_axis("share answered, the most confident first"), share_axis("share of wrong bins"), *SIZE)
     for s, colour in _coloured(found):
         frame.path(s.risk_coverage, f"curve {colour}")
     caption = "How often the likeliest bin is wrong if only confident forecasts count."
     return frame.figure("Risk and coverage", caption, _keys(found))
 
 
-def _recovery(found: Sequence[Scores]) -> Figure:
+def _recovery(found: Sequence[Scores]) -> ChartFigure:
     x = log_axis("share measured (%), the best by forecast first", [1.0, 100.0])
-    frame = Frame(x, share_axis("best found / best of all"), *SIZE)
+    frame = PlotArea(x, share_axis("best found / best of all"), *SIZE)
     for place, (s, colour) in enumerate(_coloured(found)):
         frame.path([(100 * share, value) for share, value in s.recovery], f"curve {colour}")
         for share in evaluate_tables.SHARES:
@@ -88,11 +88,11 @@ def _recovery(found: Sequence[Scores]) -> Figure:
     return frame.figure("Recovery", caption, _keys(found))
 
 
-def _scatter(scores: Scores, colour: str) -> Figure | None:
+def _scatter(scores: Scores, colour: str) -> ChartFigure | None:
     values = [v for p in scores.points for v in (p.forecast, p.measured)]
     if not values:
         return None
-    frame = Frame(log_axis("forecast speed-up", values, "×"), log_axis("measured speed-up", values, "×"), *SIZE)
+    frame = PlotArea(log_axis("forecast speed-up", values, "×"), log_axis("measured speed-up", values, "×"), *SIZE)
     frame.diagonal()
     for p in scores.points:
         frame.line((p.low, p.measured), (p.high, p.measured), colour, stroke_opacity=".08")
@@ -106,7 +106,7 @@ def _scatter(scores: Scores, colour: str) -> Figure | None:
     )
 
 
-def _grid(given: evaluate_tables.Table) -> Table:
+def _grid(given: evaluate_tables.TextTable) -> Table:
     layout = ["", *("n" for _ in given.head[1:])]
-    rows = [[Cell(text, kind) for text, kind in zip(row, layout, strict=True)] for row in given.rows]
-    return Table([Cell(text, kind) for text, kind in zip(given.head, layout, strict=True)], rows)
+    rows = [[TableCell(text, kind) for text, kind in zip(row, layout, strict=True)] for row in given.rows]
+    return Table([TableCell(text, kind) for text, kind in zip(given.head, layout, strict=True)], rows)

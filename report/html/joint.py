@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from forewarp.report.html.blocks import Cell, Code, Items, Page, Section, Value, became, table
-from forewarp.report.html.chart import Figure, Frame, count_axis, log_axis
+from forewarp.report.html.blocks import CellValue, Page, Section, SourceLines, TableCell, TextList, became, table
+from forewarp.report.html.chart import ChartFigure, PlotArea, count_axis, log_axis
 from forewarp.tools.joint_report import differing
 from forewarp.tools.wording import counted
 
@@ -37,38 +37,40 @@ def page(document: JointResult, pages: Mapping[str, str]) -> str:
         sections=[
             Section("kernels", "Kernels over all targets", [table(*_kernels(document), sort=True)], lead),
             Section("chart", "Speed-ups", [_chart(document)]),
-            Section("runs", "One run per target", [Items(runs)]),
-            Section("compromise", "The best compromise", [best.kernel.short, Code.of(best.source)] if best else []),
+            Section("runs", "One run per target", [TextList(runs)]),
+            Section(
+                "compromise", "The best compromise", [best.kernel.short, SourceLines.of(best.source)] if best else []
+            ),
         ],
     ).html()
 
 
-def _kernels(document: JointResult) -> tuple[list[AcrossTargets], dict[str, Callable[[AcrossTargets], Value]]]:
+def _kernels(document: JointResult) -> tuple[list[AcrossTargets], dict[str, Callable[[AcrossTargets], CellValue]]]:
     """Return the kernels and the columns of their table: two for each device."""
     differ = dict(zip((k.kernel.sha256 for k in document.kernels), differing(document.kernels), strict=True))
-    columns: dict[str, Callable[[AcrossTargets], Value]] = {"kernel": lambda k: k.kernel.short}
+    columns: dict[str, Callable[[AcrossTargets], CellValue]] = {"kernel": lambda k: k.kernel.short}
 
-    def result(k: AcrossTargets, place: int) -> Cell:
+    def result(k: AcrossTargets, place: int) -> TableCell:
         t = k.targets[place]
-        cell = became(t.outcome) if t.speedup is None else Cell(str(t.speedup), "n")
-        return Cell(f"{cell.text}{' *' if t.device in k.won else ''}", cell.kind)
+        cell = became(t.outcome) if t.speedup is None else TableCell(str(t.speedup), "n")
+        return TableCell(f"{cell.text}{' *' if t.device in k.won else ''}", cell.kind)
 
-    def foreseen(k: AcrossTargets, place: int) -> Cell:
+    def foreseen(k: AcrossTargets, place: int) -> TableCell:
         forecast = k.targets[place].forecast
-        return Cell(f"{forecast.ratio:.3g}×" if forecast else "", "n")
+        return TableCell(f"{forecast.ratio:.3g}×" if forecast else "", "n")
 
     for place, run in enumerate(document.runs):
         columns[run.device.name] = lambda k, place=place: result(k, place)
         columns[f"{run.device.name}, foreseen"] = lambda k, place=place: foreseen(k, place)
     columns |= {
         "geometric mean": lambda k: k.mean,
-        "least": lambda k: Cell("" if k.worst is None else f"{k.worst:.3g}×", "n"),
-        "tunables that differ": lambda k: Cell(differ[k.kernel.sha256], "t"),
+        "least": lambda k: TableCell("" if k.worst is None else f"{k.worst:.3g}×", "n"),
+        "tunables that differ": lambda k: TableCell(differ[k.kernel.sha256], "t"),
     }
     return document.kernels, columns
 
 
-def _chart(document: JointResult) -> Figure | None:
+def _chart(document: JointResult) -> ChartFigure | None:
     """Return a chart with a column per kernel and a dot per target."""
     found = [
         (k.kernel.short, [(t.device, s) for t in k.targets if (s := t.speedup) is not None]) for k in document.kernels
@@ -79,7 +81,7 @@ def _chart(document: JointResult) -> Figure | None:
     colours = {r.device.name: _COLOURS[i % len(_COLOURS)] for i, r in enumerate(document.runs)}
     most = max(2, len(found))
     y = log_axis("speed-up over the reference", [*values, 1.0], "×")
-    frame = Frame(count_axis("kernel, the best compromise first", most), y)
+    frame = PlotArea(count_axis("kernel, the best compromise first", most), y)
     frame.line((0.5, 1.0), (most + 0.5, 1.0), "none", stroke_dasharray="4 3")
     for place, (kernel, on) in enumerate(found, 1):
         for nth, (device, speedup) in enumerate(on):

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from forewarp.report.html.blocks import Block, Code, Fold, Note, Tree, keys, kind_of, meaning, table, words
+from forewarp.report.html.blocks import (
+    Fold,
+    PageBlock,
+    ScrolledPicture,
+    SmallPrint,
+    SourceLines,
+    keys,
+    kind_of,
+    meaning,
+    table,
+    words,
+)
 from forewarp.report.html.chart import element, picture, tooltip
 from forewarp.tools.parts import Interval, median_of, shown, speedup_of
 from forewarp.tools.wording import counted
@@ -186,7 +197,7 @@ def lead(found: Lineage) -> str:
     return f"{text} “With” names the second parent of a cross." if any(n.mate for n in found.nodes) else text
 
 
-def tree(found: Lineage) -> list[Block]:
+def tree(found: Lineage) -> list[PageBlock]:
     """Return the tree, a row for each candidate; nothing where nothing was measured.
 
     A line leaves its parent downwards and turns right at the child's row. In between stand descendants only, further to
@@ -206,8 +217,10 @@ def tree(found: Lineage) -> list[Block]:
         notes.append(f"+N: so many candidates were made from this one and are not shown, {below:,} in all")
     if found.left_out:
         notes.append(f"without a place in the tree: {_counts(found.left_out)}")
-    drawn = Tree(picture([*edges, *nodes], width, height, title, free=True), keys(n.fate for n in found.nodes))
-    return [drawn, Note(f"{'; '.join(notes)}.") if notes else None]
+    drawn = ScrolledPicture(
+        picture([*edges, *nodes], width, height, title, free=True), keys(n.fate for n in found.nodes)
+    )
+    return [drawn, SmallPrint(f"{'; '.join(notes)}.") if notes else None]
 
 
 def _places(found: Lineage) -> dict[str, tuple[int, int]]:
@@ -244,11 +257,13 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{n:,} {words(name)}" for name, n in sorted(counts.items(), key=lambda c: -c[1]))
 
 
-def changes(rows: Sequence[CandidateRow], seeds: Sequence[Candidate], leads: Sequence[str], winner: str) -> list[Block]:
+def changes(
+    rows: Sequence[CandidateRow], seeds: Sequence[Candidate], leads: Sequence[str], winner: str
+) -> list[PageBlock]:
     """Return what the winner changed in its parent and in its seed, then what each of the last improvements changed."""
     known = by_kernel(rows)
     room = MOST_TEXT
-    found: list[Block] = []
+    found: list[PageBlock] = []
 
     def add(row: CandidateRow, base: Candidate, title: str, *, unfolded: bool) -> None:
         nonlocal room
@@ -292,7 +307,7 @@ def _seed(row: CandidateRow, known: Rows, seeds: Sequence[Candidate]) -> Candida
     return next((s for s in fitting if s.source == row.candidate.source), fitting[0] if fitting else None)
 
 
-def _tunables(before: Candidate, after: Candidate, *, same_text: bool) -> list[Block]:
+def _tunables(before: Candidate, after: Candidate, *, same_text: bool) -> list[PageBlock]:
     names = dict.fromkeys((*before.tunables, *after.tunables))
     differ = [n for n in names if before.tunables.get(n) != after.tunables.get(n)]
     columns: dict[str, Callable[[str], str | int | None]] = {
@@ -304,10 +319,10 @@ def _tunables(before: Candidate, after: Candidate, *, same_text: bool) -> list[B
     return [note, table(differ, columns)]
 
 
-def _code(diff: Sequence[str], left_out: int) -> Code | None:
+def _code(diff: Sequence[str], left_out: int) -> SourceLines | None:
     if not diff:
         return None
     kinds = {"+": "a", "-": "d"}
     lines = [("h" if d.startswith(("---", "+++", "@@")) else kinds.get(d[:1], ""), d) for d in diff]
     more = [("h", f"… {left_out} more lines of the difference are left out")] if left_out else []
-    return Code([*lines, *more])
+    return SourceLines([*lines, *more])

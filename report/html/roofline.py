@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from forewarp.report.html.blocks import Block, Cell, number, table
-from forewarp.report.html.chart import Figure, Frame, element, log_axis, picture, rate, short, tooltip
+from forewarp.report.html.blocks import PageBlock, TableCell, number, table
+from forewarp.report.html.chart import ChartFigure, PlotArea, element, log_axis, picture, rate, short, tooltip
 
 if TYPE_CHECKING:
     from forewarp.core.values import Target
@@ -31,7 +31,7 @@ class RoofPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class RooflineShape:
     """One shape of the task: its work, the reference's median time over the run, and the candidates timed on it."""
 
     work: ShapeWork
@@ -62,7 +62,7 @@ class Roofline:
     """Trusted measurements of a run by shape, on a device whose rates are as its data sheet gives them."""
 
     target: Target
-    shapes: Sequence[Shape]
+    shapes: Sequence[RooflineShape]
 
     @staticmethod
     def of(record: RunRecord, winner: str) -> Roofline | None:
@@ -70,13 +70,13 @@ class Roofline:
         measured = [(r.candidate, r.measurement) for r in record.candidates if r.measurement and r.measurement.trusted]
         measured.sort(key=lambda pair: (pair[0].sha256 != winner, -(pair[1].speedup or 0.0)))
         timed = [(c, w) for c, m in measured for w in m.workloads if w.candidate_median_s > 0][:MOST_POINTS]
-        shapes: list[Shape] = []
+        shapes: list[RooflineShape] = []
         for work in record.shapes:
             reference = [w.anchor_median_s for _, m in measured for w in m.workloads if w.workload == work.workload]
             own = [(c, w) for c, w in timed if w.workload == work.workload]
             points = [RoofPoint(c.short, w.candidate_median_s * 1e6, c.sha256 == winner) for c, w in own]
             if known := [s for s in reference if s > 0]:
-                shapes.append(Shape(work, median(known) * 1e6, points))
+                shapes.append(RooflineShape(work, median(known) * 1e6, points))
         return Roofline(record.run.target, shapes) if shapes else None
 
     @property
@@ -102,14 +102,14 @@ class Roofline:
             "those that have to be moved at least, so a kernel that moves more gets closer to the peak than is shown."
         )
 
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[PageBlock]:
         """Return the roofline where operations are counted, the bandwidth of each shape, and the numbers."""
         numbers = table(
             self.shapes,
             {
                 "shape": lambda s: s.work.workload,
                 "MB at least": lambda s: s.work.bytes_moved / 1e6,
-                "operations": lambda s: Cell(short(s.work.flops) if s.work.flops else "", "n"),
+                "operations": lambda s: TableCell(short(s.work.flops) if s.work.flops else "", "n"),
                 "floor µs": lambda s: s.work.floor_us,
                 "bound": lambda s: s.work.bound or "",
                 "reference µs": lambda s: s.reference_us,
@@ -119,7 +119,7 @@ class Roofline:
         )
         return [self._roofs(), self._bandwidth(), numbers]
 
-    def _roofs(self) -> Figure | None:
+    def _roofs(self) -> ChartFigure | None:
         """Return performance against arithmetic intensity; None where operations or rates are not known."""
         bandwidth = self.target.memory_bandwidth
         shapes = [s for s in self.shapes if s.work.flops and s.points]
@@ -131,7 +131,7 @@ class Roofline:
         x = log_axis("arithmetic intensity (FLOP per byte that has to be moved)", ends)
         speeds = [s.flops_per_s(us) for s in shapes for us in (s.reference_us, *(p.micros for p in s.points))]
         y = log_axis("FLOP/s", [*speeds, *(r for r, _ in self.roofs), x.low * bandwidth])
-        frame = Frame(x, y, 640, 400)
+        frame = PlotArea(x, y, 640, 400)
         top = max((r for r, _ in self.roofs), default=x.high * bandwidth)
         frame.line((x.low, x.low * bandwidth), (top / bandwidth, top), "ink")
         frame.text(x.low * 1.7, x.low * bandwidth * 1.1, f"{rate(bandwidth, 'B/s')}, data sheet")
@@ -155,7 +155,7 @@ class Roofline:
             "are the device's roofs.",
         )
 
-    def _bandwidth(self) -> Figure:
+    def _bandwidth(self) -> ChartFigure:
         """Return for each shape the reference's and the winner's bytes a second as bars, all candidates as ticks."""
         peak = self.target.memory_bandwidth
         speeds = [s.bytes_per_s(us) for s in self.shapes for us in (s.reference_us, *(p.micros for p in s.points))]
@@ -170,10 +170,10 @@ class Roofline:
         caption = (
             "Grey bar: the reference; blue bar: the winner; ticks: every candidate that was timed. Useful bytes only."
         )
-        return Figure(title, caption, picture(parts, WIDTH, height, title), WIDTH)
+        return ChartFigure(title, caption, picture(parts, WIDTH, height, title), WIDTH)
 
 
-def _bars(s: Shape, y: int, scale: float) -> list[Markup]:
+def _bars(s: RooflineShape, y: int, scale: float) -> list[Markup]:
     parts = [element("text", s.work.workload[:24], x=NAME - 8, y=y + 19, text_anchor="end")]
     for offset, kind, who, micros in ((0, "even", "reference", s.reference_us), (14, "best", "winner", s.winner_us)):
         if micros is not None:

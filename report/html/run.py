@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from forewarp.core.values import UNTRUSTED, Measurement
 from forewarp.report.html import decisions, lineage
 from forewarp.report.html.blocks import (
-    Block,
-    Cell,
-    Code,
     Fold,
     Heading,
-    Items,
-    Note,
     Page,
+    PageBlock,
     Section,
+    SmallPrint,
+    SourceLines,
+    TableCell,
+    TextList,
     became,
     keys,
     kind_of,
@@ -26,7 +26,7 @@ from forewarp.report.html.blocks import (
     number,
     table,
 )
-from forewarp.report.html.chart import Axis, Figure, Frame, count_axis, log_axis, share_axis, short
+from forewarp.report.html.chart import Axis, ChartFigure, PlotArea, count_axis, log_axis, share_axis, short
 from forewarp.report.html.roofline import Roofline
 from forewarp.search import policy
 from forewarp.tools import wording
@@ -89,7 +89,7 @@ def page(document: SearchResult, record: RunRecord) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SpendingStep:
     """One finished measurement; `number` counts them from 1, `device_s` and `spent` all that was spent until then."""
 
     number: int
@@ -112,11 +112,11 @@ class Step:
         return speedup_of(self.measurement) if self.measurement.status == "ok" else None
 
 
-def steps(record: RunRecord) -> list[Step]:
+def steps(record: RunRecord) -> list[SpendingStep]:
     """Return every finished measurement in the order made, the confirmation among them."""
     spent = {e.data["measurement"]: e.data["spend"] for e in record.events if e.type == "Measured"}
     audits = {r.measurement_id for r in record.candidates if r.decision and policy.is_audit(r.decision)}
-    best, device_s, made = BestSoFar(), 0.0, list[Step]()
+    best, device_s, made = BestSoFar(), 0.0, list[SpendingStep]()
     for row in record.measurements:
         m = row.measurement
         if m is None:
@@ -124,7 +124,9 @@ def steps(record: RunRecord) -> list[Step]:
         found = speedup_of(m) if m.status == "ok" and row.purpose == "candidate" else None
         leads = best.see(found, m.verdict)
         device_s += m.device_s
-        made.append(Step(len(made) + 1, row, m, best.speedup, leads, row.id in audits, device_s, spent.get(row.id, {})))
+        made.append(
+            SpendingStep(len(made) + 1, row, m, best.speedup, leads, row.id in audits, device_s, spent.get(row.id, {}))
+        )
     return made
 
 
@@ -173,7 +175,7 @@ def _spend(document: SearchResult) -> list[tuple[str, str, str, float | None]]:
     return rows
 
 
-def _account(document: SearchResult) -> list[Block]:
+def _account(document: SearchResult) -> list[PageBlock]:
     """Return the run in seconds and dollars, against measuring everything."""
     found = document.account
     if found is None:
@@ -197,7 +199,7 @@ def _account(document: SearchResult) -> list[Block]:
                 "dollars": lambda line: number(line[1].dollars, ",.4f"),
             },
         ),
-        Note(
+        SmallPrint(
             f"An hour of {document.device.name} is {hour}. While a model answers or a compiler works, the device is "
             "held and counts. Seconds of compilers add up over threads. The estimate takes for each candidate that was "
             "not measured what this run's measurements of its language took, and says nothing of what they would have "
@@ -206,7 +208,7 @@ def _account(document: SearchResult) -> list[Block]:
     ]
 
 
-def _progress(document: SearchResult, made: Sequence[Step], roofline: Roofline | None) -> list[Block]:
+def _progress(document: SearchResult, made: Sequence[SpendingStep], roofline: Roofline | None) -> list[PageBlock]:
     """Return the chart of the best so far, with every measured candidate."""
     timed = [s for s in made if s.speedup and s.measurement.verdict not in UNTRUSTED]
     if not timed:
@@ -217,7 +219,7 @@ def _progress(document: SearchResult, made: Sequence[Step], roofline: Roofline |
     near = floor is not None and floor <= FAR * max(values)
     x = count_axis("measurements made", len(made))
     y = log_axis("speed-up over the reference", [*values, *([floor] if floor is not None and near else [])], "×")
-    frame = Frame(x, y, width=760, height=380, top=42)
+    frame = PlotArea(x, y, width=760, height=380, top=42)
     if made[-1].device_s > 0:
         what = "GPU seconds" if document.device.kind == "cuda" else "device seconds"
         recorded = " of the recorded measurements" if document.source == "replay" else ""
@@ -246,11 +248,11 @@ def _progress(document: SearchResult, made: Sequence[Step], roofline: Roofline |
     return [frame.figure(_reached(document, made), f"{'; '.join(caption)}.", keys(s.fate for s in made))]
 
 
-def _seconds(x: Axis, made: Sequence[Step]) -> list[tuple[float, str]]:
+def _seconds(x: Axis, made: Sequence[SpendingStep]) -> list[tuple[float, str]]:
     return [(value, short(made[round(value) - 1].device_s)) for value, _ in x.ticks if round(value) <= len(made)]
 
 
-def _curve(frame: Frame, made: Sequence[Step], end: float) -> None:
+def _curve(frame: PlotArea, made: Sequence[SpendingStep], end: float) -> None:
     """Draw the best so far as steps, with its interval as a band."""
     corners = [(float(s.number), s.best) for s in made if s.best is not None]
     until = [*(at for at, _ in corners[1:]), end]
@@ -262,7 +264,7 @@ def _curve(frame: Frame, made: Sequence[Step], end: float) -> None:
         frame.path([(x, best.ratio) for at, to, best in spans for x in (at, to)], "step")
 
 
-def _draw(frame: Frame, step: Step, *, many: bool) -> None:
+def _draw(frame: PlotArea, step: SpendingStep, *, many: bool) -> None:
     what = "confirmation of " if step.row.purpose == "confirm" else "audit of " if step.audit else ""
     spent = [f"after {short(step.device_s)} s of device"]
     spent += [f"{tokens:,} tokens"] if (tokens := step.spent.get("tokens")) else []
@@ -283,7 +285,7 @@ def _draw(frame: Frame, step: Step, *, many: bool) -> None:
     frame.dot(step.number, found.ratio, kind, text, hollow=step.audit)
 
 
-def _reached(document: SearchResult, made: Sequence[Step]) -> str:
+def _reached(document: SearchResult, made: Sequence[SpendingStep]) -> str:
     last = next((s for s in reversed(made) if s.leads), None)
     if last is None or last.best is None:
         return "Nothing was correct and to be believed so far"
@@ -292,7 +294,7 @@ def _reached(document: SearchResult, made: Sequence[Step]) -> str:
     return f"Best so far: {last.best.ratio:.3g}×, reached with measurement {last.number}; {len(made)} made{of}"
 
 
-def _winner(document: SearchResult) -> list[Block]:
+def _winner(document: SearchResult) -> list[PageBlock]:
     """Return the winner's results by shape, also on near shapes, its checks, flags and source."""
     best = document.best
     if best is None:
@@ -304,15 +306,15 @@ def _winner(document: SearchResult) -> list[Block]:
             "shape": lambda w: w.name,
             "verdict": lambda w: became(w.verdict),
             "speed-up [95 %]": lambda w: w.speedup,
-            "candidate µs": lambda w: Cell(wording.microseconds(w.candidate_us), "n"),
-            "reference µs": lambda w: Cell(wording.microseconds(w.reference_us), "n"),
-            "noise": lambda w: Cell(_noise(w.noise_percent), "n"),
+            "candidate µs": lambda w: TableCell(wording.microseconds(w.candidate_us), "n"),
+            "reference µs": lambda w: TableCell(wording.microseconds(w.reference_us), "n"),
+            "noise": lambda w: TableCell(_noise(w.noise_percent), "n"),
             "warm L2": lambda w: w.warm,
             "with launch": lambda w: w.launched,
             "cycles": lambda w: w.cycles,
         },
     )
-    blocks: list[Block] = [f"{best.kernel.short} ({best.kernel.language}){tunables}.", shapes]
+    blocks: list[PageBlock] = [f"{best.kernel.short} ({best.kernel.language}){tunables}.", shapes]
     if (near := document.holdout) is not None:
         fates = {s.name: s.verdict if s.status == "ok" and s.verdict else s.status for s in near.shapes}
         blocks += [Heading("On shapes that nobody tuned for"), near.said]
@@ -324,21 +326,21 @@ def _winner(document: SearchResult) -> list[Block]:
                     "made from": lambda s: s.origin,
                     "came to": lambda s: became(fates[s.name]),
                     "speed-up [95 %]": lambda s: s.speedup,
-                    "said": lambda s: Cell(s.log.partition("\n")[0][:160], "t"),
+                    "said": lambda s: TableCell(s.log.partition("\n")[0][:160], "t"),
                 },
             )
         )
     for title, texts in (("Against its time", best.flags), ("Its outputs passed", best.checks)):
-        blocks += [Heading(title), Items([(text, "", "") for text in texts])] if texts else []
+        blocks += [Heading(title), TextList([(text, "", "") for text in texts])] if texts else []
     state = wording.device_line(best.device_state, best.workloads)
-    return [*blocks, Note(state) if state else None, Fold("Source", "", [Code.of(best.source)])]
+    return [*blocks, SmallPrint(state) if state else None, Fold("Source", "", [SourceLines.of(best.source)])]
 
 
 def _noise(percent: float | None) -> str:
     return "" if percent is None else f"±{percent:{'.2g' if percent < 100 else ',.0f'}} %"
 
 
-def _forecasts(document: SearchResult, found: Mapping[str, CalibrationScores]) -> list[Block]:
+def _forecasts(document: SearchResult, found: Mapping[str, CalibrationScores]) -> list[PageBlock]:
     """Return the scatter, the reliability diagrams of who decided, and the scores of all."""
     if not found:
         return [_scatter(document)]
@@ -367,7 +369,7 @@ def _forecasts(document: SearchResult, found: Mapping[str, CalibrationScores]) -
                 "Brier of p(correct)": lambda f: number(f[1].brier_valid, ".3f"),
             },
         ),
-        Note(
+        SmallPrint(
             "ECE: gap between confidence and accuracy of the likeliest of eight ranges. Brier and CRPS: distance of "
             "the eight probabilities to what came, 0 is best. Correct candidates only, but for the last column."
         ),
@@ -387,7 +389,7 @@ def _how_many(found: Mapping[str, CalibrationScores]) -> str:
     return f"Forecasts as they were made before each measurement, uncorrected afterwards.{few}"
 
 
-def _scatter(document: SearchResult) -> Figure | None:
+def _scatter(document: SearchResult) -> ChartFigure | None:
     pairs = [
         (c, c.forecast.median, found, c.measured.verdict)
         for c in document.candidates
@@ -400,7 +402,7 @@ def _scatter(document: SearchResult) -> Figure | None:
     values += [min(values) / 1.3, max(values) * 1.3]
     axes = ("forecast speed-up (80 % interval)", "measured speed-up (95 % interval)")
     x, y = (log_axis(title, values, "×") for title in axes)
-    frame = Frame(x, y, 430, 400)
+    frame = PlotArea(x, y, 430, 400)
     frame.diagonal()
     many = len(pairs) > MANY
     for _, f, m, verdict in [] if many else pairs:
@@ -417,10 +419,10 @@ def _scatter(document: SearchResult) -> Figure | None:
     )
 
 
-def _diagram(name: str, points: Sequence[ReliabilityPoint], title: str, x: str, y: str) -> Figure | None:
+def _diagram(name: str, points: Sequence[ReliabilityPoint], title: str, x: str, y: str) -> ChartFigure | None:
     if not points:
         return None
-    frame = Frame(share_axis(x), share_axis(y), 330, 320)
+    frame = PlotArea(share_axis(x), share_axis(y), 330, 320)
     frame.diagonal()
     most = max(p.count for p in points)
     for p in points:

@@ -19,7 +19,7 @@ from forewarp.inspection.features.features import program_of
 Progress = Callable[[str, int, int], None]
 """Progress callback, given the forecaster's name, the number of tasks done, and their total."""
 
-Key = tuple[str, str, str]
+ForecastKey = tuple[str, str, str]
 
 _FEWEST_DIGITS = 8
 
@@ -45,7 +45,7 @@ class Case:
     incumbent: float = 1.0
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ForecastKey:
         """Identity of a case: task, target and kernel."""
         return self.task, self.target, self.kernel
 
@@ -161,8 +161,8 @@ def recorded(forecasts: Iterable[RecordedForecast], cases: Sequence[Case] | None
     """
     records = list(forecasts)
     conditions = _conditions(records)
-    repeats: dict[str, dict[Key, list[RecordedForecast]]] = {}
-    outcomes: dict[Key, Case] = {}
+    repeats: dict[str, dict[ForecastKey, list[RecordedForecast]]] = {}
+    outcomes: dict[ForecastKey, Case] = {}
     by_task: dict[str, dict[str, Case]] = {}
     for case in cases or ():
         by_task.setdefault(case.task, {})[case.kernel] = case
@@ -180,7 +180,7 @@ def common(answers: Sequence[Answers]) -> list[Answers]:
     """Return the answers to the questions that every forecaster answered, in one order, with the same outcomes."""
     if not answers:
         return []
-    keys = set[Key].intersection(*({r.case.key for r in a.rows} for a in answers))
+    keys = set[ForecastKey].intersection(*({r.case.key for r in a.rows} for a in answers))
     order = [r.case for r in answers[0].rows if r.case.key in keys]
     same: list[Answers] = []
     for one in answers:
@@ -266,7 +266,11 @@ def _own_case(forecast: RecordedForecast) -> Case | None:
 
 
 def _answers(
-    name: str, by_case: Mapping[Key, list[RecordedForecast]], outcomes: Mapping[Key, Case], *, judged: bool
+    name: str,
+    by_case: Mapping[ForecastKey, list[RecordedForecast]],
+    outcomes: Mapping[ForecastKey, Case],
+    *,
+    judged: bool,
 ) -> Answers:
     rows = tuple(_combined(name, outcomes[key], repeats, judged) for key, repeats in by_case.items())
     spent: dict[tuple[str, str], list[float]] = {}

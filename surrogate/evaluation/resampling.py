@@ -24,7 +24,7 @@ RESAMPLES = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class IntervalEstimate:
     """A figure with its interval. `low` and `high` are NaN where one cluster, or too few draws with a value, is all."""
 
     value: float
@@ -41,9 +41,9 @@ class Resampled:
     draws: Array
     clusters: int
 
-    def estimate(self, level: float = LEVEL) -> Estimate:
+    def estimate(self, level: float = LEVEL) -> IntervalEstimate:
         """Return the figure with its expanded percentile interval."""
-        return Estimate(self.value, *percentile_interval(self.draws, self.clusters, level), level)
+        return IntervalEstimate(self.value, *percentile_interval(self.draws, self.clusters, level), level)
 
     def minus(self, other: Resampled) -> Resampled:
         """Return the paired difference; both must come from the same draws of the same clusters."""

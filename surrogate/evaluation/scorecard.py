@@ -42,7 +42,7 @@ class Measure:
     statistic: Statistic = field(repr=False)
 
 
-class Block:
+class TaskBlock:
     """The rows of one task on one target as arrays; `p` to `highs` are of the valid candidates only.
 
     `speedups` is zero and `valid` false where a candidate is invalid; the top share is chosen by `worth`.
@@ -70,15 +70,15 @@ def centre(forecast: Forecast) -> float:
     return bins.mean_log2(forecast.probabilities) if forecast.mean_log2 is None else forecast.mean_log2
 
 
-def blocks(answers: Answers) -> list[Block]:
+def blocks(answers: Answers) -> list[TaskBlock]:
     """Return the rows of one forecaster by task and target, in order."""
     grouped: dict[tuple[str, str], list[AnsweredCase]] = {}
     for row in answers.rows:
         grouped.setdefault((row.case.task, row.case.target), []).append(row)
-    return [Block(rows, answers.milliseconds.get(key, math.nan)) for key, rows in grouped.items()]
+    return [TaskBlock(rows, answers.milliseconds.get(key, math.nan)) for key, rows in grouped.items()]
 
 
-def measures(found: Sequence[Block], margin: float = MARGIN) -> list[Measure]:
+def measures(found: Sequence[TaskBlock], margin: float = MARGIN) -> list[Measure]:
     """Return every figure of these blocks, as statistics that can be resampled."""
     return [*_of_bins(found), *_of_confidence(found), *_of_validity(found), *_of_choice(found, margin), _speed(found)]
 
@@ -90,13 +90,13 @@ def score(answers: Answers, draws: Sequence[Picks], margin: float = MARGIN) -> d
     return {m.name: (m, resample(m.statistic, clusters, draws)) for m in measures(found, margin)}
 
 
-def by_task(answers: Answers, margin: float = MARGIN) -> list[tuple[Block, Mapping[str, float]]]:
+def by_task(answers: Answers, margin: float = MARGIN) -> list[tuple[TaskBlock, Mapping[str, float]]]:
     """Return the figures of each task by itself."""
     return [(b, {m.name: m.statistic(np.zeros(1, np.int64)) for m in measures([b], margin)}) for b in blocks(answers)]
 
 
 @dataclass(frozen=True, slots=True)
-class FamilyDifference:
+class PairedFamily:
     """CRPS of one forecaster on the valid candidates of a family, and the paired difference from another's."""
 
     family: str
@@ -105,7 +105,7 @@ class FamilyDifference:
     difference: Resampled
 
 
-def by_family(one: Answers, other: Answers, resamples: int, seed: int = 0) -> list[FamilyDifference]:
+def by_family(one: Answers, other: Answers, resamples: int, seed: int = 0) -> list[PairedFamily]:
     """Return `one` less `other` by family, for answers to the same questions in one order.
 
     A family has few tasks, so that programs are drawn, each with all of its settings.
@@ -115,13 +115,13 @@ def by_family(one: Answers, other: Answers, resamples: int, seed: int = 0) -> li
         if a.case.speedup is not None:
             losses = _crps(a), _crps(b)
             families.setdefault(a.case.family, {}).setdefault(f"{a.case.task} {a.case.program}", []).append(losses)
-    found: list[FamilyDifference] = []
+    found: list[PairedFamily] = []
     for family, programs in sorted(families.items()):
         pairs = [np.array(each) for each in programs.values()]
         names = list(programs)
         difference = resample(_mean([p[:, 0] - p[:, 1] for p in pairs]), names, cluster_draws(names, resamples, seed))
         rows = np.concatenate(pairs)
-        found.append(FamilyDifference(family, len(rows), float(rows[:, 0].mean()), difference))
+        found.append(PairedFamily(family, len(rows), float(rows[:, 0].mean()), difference))
     return found
 
 
@@ -130,11 +130,11 @@ def _crps(row: AnsweredCase) -> float:
     return metrics.crps(np.array([row.forecast.probabilities], float), metrics.bins_of(speedups))
 
 
-def _of_bins(found: Sequence[Block]) -> list[Measure]:
-    def rows(loss: Callable[[Block], Array]) -> Statistic:
+def _of_bins(found: Sequence[TaskBlock]) -> list[Measure]:
+    def rows(loss: Callable[[TaskBlock], Array]) -> Statistic:
         return _mean([loss(b) for b in found])
 
-    def each(score: Callable[[Array, NDArray[np.int64]], float]) -> Callable[[Block], Array]:
+    def each(score: Callable[[Array, NDArray[np.int64]], float]) -> Callable[[TaskBlock], Array]:
         return lambda b: np.array([score(b.p[i : i + 1], b.y[i : i + 1]) for i in range(len(b.y))], float)
 
     ranks = [_rank_correlation(b) for b in found]
@@ -158,7 +158,7 @@ def _of_bins(found: Sequence[Block]) -> list[Measure]:
     ]
 
 
-def _of_confidence(found: Sequence[Block]) -> list[Measure]:
+def _of_confidence(found: Sequence[TaskBlock]) -> list[Measure]:
     confidence = [b.p.max(axis=1) for b in found]
     wrong = [(b.p.argmax(axis=1) != b.y).astype(float) for b in found]
     right = [w == 0 for w in wrong]
@@ -172,7 +172,7 @@ def _of_confidence(found: Sequence[Block]) -> list[Measure]:
     ]
 
 
-def _of_validity(found: Sequence[Block]) -> list[Measure]:
+def _of_validity(found: Sequence[TaskBlock]) -> list[Measure]:
     if not all(b.judges_validity for b in found):
         found = []
     said, valid = [b.p_valid for b in found], [b.valid for b in found]
@@ -183,7 +183,7 @@ def _of_validity(found: Sequence[Block]) -> list[Measure]:
     ]
 
 
-def _of_choice(found: Sequence[Block], margin: float) -> list[Measure]:
+def _of_choice(found: Sequence[TaskBlock], margin: float) -> list[Measure]:
     """Return the costs of the rule "measure the top share", for each share."""
     near = [metrics.near_best(b.speedups, margin) for b in found]
     beats = [b.speedups > b.incumbent for b in found]
@@ -210,7 +210,7 @@ def _of_choice(found: Sequence[Block], margin: float) -> list[Measure]:
     return [*made, *_shares_needed(found, near, close)]
 
 
-def _shares_needed(found: Sequence[Block], near: Sequence[NDArray[np.bool_]], close: str) -> list[Measure]:
+def _shares_needed(found: Sequence[TaskBlock], near: Sequence[NDArray[np.bool_]], close: str) -> list[Measure]:
     """Return the smallest shares, in whole percents, at which at most `MOST_LOST` is lost on average over tasks."""
     shares = np.arange(1, 101) / 100
 
@@ -235,18 +235,18 @@ def _shares_needed(found: Sequence[Block], near: Sequence[NDArray[np.bool_]], cl
     ]
 
 
-def _speed(found: Sequence[Block]) -> Measure:
+def _speed(found: Sequence[TaskBlock]) -> Measure:
     return Measure("milliseconds", "milliseconds a kernel", "lower", _over([b.milliseconds for b in found], np.median))
 
 
-def _rank_correlation(block: Block) -> float:
+def _rank_correlation(block: TaskBlock) -> float:
     """Return Spearman's correlation in one task; a forecast that does not tell candidates apart is worth zero."""
     if len(block.s) > 1 and np.ptp(block.s) > 0 and np.ptp(block.centres) == 0:
         return 0.0
     return metrics.spearman(block.centres, block.s)
 
 
-def _inside(block: Block) -> Array:
+def _inside(block: TaskBlock) -> Array:
     return ((block.lows <= block.s) & (block.s <= block.highs)).astype(float)
 
 

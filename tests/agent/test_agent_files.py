@@ -12,7 +12,7 @@ import pytest
 from support.scripted_model import Call, scripted
 
 from forewarp.agent.conversation import Conversation
-from forewarp.agent.events import ApprovalAsked, Event, Failed, Reply, SettingChanged, ToolReturned
+from forewarp.agent.events import ApprovalAsked, ApprovalReply, ConversationEvent, Failed, SettingChanged, ToolReturned
 from forewarp.agent.files import SECRET_FILES, SECRET_FOLDERS, secret, with_mentioned_files
 from forewarp.agent.settings import Settings
 from forewarp.cli import headless
@@ -49,8 +49,8 @@ def talk(folder: Path, tmp_path: Path) -> Make:
     return made
 
 
-async def turn(made: Conversation, reply: Reply = "no", text: str = "Go on.") -> list[Event]:
-    seen: list[Event] = []
+async def turn(made: Conversation, reply: ApprovalReply = "no", text: str = "Go on.") -> list[ConversationEvent]:
+    seen: list[ConversationEvent] = []
     async for event in made.say(text):
         seen.append(event)
         if isinstance(event, ApprovalAsked):
@@ -59,11 +59,11 @@ async def turn(made: Conversation, reply: Reply = "no", text: str = "Go on.") ->
     return seen
 
 
-def asked(events: list[Event]) -> list[ApprovalAsked]:
+def asked(events: list[ConversationEvent]) -> list[ApprovalAsked]:
     return [e for e in events if isinstance(e, ApprovalAsked)]
 
 
-def results(events: list[Event]) -> list[dict[str, Any]]:
+def results(events: list[ConversationEvent]) -> list[dict[str, Any]]:
     return [dict(e.result) for e in events if isinstance(e, ToolReturned)]
 
 
@@ -73,7 +73,7 @@ def put(path: Path, text: str = SECRET) -> Path:
     return path
 
 
-def told(made: Conversation, events: list[Event]) -> str:
+def told(made: Conversation, events: list[ConversationEvent]) -> str:
     """All that the model, the board and the user were told."""
     return repr(events) + repr([r.forecast.source for r in made.candidates])
 
@@ -223,7 +223,7 @@ async def test_hidden_and_executable_files_are_written_with_a_word_only(
 async def test_a_file_of_its_own_that_became_executable_is_asked_for(talk: Make, folder: Path) -> None:
     write: Call = ("write_file", {"path": "k.cu", "text": "a\n"})
     made = talk(write)
-    seen: list[Event] = []
+    seen: list[ConversationEvent] = []
     for _ in range(2):
         async for event in made.say("Go on."):
             seen.append(event)
@@ -255,7 +255,7 @@ async def test_a_file_that_becomes_another_one_while_the_user_thinks_is_not_writ
     put(folder / "mine.txt", "old\n")
     put(folder / "other.txt", "other\n")
     made = talk(("write_file", {"path": "mine.txt", "text": "new\n"}))
-    seen: list[Event] = []
+    seen: list[ConversationEvent] = []
     async for event in made.say("Go on."):
         seen.append(event)
         if isinstance(event, ApprovalAsked):

@@ -13,7 +13,7 @@ from forewarp.agent.conversation import Conversation
 from forewarp.agent.events import (
     Answered,
     Compacted,
-    Event,
+    ConversationEvent,
     Failed,
     Noted,
     SettingChanged,
@@ -26,7 +26,7 @@ from forewarp.agent.transcript import Transcript, home, read
 from forewarp.tools.parts import Amounts, Place
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 
-Say = Callable[[str], Awaitable[list[Event]]]
+Say = Callable[[str], Awaitable[list[ConversationEvent]]]
 
 
 @pytest.fixture(scope="module")
@@ -56,19 +56,19 @@ def talk(recorded: Recorded, folder: Path, tmp_path: Path) -> Iterator[Conversat
 
 @pytest.fixture
 def say(talk: Conversation) -> Say:
-    async def turn(text: str) -> list[Event]:
+    async def turn(text: str) -> list[ConversationEvent]:
         return [event async for event in talk.say(text)]
 
     return turn
 
 
-def noted(events: list[Event]) -> str:
+def noted(events: list[ConversationEvent]) -> str:
     """What a command that worked said."""
     assert isinstance(events[-1], Answered), events[-1]
     return "\n".join(e.text for e in events if isinstance(e, Noted))
 
 
-def failed(events: list[Event]) -> Failed:
+def failed(events: list[ConversationEvent]) -> Failed:
     assert isinstance(events[-1], Failed)
     return events[-1]
 

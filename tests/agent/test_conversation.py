@@ -23,13 +23,13 @@ from forewarp.agent.events import (
     Answered,
     ApprovalAsked,
     ApprovalGiven,
+    ApprovalReply,
     Compacted,
-    Event,
+    ConversationEvent,
     Failed,
     Interrupted,
     Noted,
     Progressed,
-    Reply,
     Spent,
     TextDelta,
     ToolCalled,
@@ -59,9 +59,9 @@ def settings(recorded: Recorded, tmp_path: Path) -> Callable[..., Settings]:
 
 
 async def turn(
-    talk: Conversation, text: str = "Make toy faster.", replies: dict[str, Reply] | None = None
-) -> list[Event]:
-    seen: list[Event] = []
+    talk: Conversation, text: str = "Make toy faster.", replies: dict[str, ApprovalReply] | None = None
+) -> list[ConversationEvent]:
+    seen: list[ConversationEvent] = []
     async for event in talk.say(text):
         seen.append(event)
         if isinstance(event, ApprovalAsked):
@@ -69,11 +69,11 @@ async def turn(
     return seen
 
 
-def of(kind: type[Any], events: list[Event]) -> list[Any]:
+def of(kind: type[Any], events: list[ConversationEvent]) -> list[Any]:
     return [e for e in events if isinstance(e, kind)]
 
 
-def results(events: list[Event]) -> list[dict[str, Any]]:
+def results(events: list[ConversationEvent]) -> list[dict[str, Any]]:
     return [dict(e.result) for e in of(ToolReturned, events)]
 
 
@@ -144,7 +144,7 @@ async def test_the_users_word(
     settings: Callable[..., Settings],
     approval: str,
     budget: int,
-    reply: Reply,
+    reply: ApprovalReply,
     measured: bool,
     asked: int,
 ) -> None:
@@ -199,7 +199,7 @@ async def test_what_a_search_measured_is_booked_as_it_comes(
 async def test_a_stream_is_interrupted_at_once_and_its_text_is_remembered(settings: Callable[..., Settings]) -> None:
     said = asyncio.Event()
     talk = Conversation(settings(endless(said)))
-    events: list[Event] = []
+    events: list[ConversationEvent] = []
     async for event in talk.say("Hello"):
         events.append(event)
         if isinstance(event, TextDelta):
@@ -216,7 +216,7 @@ async def test_a_tool_is_interrupted_and_the_conversation_goes_on(
 ) -> None:
     call: Call = ("measure_kernel", {"task": recorded.task, "path": "toy.cpp"})
     talk = Conversation(settings(scripted(call), approval="each"))
-    events: list[Event] = []
+    events: list[ConversationEvent] = []
     async for event in talk.say("Go"):
         events.append(event)
         if isinstance(event, ApprovalAsked):
@@ -237,7 +237,7 @@ async def test_an_interrupt_ends_a_device_that_is_just_being_opened(
     python.chmod(0o755)
     place = Place(device="cpu", python=str(python), archive=str(tmp_path / "b.db"))
     talk = Conversation(replace(settings(folder=Path(recorded.seed).parent), place=place))
-    events: list[Event] = []
+    events: list[ConversationEvent] = []
     async for event in talk.say("/forecast toy.py toy.cpp"):
         events.append(event)
         if isinstance(event, Progressed):
@@ -280,7 +280,7 @@ async def test_steering_reaches_the_model_before_its_next_step(
         return "I saw it." if "use fp16" in whole and "#error" in whole else "I saw nothing."
 
     talk = Conversation(settings(scripted(("read_file", {"path": "toy.cpp"}), answer=answer)))
-    events: list[Event] = []
+    events: list[ConversationEvent] = []
     async for event in talk.say("Go"):
         events.append(event)
         if isinstance(event, ToolCalled):

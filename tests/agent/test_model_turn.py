@@ -24,7 +24,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from support.recorded_pool import Recorded, record
 
 from forewarp.agent.conversation import Conversation
-from forewarp.agent.events import Event, Failed, ToolReturned
+from forewarp.agent.events import ConversationEvent, Failed, ToolReturned
 from forewarp.agent.model_turn import BLOCK, LEFT_OUT, shortened
 from forewarp.agent.settings import Settings
 from forewarp.agent.transcript import Transcript, conversations, read
@@ -175,7 +175,7 @@ async def test_a_note_on_what_was_left_out_is_never_taken_for_a_kernel(recorded:
     place = Place(device="replay", pool=recorded.pool, archive=str(tmp_path / "a.db"))
     (tmp_path / "toy.cpp").write_text("mine")
     talk = Conversation(Settings(place, tmp_path, FunctionModel(stream_function=stream), approval="never"))
-    events: list[Event] = [event async for event in talk.say("Go")]
+    events: list[ConversationEvent] = [event async for event in talk.say("Go")]
     errors = [e.result["error"] for e in events if isinstance(e, ToolReturned)]
     assert len(errors) == 3
     assert all("left out of your history" in e for e in errors)

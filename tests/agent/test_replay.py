@@ -6,7 +6,7 @@ from support.scripted_conversation import forecast, long_past, measured
 
 from forewarp.agent.events import (
     Answered,
-    Event,
+    ConversationEvent,
     Interrupted,
     Noted,
     SettingChanged,
@@ -46,7 +46,7 @@ async def test_text_comes_in_words() -> None:
 
 async def test_an_interrupt_ends_the_turn_that_is_played() -> None:
     replay = Replay([UserSaid("go"), ToolReturned("c", "t", "", {}, 3600.0), Answered("")], speed=0.01)
-    seen: list[Event] = []
+    seen: list[ConversationEvent] = []
 
     async def watch() -> None:
         async for event in replay.say(""):
@@ -66,7 +66,7 @@ async def test_a_recording_that_was_cut_off_ends_as_interrupted() -> None:
 
 
 def test_steering_belongs_to_its_turn_and_settings_are_not_replayed() -> None:
-    events: list[Event] = [
+    events: list[ConversationEvent] = [
         UserSaid("one"),
         UserSaid("and", steering=True),
         SettingChanged("model", "x"),

@@ -29,7 +29,7 @@ from forewarp.agent.settings import Settings
 from forewarp.agent.transcript import conversations
 from forewarp.cli import headless
 from forewarp.cli.main import main
-from forewarp.cli.options import Output
+from forewarp.cli.options import Output, OutputFormat
 from forewarp.report import documents
 from forewarp.tools.parts import Amounts, Place
 
@@ -238,7 +238,7 @@ def test_a_provider_that_is_overloaded_may_be_asked_again(
 
 @pytest.mark.parametrize("shape", ["text", "json"])
 def test_an_interrupt_prints_what_there_is(
-    talk: Callable[..., Conversation], capsys: pytest.CaptureFixture[str], shape: headless.Format
+    talk: Callable[..., Conversation], capsys: pytest.CaptureFixture[str], shape: OutputFormat
 ) -> None:
     class Said(asyncio.Event):
         def set(self) -> None:

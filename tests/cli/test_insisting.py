@@ -10,7 +10,7 @@ from support import synthetic_executor as synthetic
 from support.full_measurement import full_measurement
 
 from forewarp.cli import doctor, mcp
-from forewarp.cli.options import Where
+from forewarp.cli.options import PlaceOptions
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Build
 from forewarp.gpu_runner.worker.environment import allowed
@@ -20,16 +20,16 @@ from forewarp.tools.measured import result_of
 
 def test_the_flag_insists_for_what_is_started_from_here_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(INSIST, "")
-    Where().place()
+    PlaceOptions().place()
     assert os.environ[INSIST] == ""
-    Where(unprotected=True).place()
+    PlaceOptions(unprotected=True).place()
     assert allowed(os.environ)[INSIST] == "1"
 
 
 def test_nobody_insists_for_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(INSIST, "")
     with pytest.raises(UsageError, match="measures elsewhere") as e:
-        Where(unprotected=True, executor="ssh:far").place()
+        PlaceOptions(unprotected=True, executor="ssh:far").place()
     assert f"{INSIST}=1" in e.value.hint
     assert os.environ[INSIST] == ""
 
@@ -37,7 +37,7 @@ def test_nobody_insists_for_another_machine(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("action", ["install", "bundle"])
 def test_insisting_is_not_written_into_a_clients_configuration(action: str) -> None:
     with pytest.raises(UsageError, match="does not write --unprotected down"):
-        mcp.mcp(action, "claude-code", print_=True, where=Where(unprotected=True))  # type: ignore[arg-type]
+        mcp.mcp(action, "claude-code", print_=True, where=PlaceOptions(unprotected=True))  # type: ignore[arg-type]
 
 
 def test_a_result_says_that_its_user_insisted() -> None:

@@ -20,7 +20,7 @@ from support.jobs import task_job
 from forewarp.core.errors import CandidateError
 from forewarp.core.values import Candidate, DeviceKind, Target, Task
 from forewarp.export import module_text
-from forewarp.export.module_text import CheckedShape, Winning
+from forewarp.export.module_text import ExportedShape, Winning
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
@@ -81,7 +81,7 @@ def get_init_inputs():
 
 def exported(task: Task, candidate: Candidate, kind: DeviceKind = "cpu", target: Target | None = None) -> str:
     job = task_job(task, kind)
-    shapes = [CheckedShape(w.name, w.constants, describe_job(job, w, flops=False)) for w in task.workloads[kind]]
+    shapes = [ExportedShape(w.name, w.constants, describe_job(job, w, flops=False)) for w in task.workloads[kind]]
     return module_text.of(Winning(task, target or devices.detect_cpu(), candidate, tuple(shapes)), EVIDENCE)
 
 

@@ -13,8 +13,8 @@ import pytest
 from forewarp.core.values import Target, TimingMode, Workload
 from forewarp.gpu_runner.executors.verdicts import STOPPING_ERROR, Looks
 from forewarp.gpu_runner.statistics import LOOKS, Samples
-from forewarp.gpu_runner.worker.channel import Answer
-from forewarp.gpu_runner.worker.requests import Look
+from forewarp.gpu_runner.worker.channel import LookAnswer
+from forewarp.gpu_runner.worker.requests import TimingLook
 from forewarp.gpu_runner.worker.stage import Stage
 from forewarp.gpu_runner.worker.timing import (
     CONTROL_BLOCKS,
@@ -38,15 +38,15 @@ def look(
     noise: float = 0.01,
     mode: TimingMode = "stream",
     late: bool = False,
-) -> Look:
+) -> TimingLook:
     """Return samples of a candidate that is so many times as fast as the anchor."""
     rng = np.random.default_rng([index, blocks])
     candidate, anchor = 1e-4 * np.exp(rng.normal(0.0, noise, (2, 2 * blocks)))
     samples = Samples(f"w{index}", tuple(candidate / speedup), tuple(anchor), 0.0, looks=5, mode=mode)
-    return Look(samples, index, of, sighting=blocks == SIGHTING, late=late)
+    return TimingLook(samples, index, of, sighting=blocks == SIGHTING, late=late)
 
 
-def blocks(look: Look) -> int:
+def blocks(look: TimingLook) -> int:
     return len(look.samples.candidate_s) // 2
 
 
@@ -74,7 +74,7 @@ def test_a_workload_whose_verdict_the_spread_between_sessions_leaves_open_goes_o
 @pytest.mark.parametrize(
     ("speedup", "said"), [(1.2, "beaten"), (1.9, "beaten"), (1.99, "on"), (2.0, "on"), (3.0, "on")]
 )
-def test_one_workload_is_beaten_when_its_upper_end_is_below(speedup: float, said: Answer) -> None:
+def test_one_workload_is_beaten_when_its_upper_end_is_below(speedup: float, said: LookAnswer) -> None:
     assert Looks(GPU, beat=2.0)(look(speedup)) == said
 
 
@@ -146,11 +146,11 @@ class Even:
         return lambda *_: None
 
 
-def run(answers: Sequence[Answer], *, sighting: bool) -> tuple[Schedule, Samples, list[Look]]:
-    asked: list[Look] = []
-    left: Iterator[Answer] = iter(answers)
+def run(answers: Sequence[LookAnswer], *, sighting: bool) -> tuple[Schedule, Samples, list[TimingLook]]:
+    asked: list[TimingLook] = []
+    left: Iterator[LookAnswer] = iter(answers)
 
-    def ask(look: Look) -> Answer:
+    def ask(look: TimingLook) -> LookAnswer:
         asked.append(look)
         return next(left)
 
@@ -162,7 +162,7 @@ def run(answers: Sequence[Answer], *, sighting: bool) -> tuple[Schedule, Samples
 
 
 @pytest.mark.parametrize("said", ["leave", "beaten"])
-def test_a_sighting_takes_few_blocks_and_no_controls(said: Answer) -> None:
+def test_a_sighting_takes_few_blocks_and_no_controls(said: LookAnswer) -> None:
     schedule, result, asked = run([said], sighting=True)
     assert schedule.ended == said
     assert [(blocks(a), a.sighting) for a in asked] == [(SIGHTING, True)]
@@ -210,9 +210,9 @@ def test_without_a_sighting_nothing_is_asked_before_the_first_look() -> None:
 def test_workloads_that_were_left_come_again_unless_the_candidate_is_beaten(
     answers: str, visits: list[tuple[int, bool]], beaten: bool
 ) -> None:
-    left, made = iter(cast("list[Answer]", answers.split())), list[tuple[int, bool]]()
+    left, made = iter(cast("list[LookAnswer]", answers.split())), list[tuple[int, bool]]()
 
-    def visit(index: int, again: bool) -> Answer:
+    def visit(index: int, again: bool) -> LookAnswer:
         made.append((index, again))
         return next(left)
 

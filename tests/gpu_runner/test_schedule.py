@@ -11,8 +11,8 @@ import pytest
 from forewarp.core.values import TimingMode, Workload
 from forewarp.gpu_runner.statistics import Samples
 from forewarp.gpu_runner.worker import timing
-from forewarp.gpu_runner.worker.channel import Answer
-from forewarp.gpu_runner.worker.requests import Look
+from forewarp.gpu_runner.worker.channel import LookAnswer
+from forewarp.gpu_runner.worker.requests import TimingLook
 from forewarp.gpu_runner.worker.stage import Stage
 from forewarp.gpu_runner.worker.timing import (
     CONTROL_BLOCKS,
@@ -125,9 +125,9 @@ def test_inputs_and_the_bytes_beside_buffers_are_looked_at_when_timing_is_over()
 
 
 def test_a_sighting_is_compared_at_both_ends_and_may_be_the_last() -> None:
-    bench, said = Recorded(), list[Look]()
+    bench, said = Recorded(), list[TimingLook]()
 
-    def leave(look: Look) -> Answer:
+    def leave(look: TimingLook) -> LookAnswer:
         said.append(look)
         return "leave"
 
@@ -166,7 +166,7 @@ def test_native_code_is_timed_on_while_its_verdict_is_open(
 
     said = list[tuple[int, bool]]()
 
-    def on(look: Look) -> Answer:
+    def on(look: TimingLook) -> LookAnswer:
         said.append((len(look.samples.candidate_s) // 2, look.late))
         return "on"
 
@@ -210,7 +210,7 @@ def test_native_code_that_took_longer_is_timed_warm_all_the_same(monkeypatch: py
 def test_what_was_left_is_timed_once_more_unless_the_candidate_is_beaten() -> None:
     visits: list[tuple[int, bool]] = []
 
-    def visit(index: int, again: bool) -> Answer:
+    def visit(index: int, again: bool) -> LookAnswer:
         visits.append((index, again))
         return "enough" if again or index == 1 else "leave"
 

@@ -10,22 +10,22 @@ import pytest
 from forewarp.core.values import Candidate, Task, Workload
 from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.worker import requests, server
-from forewarp.gpu_runner.worker.requests import ConfinedFolder, Job
+from forewarp.gpu_runner.worker.requests import ConfinedFolder, WorkerJob
 from forewarp.inspection.jobs import TraceJob
 from forewarp.tuning import job as tuning
 
 
-def every(kind: type[Job]) -> list[type[Job]]:
+def every(kind: type[WorkerJob]) -> list[type[WorkerJob]]:
     """Return the jobs of a kind, but the classes that `slots` has replaced by others of their name."""
     found = [k for one in kind.__subclasses__() for k in (one, *every(one))]
     return [k for k in found if "run" in vars(k) and vars(sys.modules[k.__module__])[k.__name__] is k]
 
 
-assert tuning.TimeJob in every(Job)
+assert tuning.TimeJob in every(WorkerJob)
 
 
-@pytest.mark.parametrize("kind", every(Job))
-def test_the_worker_finds_the_function_of_each_job_which_takes_it(kind: type[Job]) -> None:
+@pytest.mark.parametrize("kind", every(WorkerJob))
+def test_the_worker_finds_the_function_of_each_job_which_takes_it(kind: type[WorkerJob]) -> None:
     hints = typing.get_type_hints(server.entry(kind.run))
     assert issubclass(kind, hints["job"])
 

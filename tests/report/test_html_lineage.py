@@ -12,7 +12,7 @@ from support.recorded_run import Writer
 
 from forewarp.archive.store import Archive
 from forewarp.report.html import lineage
-from forewarp.report.html.blocks import Tree
+from forewarp.report.html.blocks import ScrolledPicture
 from forewarp.report.html.lineage import Lineage, LineageNode
 from forewarp.report.html.run import steps
 from forewarp.tools.parts import Interval
@@ -49,7 +49,7 @@ def sha(number: int) -> str:
 
 
 def drawn(found: Lineage) -> ET.Element:
-    [tree] = [b for b in lineage.tree(found) if isinstance(b, Tree)]
+    [tree] = [b for b in lineage.tree(found) if isinstance(b, ScrolledPicture)]
     return ET.fromstring(tree.svg)
 
 

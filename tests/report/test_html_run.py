@@ -16,9 +16,9 @@ from support.synthetic_executor import KnowingForecaster, SyntheticExecutor, tas
 from forewarp.archive.store import Archive
 from forewarp.core.budget import Budget
 from forewarp.report.html import decisions, lineage
-from forewarp.report.html.blocks import Block, Code, Fold, Table
+from forewarp.report.html.blocks import Fold, PageBlock, SourceLines, Table
 from forewarp.report.html.roofline import Roofline
-from forewarp.report.html.run import Step, steps
+from forewarp.report.html.run import SpendingStep, steps
 from forewarp.search.events import Measured
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
@@ -39,7 +39,7 @@ class Shown:
         return self.result.best.kernel.sha256 if self.result.best else ""
 
     @cached_property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[SpendingStep]:
         return steps(self.record)
 
     @property
@@ -51,7 +51,7 @@ class Shown:
         return lineage.lineage(self.record.candidates, self.leads, self.best)
 
     @property
-    def changes(self) -> Sequence[Block]:
+    def changes(self) -> Sequence[PageBlock]:
         return lineage.changes(self.record.candidates, self.record.run.task.seeds, self.leads, self.best)
 
     @property
@@ -59,7 +59,7 @@ class Shown:
         return Roofline.of(self.record, self.best)
 
     @property
-    def failures(self) -> Sequence[Block]:
+    def failures(self) -> Sequence[PageBlock]:
         return decisions.failures(self.record.candidates)
 
 
@@ -68,7 +68,7 @@ def of(archive: Archive, run: str) -> tuple[SearchResult, Shown]:
     return result, Shown(result, RunRecord.read(archive, run))
 
 
-def column(blocks: Sequence[Block], head: str) -> list[str]:
+def column(blocks: Sequence[PageBlock], head: str) -> list[str]:
     """Return the texts in one column of the last table; none where there is no table."""
     tables = [b for b in blocks if isinstance(b, Table)]
     if not tables:
@@ -77,7 +77,7 @@ def column(blocks: Sequence[Block], head: str) -> list[str]:
     return [row[place].text for row in tables[-1].rows]
 
 
-def total(blocks: Sequence[Block], head: str) -> int:
+def total(blocks: Sequence[PageBlock], head: str) -> int:
     return sum(int(text) for text in column(blocks, head))
 
 
@@ -145,7 +145,7 @@ def test_changes_say_what_became_of_text_and_tunables(archive: Archive) -> None:
     assert [c.open for c in changes] == [True, True, *(False for _ in changes[2:])]
     for change in changes:
         ours, base = (rows[word.strip(",")].candidate for word in change.title.split() if word.strip(",") in rows)
-        assert any(isinstance(b, Code) for b in change.blocks) == (ours.source != base.source)
+        assert any(isinstance(b, SourceLines) for b in change.blocks) == (ours.source != base.source)
         for name, before, after in zip(
             *(column(change.blocks, head) for head in ("tunable", "before", "after")), strict=True
         ):

@@ -14,7 +14,7 @@ from support.full_measurement import full_measurement
 from forewarp.archive.store import Archive, default_path
 from forewarp.cli.doctor import doctor
 from forewarp.cli.main import main
-from forewarp.cli.options import Output, Where
+from forewarp.cli.options import Output, PlaceOptions
 from forewarp.core.budget import Budget
 from forewarp.core.protocols import Subject
 from forewarp.core.values import UNTRUSTED, Build, Candidate, Measurement, Task
@@ -148,6 +148,6 @@ def test_lists_and_reports_show_how_far_to_trust_the_winner(
 
 
 def test_doctor_takes_a_python_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    exit_code = doctor(where=Where(python=tmp_path / "python"), output=Output(quiet=True))
+    exit_code = doctor(where=PlaceOptions(python=tmp_path / "python"), output=Output(quiet=True))
     assert exit_code == 69
     assert "Nothing can be measured here without torch" in capsys.readouterr().out

@@ -11,7 +11,7 @@ from forewarp.archive.rows import CandidateRow
 from forewarp.core.budget import Spend
 from forewarp.core.protocols import Proposal
 from forewarp.core.values import Build, Candidate, Cost, Forecast, Language, Measurement, Target
-from forewarp.search.account import Account, Item, account
+from forewarp.search.account import Account, AccountLine, account
 from forewarp.surrogate.prices import Prices
 from forewarp.tools import wording
 
@@ -42,11 +42,11 @@ def of(rows: Sequence[CandidateRow] = ROWS, asked: Cost | None = None, prices: P
 
 def test_what_was_spared_is_estimated_by_language() -> None:
     found = of(asked=Cost(0.5, 100, 10, 0.25))
-    assert found.asked == Item(4, 0.5, 0.75)  # tokens, and half a second of the device
-    assert found.built == Item(4, 12.0, 6.0)  # two threads
-    assert found.measured == Item(3, 14.0, 14.0)
-    assert found.spared == Item(2, 12.0, 12.0)
-    assert found.saved == Item(2, 11.5, 11.25)
+    assert found.asked == AccountLine(4, 0.5, 0.75)  # tokens, and half a second of the device
+    assert found.built == AccountLine(4, 12.0, 6.0)  # two threads
+    assert found.measured == AccountLine(3, 14.0, 14.0)
+    assert found.spared == AccountLine(2, 12.0, 12.0)
+    assert found.saved == AccountLine(2, 11.5, 11.25)
     assert wording.account(found).endswith("so forecasts saved about 12 s and $11.25, by estimate")
 
 
@@ -59,9 +59,9 @@ def test_asking_may_cost_more_than_it_saves() -> None:
 
 def test_unknown_prices_stay_unknown() -> None:
     found = of(asked=Cost(0.5, 100, 10, None))
-    assert (found.asked.dollars, found.saved) == (None, Item(2, 11.5, None))
+    assert (found.asked.dollars, found.saved) == (None, AccountLine(2, 11.5, None))
     unlisted = of(asked=Cost(0.5), prices=Prices("", {}))
-    assert (unlisted.hour, unlisted.measured.dollars, unlisted.saved) == (None, None, Item(2, 11.5, None))
+    assert (unlisted.hour, unlisted.measured.dollars, unlisted.saved) == (None, None, AccountLine(2, 11.5, None))
     assert "$" not in wording.account(unlisted)
 
 
@@ -73,5 +73,5 @@ def test_without_forecasts_or_measurements_nothing_is_estimated() -> None:
 def test_programs_and_cached_builds_count_for_what_they_cost() -> None:
     cached = replace(row(5, "cuda", 2.0, written=Cost(1.0, 10, 10, 0.5)), build=Build("ok", 3.0, cached=True))
     found = of([cached], asked=Cost(0.5))
-    assert (found.written, found.built) == (Item(1, 1.0, 1.5), Item())
+    assert (found.written, found.built) == (AccountLine(1, 1.0, 1.5), AccountLine())
     assert wording.account(found).endswith("every candidate was measured")

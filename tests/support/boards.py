@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from forewarp.agent.candidates import CandidateRow, Candidates
+from forewarp.agent.candidates import Candidates, ListedCandidate
 from forewarp.tools.parts import Interval
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured, surprise
 
@@ -81,7 +81,7 @@ def board(rows: int, tasks: tuple[str, ...] = ("softmax",), every: int = 2) -> C
     return made
 
 
-def row(made: Candidates, number: int) -> CandidateRow:
+def row(made: Candidates, number: int) -> ListedCandidate:
     """Return a row that is there."""
     found = made.row(number)
     assert found is not None

@@ -11,9 +11,9 @@ from forewarp.agent.events import (
     Answered,
     ApprovalAsked,
     ApprovalGiven,
-    Event,
+    ApprovalReply,
+    ConversationEvent,
     Interrupted,
-    Reply,
     Spent,
     TextDelta,
     ToolCalled,
@@ -23,7 +23,7 @@ from forewarp.agent.events import (
 from forewarp.agent.settings import Settings
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 
-Step = Event | float | asyncio.Event
+Step = ConversationEvent | float | asyncio.Event
 """An event, a wait in seconds, or something to wait for."""
 
 
@@ -42,7 +42,7 @@ class Scripted:
         self.id = "scripted"
         self.said: list[str] = []
         self.steered: list[str] = []
-        self.answers: list[tuple[str, Reply, str]] = []
+        self.answers: list[tuple[str, ApprovalReply, str]] = []
         self.interrupts = 0
         self.closed = False
         self._scripts = [list(s) for s in scripts]
@@ -50,7 +50,7 @@ class Scripted:
         self._interrupted = asyncio.Event()
         self._replied: dict[str, asyncio.Future[ApprovalGiven]] = {}
 
-    async def say(self, text: str) -> AsyncGenerator[Event]:
+    async def say(self, text: str) -> AsyncGenerator[ConversationEvent]:
         self.busy = True
         self._interrupted.clear()
         self.said.append(text)
@@ -61,8 +61,8 @@ class Scripted:
         finally:
             self.busy = False
 
-    async def _played(self, steps: Sequence[Step]) -> AsyncGenerator[Event]:
-        last: Event | None = None
+    async def _played(self, steps: Sequence[Step]) -> AsyncGenerator[ConversationEvent]:
+        last: ConversationEvent | None = None
         text = ""
         for step in steps:
             if isinstance(step, int | float):
@@ -99,7 +99,7 @@ class Scripted:
             if not each.done():
                 each.cancel()
 
-    def _noted(self, event: Event) -> Event:
+    def _noted(self, event: ConversationEvent) -> ConversationEvent:
         self.candidates.apply(event)
         if isinstance(event, Spent):
             self.spent = event
@@ -114,7 +114,7 @@ class Scripted:
         self.interrupts += 1
         self._interrupted.set()
 
-    def answer(self, call: str, reply: Reply, why: str = "") -> None:
+    def answer(self, call: str, reply: ApprovalReply, why: str = "") -> None:
         self.answers.append((call, reply, why))
         self._replied[call].set_result(ApprovalGiven(call, reply, why))
 
@@ -165,9 +165,9 @@ def measured(kernel: str, speedup: float | None = 1.9, *, task: str = "softmax")
     )
 
 
-def long_past(turns: int, candidates: int = 0) -> list[Event]:
+def long_past(turns: int, candidates: int = 0) -> list[ConversationEvent]:
     """The events of a long conversation, with the candidates spread over its turns."""
-    past: list[Event] = []
+    past: list[ConversationEvent] = []
     for n in range(turns):
         past.append(UserSaid(f"Question {n}: make softmax faster still."))
         past.append(ToolCalled(f"c{n}", "search", {"task": "softmax", "budget": 4}))

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from forewarp.surrogate import rewards
-from forewarp.surrogate.rewards import Shape, reward
+from forewarp.surrogate.rewards import RewardShape, reward
 
 ONE_HOT = [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
 MIDDLES = [0.2, 0.4, 0.6, 0.8, 1.2, 1.7, 3.0, 5.0]
-SHAPES: tuple[Shape, ...] = get_args(Shape)
-PROPER: tuple[Shape, ...] = ("brier", "crps", "decision")
+SHAPES: tuple[RewardShape, ...] = get_args(RewardShape)
+PROPER: tuple[RewardShape, ...] = ("brier", "crps", "decision")
 
 
-def expected(forecast: np.ndarray, truth: np.ndarray, shape: Shape) -> float:
+def expected(forecast: np.ndarray, truth: np.ndarray, shape: RewardShape) -> float:
     return sum(t * reward(forecast.tolist(), s, shape) for t, s in zip(truth, MIDDLES, strict=True))
 
 
@@ -33,7 +33,7 @@ def test_reward_by_hand() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_no_dishonest_forecast_is_worth_more(shape: Shape) -> None:
+def test_no_dishonest_forecast_is_worth_more(shape: RewardShape) -> None:
     rng = np.random.default_rng(3)
     for _ in range(200):
         truth = rng.dirichlet(np.ones(8) * rng.choice([0.2, 1.0, 5.0]))
@@ -43,7 +43,7 @@ def test_no_dishonest_forecast_is_worth_more(shape: Shape) -> None:
 
 
 @pytest.mark.parametrize("shape", PROPER)
-def test_the_honest_forecast_alone_is_worth_most(shape: Shape) -> None:
+def test_the_honest_forecast_alone_is_worth_most(shape: RewardShape) -> None:
     rng = np.random.default_rng(4)
     for _ in range(50):
         truth = rng.dirichlet(np.ones(8) * 3)
@@ -57,7 +57,7 @@ def test_correctness_alone_does_not_mind_what_the_probabilities_are() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_rewards_stay_in_their_range(shape: Shape) -> None:
+def test_rewards_stay_in_their_range(shape: RewardShape) -> None:
     rng = np.random.default_rng(5)
     found = [reward(rng.dirichlet(np.ones(8) * 0.3).tolist(), float(rng.choice(MIDDLES)), shape) for _ in range(500)]
     assert min(found) >= 0.0

@@ -16,7 +16,7 @@ from forewarp.tools.measure_kernel import (
     MeasureManyRequest,
     MeasureManyResult,
     MeasureRequest,
-    Stage,
+    MeasureStage,
     measure_kernel,
     measure_kernels,
 )
@@ -51,7 +51,7 @@ def test_gives_the_speed_up_with_its_interval_and_records_it() -> None:
 def test_is_announced_before_it_starts() -> None:
     states: list[str] = []
 
-    def look(stage: Stage) -> None:
+    def look(stage: MeasureStage) -> None:
         states.append(stage)
 
     request = MeasureRequest(task="softmax", kernel=Kernel(source=synthetic.SOURCE))

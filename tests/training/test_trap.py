@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forewarp.surrogate.rewards import Shape, reward
+from forewarp.surrogate.rewards import RewardShape, reward
 
 LEVELS = np.linspace(0, 1, 21)
 TRUTH = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 FAST, SLOW = 1.2, 0.6
 
 
-def learned(shape: Shape, scale: str, steps: int = 400, prompts: int = 64, group: int = 8) -> np.ndarray:
+def learned(shape: RewardShape, scale: str, steps: int = 400, prompts: int = 64, group: int = 8) -> np.ndarray:
     """Return the probability of the fast bin that a policy over `LEVELS` ends with where `TRUTH` holds."""
     table = np.array([[reward(_said(q), s, shape) for s in (SLOW, FAST)] for q in LEVELS])
     rng = np.random.default_rng(0)
@@ -38,7 +38,7 @@ def _said(q: float) -> list[float]:
 
 
 @pytest.mark.parametrize("shape", ["brier", "crps", "decision"])
-def test_centred_advantages_find_the_frequencies_and_scaled_ones_do_not(shape: Shape) -> None:
+def test_centred_advantages_find_the_frequencies_and_scaled_ones_do_not(shape: RewardShape) -> None:
     assert np.abs(learned(shape, "none") - TRUTH).max() < 0.11
     scaled = learned(shape, "group")
     assert scaled[:2].max() <= 0.05

@@ -27,7 +27,9 @@ def product_space(*sizes: tuple[int, int]) -> Space:
     return Space("product", PRODUCT, arguments, configurations, [(256 // block,) for block, _ in sizes])
 
 
-def counted(source: str, arguments: dict[str, object], *values: dict[str, object], grid: int = 8) -> counting.Work:
+def counted(
+    source: str, arguments: dict[str, object], *values: dict[str, object], grid: int = 8
+) -> counting.ProgramWork:
     return counting.count(
         Space("kernel", source, arguments, [Configuration(v) for v in values], [(grid,)] * len(values))
     )

@@ -9,7 +9,7 @@ from tuning.test_counting import PRODUCT, product_space
 from forewarp.core.trees import Trees
 from forewarp.gpu_runner.devices import known_targets
 from forewarp.tuning import forecasts, physics
-from forewarp.tuning.physics import Facts
+from forewarp.tuning.physics import CompilerFacts
 from forewarp.tuning.space import Configuration, Space, TensorArgument
 
 H200 = known_targets()["h200"]
@@ -36,7 +36,7 @@ def test_what_does_not_fit_into_shared_memory_comes_last() -> None:
 
 def test_facts_of_the_compiler_take_the_place_of_what_is_reckoned() -> None:
     space = large_product(*(Configuration({"BLOCK": 128, "STEP": 64}, 4),) * 2)
-    seconds = forecasts.forecast(space, H200, Facts([128, 255], [0, 400], [98304, 98304])).seconds
+    seconds = forecasts.forecast(space, H200, CompilerFacts([128, 255], [0, 400], [98304, 98304])).seconds
     assert seconds[1] > 2 * seconds[0]
 
 
@@ -86,7 +86,9 @@ OTHERS = ("registers", "spills", "shared", "blocks", "waves", "fits")
 
 def test_the_package_has_trees_with_and_without_the_compilers_facts() -> None:
     space = product_space((64, 32), (128, 64))
-    plain, said = (forecasts.forecast(space, H200, facts) for facts in (None, Facts([64, 128], [0, 0], [16384, 49152])))
+    plain, said = (
+        forecasts.forecast(space, H200, facts) for facts in (None, CompilerFacts([64, 128], [0, 0], [16384, 49152]))
+    )
     assert np.isfinite([plain.seconds, said.seconds]).all()
     assert (plain.seconds != said.seconds).all()
     assert forecasts.version()

@@ -32,7 +32,7 @@ _NO_COLLECTION = ("--param", "ggc-min-expand=1000", "--param", "ggc-min-heapsize
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class HeaderSet:
     """A set of headers: its name, the parts of the lean headers in it, and what it includes."""
 
     name: str
@@ -42,8 +42,8 @@ class Kind:
 
 # Nothing here may be more than `torch/extension.h` brings to every source: a source that forgets to include a header
 # must be refused as it is by torch.
-BINDINGS = Kind("bindings", (headers.PYTHON,), "#include <torch/extension.h>\n")
-HOST = Kind(
+BINDINGS = HeaderSet("bindings", (headers.PYTHON,), "#include <torch/extension.h>\n")
+HOST = HeaderSet(
     "host",
     (headers.BODIES, headers.FACTORIES, headers.INDEXING),
     "#include <torch/extension.h>\n#include <cuda_runtime.h>\n",
@@ -65,11 +65,11 @@ def arguments(folder: Path | None, cxx: Sequence[str], flags: Sequence[str], par
     return None
 
 
-def _lean(home: Path, kind: Kind) -> list[str]:
+def _lean(home: Path, kind: HeaderSet) -> list[str]:
     return [f"-I{home / 'include'}", "-DAT_PER_OPERATOR_HEADERS", *(f"-D{p}" for p in kind.parts)]
 
 
-def key(cxx: Sequence[str], flags: Sequence[str], kind: Kind) -> str:
+def key(cxx: Sequence[str], flags: Sequence[str], kind: HeaderSet) -> str:
     """Return the name of the folder with the headers that commands of this compiler with such flags can use."""
     import torch
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["directive", "name", "number", "text", "sign"]
+TokenKind = Literal["directive", "name", "number", "text", "sign"]
 
 
 class NotUnderstood(Exception):
@@ -25,7 +25,7 @@ class NotUnderstood(Exception):
 class Token:
     """A token and where it stands in the source."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     start: int
     end: int
@@ -111,7 +111,7 @@ def closing_angle(found: Sequence[Token], place: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class SourceItem:
     """A directive, a scope (`namespace`, `extern "C"`) with items, a function with a body, a class, or a declaration.
 
     `first` and `last` are its tokens' places; `body` is the place of the opening brace, or -1.
@@ -126,13 +126,13 @@ class Item:
 _CLASS = {"struct", "class", "union", "enum"}
 
 
-def items(found: Sequence[Token], first: int, end: int) -> Iterator[Item]:
+def items(found: Sequence[Token], first: int, end: int) -> Iterator[SourceItem]:
     """Yield the items between two places of the token list."""
     i = first
     while i < end:
         token = found[i]
         if token.kind == "directive":
-            yield Item("directive", i, i)
+            yield SourceItem("directive", i, i)
         elif token.text == ";":
             pass
         else:
@@ -142,7 +142,7 @@ def items(found: Sequence[Token], first: int, end: int) -> Iterator[Item]:
         i += 1
 
 
-def _item(found: Sequence[Token], first: int, end: int) -> Item:
+def _item(found: Sequence[Token], first: int, end: int) -> SourceItem:
     i, called, assigned, classes = first, False, False, False
     while i < end:
         token = found[i]
@@ -155,7 +155,7 @@ def _item(found: Sequence[Token], first: int, end: int) -> Item:
         elif token.kind == "sign":
             match token.text:
                 case ";":
-                    return Item("declaration", first, i)
+                    return SourceItem("declaration", first, i)
                 case "=":
                     assigned = assigned or found[i - 1].text != "operator"
                 case "(" | "[":
@@ -164,15 +164,15 @@ def _item(found: Sequence[Token], first: int, end: int) -> Item:
                 case "{":
                     close = closing(found, i)
                     if found[first].text in ("namespace", "extern", "inline") and not called and not classes:
-                        return Item("scope", first, close, i)
+                        return SourceItem("scope", first, close, i)
                     is_class = classes and found[i - 1].text not in (")", "const", "noexcept")
                     if called and not assigned and not is_class:
-                        return Item("function", first, close, i)
+                        return SourceItem("function", first, close, i)
                     if is_class and not assigned:
                         end_of_class = next((k for k in range(close, end) if found[k].text == ";"), -1)
                         if end_of_class < 0:
                             raise NotUnderstood("a class without an end")
-                        return Item("class", first, end_of_class, i)
+                        return SourceItem("class", first, end_of_class, i)
                     i = close
                 case _:
                     pass
@@ -332,7 +332,7 @@ class _Halves:
     def _text(self, first: int, last: int) -> str:
         return self.source[self.found[first].start : self.found[last].end]
 
-    def _names(self, item: Item) -> set[str]:
+    def _names(self, item: SourceItem) -> set[str]:
         span = range(item.first, item.last + 1)
         return {self.found[i].text for i in span if self.found[i].kind == "name" and not self._is_variable(i)}
 
@@ -347,7 +347,7 @@ class _Halves:
         self.device.append(text + "\n")
         self.host.append(text + "\n")
 
-    def _for_host(self, item: Item) -> None:
+    def _for_host(self, item: SourceItem) -> None:
         names = self._names(item)
         if names & _QUALIFIERS:
             raise NotUnderstood("device code inside of host code")
@@ -366,14 +366,14 @@ class _Halves:
         else:
             self._both(text)
 
-    def _scope(self, item: Item) -> None:
+    def _scope(self, item: SourceItem) -> None:
         head = self._text(item.first, item.body)
         # Both halves must mean the same entity; an anonymous namespace is another one in each object.
         self._both("inline namespace forewarp_anonymous {" if re.fullmatch(r"namespace\s*\{", head) else head)
         self.scope(item.body + 1, item.last)
         self._both("}")
 
-    def _function(self, item: Item) -> None:
+    def _function(self, item: SourceItem) -> None:
         names = {t.text for t in self.found[item.first : item.body] if t.kind == "name"}
         text = self._text(item.first, item.last)
         head = self._text(item.first, item.body - 1)
@@ -391,7 +391,7 @@ class _Halves:
         else:
             self._for_host(item)
 
-    def _kernel(self, item: Item, head: str, text: str) -> None:
+    def _kernel(self, item: SourceItem, head: str, text: str) -> None:
         _refuse_torch(self._names(item))
         name = self._kernel_name(item)
         self.kernels.add(name)
@@ -401,7 +401,7 @@ class _Halves:
         self.device.append(re.sub(r"\bstatic\s+", "", text, count=int("static" in head)) + "\n")
         self.host.append(re.sub(r"\b(?:static|inline|__forceinline__)\s+", "", head) + ";\n")
 
-    def _kernel_name(self, item: Item) -> str:
+    def _kernel_name(self, item: SourceItem) -> str:
         """Return the name before the parameters, which are the last brackets of the head."""
         i, last = item.first, -1
         while i < item.body:
@@ -412,7 +412,7 @@ class _Halves:
             raise NotUnderstood("a kernel without a plain name")
         return self.found[last - 1].text
 
-    def _class(self, item: Item) -> None:
+    def _class(self, item: SourceItem) -> None:
         names = self._names(item)
         if _of_torch(names):
             self._for_host(item)
@@ -427,7 +427,7 @@ class _Halves:
                 place = self.found[inner.last].end
         self.host.append("".join(pieces) + self.source[place : self.found[item.last].end] + "\n")
 
-    def _declaration(self, item: Item) -> None:
+    def _declaration(self, item: SourceItem) -> None:
         names, text = self._names(item), self._text(item.first, item.last)
         called = any(t.text == "(" for t in self.found[item.first : item.last])
         starts = {t.text for t in self.found[item.first : item.first + 2]}

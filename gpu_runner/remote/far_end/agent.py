@@ -21,7 +21,7 @@ from forewarp.gpu_runner.cache import default_cache
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 from forewarp.gpu_runner.executors.several import open_local
 from forewarp.gpu_runner.remote.far_end.artefacts import Artefacts, digest, pack
-from forewarp.gpu_runner.remote.far_end.wire import Answer, Frame, Wire, serve
+from forewarp.gpu_runner.remote.far_end.wire import Frame, Wire, WireAnswer, serve
 
 
 def open_device(body: dict[str, Any]) -> Executor:
@@ -42,7 +42,7 @@ class Agent:
         self._executor: Executor | None = None
         self._artefacts = Artefacts(default_cache())
         self._threads: dict[str, ThreadPoolExecutor] = {}
-        self._verbs: dict[str, Callable[[dict[str, Any], tuple[bytes, ...]], Answer]] = {
+        self._verbs: dict[str, Callable[[dict[str, Any], tuple[bytes, ...]], WireAnswer]] = {
             "open": self._open,
             "describe": self._describe,
             "compile": self._compile,
@@ -69,11 +69,11 @@ class Agent:
     def _queue(self, verb: str, threads: int) -> None:
         self._threads[verb] = ThreadPoolExecutor(threads, thread_name_prefix=verb)
 
-    def _answer(self, frame: Frame) -> Answer:
+    def _answer(self, frame: Frame) -> WireAnswer:
         answer, blobs = self._verbs[frame.head["verb"]](frame.head["body"], frame.blobs)
         return {"ok": answer}, blobs
 
-    def _open(self, body: dict[str, Any], _: tuple[bytes, ...]) -> Answer:
+    def _open(self, body: dict[str, Any], _: tuple[bytes, ...]) -> WireAnswer:
         if self._executor is None:
             self._executor = self._opener(body)
             self._queue("measure", self._executor.devices)
@@ -86,11 +86,11 @@ class Agent:
             raise UsageError("nothing was opened yet")
         return self._executor
 
-    def _describe(self, body: dict[str, Any], _: tuple[bytes, ...]) -> Answer:
+    def _describe(self, body: dict[str, Any], _: tuple[bytes, ...]) -> WireAnswer:
         signatures = self._opened().describe(serde.from_data(Task, body["task"]))
         return {"signatures": serde.to_data(signatures)}, ()
 
-    def _compile(self, body: dict[str, Any], _: tuple[bytes, ...]) -> Answer:
+    def _compile(self, body: dict[str, Any], _: tuple[bytes, ...]) -> WireAnswer:
         candidate = serde.from_data(Candidate, body["candidate"])
         build = self._opened().compile(serde.from_data(Task, body["task"]), candidate)
         if not build.artefact:
@@ -98,7 +98,7 @@ class Agent:
         data = pack(Path(build.artefact))
         return {"build": serde.to_data(replace(build, artefact=digest(data)))}, (data,)
 
-    def _measure(self, body: dict[str, Any], blobs: tuple[bytes, ...]) -> Answer:
+    def _measure(self, body: dict[str, Any], blobs: tuple[bytes, ...]) -> WireAnswer:
         """Measure, or say which artefacts are missing here."""
         for data in blobs:
             self._artefacts.keep(data)
@@ -115,7 +115,7 @@ class Agent:
         m = self._opened().measure(task, subject.candidate, subject.build, anchor, body["beat"])
         return {"measurement": serde.to_data(m)}, ()
 
-    def _validate(self, body: dict[str, Any], _: tuple[bytes, ...]) -> Answer:
+    def _validate(self, body: dict[str, Any], _: tuple[bytes, ...]) -> WireAnswer:
         executor = self._opened()
         if not isinstance(executor, Validator):
             raise UsageError("this device cannot validate a task")

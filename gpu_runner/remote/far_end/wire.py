@@ -24,7 +24,7 @@ READY = b"forewarp-agent ready\n"
 LOST: Final = "lost"
 """Code of an error that the far end reports of a machine behind it: nothing of the job is known to have happened."""
 
-Answer = tuple[dict[str, Any], tuple[bytes, ...]]
+WireAnswer = tuple[dict[str, Any], tuple[bytes, ...]]
 """Head of an answer without its "id", and its blobs."""
 
 
@@ -90,7 +90,9 @@ def ready(frames: BinaryIO) -> Wire:
     return Wire(sys.stdin.buffer, frames)
 
 
-def serve(wire: Wire, answer: Callable[[Frame], Answer], start: Callable[[str, Callable[[], None]], object]) -> None:
+def serve(
+    wire: Wire, answer: Callable[[Frame], WireAnswer], start: Callable[[str, Callable[[], None]], object]
+) -> None:
     """Answer requests until the stream ends. `start` gets a request's verb and what answers it, to run in a thread."""
     while True:
         try:
@@ -100,7 +102,7 @@ def serve(wire: Wire, answer: Callable[[Frame], Answer], start: Callable[[str, C
         start(frame.head.get("verb", ""), partial(_respond, wire, answer, frame))
 
 
-def _respond(wire: Wire, answer: Callable[[Frame], Answer], frame: Frame) -> None:
+def _respond(wire: Wire, answer: Callable[[Frame], WireAnswer], frame: Frame) -> None:
     blobs: tuple[bytes, ...] = ()
     try:
         head, blobs = answer(frame)

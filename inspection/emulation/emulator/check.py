@@ -13,7 +13,7 @@ import torch
 from forewarp.core.checking import Check, CheckedWorkload, CheckStatus
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.worker.check import POISON_BYTE, Mismatch
-from forewarp.inspection.emulation.check import Bounds, Checker, Judged, Runner, unjudged
+from forewarp.inspection.emulation.check import Bounds, CandidateRunner, Checker, Judged, unjudged
 from forewarp.inspection.emulation.emulator import build, ptx
 from forewarp.inspection.emulation.emulator.run import Emulation, Ending
 from forewarp.inspection.emulation.scene import Scene
@@ -55,7 +55,7 @@ class EmulatorCheck(Checker):
         return build.available()
 
     @contextlib.contextmanager
-    def runner(self, scene: Scene) -> Generator[Runner]:
+    def runner(self, scene: Scene) -> Generator[CandidateRunner]:
         """Compile the candidate for the scene's constants."""
         runner, refused = _Emulated(scene, self._emulation), self._emulation.prepare(scene.plan)
         if refused is not None:
@@ -63,7 +63,7 @@ class EmulatorCheck(Checker):
         yield runner
 
 
-class _Emulated(Runner):
+class _Emulated(CandidateRunner):
     def __init__(self, scene: Scene, emulation: Emulation) -> None:
         self._scene, self._emulation = scene, emulation
 

@@ -36,7 +36,7 @@ _MOST_REPORT, _MOST_ROWS = 1 << 20, 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class EmulatedRun:
     """How one run of a program ended, after how many `blocks`; `atomics` says whether atomics changed a buffer."""
 
     ending: Ending = "failed"
@@ -55,7 +55,7 @@ class Emulation:
         self._device, self._cache = folder / "device.o", cache
         self._built: dict[str, Path] = {}
 
-    def prepare(self, plan: ResolvedPlan) -> Outcome | None:
+    def prepare(self, plan: ResolvedPlan) -> EmulatedRun | None:
         """Compile for a workload's constants, unless that is done; return what went wrong, if anything did."""
         key = repr(sorted(plan.constants.items()))
         if key in self._built:
@@ -64,20 +64,20 @@ class Emulation:
             try:
                 build.provide_device(build.compiler(), self._device, self._cache)
             except CompileError as e:
-                return Outcome("unsupported", f"the emulated device does not compile on this machine:\n{e}")
+                return EmulatedRun("unsupported", f"the emulated device does not compile on this machine:\n{e}")
         folder = self._folder / f"b{len(self._built)}"
         folder.mkdir()
         source = self._candidate.source
         stopped = self._confined(folder, build.TIMEOUT_S, lambda: _compile(source, plan, folder, self._device))
         if stopped:
-            return Outcome("failed", f"compiling: the candidate {stopped}")
+            return EmulatedRun("failed", f"compiling: the candidate {stopped}")
         for ending in _REFUSALS:
             if (folder / ending).exists():
-                return Outcome(ending, (folder / ending).read_text(errors="replace"))
+                return EmulatedRun(ending, (folder / ending).read_text(errors="replace"))
         self._built[key] = folder
         return None
 
-    def run(self, scene: Scene, seconds: float, *, descending: bool = False, sample: bool = False) -> Outcome:
+    def run(self, scene: Scene, seconds: float, *, descending: bool = False, sample: bool = False) -> EmulatedRun:
         """Run all launches on the scene's buffers, which get the results; `prepare` comes first.
 
         `seconds` are of processor time; by the clock it may take three times as long.
@@ -91,7 +91,7 @@ class Emulation:
             limit_s = 3 * seconds + _GRACE_S
             stopped = self._confined(folder, seconds + _GRACE_S, lambda: _execute(program, folder, limit_s))
             if stopped:
-                return Outcome("failed", f"the candidate {stopped}")
+                return EmulatedRun("failed", f"the candidate {stopped}")
             outcome = read_report(_plain_file(folder / _REPORT, _MOST_REPORT), program)
             if outcome.ending == "ok":
                 _read(slots, _plain_file(folder / _DATA, size))
@@ -217,14 +217,14 @@ def _plain_file(path: Path, most: int) -> bytes:
         return file.read(most) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
 
 
-def read_report(data: bytes, program: Path) -> Outcome:
+def read_report(data: bytes, program: Path) -> EmulatedRun:
     """Read what a program wrote down; nothing in it is believed about outputs."""
     rows = [row.split("\t") for row in data.decode(errors="replace").splitlines()[:_MOST_ROWS]]
     noted = [row for row in rows if len(row) == 8]
     lines = build.lines_of(program, [_number(a) for row in noted for a in row[5:7]])
     counts = {(row[1], row[2]): _number(row[3], 10) for row in rows if row[0] == "count" and len(row) == 4}
     findings: dict[tuple[str, str], Finding] = {}
-    outcome, place = Outcome(), ""
+    outcome, place = EmulatedRun(), ""
     for kind, kernel, _, block, thread, at, other, text in noted:
         line, second = lines.get(_number(at)), lines.get(_number(other))
         if kind == "slow":
@@ -245,7 +245,7 @@ def read_report(data: bytes, program: Path) -> Outcome:
     for row in rows:
         if row[0] == "end" and len(row) == 5 and row[1] in _ENDINGS:
             message = row[4] if row[1] == "ok" else place + row[4]
-            outcome = Outcome(_ENDINGS[row[1]], message, _number(row[2], 10), row[3] == "1")
+            outcome = EmulatedRun(_ENDINGS[row[1]], message, _number(row[2], 10), row[3] == "1")
     return replace(outcome, findings=tuple(findings.values()))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from forewarp.inspection.emulation.interpreter import libdevice, numerics
 from forewarp.inspection.emulation.interpreter.memory import Memory
-from forewarp.inspection.emulation.interpreter.numerics import Array
+from forewarp.inspection.emulation.interpreter.numerics import AnyArray
 
 
 class Unsupported(Exception):
@@ -26,7 +26,7 @@ def builder_class(interpreter: Any) -> type:
     bf16 = tl.bfloat16
     fp8 = ("fp8e5", "fp8e4nv", "fp8e4b8", "fp8e5b16", "fp8e4b15")
 
-    def fit(data: Array, kind: Any) -> Any:
+    def fit(data: AnyArray, kind: Any) -> Any:
         """Return a result as a handle, rounded to its type."""
         scalar = kind.scalar
         if scalar == bf16:
@@ -34,21 +34,21 @@ def builder_class(interpreter: Any) -> type:
         wanted = numpy_type(scalar)
         return handle(data if data.dtype.itemsize <= wanted.itemsize else data.astype(wanted), scalar)
 
-    def plain(mask: Any) -> Array:
+    def plain(mask: Any) -> AnyArray:
         """Return a mask as truth values; for block pointers it comes without a handle, after a splat as integers."""
-        found: Array = mask if isinstance(mask, np.ndarray) else mask.data
+        found: AnyArray = mask if isinstance(mask, np.ndarray) else mask.data
         return found.astype(np.bool_, copy=False)
 
     def in_memory(kind: Any) -> np.dtype[Any]:
         return np.dtype(np.uint16) if kind == bf16 else numpy_type(kind)
 
-    def to_memory(data: Array, kind: Any) -> Array:
+    def to_memory(data: AnyArray, kind: Any) -> AnyArray:
         return numerics.bf16_to_bits(data) if kind == bf16 else data.astype(numpy_type(kind), copy=False)
 
-    def from_memory(data: Array, kind: Any) -> Array:
+    def from_memory(data: AnyArray, kind: Any) -> AnyArray:
         return numerics.bf16_from_bits(data) if kind == bf16 else data
 
-    def converted(data: Array, source: Any, goal: Any) -> Array:
+    def converted(data: AnyArray, source: Any, goal: Any) -> AnyArray:
         if source.name in fp8:
             data = numerics.fp8_values(data, source.name)
         if goal == bf16:
@@ -63,7 +63,7 @@ def builder_class(interpreter: Any) -> type:
         """The interpreter's operations, with bf16 and TF32 as on a GPU and memory that is watched."""
 
         memory: Memory
-        known_functions: dict[str, Callable[..., Array]]
+        known_functions: dict[str, Callable[..., AnyArray]]
 
         def get_bf16(self, value: float) -> Any:
             return handle(numerics.round_bf16(np.array([value], np.float32)), bf16)
@@ -84,7 +84,7 @@ def builder_class(interpreter: Any) -> type:
             kind = val.dtype.scalar
             function = _atomic(rmwOp.name)
 
-            def apply(old: Array, new: Array) -> Array:
+            def apply(old: AnyArray, new: AnyArray) -> AnyArray:
                 return to_memory(function(from_memory(old, kind), from_memory(new, kind)), kind)
 
             return self._change(ptr, plain(mask), to_memory(val.data, kind), apply, sem, kind)
@@ -95,12 +95,12 @@ def builder_class(interpreter: Any) -> type:
             if wanted.size > 1:
                 raise Unsupported("tl.atomic_cas on more than one element")
 
-            def apply(old: Array, new: Array) -> Array:
+            def apply(old: AnyArray, new: AnyArray) -> AnyArray:
                 return np.where(old == wanted.reshape(-1), new, old)
 
             return self._change(ptr, np.ones(ptr.data.shape, np.bool_), to_memory(val.data, kind), apply, sem, kind)
 
-        def _change(self, ptr: Any, mask: Array, values: Array, apply: Any, sem: Any, kind: Any) -> Any:
+        def _change(self, ptr: Any, mask: AnyArray, values: AnyArray, apply: Any, sem: Any, kind: Any) -> Any:
             both = sem.name == "ACQUIRE_RELEASE"
             order = both or sem.name == "ACQUIRE", both or sem.name == "RELEASE"
             old = self.memory.change(ptr.data, mask, values, apply, order)
@@ -188,8 +188,8 @@ def builder_class(interpreter: Any) -> type:
     return Builder
 
 
-def _atomic(name: str) -> Callable[[Array, Array], Array]:
-    functions: dict[str, Callable[[Array, Array], Array]] = {
+def _atomic(name: str) -> Callable[[AnyArray, AnyArray], AnyArray]:
+    functions: dict[str, Callable[[AnyArray, AnyArray], AnyArray]] = {
         "ADD": np.add,
         "FADD": np.add,
         "MIN": np.minimum,

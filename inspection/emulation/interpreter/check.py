@@ -22,7 +22,7 @@ from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed, ChannelTi
 from forewarp.gpu_runner.worker.check import Mismatch
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.watch import run_watched
-from forewarp.inspection.emulation.check import Bounds, Checker, Judged, ReferenceFailed, Runner, joined
+from forewarp.inspection.emulation.check import Bounds, CandidateRunner, Checker, Judged, ShapeRefused, joined
 from forewarp.inspection.emulation.interpreter.child import Born, live
 from forewarp.inspection.emulation.scene import Scene, ShapeOnly
 from forewarp.inspection.emulation.shapes import Constants, Shrinker, Size, defaults
@@ -60,7 +60,7 @@ class InterpreterCheck(Checker):
     )
 
     @contextlib.contextmanager
-    def runner(self, scene: Scene) -> Generator[Runner]:
+    def runner(self, scene: Scene) -> Generator[CandidateRunner]:
         """Start the candidate's process."""
         with _Confined(self.job, scene, self.candidate) as child:
             yield _Interpreted(scene, child)
@@ -112,7 +112,7 @@ class InterpreterCheck(Checker):
             size = shrinker.measure(larger)
             if size is None or size.elements > _LARGER or hidden_by(reach, self._look(shrinker, larger)["reach"]):
                 continue
-            with contextlib.suppress(ReferenceFailed):
+            with contextlib.suppress(ShapeRefused):
                 again = self.attempt(shrinker.with_constants(larger), _AGAIN_S)
                 return judged if again.slow or again.status == "unsupported" else again
             break
@@ -141,7 +141,7 @@ def _noted(judged: Judged, note: str) -> Judged:
     return judged.saying("; ".join(filter(None, (judged.workload.message, note))))
 
 
-class _Interpreted(Runner):
+class _Interpreted(CandidateRunner):
     def __init__(self, scene: Scene, child: _Confined) -> None:
         self._scene, self._child = scene, child
 

@@ -23,7 +23,7 @@ from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed
 from forewarp.inspection.emulation.interpreter.builder import Unsupported
 from forewarp.inspection.emulation.interpreter.launches import KernelRun, ModuleRun, PlanRun
 from forewarp.inspection.emulation.interpreter.memory import Ledger, MemoryFault, RealAddress
-from forewarp.inspection.emulation.interpreter.pace import SPINS, Born, OutOfTime, Pace, TooSlow
+from forewarp.inspection.emulation.interpreter.pace import SPINS, Born, CheckOutOfTime, Pace, TooSlow
 
 _FOR_EVER = 1e9
 Report = dict[str, Any]
@@ -88,7 +88,7 @@ def _outcome(runner: KernelRun, pace: Pace) -> Report:
         del number
         while frame is not None and frame.f_code.co_filename != runner.path:
             frame = frame.f_back
-        raise OutOfTime(frame.f_lineno if frame is not None else 0)
+        raise CheckOutOfTime(frame.f_lineno if frame is not None else 0)
 
     signal.signal(signal.SIGALRM, over)
     try:
@@ -98,7 +98,7 @@ def _outcome(runner: KernelRun, pace: Pace) -> Report:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
         return report("done")
-    except OutOfTime as e:
+    except CheckOutOfTime as e:
         return _out_of_time(runner, pace, e.line, report)
     except TooSlow as e:
         return report("slow") | {"estimate": e.seconds}

@@ -20,7 +20,7 @@ import numpy as np
 from forewarp.inspection.emulation.interpreter import libdevice, reductions
 from forewarp.inspection.emulation.interpreter.builder import Unsupported, builder_class
 from forewarp.inspection.emulation.interpreter.memory import Memory
-from forewarp.inspection.emulation.interpreter.numerics import Array
+from forewarp.inspection.emulation.interpreter.numerics import AnyArray
 
 KNOWN = ("3.6", "3.7")
 """Versions of Triton whose interpreter this module fits."""
@@ -163,7 +163,7 @@ def _number_formats(interpreter: Any) -> None:
             known[name] = plain(scalar)
         return known[name]
 
-    def fits_or_wide(data: Array, kind: Any) -> bool:
+    def fits_or_wide(data: AnyArray, kind: Any) -> bool:
         return data.dtype.itemsize <= 4 if kind.scalar == tl.bfloat16 else fits(data, kind)
 
     interpreter._get_np_dtype = numpy_type

@@ -20,7 +20,7 @@ from forewarp.gpu_runner.worker.operations import OperationMode
 from forewarp.gpu_runner.worker.problem import dtype_name, import_text, outputs_of, tensors_of
 from forewarp.inspection.emulation.interpreter import internals
 from forewarp.inspection.emulation.interpreter.builder import Unsupported
-from forewarp.inspection.emulation.interpreter.memory import POISON, Buffer, BufferPart, Memory, Place
+from forewarp.inspection.emulation.interpreter.memory import POISON, Buffer, BufferPart, Memory, SourcePlace
 from forewarp.inspection.emulation.interpreter.ownshape import Hollow, look_at_corners, without_contents
 from forewarp.inspection.emulation.interpreter.pace import Born, Pace
 from forewarp.inspection.emulation.scene import sized
@@ -42,7 +42,7 @@ class KernelRun(ABC):
 
     def __init__(self, born: Born, *, in_kernel: bool) -> None:
         self.scene, self.path, self.in_kernel = born.scene, "", in_kernel
-        self.memory = (Hollow if born.own_shape else Memory)(lambda k: Place(k, internals.line_in(self.path)))
+        self.memory = (Hollow if born.own_shape else Memory)(lambda k: SourcePlace(k, internals.line_in(self.path)))
         self.kernels = internals.install(self.memory)
         self.pace = Pace(0.0, False)
 
@@ -175,7 +175,7 @@ class PlanRun(KernelRun):
                 missing = int((~written).sum())
                 self.memory.ledger.note(
                     "uninitialised",
-                    buffer.stored_at or Place(self.scene.plan.launches[-1].kernel, 0),
+                    buffer.stored_at or SourcePlace(self.scene.plan.launches[-1].kernel, 0),
                     f"{missing} of {len(written)} elements of {name} are never written; the first is element "
                     f"{int((~written).argmax())}",
                     missing,

@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from forewarp.inspection.emulation.interpreter.numerics import Array, through_torch, to_integers
+from forewarp.inspection.emulation.interpreter.numerics import AnyArray, through_torch, to_integers
 
-Unary = Callable[[Array], Array]
-Binary = Callable[[Array, Array], Array]
-Ternary = Callable[[Array, Array, Array], Array]
-Function = Unary | Binary | Ternary
+Unary = Callable[[AnyArray], AnyArray]
+Binary = Callable[[AnyArray, AnyArray], AnyArray]
+Ternary = Callable[[AnyArray, AnyArray, AnyArray], AnyArray]
+MathFunction = Unary | Binary | Ternary
 
 
-def table() -> dict[str, Function]:
+def table() -> dict[str, MathFunction]:
     """Return every function that is known here, by name."""
     return {**_unary(), **_rounding(), **_of_several()}
 
 
-def find(symbol: str, known: Mapping[str, Function]) -> Callable[..., Array] | None:
+def find(symbol: str, known: Mapping[str, MathFunction]) -> Callable[..., AnyArray] | None:
     """Return what computes a function of the library such as `__nv_expf`; None where it is not known."""
     name = symbol.removeprefix("__nv_")
     return known.get(name) or (known.get(name[:-1]) if name.endswith("f") else None)
@@ -48,23 +48,23 @@ def _flag(function: Unary) -> Unary:
     return lambda x: function(x).astype(np.int32)
 
 
-def _half_away(x: Array) -> Array:
+def _half_away(x: AnyArray) -> AnyArray:
     return np.trunc(x + np.copysign(np.asarray(0.5, x.dtype), x))
 
 
-def _reciprocal_root(x: Array) -> Array:
+def _reciprocal_root(x: AnyArray) -> AnyArray:
     return 1 / np.sqrt(x)
 
 
-def _power_of_ten(x: Array) -> Array:
+def _power_of_ten(x: AnyArray) -> AnyArray:
     return np.power(np.asarray(10, x.dtype), x)
 
 
-def _fma(x: Array, y: Array, z: Array) -> Array:
+def _fma(x: AnyArray, y: AnyArray, z: AnyArray) -> AnyArray:
     return x * y + z
 
 
-def _bit_rows(x: Array) -> Array:
+def _bit_rows(x: AnyArray) -> AnyArray:
     """Return the bits of each number as a row, the lowest first."""
     words = np.ascontiguousarray(x).reshape(-1).view(np.uint8).reshape(-1, x.dtype.itemsize)
     return np.unpackbits(words, axis=1, bitorder="little")
@@ -75,7 +75,7 @@ def _counted(count: Unary) -> Unary:
     return lambda x: count(_bit_rows(x)).astype(np.int32).reshape(x.shape)
 
 
-def _leading_zeros(bits: Array) -> Array:
+def _leading_zeros(bits: AnyArray) -> AnyArray:
     return np.where(bits.any(axis=1), bits[:, ::-1].argmax(axis=1), bits.shape[1])
 
 
@@ -127,7 +127,7 @@ def _unary() -> dict[str, Unary]:
     return found | more
 
 
-def _rounding() -> dict[str, Function]:
+def _rounding() -> dict[str, MathFunction]:
     """Return functions with a rounding in their names, of which only those to integers do it, and `fast_` ones.
 
     The others round to nearest, off by one unit at most, and what trades digits for speed is as precise as any.
@@ -135,9 +135,9 @@ def _rounding() -> dict[str, Function]:
     whole: dict[str, Unary] = {"rn": np.rint, "rz": np.trunc, "rd": np.floor, "ru": np.ceil}
     kinds: dict[str, Any] = {"int": np.int32, "uint": np.uint32, "ll": np.int64, "ull": np.uint64}
     floats: dict[str, Any] = {"float": np.float32, "double": np.float64}
-    arithmetic: dict[str, Function] = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
+    arithmetic: dict[str, MathFunction] = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
     arithmetic |= {"sqrt": np.sqrt, "rcp": np.reciprocal}
-    found: dict[str, Function] = {f"fast_{n}": getattr(np, n) for n in ("sin", "cos", "tan", "exp", "log", "tanh")}
+    found: dict[str, MathFunction] = {f"fast_{n}": getattr(np, n) for n in ("sin", "cos", "tan", "exp", "log", "tanh")}
     found |= {"fast_log2": np.log2, "fast_log10": np.log10, "fast_exp10": _power_of_ten, "fast_fdivide": np.divide}
     found["frsqrt_rn"] = _reciprocal_root
     for rounding, function in whole.items():
@@ -150,9 +150,9 @@ def _rounding() -> dict[str, Function]:
     return found
 
 
-def _of_several() -> dict[str, Function]:
+def _of_several() -> dict[str, MathFunction]:
     names = ("hypot", "copysign", "nextafter", "ldexp", "fmod", "fmax", "fmin")
-    found: dict[str, Function] = {n: getattr(np, n) for n in names}
+    found: dict[str, MathFunction] = {n: getattr(np, n) for n in names}
     for prefix in ("", "ll", "u", "ull"):
         found |= {f"{prefix}min": np.minimum, f"{prefix}max": np.maximum}
     more: dict[str, Binary] = {

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from forewarp.core.checking import Finding, FindingKind
-from forewarp.inspection.emulation.interpreter.numerics import Array
+from forewarp.inspection.emulation.interpreter.numerics import AnyArray
 from forewarp.inspection.emulation.interpreter.order import MANY, Clocks, Shadow, several
 
 SECTOR = 32
@@ -29,7 +29,7 @@ CALM, THEN_EVERY = 32, 16
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourcePlace:
     """Where something happened: the kernel that was launched and the line of the source."""
 
     kernel: str
@@ -67,7 +67,7 @@ class Ledger:
 
     seen: dict[tuple[str, str], Finding] = field(default_factory=dict[tuple[str, str], Finding])
     suspected: dict[tuple[str, str], Finding] = field(default_factory=dict[tuple[str, str], Finding])
-    traffic: dict[tuple[Place, str], Traffic] = field(default_factory=dict[tuple[Place, str], Traffic])
+    traffic: dict[tuple[SourcePlace, str], Traffic] = field(default_factory=dict[tuple[SourcePlace, str], Traffic])
 
     def note(self, kind: FindingKind, place: object, message: str, count: int, *, certain: bool = True) -> None:
         """Count something at a place; the first message stays."""
@@ -104,7 +104,7 @@ POISON = 0xFF
 """Every byte of what is read out of bounds; as a float, NaN."""
 
 Mask = npt.NDArray[np.bool_]
-Change = Callable[[Array, Array], Array]
+Change = Callable[[AnyArray, AnyArray], AnyArray]
 """Given old elements and operands, return the new elements."""
 
 
@@ -132,7 +132,7 @@ class Buffer:
     watched: bool = True
     written: Mask | None = None
     merged: Mask | None = None
-    stored_at: Place | None = None
+    stored_at: SourcePlace | None = None
     shadow: Shadow = field(init=False)
 
     def __post_init__(self) -> None:
@@ -158,7 +158,7 @@ class BufferPart:
     first: int
     members: Mask
 
-    def lacks(self, at: Array) -> Mask:
+    def lacks(self, at: AnyArray) -> Mask:
         """Return which byte offsets, within the buffer, are not the tensor's."""
         return ~self.members[np.minimum(at // self.size, len(self.members) - 1)]
 
@@ -174,12 +174,12 @@ class _Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class WindowLanes:
     """The lanes of one access that fall into one window: `lanes` selects them, `at` holds their byte offsets."""
 
     window: _Window
     lanes: Mask | slice
-    at: Array
+    at: AnyArray
 
     @property
     def buffer(self) -> Buffer:
@@ -190,7 +190,7 @@ class Part:
 class Memory:
     """All buffers of a run, the program that runs now, and what was found."""
 
-    def __init__(self, place: Callable[[str], Place]) -> None:
+    def __init__(self, place: Callable[[str], SourcePlace]) -> None:
         """`place` says where in the source, in the named kernel, an access comes from."""
         self.buffers: list[Buffer] = []
         self._windows: list[_Window] = []
@@ -259,7 +259,7 @@ class Memory:
         self.program, self.atomics = name, 0
         self.clocks.begin(number)
 
-    def _place(self) -> Place:
+    def _place(self) -> SourcePlace:
         return self._place_in(self.kernel)
 
     def begin_loop(self, passes: int) -> None:
@@ -269,7 +269,7 @@ class Memory:
     def _count(self, name: str, number: int) -> None:
         self.reach[name] = max(number, self.reach.get(name, 0))
 
-    def load(self, addresses: Array, mask: Mask, other: Array, *, volatile: bool = False) -> Array:
+    def load(self, addresses: AnyArray, mask: Mask, other: AnyArray, *, volatile: bool = False) -> AnyArray:
         """Return what lies at the addresses, `other` where the mask is false."""
         kind = other.dtype
         result = np.array(np.broadcast_to(other, addresses.shape))
@@ -283,7 +283,7 @@ class Memory:
             put(result, part.lanes, values)
         return result
 
-    def store(self, addresses: Array, values: Array, mask: Mask) -> None:
+    def store(self, addresses: AnyArray, values: AnyArray, mask: Mask) -> None:
         """Write values where the mask is true."""
         kind = values.dtype
         values = np.broadcast_to(values, addresses.shape)
@@ -307,7 +307,9 @@ class Memory:
                 part.buffer.written[elements] = True
                 part.buffer.stored_at = self._place()
 
-    def change(self, addresses: Array, mask: Mask, values: Array, apply: Change, order: tuple[bool, bool]) -> Array:
+    def change(
+        self, addresses: AnyArray, mask: Mask, values: AnyArray, apply: Change, order: tuple[bool, bool]
+    ) -> AnyArray:
         """Atomically put `apply(old, value)` at each address, lane after lane, and return the old values.
 
         `order` says whether the access acquires and whether it releases.
@@ -330,7 +332,7 @@ class Memory:
                 self.clocks.release(where)
         return old
 
-    def _parts(self, addresses: Array, mask: Mask, width: int, verb: str) -> Iterator[Part]:
+    def _parts(self, addresses: AnyArray, mask: Mask, width: int, verb: str) -> Iterator[WindowLanes]:
         """Sort the lanes of an access by buffer; most have one."""
         whole = bool(mask.all())
         mask = np.broadcast_to(mask, addresses.shape)
@@ -347,7 +349,7 @@ class Memory:
             lanes = mask & (everywhere == region)
             yield self._part(int(region), addresses[lanes], lanes, width, verb)
 
-    def _part(self, region: int, active: Array, lanes: Mask | slice, width: int, verb: str) -> Part:
+    def _part(self, region: int, active: AnyArray, lanes: Mask | slice, width: int, verb: str) -> WindowLanes:
         if 1 <= region < _FIRST:
             raise RealAddress(f"{verb} at an address out of a table of pointers, which is not interpreted")
         if not _FIRST <= region < _FIRST + len(self._windows):
@@ -356,9 +358,9 @@ class Memory:
         at = active.astype(np.int64) - np.int64(window.base)
         if active.size > 1:
             self._count_sectors(at, width, verb)
-        return Part(window, lanes, at)
+        return WindowLanes(window, lanes, at)
 
-    def _within(self, part: Part, width: int, verb: str) -> tuple[Mask | slice, Array]:
+    def _within(self, part: WindowLanes, width: int, verb: str) -> tuple[Mask | slice, AnyArray]:
         """Return which lanes are in bounds, and the index of their elements; note the others."""
         at, buffer = part.at, part.buffer
         most = len(buffer.content) - width
@@ -382,7 +384,7 @@ class Memory:
             self.ledger.note("out of bounds", self._place(), message, int(beside.sum()), certain=False)
         return inside, at // width
 
-    def _beyond(self, part: Part, outside: Array, width: int, verb: str) -> str:
+    def _beyond(self, part: WindowLanes, outside: AnyArray, width: int, verb: str) -> str:
         """Put an access out of bounds into words."""
         holds = len(part.buffer.content) // width
         owner = "which" if part.window.view is None else "a view of a tensor that"
@@ -391,7 +393,7 @@ class Memory:
             f"first in program {self.program}"
         )
 
-    def _elements(self, buffer: Buffer, at: Array, width: int) -> Array:
+    def _elements(self, buffer: Buffer, at: AnyArray, width: int) -> AnyArray:
         """Return the numbers of the elements, as the buffer counts them, that an access touches."""
         if width < buffer.size:
             buffer.refine(width)
@@ -400,7 +402,7 @@ class Memory:
             return index
         return (index[:, None] + np.arange(width // buffer.size)).reshape(-1)
 
-    def _count_sectors(self, at: Array, width: int, verb: str) -> None:
+    def _count_sectors(self, at: AnyArray, width: int, verb: str) -> None:
         traffic = self.ledger.traffic.setdefault((self._place(), verb), Traffic())
         if not traffic.wants_a_look():
             return
@@ -411,7 +413,7 @@ class Memory:
         elements = 1 + int((at[1:] != at[:-1]).sum())
         traffic.least += -(-elements * width // SECTOR)
 
-    def _read(self, buffer: Buffer, elements: Array, volatile: bool) -> None:
+    def _read(self, buffer: Buffer, elements: AnyArray, volatile: bool) -> None:
         if volatile and len(elements) == 1:
             address = buffer.base + int(elements[0]) * buffer.size
             if self.clocks.heard_of(address):
@@ -432,7 +434,7 @@ class Memory:
                     self._note_race(buffer, what, elements[races], "reads")
             buffer.shadow.record("read", elements, self.clocks)
 
-    def _write(self, buffer: Buffer, elements: Array, differs: Mask) -> None:
+    def _write(self, buffer: Buffer, elements: AnyArray, differs: Mask) -> None:
         times = len(elements) // max(1, len(differs))
         differs = np.repeat(differs, times) if times > 1 else differs
         for what in ("wrote", "read", "changed"):
@@ -442,7 +444,7 @@ class Memory:
                 self._note_race(buffer, what, elements[races], "writes")
         buffer.shadow.record("wrote", elements, self.clocks)
 
-    def _merge(self, buffer: Buffer, elements: Array) -> None:
+    def _merge(self, buffer: Buffer, elements: AnyArray) -> None:
         if buffer.merged is None:
             buffer.merged = np.zeros(len(buffer.content) // buffer.size, np.bool_)
         buffer.merged[elements] = True
@@ -463,7 +465,7 @@ class Memory:
                 self._note_race(buffer, "wrote", elements[races], "atomically changes")
             buffer.shadow.record("changed", elements, self.clocks)
 
-    def _note_race(self, buffer: Buffer, what: str, elements: Array, verb: str) -> None:
+    def _note_race(self, buffer: Buffer, what: str, elements: AnyArray, verb: str) -> None:
         number = buffer.shadow.first(what, int(elements[0]))
         other = f"program number {several(number)}" if number != MANY else "another program"
         did = {"wrote": "wrote without atomics", "read": "reads", "changed": "changes atomically"}[what]
@@ -476,7 +478,7 @@ class Memory:
         )
 
 
-def _elements_of(part: Part, at: Array, width: int) -> str:
+def _elements_of(part: WindowLanes, at: AnyArray, width: int) -> str:
     """Name what lies at byte offsets, in elements from where the argument points to."""
     start = part.window.view.first if part.window.view is not None else 0
     least, most = (int(at.min()) - start) // width, (int(at.max()) - start) // width
@@ -484,17 +486,17 @@ def _elements_of(part: Part, at: Array, width: int) -> str:
     return f"{what} of {part.window.name}"
 
 
-def _view(buffer: Buffer, kind: np.dtype[Any]) -> Array:
+def _view(buffer: Buffer, kind: np.dtype[Any]) -> AnyArray:
     """Return the buffer as whole elements of a kind; a rest of bytes is left out."""
     whole = len(buffer.content) // kind.itemsize * kind.itemsize
     return buffer.content[:whole].view(kind)
 
 
-def _take(values: Array, lanes: Mask | slice) -> Array:
+def _take(values: AnyArray, lanes: Mask | slice) -> AnyArray:
     return values.reshape(-1) if isinstance(lanes, slice) else values[lanes]
 
 
-def put(result: Array, lanes: Mask | slice, values: Array) -> None:
+def put(result: AnyArray, lanes: Mask | slice, values: AnyArray) -> None:
     """Set the lanes of an access that were selected."""
     if isinstance(lanes, slice):
         result.reshape(-1)[:] = values
@@ -502,13 +504,13 @@ def put(result: Array, lanes: Mask | slice, values: Array) -> None:
         result[lanes] = values
 
 
-def _differ(one: Array, other: Array) -> Mask:
+def _differ(one: AnyArray, other: AnyArray) -> Mask:
     """Compare bit by bit, so that NaN equals itself."""
     bits = np.dtype(f"u{one.dtype.itemsize}")
     return np.ascontiguousarray(one).view(bits) != np.ascontiguousarray(other).view(bits)
 
 
-def _one_by_one(view: Array, index: Array, values: Array, apply: Change) -> Array:
+def _one_by_one(view: AnyArray, index: AnyArray, values: AnyArray, apply: Change) -> AnyArray:
     if len(np.unique(index)) == len(index):
         before = view[index]
         view[index] = apply(before, values)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-Array = npt.NDArray[Any]
+AnyArray = npt.NDArray[Any]
 
 _FP8 = {
     "fp8e5": torch.float8_e5m2,
@@ -21,7 +21,7 @@ _FP8 = {
 }
 
 
-def round_bf16(values: Array) -> Array:
+def round_bf16(values: AnyArray) -> AnyArray:
     """Return the nearest bf16 values, ties to even, as fp32."""
     wide = np.ascontiguousarray(values, dtype=np.float32)
     word = wide.view(np.uint32)
@@ -29,17 +29,17 @@ def round_bf16(values: Array) -> Array:
     return np.where(np.isnan(wide), wide, rounded).reshape(values.shape)
 
 
-def bf16_from_bits(bits: Array) -> Array:
+def bf16_from_bits(bits: AnyArray) -> AnyArray:
     """Return the values of 16-bit words as fp32."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def bf16_to_bits(values: Array) -> Array:
+def bf16_to_bits(values: AnyArray) -> AnyArray:
     """Return bf16 values, given as fp32, as 16-bit words."""
     return (np.ascontiguousarray(round_bf16(values)).view(np.uint32) >> 16).astype(np.uint16).reshape(values.shape)
 
 
-def as_tf32(values: Array) -> Array:
+def as_tf32(values: AnyArray) -> AnyArray:
     """Return fp32 values as tensor cores read them: the low 13 bits of the mantissa are cut off, not rounded."""
     if values.dtype != np.float32:
         return values
@@ -47,7 +47,7 @@ def as_tf32(values: Array) -> Array:
     return np.where(np.isfinite(values), word.view(np.float32), values)
 
 
-def towards_zero(values: Array, kind: str) -> Array:
+def towards_zero(values: AnyArray, kind: str) -> AnyArray:
     """Return fp32 values cut off, not rounded, to "bf16" or "fp16"."""
     wide = np.ascontiguousarray(values, dtype=np.float32)
     if kind == "bf16":
@@ -57,13 +57,13 @@ def towards_zero(values: Array, kind: str) -> Array:
     return np.where(over, np.nextafter(near, np.float16(0)), near)
 
 
-def fp8_values(bits: Array, kind: str) -> Array:
+def fp8_values(bits: AnyArray, kind: str) -> AnyArray:
     """Return fp8 bytes as fp32; raises KeyError for a format that torch lacks."""
     raw = torch.from_numpy(np.array(bits, dtype=np.uint8))
     return raw.view(_FP8[kind]).float().numpy()
 
 
-def fp8_bits(values: Array, kind: str) -> Array:
+def fp8_bits(values: AnyArray, kind: str) -> AnyArray:
     """Return fp32 values as fp8 bytes, saturated as on a GPU; raises KeyError for a format that torch lacks."""
     form = _FP8[kind]
     most = torch.finfo(form).max
@@ -71,7 +71,7 @@ def fp8_bits(values: Array, kind: str) -> Array:
     return wide.to(form).view(torch.uint8).numpy()
 
 
-def to_integers(values: Array, kind: np.dtype[Any]) -> Array:
+def to_integers(values: AnyArray, kind: np.dtype[Any]) -> AnyArray:
     """Convert floats as a GPU does: cut off, out of range as the nearest that there is, NaN as zero."""
     limits = np.iinfo(kind)
     wide = np.nan_to_num(np.trunc(values.astype(np.float64)), nan=0.0, posinf=np.inf, neginf=-np.inf)
@@ -80,7 +80,7 @@ def to_integers(values: Array, kind: np.dtype[Any]) -> Array:
     return np.where(inside, np.where(inside, wide, 0.0).astype(kind), ends)
 
 
-def through_torch(function: Any, values: Array) -> Array:
+def through_torch(function: Any, values: AnyArray) -> AnyArray:
     """Apply one of torch's elementwise functions to a float array."""
     wide = values.astype(np.float32) if values.dtype == np.float16 else values
     return function(torch.from_numpy(np.array(wide))).numpy().astype(values.dtype)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from forewarp.inspection.emulation.interpreter.numerics import Array
+from forewarp.inspection.emulation.interpreter.numerics import AnyArray
 
 MANY = -1
 _MOST_CLOCKS = 1 << 24
@@ -23,8 +23,8 @@ class Clocks:
 
     def __init__(self, programs: int) -> None:
         self._programs = programs
-        self._released: dict[int, Array] = {}
-        self._mine: Array | None = None
+        self._released: dict[int, AnyArray] = {}
+        self._mine: AnyArray | None = None
         self.me = 0
         self.epoch = 0
 
@@ -54,7 +54,7 @@ class Clocks:
         """Return whether anything was released at an address."""
         return address in self._released
 
-    def unordered(self, who: Array, epochs: Array) -> npt.NDArray[np.bool_]:
+    def unordered(self, who: AnyArray, epochs: AnyArray) -> npt.NDArray[np.bool_]:
         """Return for each access by another program whether nothing puts it before what happens now."""
         other = (who != 0) & (who != self.me)
         if self._mine is None or not other.any():
@@ -68,8 +68,8 @@ class Shadow:
     """Per element of one buffer and for one launch: who wrote it, who read it, who changed it atomically, and when."""
 
     def __init__(self, elements: int) -> None:
-        self._by: dict[str, Array] = {}
-        self._when: dict[str, Array] = {}
+        self._by: dict[str, AnyArray] = {}
+        self._when: dict[str, AnyArray] = {}
         self._elements = elements
 
     def clear(self) -> None:
@@ -77,7 +77,7 @@ class Shadow:
         self._by.clear()
         self._when.clear()
 
-    def unordered(self, what: str, index: Array, clocks: Clocks) -> npt.NDArray[np.bool_] | None:
+    def unordered(self, what: str, index: AnyArray, clocks: Clocks) -> npt.NDArray[np.bool_] | None:
         """Return which elements another program "wrote", "read" or "changed" in no order with this; None for none."""
         by = self._by.get(what)
         if by is None:
@@ -89,7 +89,7 @@ class Shadow:
         """Return the number of the program that is on record for an element, or MANY."""
         return int(self._by[what][index])
 
-    def record(self, what: str, index: Array, clocks: Clocks) -> None:
+    def record(self, what: str, index: AnyArray, clocks: Clocks) -> None:
         """Put down that this program did something to elements."""
         by = self._by.get(what)
         if by is None:

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from forewarp.inspection.emulation.interpreter.memory import (
-    Array,
+    AnyArray,
     Change,
     Ledger,
     Mask,
     Memory,
     MemoryFault,
-    Part,
-    Place,
+    SourcePlace,
+    WindowLanes,
     put,
 )
 from forewarp.inspection.emulation.interpreter.pace import SPINS, Pace
@@ -51,7 +51,7 @@ class Hollow(Memory):
 
     fill = 0
 
-    def __init__(self, place: Callable[[str], Place]) -> None:
+    def __init__(self, place: Callable[[str], SourcePlace]) -> None:
         super().__init__(place)
         self.stored: Stores = {}
         self.room: dict[int, float] = {}
@@ -62,12 +62,12 @@ class Hollow(Memory):
         del watched, filled
         return super().add(name, content, size, watched=False)
 
-    def load(self, addresses: Array, mask: Mask, other: Array, *, volatile: bool = False) -> Array:
+    def load(self, addresses: AnyArray, mask: Mask, other: AnyArray, *, volatile: bool = False) -> AnyArray:
         """Return `fill`, or `other` where the mask is false."""
         del volatile
         return self._look(np.array(np.broadcast_to(other, addresses.shape)), addresses, mask, "loads")
 
-    def store(self, addresses: Array, values: Array, mask: Mask) -> None:
+    def store(self, addresses: AnyArray, values: AnyArray, mask: Mask) -> None:
         """Look at the addresses."""
         width = values.dtype.itemsize
         for part in self._parts(addresses, mask, width, "stores"):
@@ -76,7 +76,9 @@ class Hollow(Memory):
                 stores = self.stored.setdefault(part.buffer.base, [])
                 stores.append((len(np.unique(index)) * width, int(index.min()), int(index.max())))
 
-    def change(self, addresses: Array, mask: Mask, values: Array, apply: Change, order: tuple[bool, bool]) -> Array:
+    def change(
+        self, addresses: AnyArray, mask: Mask, values: AnyArray, apply: Change, order: tuple[bool, bool]
+    ) -> AnyArray:
         """Return `fill` as the old values."""
         del apply, order
         self.atomics += 1
@@ -86,16 +88,16 @@ class Hollow(Memory):
             self.stored.setdefault(part.buffer.base, []).append(_UNKNOWN)
         return self._look(np.zeros(addresses.shape, values.dtype), addresses, mask, "changes")
 
-    def _look(self, result: Array, addresses: Array, mask: Mask, verb: str) -> Array:
+    def _look(self, result: AnyArray, addresses: AnyArray, mask: Mask, verb: str) -> AnyArray:
         for part in self._parts(addresses, mask, result.itemsize, verb):
             self._within(part, result.itemsize, verb)
             put(result, part.lanes, np.full(len(part.at), self.fill, result.dtype))
         return result
 
-    def _count_sectors(self, at: Array, width: int, verb: str) -> None:
+    def _count_sectors(self, at: AnyArray, width: int, verb: str) -> None:
         """Do nothing: a few programs say little about traffic."""
 
-    def _beyond(self, part: Part, outside: Array, width: int, verb: str) -> str:
+    def _beyond(self, part: WindowLanes, outside: AnyArray, width: int, verb: str) -> str:
         message = super()._beyond(part, outside, width, verb)
         if len(part.buffer.content) // width >= _FEW_BITS and outside.min() < 0:
             return f"{message}; an offset of 2**31 or more does not fit 32 bits: compute it in 64 (.to(tl.int64))"

@@ -19,7 +19,7 @@ SPINS = 1000
 """Atomic operations in one program from which on it is taken to wait for another."""
 
 
-class OutOfTime(BaseException):
+class CheckOutOfTime(BaseException):
     """The time of a case is over, at a line. No Exception, so that a kernel's own `except` does not catch it."""
 
     def __init__(self, line: int) -> None:

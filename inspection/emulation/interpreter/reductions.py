@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from forewarp.inspection.emulation.interpreter import numerics
-from forewarp.inspection.emulation.interpreter.numerics import Array
+from forewarp.inspection.emulation.interpreter.numerics import AnyArray
 
-Combine = Callable[[Sequence[Array], Sequence[Array]], list[Array]]
+Combine = Callable[[Sequence[AnyArray], Sequence[AnyArray]], list[AnyArray]]
 _BRANCHES = (ast.If, ast.IfExp, ast.While, ast.BoolOp)
 
 
-def tree(arrays: Sequence[Array], combine: Combine) -> list[Array]:
+def tree(arrays: Sequence[AnyArray], combine: Combine) -> list[AnyArray]:
     """Reduce the first axis, neighbours first."""
     left = list(arrays)
     while (count := len(left[0])) > 1:
@@ -27,7 +27,7 @@ def tree(arrays: Sequence[Array], combine: Combine) -> list[Array]:
     return [a[0] for a in left]
 
 
-def running(arrays: Sequence[Array], combine: Combine) -> list[Array]:
+def running(arrays: Sequence[AnyArray], combine: Combine) -> list[AnyArray]:
     """Scan the first axis: element i of the result is the combination of all up to i."""
     total, distance = list(arrays), 1
     while distance < len(total[0]):
@@ -38,12 +38,12 @@ def running(arrays: Sequence[Array], combine: Combine) -> list[Array]:
     return total
 
 
-def sum_of(data: Array, axis: int | None, *, keep_dims: bool, bf16: bool) -> Array:
+def sum_of(data: AnyArray, axis: int | None, *, keep_dims: bool, bf16: bool) -> AnyArray:
     """Add up along an axis; bf16 and fp16 are rounded after each addition, as the GPU's instructions do."""
     if not bf16 and data.dtype != np.float16:
         return np.sum(data, axis=axis, keepdims=keep_dims)
 
-    def add(a: Sequence[Array], b: Sequence[Array]) -> list[Array]:
+    def add(a: Sequence[AnyArray], b: Sequence[AnyArray]) -> list[AnyArray]:
         return [numerics.round_bf16(a[0] + b[0]) if bf16 else a[0] + b[0]]
 
     front = data.reshape(-1) if axis is None else np.moveaxis(data, axis, 0)
@@ -58,7 +58,7 @@ def install(interpreter: Any) -> None:
     import triton.language as tl
 
     def combination(operation: Any, kinds: Sequence[Any]) -> Combine:
-        def combine(one: Sequence[Array], other: Sequence[Array]) -> list[Array]:
+        def combine(one: Sequence[AnyArray], other: Sequence[AnyArray]) -> list[AnyArray]:
             values = [operation.to_tensor(a, k) for a, k in zip([*one, *other], [*kinds, *kinds], strict=True)]
             result = operation.combine_fn.fn(*values)
             parts = result if isinstance(result, tuple) else (result,)
@@ -72,7 +72,7 @@ def install(interpreter: Any) -> None:
         if _branches(self.combine_fn):
             return slow_reduce(self, inputs)
         kinds = [i.dtype for i in inputs]
-        datas: list[Array] = [i.handle.data for i in inputs]
+        datas: list[AnyArray] = [i.handle.data for i in inputs]
         fronts = [d.reshape(-1) if self.axis is None else np.moveaxis(d, self.axis, 0) for d in datas]
         results = tree(fronts, combination(self, kinds))
         if self.keep_dims:

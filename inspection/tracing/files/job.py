@@ -15,7 +15,7 @@ import torch
 
 from forewarp.gpu_runner.worker.channel import Channel
 from forewarp.gpu_runner.worker.jobs import watched
-from forewarp.gpu_runner.worker.requests import Ending
+from forewarp.gpu_runner.worker.requests import JobEnding
 from forewarp.inspection.jobs import TraceFileJob
 from forewarp.inspection.tracing.files import arguments, calls, kernels, loading
 from forewarp.inspection.tracing.files.arguments import ArgumentGuess, Tensor
@@ -40,7 +40,7 @@ def run(job: TraceFileJob, answer: Channel) -> None:
     watched(job.folder, answer, lambda: _trace(job), "module")
 
 
-def _trace(job: TraceFileJob) -> Ending:
+def _trace(job: TraceFileJob) -> JobEnding:
     """Write the trace of the file and its cubins into the job's folder."""
     folder = Path(job.folder.path)
     use_no_device(folder)
@@ -53,7 +53,7 @@ def _trace(job: TraceFileJob) -> Ending:
         stack.enter_context(Operators(tracer.recorder, values=True))
         tracer.run()
     tracer.save()
-    return Ending("ok")
+    return JobEnding("ok")
 
 
 class _Tracer:
@@ -143,7 +143,7 @@ class _Tracer:
         """Write the trace so far: a compiler that does not let itself be stopped may cost this process its life."""
         Trace(self.found, kernels=self.kernels()).save(self.folder)
 
-    def _own_calls(self, loaded: loading.Loaded) -> None:
+    def _own_calls(self, loaded: loading.LoadedFile) -> None:
         model = calls.of_model(loaded.module)
         if model is not None:
             self._call("ModelNew" if hasattr(loaded.module, "ModelNew") else "Model", model)
@@ -173,7 +173,7 @@ class _Tracer:
         else:
             differentiate(call, values, self.recorder, every=bool(wanted), keep=True)
 
-    def _guessed_calls(self, loaded: loading.Loaded) -> None:
+    def _guessed_calls(self, loaded: loading.LoadedFile) -> None:
         tried: set[str] = set()
         while self._wanting():
             wanted = self._missing() or list(self.text.jitted)
@@ -183,7 +183,7 @@ class _Tracer:
             tried.add(names[0])
             self._guess(loaded, names[0])
 
-    def _guess(self, loaded: loading.Loaded, name: str) -> None:
+    def _guess(self, loaded: loading.LoadedFile, name: str) -> None:
         """Call a function with guessed arguments, another guess at a time until it goes through."""
         wrappers = calls.Wrappers(loaded.module, loaded.tree, self.text, self.given)
         best: tuple[int, WorkloadTrace, str] | None = None

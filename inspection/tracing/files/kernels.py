@@ -13,7 +13,7 @@ _ACCESSES = ("load", "store", "make_block_ptr", "make_tensor_descriptor")
 _CALLS_OF_TILES = ("dot", "dot_scaled")
 _ADDED = (ast.Add, ast.Sub)
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class FileText:
 
 def read(tree: ast.Module) -> FileText:
     """Find the jitted functions of a file, also those within functions and classes."""
-    functions = {n.name: n for n in ast.walk(tree) if isinstance(n, Function) and _is_jitted(n)}
+    functions = {n.name: n for n in ast.walk(tree) if isinstance(n, FunctionNode) and _is_jitted(n)}
     pointers: dict[str, frozenset[str]] = {}
     jitted = {name: _kernel(node, functions, pointers) for name, node in functions.items()}
     called = {name for node in functions.values() for name in _called(node) if name in functions and name != node.name}
@@ -77,7 +77,7 @@ def read(tree: ast.Module) -> FileText:
     uses = {
         n.name: frozenset(x.id for x in ast.walk(n) if isinstance(x, ast.Name))
         for n in _top(tree.body)
-        if isinstance(n, Function | ast.ClassDef)
+        if isinstance(n, FunctionNode | ast.ClassDef)
     }
     return FileText(jitted, kernels, uses)
 
@@ -91,15 +91,15 @@ def _top(body: Sequence[ast.stmt]) -> Iterable[ast.stmt]:
                 yield from _top(getattr(node, name, []))
 
 
-def _is_jitted(node: Function) -> bool:
+def _is_jitted(node: FunctionNode) -> bool:
     return any(_JIT.search(t := ast.unparse(d)) and "torch" not in t and "numba" not in t for d in node.decorator_list)
 
 
-def _called(node: Function) -> set[str]:
+def _called(node: FunctionNode) -> set[str]:
     return {c.func.id for c in ast.walk(node) if isinstance(c, ast.Call) and isinstance(c.func, ast.Name)}
 
 
-def _kernel(node: Function, functions: Mapping[str, Function], known: dict[str, frozenset[str]]) -> KernelText:
+def _kernel(node: FunctionNode, functions: Mapping[str, FunctionNode], known: dict[str, frozenset[str]]) -> KernelText:
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     defaults = len(node.args.posonlyargs) + len(node.args.args) - len(node.args.defaults)
     parameters = tuple(
@@ -128,7 +128,9 @@ def _kernel(node: Function, functions: Mapping[str, Function], known: dict[str, 
 class _Flow:
     """Follows addresses in a function back to its parameters."""
 
-    def __init__(self, node: Function, functions: Mapping[str, Function], known: dict[str, frozenset[str]]) -> None:
+    def __init__(
+        self, node: FunctionNode, functions: Mapping[str, FunctionNode], known: dict[str, frozenset[str]]
+    ) -> None:
         self._node, self._functions, self._known = node, functions, known
         plain = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
         self._names = [a.arg for a in plain]

@@ -29,7 +29,7 @@ Bounded = Callable[[str, Callable[[], object]], str]
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadedFile:
     """The module that a file became, as far as it got; `problems` say which statements failed."""
 
     module: ModuleType
@@ -38,7 +38,7 @@ class Loaded:
     problems: list[str] = field(default_factory=list[str])
 
 
-def load(file: SourceFile, bounded: Bounded) -> Loaded:
+def load(file: SourceFile, bounded: Bounded) -> LoadedFile:
     """Import a file: as a part of its package if it is in one and that can be imported, else statement by statement.
 
     Raises SyntaxError.
@@ -53,16 +53,16 @@ def load(file: SourceFile, bounded: Bounded) -> Loaded:
         name = f"{package}.{Path(path).stem}"
         problem = bounded(f"importing {name}", lambda: imported.append(importlib.import_module(name)))
         if imported and not problem:
-            return Loaded(imported[0], tree, path)
+            return LoadedFile(imported[0], tree, path)
         problems.append(problem)
-    loaded = Loaded(_module(path, package), tree, path, problems)
+    loaded = LoadedFile(_module(path, package), tree, path, problems)
     flags = _future(tree)
     for statement in tree.body:
         _run(statement, loaded, flags, bounded)
     return loaded
 
 
-def run_main(loaded: Loaded, bounded: Bounded) -> str:
+def run_main(loaded: LoadedFile, bounded: Bounded) -> str:
     """Run the statements under `if __name__ == "__main__"`; return what went wrong."""
     flags, problem = _future(loaded.tree), ""
     for statement in loaded.tree.body:
@@ -73,7 +73,7 @@ def run_main(loaded: Loaded, bounded: Bounded) -> str:
     return problem
 
 
-def has_main(loaded: Loaded) -> bool:
+def has_main(loaded: LoadedFile) -> bool:
     """Return whether there is an `if __name__ == "__main__"`."""
     return any(map(_is_main, loaded.tree.body))
 
@@ -141,7 +141,7 @@ def _is_main(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
 
 
-def _run(statement: ast.stmt, loaded: Loaded, flags: int, bounded: Bounded) -> None:
+def _run(statement: ast.stmt, loaded: LoadedFile, flags: int, bounded: Bounded) -> None:
     def attempt(one: ast.stmt) -> str:
         code = _compiled([one], loaded.path, flags)
         return bounded(f"line {one.lineno}", lambda: exec(code, loaded.module.__dict__))

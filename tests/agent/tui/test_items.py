@@ -11,7 +11,7 @@ from forewarp.agent.events import (
     Answered,
     ApprovalAsked,
     ApprovalGiven,
-    Event,
+    ConversationEvent,
     Interrupted,
     Noted,
     Progressed,
@@ -45,7 +45,7 @@ class Log(Items):
         super().__init__(*given)
         self.candidates = Candidates()
 
-    def take(self, event: Event) -> list[Item]:
+    def take(self, event: ConversationEvent) -> list[Item]:
         self.candidates.apply(event)
         return self.apply(event, self.candidates)
 

@@ -19,7 +19,7 @@ CXX = ("c++",)
 FLAGS = ("-DTORCH_EXTENSION_NAME=x", "-isystem", "/torch", "-fPIC", "-std=c++20")
 
 
-def made(folder: Path, kind: precompiled.Kind, flags: tuple[str, ...]) -> None:
+def made(folder: Path, kind: precompiled.HeaderSet, flags: tuple[str, ...]) -> None:
     home = folder / precompiled.key(CXX, flags, kind)
     home.mkdir(parents=True)
     (home / "headers.h.gch").touch()

@@ -16,11 +16,11 @@ from forewarp.gpu_runner.executors.launcher import LauncherClient
 from forewarp.gpu_runner.worker.memory import Plan
 from forewarp.gpu_runner.worker.requests import (
     BuiltKernel,
-    Job,
     LaunchRequest,
     MeasureJob,
     ObserveRequest,
     ObserverJob,
+    WorkerJob,
 )
 
 GPU = Target("a GPU", "cuda", "sm_90", 132, l2_bytes=1 << 20)
@@ -45,7 +45,7 @@ Answer = Mapping[str, Any] | None
 class Session:
     """A process that answers what its script says."""
 
-    def __init__(self, worker: Worker, job: Job) -> None:
+    def __init__(self, worker: Worker, job: WorkerJob) -> None:
         self.worker, self.job, self.alive, self.gone = worker, job, True, False
         worker.sessions.append(self)
 
@@ -91,10 +91,10 @@ class Worker:
         """Return how many observers that were asked something are not gone yet."""
         return sum(isinstance(s.job, ObserverJob) and not s.alive and not s.gone for s in self.sessions)
 
-    def open(self, job: Job) -> Session:
+    def open(self, job: WorkerJob) -> Session:
         return Session(self, job)
 
-    def run(self, job: Job, timeout: float, on_look: OnLook | None = None) -> Reply:
+    def run(self, job: WorkerJob, timeout: float, on_look: OnLook | None = None) -> Reply:
         del timeout, on_look
         self.alive_in_cells = self.observing()
         answer = self.answer("measure", job)

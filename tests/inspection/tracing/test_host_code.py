@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 import torch
 
-from forewarp.inspection.tracing.cuda_source import CudaSource, NotUnderstood
+from forewarp.inspection.tracing.cuda_source import CudaSource, NotFollowed
 from forewarp.inspection.tracing.host_code import HostCode, HostLaunch
 from forewarp.inspection.tracing.host_values import UNKNOWN
 
@@ -114,5 +114,5 @@ def test_helpers_templates_and_the_runtime_are_followed() -> None:
 
 
 def test_host_code_that_goes_on_for_ever_is_left() -> None:
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(NotFollowed):
         follow("for (int i = 0; i >= 0; i++) { for (int j = 0; j >= 0; j++) { n = n; } } return x;", torch.ones(1), 1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from forewarp.core.checking import Finding
-from forewarp.inspection.emulation.interpreter.memory import Memory, MemoryFault, Place
+from forewarp.inspection.emulation.interpreter.memory import Memory, MemoryFault, SourcePlace
 
 YES = np.ones(1, np.bool_)
 
@@ -15,7 +15,7 @@ class Bench:
     """A memory with buffers x (filled) and y (not yet), 64 floats each, and programs that take turns."""
 
     def __init__(self) -> None:
-        self.memory = Memory(lambda kernel: Place(kernel, 7))
+        self.memory = Memory(lambda kernel: SourcePlace(kernel, 7))
         self.x = np.arange(64, dtype=np.float32)
         self.y = np.zeros(64, np.float32)
         self.lock = np.zeros(1, np.int32)

@@ -14,7 +14,7 @@ from forewarp.core.checking import Check
 from forewarp.core.values import Candidate
 from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.inspection.emulation.interpreter.check import hidden_by
-from forewarp.inspection.emulation.interpreter.memory import MemoryFault, Place
+from forewarp.inspection.emulation.interpreter.memory import MemoryFault, SourcePlace
 from forewarp.inspection.emulation.interpreter.ownshape import (
     Hollow,
     corners_and_middle,
@@ -293,7 +293,7 @@ def test_corners_and_middle_are_named_once_and_the_last_comes_first() -> None:
 
 def room(program: Callable[[Hollow, int, int], None], programs: int = 8) -> float:
     """Return how many bytes of y so many programs can write; one gets the memory, the address of y and its number."""
-    memory = Hollow(lambda kernel: Place(kernel, 1))
+    memory = Hollow(lambda kernel: SourcePlace(kernel, 1))
     y = memory.add("y", without_contents(1 << 20), 4, watched=True)
     look_at_corners(memory, lambda x, _y, _z: program(memory, y, x), (programs, 1, 1), Pace(1.0, False))
     return memory.room.get(y, 0)
