@@ -19,7 +19,10 @@ from forewarp.agent.tui.items import CallItem, FailedItem, Item, Items, Markdown
 from forewarp.agent.tui.markdown import Prose
 
 WINDOW = 40
-"""Items that are mounted when a long conversation is opened, and once more with each scroll further back."""
+"""Most items that are mounted when a long conversation is opened, and once more with each scroll further back."""
+
+SCREENS = 2
+"""Screens of text that are mounted at first: a turn of the model is dozens of widgets, and each takes milliseconds."""
 
 FRAME_S = 0.08
 """Seconds within which events are drawn together."""
@@ -165,7 +168,11 @@ class Chat(VerticalScroll):
         """Mount the latest items in place of what is mounted."""
         await self.remove_children()
         self._blocks.clear()
-        self._first = max(0, len(self.items.all) - WINDOW)
+        self._first, lines = len(self.items.all), 0
+        while self._first > max(0, len(self.items.all) - WINDOW) and lines < SCREENS * self.app.size.height:
+            self._first -= 1
+            item = self.items.all[self._first]
+            lines += item.text.count("\n") + 1 if isinstance(item, MarkdownItem) else 1
         await self.mount_all([self._header(), *(self._widget(i) for i in self.items.all[self._first :])])
         self.anchor()
 

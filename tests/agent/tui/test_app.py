@@ -463,18 +463,30 @@ async def test_only_the_end_of_a_long_conversation_is_mounted_and_more_on_demand
         talk.candidates.apply(event)
     async with opened(talk, WIDE, earlier=past) as (app, pilot):
         view = app.query_one(Chat)
-        await until(pilot, lambda: len(view.mounted_items) == chat.WINDOW)
         await seen(app, pilot, "Answer 99", "resumed")
+        mounted = len(view.mounted_items)
+        assert mounted <= chat.WINDOW
+        assert view.virtual_size.height > WIDE[1]
         await until(pilot, lambda: len(app.query_one(CandidatesPane).rows) == 200)
         await pilot.press("home")
         await seen(app, pilot, "earlier · PageUp loads them")
         top = view.mounted_items[0]
         await pilot.press("pageup")
-        await until(pilot, lambda: len(view.mounted_items) == 2 * chat.WINDOW)
+        await until(pilot, lambda: len(view.mounted_items) == mounted + chat.WINDOW)
         assert view.mounted_items[chat.WINDOW] is top
         await until(pilot, lambda: view.scroll_offset.y > 0)
         await pilot.press("end")
         await seen(app, pilot, "Answer 99")
+
+
+async def test_of_long_answers_only_as_many_are_mounted_as_fill_the_screen() -> None:
+    lines = "\n\n".join(f"line {m}" for m in range(WIDE[1]))
+    past = [e for n in range(50) for e in (UserSaid(f"question {n}"), TextDelta(lines), Answered("", 1, 1, 0.0, 1.0))]
+    async with opened(Scripted(), WIDE, earlier=past) as (app, pilot):
+        await seen(app, pilot, f"line {WIDE[1] - 1}", "resumed")
+        view = app.query_one(Chat)
+        assert len(view.mounted_items) < chat.WINDOW / 4
+        assert view.virtual_size.height > WIDE[1]
 
 
 async def test_what_scrolled_far_out_of_sight_is_let_go() -> None:
