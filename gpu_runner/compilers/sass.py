@@ -46,9 +46,6 @@ _CLASSES: dict[str, tuple[int, ...]] = {
     "move": (0x002, 0x003, 0x004, 0x005, 0x007, 0x01C, 0x02F, 0x082, 0x09C, 0x0CA, 0x0CB, 0x11C, 0x119, 0x1C2, 0x1C3),
     "padding": (0x118, 0x15C),
 }
-CLASSES = (*_CLASSES, "other")
-"""Names that `Instructions.mix` may use; "other" is what the table does not know."""
-
 _CLASS_OF = {operation: name for name, operations in _CLASSES.items() for operation in operations}
 _BITS = (8, 8, 16, 16, 32, 64, 128)
 _WITH_WIDTH = ("global_load", "global_store", "shared_load", "shared_store")

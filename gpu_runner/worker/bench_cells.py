@@ -47,7 +47,7 @@ from forewarp.gpu_runner.worker.runners import (
     make_wait,
 )
 from forewarp.gpu_runner.worker.stage import ArmBuffers, Stage
-from forewarp.gpu_runner.worker.task_confinement import around_task
+from forewarp.gpu_runner.worker.task_confinement import FOLDER_BYTES, around_task
 from forewarp.gpu_runner.worker.timing import Arm, Bench, Condition, Sample
 
 ARMS: tuple[Arm, ...] = ("anchor", "candidate")
@@ -61,7 +61,6 @@ The candidate's median is compared with the anchor's worst: on a busy machine, e
 """
 ROUND_TRIPS = 51
 LEAST_SAMPLES = 9
-_FOLDER_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}
 
 
 @dataclass(slots=True)
@@ -158,7 +157,7 @@ class CellBench(Bench):
             files=protections.device_files(self.device),
             memory=None if self._cuda else most,
             keep=[] if self._cuda else [side.descriptor],
-            folder_bytes=_FOLDER_BYTES[self.device],
+            folder_bytes=FOLDER_BYTES[self.device],
             own_processes=not self._cuda,
             # The driver lends memory only between processes of one user.
             drop_user=not self._cuda,

@@ -19,14 +19,15 @@ from typing import Any
 
 from forewarp.core import serde
 from forewarp.core.values import DeviceKind
-from forewarp.gpu_runner.worker import environment, protections, toolchain
+from forewarp.gpu_runner.worker import environment, memory, protections, toolchain
 from forewarp.gpu_runner.worker.channel import MACHINE, Channel
 from forewarp.gpu_runner.worker.least import UNPROTECTED, Unprotected, missing
 from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.requests import TaskFailure, WorkerJob
 from forewarp.gpu_runner.worker.watch import HostWatch, run_watched
 
-_FOLDER_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}
+FOLDER_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}
+"""Most bytes in the folder of confined code, by device."""
 _CPU_S = 600
 """Seconds of processor time on each core; the controller keeps the time by the clock."""
 _BESIDE = 4 << 30
@@ -115,8 +116,8 @@ def _confinement(folder: Path, device: str, **more: Any) -> Confinement:
     return Confinement(
         str(own),
         files=protections.device_files(device),
-        memory=None if device == "cuda" else free_memory() + _BESIDE,
-        folder_bytes=_FOLDER_BYTES[device],
+        memory=None if device == "cuda" else _free_memory() + _BESIDE,
+        folder_bytes=FOLDER_BYTES[device],
         own_processes=more.pop("contained", False),
         drop_user=device != "cuda",
         reads_only=toolchain.readable(device),
@@ -125,15 +126,9 @@ def _confinement(folder: Path, device: str, **more: Any) -> Confinement:
     )
 
 
-def free_memory() -> int:
-    """Return the bytes of memory that are free on this machine, or that its control group leaves."""
-    free = 1 << 62
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        free = int(Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]) << 10
-    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with contextlib.suppress(OSError, ValueError):  # "max" is no number
-            free = min(free, int(Path(limit).read_text()))
-    return free
+def _free_memory() -> int:
+    found = memory.host_available()
+    return 1 << 62 if found is None else found
 
 
 def driver_bears(folder: Path, how: Confinement) -> bool:
@@ -186,8 +181,8 @@ def run_confined(job: WorkerJob, kind: DeviceKind, work: Callable[[], object], r
             report.write(json.dumps(document).encode())
             report.flush()
 
-        memory = None if device == "cuda" else free_memory()
-        stopped = run_watched(act, memory, passes_on=False, host=HostWatch())
+        most = None if device == "cuda" else _free_memory()
+        stopped = run_watched(act, most, passes_on=False, host=HostWatch())
         if stopped is not None:
             status, log = stopped
             who = "" if status == MACHINE else "it "

@@ -54,7 +54,6 @@ _DECLARED = re.compile(
     rf"^({_TYPE})((?:\s|\*|&|__restrict__)+)({_WORD})\s*((?:\[[^\]]*\])*)\s*(?:=(?!=)\s*(.*))?$", re.DOTALL
 )
 _ASSIGNED = re.compile(rf"^({_WORD})\s*([-+*/%&|^]|<<|>>)?=(?!=)\s*(.*)$", re.DOTALL)
-_ELEMENT = re.compile(r"(?:\+|-|\*|/|\||&|\^)?=(?!=)")
 _FUNCTION = re.compile(rf"__global__[^;{{}}]*?\b({_WORD})\s*\(([^{{}};]*)\)\s*\{{", re.DOTALL)
 _DEFINED = re.compile(rf"^[ \t]*#define[ \t]+({_WORD})[ \t]+(\d+)[ \t]*$", re.MULTILINE)
 _CONSTANT = re.compile(rf"(?:constexpr|const)\s+(?:unsigned\s+)?\w+\s+({_WORD}\s*=\s*[^;{{}}]+);")

@@ -18,9 +18,6 @@ from forewarp.core.protocols import Subject
 from forewarp.core.values import Candidate, Language, Target, Task
 from forewarp.gpu_runner.formats import candidate as candidates
 
-FEATURES_VERSION = 2
-"""Rises whenever the same subject would give other numbers or names."""
-
 Array = NDArray[np.float64]
 
 _PREFIXES = ("tunable.", "relative.", "fact.")
