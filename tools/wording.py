@@ -124,7 +124,8 @@ def account(found: Account) -> str:
     parts = [f"asked for {counted(found.asked.count, 'forecast')} ({_taken(found.asked)})"] if found.asked.count else []
     if found.written.count:
         parts.append(f"had {counted(found.written.count, 'program')} written ({_taken(found.written)})")
-    parts.append(f"built {counted(found.built.count, 'kernel')} ({_taken(found.built)})")
+    if found.built.count:
+        parts.append(f"built {counted(found.built.count, 'kernel')} ({_taken(found.built)})")
     parts.append(f"made {counted(found.measured.count, 'measurement')} ({_taken(found.measured)})")
     text = f"account: {', '.join(parts)}"
     if found.spared is None or found.saved is None:
