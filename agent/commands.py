@@ -238,7 +238,7 @@ class SlashCommands:
 
     @command("[TASK] [N] [--seed-kernel FILE]", words=2, option="--seed-kernel")
     async def search(self, given: Arguments) -> str:
-        """Try variants of the seed kernels, on at most N measurements (12)."""
+        """Try variants of the seed kernels, or configurations of an autotuned FILE, on at most N measurements (12)."""
         names, counts = [w for w in given.words if not w.isdigit()], [w for w in given.words if w.isdigit()]
         for extra in (*names[1:], *counts[1:]):
             raise COMMANDS["search"].too_many(extra)

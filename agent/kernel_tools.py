@@ -135,10 +135,13 @@ class KernelTools:
     ) -> dict[str, Any]:
         """Search under a budget of measurements; with `write`, the conversation's model writes kernels in it, too.
 
-        Returns the `SearchResult` as data.
+        Returns the `SearchResult` as data, or the `TuneResult` of a file with autotuned kernels.
         """
         from forewarp.tools.search import SearchRequest
+        from forewarp.tools.tune import is_autotuned
 
+        if is_autotuned(Path(name := self._task(task))):
+            return await self._tune(call, name, budget)
         settings, spent = self._conversation.settings, self._conversation.spent
         budget = min(max(1, budget), MAX_SEARCH)
         device_s = settings.budget.device_s
@@ -156,6 +159,26 @@ class KernelTools:
             raise UsageError(f"the search was not started: {refusal}")
         async with self._device:
             return await self._in_thread(lambda executors: self._search(call, request, budget, executors))
+
+    async def _tune(self, call: str, file: str, budget: int) -> dict[str, Any]:
+        """Choose configurations of a file's kernels: measured where the session's device is a GPU, else forecast."""
+        from forewarp.gpu_runner.devices import detect_cuda
+        from forewarp.tools.requests import TuneRequest
+        from forewarp.tools.tune import tune_file
+
+        host = self._conversation
+        here = host.settings.place.device in ("auto", "cuda") and detect_cuda() is not None
+        request = TuneRequest(file=file, budget=budget if here else 0)
+        if here:
+            command = f"tune {file} with up to {budget} configurations measured"
+            if refusal := await self._refusal(call, "search", command, "", budget):
+                raise UsageError(f"nothing was measured: {refusal}")
+        else:
+            request = request.model_copy(update={"measure": 0})
+        async with self._device:
+            found = await asyncio.to_thread(tune_file, request, stage=lambda text: host.emit(Progressed(call, text)))
+        host.spend(measurements=sum(k.measured for k in found.kernels))
+        return found.model_dump(mode="json") | {"tuned": [c.model_dump(mode="json") for c in found.chosen()]}
 
     def _search(self, call: str, request: SearchRequest, budget: int, executors: Executors) -> dict[str, Any]:
         """Run a search in this thread; each measurement is counted as it comes, so that an interrupt loses none."""

@@ -108,9 +108,11 @@ class ModelTools:
     ) -> ToolOutput:
         """Try many variants of the seed kernels' tunables; each measurement counts in the user's budget.
 
+        Of a file with @triton.autotune kernels, choose the configurations: measured on a GPU here, else forecast.
+
         Args:
             context: This call.
-            task: Bundled task, or the path of a KernelBench file.
+            task: Bundled task, or the path of a KernelBench file, or of a file with @triton.autotune kernels.
             budget: Most measurements; the last one confirms the winner.
             seed_kernels: Files to start from, instead of the task's own.
             write_kernels: Have a language model write new kernels in it, which costs tokens.
@@ -261,6 +263,8 @@ def _short_measurement(found: ToolOutput) -> ToolOutput:
 
 def _short_search(found: ToolOutput) -> ToolOutput:
     """Return the part of a `SearchResult` that the model reads; `read_candidate` has the winner's text."""
+    if "tuned" in found:
+        return _brief(_picked(found, "summary", "tuned", "problems") | {"patch": trim(found["patch"], MAX_LOG)})
     short, best = _picked(found, "summary", "status", "run_id", "counts"), found["best"]
     if best is not None:
         kernel = {"kernel": best["kernel"]["short"], "tunables": best["kernel"]["tunables"]}

@@ -155,7 +155,7 @@ def inspect(request: InspectRequest, *, output: Output = PLAIN) -> int:
     return exits.OK if any(k.sound for k in result.kernels) else exits.NO_KERNEL
 
 
-@takes(TuneRequest, "file", calls=Parameter(name=["--call"]))
+@takes(TuneRequest, "file", calls=Parameter(name=["--call"]), deadline_s=Parameter(name=["--deadline"]))
 def tune(request: TuneRequest, *, output: Output = PLAIN) -> int:
     """Forecast every configuration of a file's autotuned kernels, compile the promising ones, and measure few."""
     from forewarp.report.documents import TuneDocument

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from forewarp.tools.parts import Part, trim
+from forewarp.tools.parts import ChosenConfiguration, Part, trim
 
 if TYPE_CHECKING:
     from forewarp.tools.forecast_kernel import ForecastResult
     from forewarp.tools.measured import MeasureResult
     from forewarp.tools.run_report import CandidateLine, SearchResult
+    from forewarp.tools.tune import TuneResult
 
 LIMIT_BYTES = 6_000
 """Most bytes of an answer: well under 2,000 tokens, also of text that takes a token for every three bytes."""
@@ -25,6 +26,8 @@ LOG = {"concise": 800, "detailed": 4_000}
 SOURCE = 2_500
 SHAPES = 6
 LINES = 20
+TUNED = 12
+"""Most kernels of a tuned file that are listed."""
 POLL_S = 5.0
 _LOGS = (800, 400, 200, 80)
 
@@ -224,7 +227,7 @@ class RunCandidate(Part):
 class SearchAnswer(ToolAnswer):
     """State of a run."""
 
-    run_id: str
+    run_id: str = Field(description="Handle; empty where an autotuned file was tuned, which takes no run.")
     status: str = Field(description="starting, running, finished, interrupted, failed or lost.")
     reason: Reason = ""
     poll_after_s: PollAfter = None
@@ -241,7 +244,27 @@ class SearchAnswer(ToolAnswer):
         default=None, description="Measured ones first, the last ones first; detailed."
     )
     folder: str | None = Field(default=None, description="Its files: best kernel, result.json, report.html.")
+    tuned: list[ChosenConfiguration] | None = Field(
+        default=None, description="Configurations of an autotuned file's kernels."
+    )
+    patch: str | None = Field(default=None, description="Change of an autotuned file that leaves it those only.")
     links: dict[str, str] = Field(default_factory=dict[str, str])
+
+
+def tuned_answer(found: TuneResult, file: Path, command: str) -> SearchAnswer:
+    """Convert the configurations of an autotuned file into an answer; `command` measures them."""
+    patch = found.patch if len(found.patch) <= SOURCE else None
+    said = "" if patch or not found.patch else " The change of the file is too long for an answer."
+    return SearchAnswer(
+        summary=f"{found.summary}{said} To measure them: {command}",
+        run_id="",
+        status="finished",
+        reason="; ".join(found.problems),
+        task=file.name,
+        device=found.target.name,
+        tuned=found.chosen()[:TUNED],
+        patch=patch,
+    )
 
 
 def search_answer(found: SearchResult, detail: Detail, *, lost: bool, folder: str, others: int) -> SearchAnswer:

@@ -45,7 +45,8 @@ SEARCH = """\
 Start an optimisation that goes on by itself: propose variants, forecast them, measure only what is worth it, until the
 budget is spent. Returns run_id within 30 s; the run outlives this server. Without model, variants come from the
 declared tunables of seed_kernels or of the task's own; with model, it writes kernels. A task file of your own needs
-seed_kernels or model.
+seed_kernels or model. A file with @triton.autotune kernels as task needs neither: its configurations are forecast and
+the best compiled, in about half a minute; the answer has those to take and a patch, no run_id, and measures nothing.
 When not: to judge one kernel (forecast_kernel, measure_kernel), or to look at a run (search_status).
 Cost: up to budget measurements (24), each some seconds of the device, minutes in all; with model also dollars: set
 max_usd. The seeds are measured anew and the best twice, out of the same budget. Side effects: runs generated code in

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from forewarp.core.budget import DEFAULT_MEASUREMENTS, Budget
@@ -23,6 +25,7 @@ from forewarp.mcp_server.answers import (
     measure_answer,
     search_answer,
     size,
+    tuned_answer,
 )
 from forewarp.mcp_server.arguments import Requests
 from forewarp.mcp_server.budget import PUBLIC, ClientBudget
@@ -32,11 +35,14 @@ from forewarp.mcp_server.spool import SpooledJob
 from forewarp.tools import describe, runs
 from forewarp.tools.forecast_kernel import forecast_kernel
 from forewarp.tools.parts import Amounts, trim
-from forewarp.tools.requests import ForecastRequest, MeasureRequest, SearchRequest
+from forewarp.tools.requests import ForecastRequest, MeasureRequest, SearchRequest, TuneRequest
 from forewarp.tools.session import Executors, check_price, make_model
+from forewarp.tools.tune import is_autotuned, tune_file
 
 MEASURE_LIMIT_S = 120.0
 START_S = 30.0
+TUNE_S = 25.0
+"""Seconds after which a file's configurations are no longer compiled; a client waits a minute."""
 ROOM = 600
 """Bytes of an answer about a task that are neither reference nor kernel."""
 FORECAST_COMPILE_S = 20.0
@@ -130,7 +136,12 @@ class Work:
         )
 
     def search(self, session: str, given: Mapping[str, Any], say: Say) -> SearchAnswer:
-        """Start a run and return its first state."""
+        """Start a run and return its first state; an autotuned file gets its configurations at once."""
+        file = Path(self.requests.task(given["task"]))
+        if file.suffix == ".py" and is_autotuned(file):
+            request = TuneRequest(file=str(file), measure=0, deadline_s=given["deadline_s"] or TUNE_S)
+            command = f"forewarp tune {shlex.quote(str(file))} on the machine with the GPU"
+            return tuned_answer(tune_file(request, stage=say), file, command)
         seeds = [str(self.requests.seed(p)) for p in given["seed_kernels"] or ()]
         request = self.requests.make(SearchRequest, given, seed_kernels=seeds, budget=Amounts())
         with self.budget.deciding():

@@ -18,11 +18,14 @@ def render(result: TuneResult, console: Console, *, full: bool = False) -> None:
     """Print what was chosen and what it was chosen from; all that was looked at if `full`."""
     console.print(result.summary)
     for kernel in result.kernels:
+        beyond = f" ({kernel.proposed} beyond the file's own)" if kernel.proposed else ""
         console.print(
-            f"{kernel.kernel} · {kernel.call} · {kernel.considered} configurations, {kernel.compiled} compiled, "
-            f"{kernel.measured} measured",
+            f"{kernel.kernel} · {kernel.call} · {kernel.considered} configurations{beyond}, {kernel.compiled} "
+            f"compiled, {kernel.measured} measured",
             style="bold",
         )
+        if kernel.guessed:
+            console.print("No call of the file launches it, so its arguments are guessed; name yours with --call.")
         shown = kernel.configurations if full else kernel.configurations[:MOST]
         heads = ("configuration", "forecast", "registers", "shared", "measured", "speed-up [95 %]", "")
         console.print(display.table(heads, [_row(c) for c in shown]))
@@ -31,7 +34,7 @@ def render(result: TuneResult, console: Console, *, full: bool = False) -> None:
     for problem in result.problems:
         console.print(f"problem: {problem}", style="yellow")
     if result.patch:
-        console.print(result.patch.rstrip(), style="dim", markup=False, highlight=False)
+        console.print(result.patch.rstrip(), style="dim", markup=False, highlight=False, soft_wrap=True)
     if result.table:
         console.print(f"table: {result.table}", style="dim")
 
@@ -45,5 +48,5 @@ def _row(c: TriedConfiguration) -> tuple[str, ...]:
         "–" if c.shared_bytes is None else f"{c.shared_bytes / 1024:.0f} KB",
         "–" if c.measured_us is None else f"{c.measured_us:.1f} µs",
         "–" if c.speedup is None else f"{c.speedup:.2f}× [{c.low:.2f}, {c.high:.2f}]",
-        c.problem or ("checked" if c.checked else ""),
+        c.problem or ", ".join(w for w in ("proposed" * c.proposed, "checked" * c.checked) if w),
     )

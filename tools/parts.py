@@ -209,6 +209,19 @@ class Price(Part):
     dollars: float | None = 0.0
 
 
+class ChosenConfiguration(Part):
+    """The configuration that a kernel gets in one call, in short."""
+
+    kernel: str
+    call: str
+    configuration: str
+    considered: int
+    measured: int
+    speedup: float | None = Field(description="Over the file's first configuration; null where none was measured.")
+    low: float | None
+    high: float | None
+
+
 class Amounts(Part):
     """An amount of each currency; null in a limit leaves that currency open."""
 

@@ -127,7 +127,8 @@ class TuneRequest(Part):
     calls: list[str] = Field(
         default_factory=list[str],
         description="Function of the file to call, perhaps with plain values: run or 'run(4096, 4096)'; one for each "
-        "shape. Left out: the file's own run, main, benchmarks and tests, or its ModelNew with get_inputs.",
+        "shape; tensors as 'matmul(float16[4096, 4096], float16[4096, 4096])'. Left out: what the file does by itself, "
+        "then its functions with guessed arguments.",
     )
     target: str = Field(
         default="auto",
@@ -139,9 +140,21 @@ class TuneRequest(Part):
     measure: int = Field(
         default=8, ge=0, description="Configurations to measure beside the file's first one; 0 needs no GPU."
     )
+    budget: int | None = Field(
+        default=None, ge=0, description="Most configurations to measure in all, over all kernels and calls."
+    )
+    deadline_s: float | None = Field(
+        default=None, gt=0, description="Seconds after which nothing more is compiled or measured."
+    )
+    space: bool = Field(
+        default=False,
+        description="Look at configurations beyond the file's own, too: new combinations of what it varies, one step "
+        "further. One of them is chosen only where it was measured and its results compared.",
+    )
     table: FilePath | None = Field(default=None, description="File to write the best configuration of each call to.")
     format: Literal["forewarp", "vllm"] = Field(
-        default="forewarp", description="Format of the table; vllm is that of its fused mixtures of experts."
+        default="forewarp",
+        description="Format of the table; vllm is that of the fused mixtures of experts in vLLM and SGLang.",
     )
     python: FilePath | None = Field(default=None, description="Python that has the file's own torch and Triton.")
 

@@ -6,7 +6,9 @@ import ast
 import difflib
 import json
 import math
+import shlex
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,10 @@ from pydantic import Field
 from forewarp.core.errors import CandidateError, UsageError
 from forewarp.core.values import Target
 from forewarp.gpu_runner import devices
+from forewarp.inspection.tracing.files.loading import package_of
 from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tools.inspect_kernel import choose_target
-from forewarp.tools.parts import SCHEMA_VERSION, Device, Part
+from forewarp.tools.parts import SCHEMA_VERSION, ChosenConfiguration, Device, Part
 from forewarp.tools.requests import TuneRequest
 from forewarp.tuning import forecasts
 from forewarp.tuning.counting import NotCounted
@@ -38,6 +41,7 @@ class TriedConfiguration(Part):
     speedup: float | None = Field(description="Over the file's first configuration, in the same rounds.")
     low: float | None = Field(description="Lower end of the 95 % interval.")
     high: float | None = Field(description="Upper end of the 95 % interval.")
+    proposed: bool = Field(description="Not among the file's own configurations.")
     checked: bool = Field(description="The whole call was done with it, and gave the first configuration's results.")
     problem: str
 
@@ -48,7 +52,9 @@ class TunedKernel(Part):
     kernel: str
     call: str
     key: dict[str, int | float | str | bool | None] = Field(description="Arguments by which Triton tells calls apart.")
+    guessed: bool = Field(description="The call's arguments were guessed: no call of the file launches the kernel.")
     considered: int
+    proposed: int = Field(description="How many of them are not the file's own.")
     compiled: int
     measured: int
     best: TriedConfiguration
@@ -69,6 +75,33 @@ class TuneResult(Part):
     table: str = Field(description="File that the table was written to; empty where none was asked for.")
     patch: str = Field(description="Change of the file that leaves it the best configurations only, as a unified diff.")
 
+    def chosen(self) -> list[ChosenConfiguration]:
+        """Return what each kernel gets, in short."""
+        return [
+            ChosenConfiguration(
+                kernel=k.kernel,
+                call=k.call,
+                configuration=k.best.configuration,
+                considered=k.considered,
+                measured=k.measured,
+                speedup=k.best.speedup,
+                low=k.best.low,
+                high=k.best.high,
+            )
+            for k in self.kernels
+        ]
+
+
+def is_autotuned(path: Path) -> bool:
+    """Return whether a file is one to tune: Python with an autotuned kernel, and no KernelBench problem."""
+    try:
+        tree = ast.parse(path.read_text())
+    except (OSError, SyntaxError, ValueError):
+        return False
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+    problem = any(isinstance(n, ast.ClassDef) and n.name == "Model" for n in tree.body)
+    return not problem and any(_listed(f) is not None for f in functions)
+
 
 def tune_file(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: None) -> TuneResult:
     """Tune each autotuned kernel in each call; `stage` is called when the next step begins.
@@ -86,25 +119,35 @@ def tune_file(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: 
         raise UsageError(
             f"there is no {target.name} here to measure on", hint="pass --measure 0 to choose by forecasts alone"
         )
+    until = time.monotonic() + (request.deadline_s or math.inf)
     file = SourceFile(source, str(path))
     kernels: list[TunedKernel] = []
     tuned: list[Tuned] = []
-    with Tuner(file, target, request.python or sys.executable, reads=[str(path.parent)]) as tuner:
+    with Tuner(file, target, request.python or sys.executable, reads=[_readable(path)], space=request.space) as tuner:
         observed, problems = tuner.observe(request.calls)
-        for one in observed:
+        for number, one in enumerate(observed, 1):
             try:
-                found = tuner.tune(one, compiled=request.compile, measured=request.measure, stage=stage)
+                found = tuner.tune(
+                    one,
+                    compiled=request.compile,
+                    measured=_affordable(request, kernels),
+                    until=until,
+                    stage=lambda text, n=number: stage(f"{text} ({n} of {len(observed)})"),
+                )
             except NotCounted as e:
                 problems.append(str(e))
                 continue
             tuned.append(found)
             kernels.append(_kernel(found))
+            failed = [t.problem for t in found.tried if t.problem]
+            if failed and not kernels[-1].compiled:
+                problems.append(f"{one.space.kernel} in {one.call}: no configuration compiles: {failed[0]}")
+    if time.monotonic() > until:
+        problems.append(f"{request.deadline_s:g} s were over before everything was compiled and measured")
     if not kernels:
         raise CandidateError("no kernel could be forecast: " + "; ".join(problems), hint="see --verbose")
     if request.table:
-        Path(request.table).expanduser().write_text(
-            json.dumps(vllm_table(tuned) if request.format == "vllm" else table(tuned, target), indent=1) + "\n"
-        )
+        _write_table(Path(request.table).expanduser(), request, tuned, target)
     return TuneResult(
         summary=_summary(kernels, target),
         target=Device.of(target),
@@ -114,6 +157,38 @@ def tune_file(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: 
         table=request.table or "",
         patch=patch(path.name, source, tuned),
     )
+
+
+def _affordable(request: TuneRequest, before: Sequence[TunedKernel]) -> int:
+    """Return how many configurations of the next kernel may be measured beside its first one."""
+    if request.budget is None:
+        return request.measure
+    left = request.budget - sum(k.measured for k in before)
+    return max(0, min(request.measure, left - 1))
+
+
+def _readable(path: Path) -> str:
+    """Return the folder that a file may read: its package's, or its own."""
+    package, root = package_of(path)
+    return str(root / package.partition(".")[0] if package else path.parent)
+
+
+def _write_table(path: Path, request: TuneRequest, tuned: Sequence[Tuned], target: Target) -> None:
+    """Write the table; beside one in another project's form, which has no room for it, what it rests on."""
+    own = table(tuned, target) | {"command": command(request)}
+    if request.format == "forewarp":
+        path.write_text(json.dumps(own, indent=1) + "\n")
+        return
+    path.write_text(json.dumps(vllm_table(tuned), indent=4) + "\n")
+    path.with_suffix(".evidence.json").write_text(json.dumps(own, indent=1) + "\n")
+
+
+def command(request: TuneRequest) -> str:
+    """Return the command that does the same again."""
+    words = ["forewarp", "tune", request.file, *(w for call in request.calls for w in ("--call", call))]
+    words += ["--target", request.target, "--compile", str(request.compile), "--measure", str(request.measure)]
+    words += ["--budget", str(request.budget)] if request.budget is not None else []
+    return shlex.join([*words, *(["--space"] if request.space else [])])
 
 
 def table(tuned: Sequence[Tuned], target: Target) -> dict[str, Any]:
@@ -197,7 +272,9 @@ def _kernel(t: Tuned) -> TunedKernel:
         kernel=t.observed.space.kernel,
         call=t.observed.call,
         key={n: v if isinstance(v, bool | int | float | str) else None for n, v in t.observed.key.items()},
+        guessed=t.observed.attempt is not None,
         considered=len(t.tried),
+        proposed=sum(x.proposed for x in t.tried),
         compiled=sum(x.registers is not None for x in t.tried),
         measured=sum(x.measured_us is not None for x in t.tried),
         best=_configuration(t.best),
@@ -218,6 +295,7 @@ def _configuration(x: Tried) -> TriedConfiguration:
         speedup=x.speedup,
         low=x.low,
         high=x.high,
+        proposed=x.proposed,
         checked=x.checked,
         problem=x.problem,
     )

@@ -76,25 +76,29 @@ class Lock:
     def __init__(self, path: Path) -> None:
         """Raises `UsageError` where the file is there but holds no choices."""
         self._path = path
-        self._choices: dict[str, dict[str, str]] = {}
-        if path.exists():
-            try:
-                found = json.loads(path.read_text())["choices"]
-                self._choices = {str(k): {str(n): str(v) for n, v in c.items()} for k, c in found.items()}
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
-                raise UsageError(f"{path} is no lock file of forewarp: {e}", hint="delete it, and run again") from e
+        self._choices = self._read()
 
     def find(self, key: str) -> str | None:
         """Return the label of the configuration that is chosen for a key."""
         return self._choices.get(key, {}).get("configuration")
 
     def keep(self, key: str, kernel: str, label: str) -> None:
-        """Write a choice."""
-        self._choices[key] = {"kernel": kernel, "configuration": label, "forecasts": forecasts.version()}
+        """Write a choice beside those that other processes wrote meanwhile."""
+        own = {"kernel": kernel, "configuration": label, "forecasts": forecasts.version()}
+        self._choices = self._read() | self._choices | {key: own}
         text = json.dumps({"version": 1, "choices": dict(sorted(self._choices.items()))}, indent=1) + "\n"
         written = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         written.write_text(text)
         written.replace(self._path)
+
+    def _read(self) -> dict[str, dict[str, str]]:
+        if not self._path.exists():
+            return {}
+        try:
+            found = json.loads(self._path.read_text())["choices"]
+            return {str(k): {str(n): str(v) for n, v in c.items()} for k, c in found.items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+            raise UsageError(f"{self._path} is no lock file of forewarp: {e}", hint="delete it, and run again") from e
 
 
 class Installed(contextlib.AbstractContextManager["Installed"]):

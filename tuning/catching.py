@@ -13,21 +13,59 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from forewarp.tuning.space import Configuration, Space, TensorArgument
+from forewarp.tuning.space import Configuration, Space, TensorArgument, proposals
 
 _MOST_HELPERS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class TunedLaunch:
-    """The first launch of an autotuned kernel: Triton's autotuner, and the arguments by name.
+    """The first launch of an autotuned kernel: its autotuner, arguments and configurations to choose from.
 
-    `options` are the keywords beyond the kernel's own arguments, the grid among them.
+    `keywords` are also those beyond the kernel's own arguments, the grid among them.
     """
 
     tuner: Any
     positional: tuple[Any, ...]
     keywords: Mapping[str, Any]
+    configs: Sequence[Any]
+
+    @classmethod
+    def of(cls, tuner: Any, positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> TunedLaunch:
+        """Return a launch with what the author's own `early_config_prune` leaves: others may give wrong results."""
+        launch = cls(tuner, positional, keywords, list(tuner.configs))
+        return replace(launch, configs=launch.pruned(tuner.configs) or tuner.configs)
+
+    def pruned(self, configs: Sequence[Any]) -> list[Any]:
+        """Return what the author's own `early_config_prune` leaves of configurations."""
+        prune = self.tuner.early_config_prune
+        if prune is None or not configs:
+            return list(configs)
+        given = {n: v for n, v in self.keywords.items() if n != "warmup"}
+        return list(prune(list(configs), dict(zip(self.tuner.arg_names, self.positional, strict=False)), **given))
+
+    def widened(self) -> TunedLaunch:
+        """Return the launch with configurations beyond the author's, behind his; they get the hook of his."""
+        first = self.configs[0]
+        if any(config.pre_hook is not first.pre_hook for config in self.configs):
+            return self
+        more = [
+            type(first)(
+                dict(c.values),
+                num_warps=c.warps,
+                num_stages=c.stages,
+                num_ctas=c.blocks,
+                maxnreg=c.registers,
+                pre_hook=first.pre_hook,
+            )
+            for c in proposals([Configuration.of(config) for config in self.configs])
+        ]
+        return replace(self, configs=[*self.configs, *self.pruned(more)])
+
+    @property
+    def kernel(self) -> str:
+        """Name of the kernel."""
+        return self.tuner.base_fn.__name__
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -48,42 +86,83 @@ class TunedLaunch:
             full[name].zero_()
 
 
+class Enough(BaseException):
+    """All launches that were waited for are there. No Exception, so that the file's own `except` lets it pass."""
+
+
 @contextlib.contextmanager
 def catching(
-    found: list[TunedLaunch], *, launch: bool = True, places: Mapping[str, int] | None = None
+    found: list[TunedLaunch],
+    *,
+    launch: bool = True,
+    chosen: Mapping[str, Any] | None = None,
+    enough: Callable[[TunedLaunch], bool] = lambda _: False,
 ) -> Generator[None]:
     """Have Triton's autotuners note their launches in `found`, and run a first configuration that works.
 
-    `places` chooses the configurations of kernels by their names. Without `launch` nothing is launched: outputs keep
-    what was in them.
+    `chosen` holds configurations by the names of kernels. Without `launch` nothing is launched: outputs keep
+    what was in them. Once `enough` says so of a launch, `Enough` ends the call.
     """
     from triton.runtime.autotuner import Autotuner
 
-    own = Autotuner.run
-
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         self.nargs = dict(zip(self.arg_names, args, strict=False))
-        caught = TunedLaunch(self, args, kwargs)
+        caught = TunedLaunch.of(self, args, kwargs)
         if all(earlier.tuner is not self for earlier in found):
             found.append(caught)
+            if enough(caught):
+                raise Enough
         if not launch:
             return None
         error: BaseException | None = None
-        place = (places or {}).get(self.base_fn.__name__)
-        for config in self.configs if place is None else [self.configs[place]]:
+        own_choice = (chosen or {}).get(caught.kernel)
+        for config in [own_choice] if own_choice else caught.configs:
             try:
                 caught.prepare(config)
                 return caught.run(config)
             except Exception as e:
                 error = e
-        raise RuntimeError(f"no configuration of {self.base_fn.__name__} runs") from error
+        raise RuntimeError(f"no configuration of {caught.kernel} runs") from error
 
     tuners: Any = Autotuner
-    tuners.run = run
+    own = [(kind, vars(kind)["run"]) for kind in _kinds(tuners) if "run" in vars(kind)]
+
+    def of_subclass(kind: Any, **options: Any) -> None:
+        """Change a subclass that the file defines meanwhile, as libraries with an autotuner of their own do."""
+        super(tuners, kind).__init_subclass__(**options)
+        if "run" in vars(kind):
+            own.append((kind, vars(kind)["run"]))
+            kind.run = run
+
+    for kind, _ in own:
+        kind.run = run
+    tuners.__init_subclass__ = classmethod(of_subclass)
     try:
         yield
     finally:
-        tuners.run = own
+        del tuners.__init_subclass__
+        for kind, method in own:
+            kind.run = method
+
+
+def _kinds(kind: type) -> list[type]:
+    """Return a class with all that are derived from it."""
+    return [kind, *(k for derived in kind.__subclasses__() for k in _kinds(derived))]
+
+
+def tuners_of(module: Any) -> dict[str, Any]:
+    """Return the autotuners among a module's values, also those under other decorators, by their kernels' names."""
+    from triton.runtime.autotuner import Autotuner
+
+    found: dict[str, Any] = {}
+    for held in list(vars(module).values()):
+        value: Any = held
+        for _ in range(8):
+            if isinstance(value, Autotuner):
+                found[value.base_fn.__name__] = value
+                break
+            value = getattr(value, "fn", None)
+    return found
 
 
 def space_of(tuner: Any, arguments: Mapping[str, Any], keywords: Mapping[str, Any], configs: Sequence[Any]) -> Space:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import inspect
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from forewarp.core.errors import UsageError
 from forewarp.core.values import Target
 from forewarp.gpu_runner.compilers.cubin import codes, digest
 from forewarp.gpu_runner.worker.channel import Channel
@@ -24,52 +26,75 @@ from forewarp.gpu_runner.worker.jobs import watched
 from forewarp.gpu_runner.worker.requests import ConfinedFolder, WorkerJob
 from forewarp.gpu_runner.worker.task_confinement import confine_task, job_folder
 from forewarp.gpu_runner.worker.tracebacks import format_error
-from forewarp.inspection.tracing.files import calls, loading
-from forewarp.inspection.tracing.program import OutOfTime, pretend, use_no_device, within
+from forewarp.inspection.tracing import masquerade
+from forewarp.inspection.tracing.files import arguments, calls, kernels, loading
+from forewarp.inspection.tracing.program import OutOfTime, differentiate, pretend, use_no_device, within
 from forewarp.inspection.tracing.recorder import Recorder
 from forewarp.inspection.tracing.values import SourceFile
-from forewarp.tuning.catching import TunedLaunch, catching, space_of
+from forewarp.tuning.catching import Enough, TunedLaunch, catching, space_of, tuners_of
 from forewarp.tuning.measuring import Timer, differing_results
 from forewarp.tuning.space import as_data
 
-CALL_S = 60.0
+CALL_S = 30.0
 """Most seconds of processor time for one call, its inputs included."""
+GUESS_S = 10.0
+"""The same for a call that nobody named: there are more of them."""
 TRITON_CACHE = "cache/triton"
 """Where a compiling child leaves its kernels, within its folder."""
-_MAIN = "__main__"
+IMPORT, MAIN = "import", "__main__"
+"""Calls that are statements of the file: those at its top level, and those under `if __name__ == "__main__"`."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedLaunch:
+    """What names a kernel's launch in a file: the call that does it, as `Call` has it, and the kernel."""
+
+    call: str
+    attempt: int | None
+    values: bool
+    kernel: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObserveCallsJob(WorkerJob):
+class FileJob(WorkerJob):
+    """Work on a file that may take so many seconds; with `space`, configurations beyond the author's count, too."""
+
+    file: SourceFile
+    seconds: float
+    space: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObserveCallsJob(FileJob):
     """Find the configuration spaces of the autotuned kernels that some calls of a file launch, its own if none."""
 
     run = f"{__name__}:observe"
-    file: SourceFile
     target: Target
     folder: ConfinedFolder
     calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompileShareJob(ObserveCallsJob):
-    """Compile the configurations at `places` of the kernel of a call into a folder."""
+class CompileShareJob(FileJob):
+    """Compile the configurations at `places` of a launch into a folder, until `compile_s` seconds are over."""
 
     run = f"{__name__}:compile_share"
-    kernel: str
+    target: Target
+    folder: ConfinedFolder
+    launch: NamedLaunch
     places: tuple[int, ...]
+    compile_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeJob(WorkerJob):
-    """Time the configurations at `places` of a kernel, and check the results of the `checked` fastest.
+class TimeJob(FileJob):
+    """Time the configurations at `places` of a launch, and compare the results of the `checked` fastest.
 
     `compiled` are the folders of Triton caches that they were compiled into.
     """
 
     run = f"{__name__}:measure"
-    file: SourceFile
-    call: str
-    kernel: str
+    launch: NamedLaunch
     places: tuple[int, ...]
     compiled: tuple[str, ...]
     checked: int
@@ -79,6 +104,23 @@ class TimeJob(WorkerJob):
 
 class NoCall(Exception):
     """The file has no call that launches an autotuned kernel, or none of the name that was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Something that a file can be made to do; `attempt` numbers the guess that its arguments are, if they are one.
+
+    `values` is false where its tensors have shapes only.
+    """
+
+    name: str
+    do: Callable[[], object]
+    attempt: int | None = None
+    values: bool = True
+
+    def data(self) -> dict[str, Any]:
+        """Return what names it in a job."""
+        return {"call": self.name, "attempt": self.attempt, "values": self.values}
 
 
 def observe(job: ObserveCallsJob, answer: Channel) -> None:
@@ -106,22 +148,24 @@ def measure(job: TimeJob, answer: Channel) -> None:
 
 def _observe(job: ObserveCallsJob) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
-    problems: list[str] = []
     with contextlib.ExitStack() as stack:
-        chosen, problems = _calls(job, stack)
-        for name, call in chosen:
-            launches, problem = _caught(name, call)
-            problems += [problem] if problem else []
-            found += [{"call": name, **_described(launch)} for launch in launches]
-    return {"status": "ok", "log": "", "spaces": found, "problems": problems}
+        try:
+            file = _File(job, stack, _without_device(job, stack))
+            for call, launches in file.launches(job.calls):
+                found += [{**call.data(), **_described(one, more=job.space)} for one in launches]
+        except NoCall as e:
+            return {"status": "failed", "log": str(e)}
+    return {"status": "ok", "log": "", "spaces": found, "problems": file.problems()}
 
 
 def _compile(job: CompileShareJob) -> dict[str, Any]:
+    until = time.monotonic() + job.compile_s
     facts: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
-        chosen, _ = _calls(job, stack)
-        launch = _of_kernel(_caught(*chosen[0])[0], job.kernel)
+        launch = _File(job, stack, _without_device(job, stack)).launch(job.launch)[1]
         for place in job.places:
+            if facts and time.monotonic() > until:
+                break
             facts[str(place)] = _compiled(launch, place, job.target)
     return {"status": "ok", "log": "", "facts": facts}
 
@@ -129,8 +173,11 @@ def _compile(job: CompileShareJob) -> dict[str, Any]:
 def _compiled(launch: TunedLaunch, place: int, target: Target) -> dict[str, Any]:
     """Compile a configuration into Triton's cache, and return its registers, spilled registers and shared memory."""
     keywords = {k: v for k, v in launch.keywords.items() if k != "warmup"}
+    config = launch.configs[place]
     try:
-        kernel = launch.tuner.fn.warmup(*launch.positional, **keywords, **launch.tuner.configs[place].all_kwargs())
+        if config.pre_hook:  # it may set the block shapes of tensor descriptors
+            config.pre_hook({**launch.arguments, **keywords, **config.all_kwargs()})
+        kernel = launch.tuner.fn.warmup(*launch.positional, **keywords, **config.all_kwargs())
         image = kernel.asm["cubin"]
         code = next(iter(codes(image, target.arch).values()))
     except Exception as e:
@@ -140,14 +187,15 @@ def _compiled(launch: TunedLaunch, place: int, target: Target) -> dict[str, Any]
 
 
 def _measured(job: TimeJob) -> dict[str, Any]:
-    name, call = _named(loading.load(job.file, _bounded), job.call)
-    launch = _of_kernel(_caught(name, call)[0], job.kernel)
+    call, launch = _File(job, contextlib.ExitStack()).launch(job.launch)
     timer = Timer(launch, seed=job.seed)
     timings = [timer.check(place, compare=False) for place in job.places]
     timer.time(timings)
     best = sorted((t for t in timings if not t.problem), key=lambda t: t.seconds)
     checked = [t.place for t in best[: job.checked]]
-    differing = differing_results(call, job.kernel, checked)
+    differing = differing_results(call.do, launch, checked)
+    if differing is None:
+        checked, differing = [], dict[int, str]()
     return {
         "status": "ok",
         "log": "",
@@ -158,82 +206,225 @@ def _measured(job: TimeJob) -> dict[str, Any]:
     }
 
 
-def _calls(
-    job: ObserveCallsJob, stack: contextlib.ExitStack
-) -> tuple[list[tuple[str, Callable[[], object]]], list[str]]:
-    """Load the job's file where no device is; return the calls that the job names, or the file's own."""
+def _without_device(job: ObserveCallsJob | CompileShareJob, stack: contextlib.ExitStack) -> masquerade.Masquerade:
+    """Put stand-ins in the place of a device for as long as the stack is open."""
     folder = Path(job.folder.path)
     use_no_device(folder)
     loading.pretend_programs(folder / "cache" / "bin")
     loading.pretend_locks()
-    pretend(stack, job.target, Recorder(folder), 1)
-    loaded = loading.load(job.file, _bounded)
-    if job.calls:
-        return [_named(loaded, text) for text in job.calls], loaded.problems
-    own = calls.of_model(loaded.module)
-    if own is not None:
-        return [("ModelNew" if hasattr(loaded.module, "ModelNew") else "Model", own)], loaded.problems
-    found = list(calls.own_calls(loaded.module, loaded.tree).items())
-    for name in ("run", "main"):
-        function = getattr(loaded.module, name, None)
-        if callable(function) and all(name != n.partition("(")[0] for n, _ in found):
-            found.insert(0, (f"{name}()", function))
-    if loading.has_main(loaded):
-        found.append((_MAIN, lambda: loading.run_main(loaded, _bounded)))
-    if not found:
-        raise NoCall("the file has no function that calls its kernels by itself")
-    return found, loaded.problems
+    return pretend(stack, job.target, Recorder(folder), 1)
 
 
-def _named(loaded: loading.LoadedFile, text: str) -> tuple[str, Callable[[], object]]:
-    """Return the call that a text means: a function, perhaps with literal arguments, a model, or the main block."""
-    if text == _MAIN:
-        return text, lambda: loading.run_main(loaded, _bounded)
-    if text in ("Model", "ModelNew") and (own := calls.of_model(loaded.module)) is not None:
-        return text, own
+class _File:
+    """The job's file, imported, and the autotuned launches in its calls."""
+
+    def __init__(self, job: FileJob, stack: contextlib.ExitStack, mode: masquerade.Masquerade | None = None) -> None:
+        """`mode` stands in for a device while the stack is open; without it kernels are launched on this machine's."""
+        self._file, self._space, self._stack, self._mode = job.file, job.space, stack, mode
+        self._launching = self._mode is None
+        self._until = time.monotonic() + job.seconds
+        self._at_import: list[TunedLaunch] = []
+        self._in_vain: dict[str, str] = {}
+        self._named = False
+        self._seen: set[str] = set()
+        with catching(self._at_import, launch=self._launching):
+            self._loaded = loading.load(self._file, lambda doing, work: self._bounded(doing, work, CALL_S))
+        self._text = kernels.read(self._loaded.tree)
+        self._wrappers = calls.Wrappers(self._loaded.module, self._loaded.tree, self._text, {})
+        self._missing = {name for name, t in tuners_of(self._loaded.module).items() if len(t.configs) > 1}
+
+    def launches(self, texts: Sequence[str]) -> Generator[tuple[Call, list[TunedLaunch]]]:
+        """Give the calls that launch autotuned kernels, with the launches: the named ones, or the file's own.
+
+        Of the file's own, so many are done that each of its autotuned kernels is launched; what it does not launch by
+        itself is called with guessed arguments. Raises `NoCall` for a name that the file does not have.
+        """
+        self._named = bool(texts)
+        for call in (c for text in texts for c in self._called(text)) if texts else self._own_calls():
+            for done, launches in self._observed(call):
+                new = [one for one in launches if self._named or one.kernel not in self._seen]
+                self._seen |= {one.kernel for one in launches}
+                self._missing -= self._seen
+                yield done, new
+            if self._seen and not self._missing and not self._named:
+                return
+
+    def launch(self, named: NamedLaunch) -> tuple[Call, TunedLaunch]:
+        """Do the call of a launch, and return both."""
+        call = next(iter(self._called(named.call, named.attempt)))
+        if self._mode is not None and not named.values:
+            self._stack.enter_context(masquerade.shapes_only(self._mode))
+        launches, problem = self._caught(call, named.kernel)
+        found = next((one for one in launches if one.kernel == named.kernel), None)
+        if found is None:
+            raise NoCall(f"{call.name} does not launch {named.kernel}: {problem}")
+        return call, found.widened() if self._space else found
+
+    def problems(self) -> list[str]:
+        """Return what hid kernels of the file: nothing, where all of them were launched."""
+        if self._seen and not self._missing and not self._named:
+            return []
+        missing = [f"{name} has several configurations, but was not launched" for name in sorted(self._missing)]
+        return [*([] if self._named else missing), *self._loaded.problems, *self._in_vain.values()]
+
+    def _observed(self, call: Call) -> Generator[tuple[Call, list[TunedLaunch]]]:
+        """Do a call where no device is: with shapes only, which takes no time, then with values if that misses any."""
+        assert self._mode is not None
+        seen: set[str] = set()
+        problem = ""
+        for values in (False, True):
+            if values and not (problem and (self._named or self._missing or not seen)):
+                return
+            with contextlib.nullcontext() if values else masquerade.shapes_only(self._mode):
+                launches, problem = self._caught(call)
+            launches = [one for one in launches if one.kernel not in seen]
+            seen |= {one.kernel for one in launches}
+            if launches:
+                yield replace(call, values=values), launches
+        if problem and not seen:
+            self._in_vain.setdefault(_function(call.name), problem)
+
+    def _caught(self, call: Call, kernel: str = "") -> tuple[list[TunedLaunch], str]:
+        """Do a call; return the autotuned launches until that of `kernel` or the last missing, and the problem."""
+        found: list[TunedLaunch] = list(self._at_import) if call.name == IMPORT else []
+
+        def enough(one: TunedLaunch) -> bool:
+            wanted = {kernel} if kernel else self._missing
+            return not self._launching and bool(wanted) and wanted <= {x.kernel for x in found}
+
+        with catching(found, launch=self._launching, enough=enough):
+            problem = self._bounded(call.name, call.do, CALL_S if self._named or kernel else GUESS_S)
+        return [one for one in found if len(one.configs) > 1], problem
+
+    def _bounded(self, doing: str, work: Callable[[], object], limit: float) -> str:
+        """Run `work` within its time; return what went wrong."""
+        start = time.monotonic()
+        limit = min(limit, self._until - start)
+        if limit <= 0:
+            return f"{doing} was left out: the time is over"
+        try:
+            with within(limit), torch.enable_grad():
+                work()
+        except Enough:
+            return ""
+        except OutOfTime:
+            return f"{doing} did not finish within {time.monotonic() - start:.0f} s"
+        except (Exception, SystemExit) as e:
+            return loading.said(doing, e)
+        return ""
+
+    def _own_calls(self) -> Generator[Call]:
+        """Give what the file does by itself, then its functions with guessed arguments."""
+        loaded = self._loaded
+        yield Call(IMPORT, lambda: None)
+        own = calls.of_model(loaded.module)
+        if own is not None:
+            yield Call("ModelNew" if hasattr(loaded.module, "ModelNew") else "Model", own)
+        found = calls.own_calls(loaded.module, loaded.tree)
+        for name in ("run", "main"):
+            function = getattr(loaded.module, name, None)
+            if callable(function) and f"{name}()" not in found and not _required(function):
+                yield Call(f"{name}()", function)
+        yield from (Call(name, call) for name, call in found.items())
+        if loading.has_main(loaded):
+            yield from self._called(MAIN)
+        tried: set[str] = set()
+        while names := [n for n in self._text.reaching(self._missing) if n not in tried]:
+            tried.add(names[0])
+            yield from self._guessed(names[0])
+
+    def _guessed(self, name: str) -> Generator[Call]:
+        """Give calls of a function with guessed arguments, until one launches an autotuned kernel."""
+        seen = len(self._seen)
+        for attempt in range(len(arguments.CALL_ATTEMPTS)):
+            call = self._guess(name, attempt)
+            if call is None or len(self._seen) > seen:
+                return
+            yield call
+
+    def _guess(self, name: str, attempt: int) -> Call | None:
+        made: list[calls.Guess | None] = []
+        guess = arguments.CALL_ATTEMPTS[attempt]
+        problem = self._bounded(
+            f"arguments for {name}", lambda: made.append(self._wrappers.guess(name, guess)), GUESS_S
+        )
+        if problem:
+            self._in_vain.setdefault(name, problem)
+        one = made[0] if made else None
+        if one is None:
+            return None
+        with_gradient = "autograd" in self._file.source
+        return Call(one.name, lambda: _with_gradient(one) if with_gradient else one.call(), attempt)
+
+    def _called(self, text: str, attempt: int | None = None) -> Iterable[Call]:
+        """Return the calls that a text means: statements of the file, a model, or a function, perhaps with arguments.
+
+        Tensors are named as `float16[1024, 1024]`. A function without arguments that needs some gets guessed ones.
+        """
+        module = self._loaded.module
+        if text == IMPORT:
+            return [Call(IMPORT, lambda: None)]
+        if text == MAIN:
+            return [Call(MAIN, lambda: loading.run_main(self._loaded, _plainly))]
+        if text in ("Model", "ModelNew") and (own := calls.of_model(module)) is not None:
+            return [Call(text, own)]
+        name = _function(text)
+        if attempt is not None:
+            call = self._guess(name, attempt)
+            return [] if call is None else [call]
+        function = getattr(module, name, None)
+        if not callable(function):
+            raise NoCall(f"the file has no function {name}")
+        if "(" not in text and _required(function):
+            return self._guessed(name)
+        try:
+            node = ast.parse(text, mode="eval").body
+            given = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+            positional = [arguments.value(name, a) for a in given.args]
+            named = {str(k.arg): arguments.value(str(k.arg), k.value) for k in given.keywords}
+        except (SyntaxError, UsageError) as e:
+            raise NoCall(f"{text} cannot be read: {e}") from e
+
+        def do() -> object:
+            return function(*map(_made, positional), **{n: _made(v) for n, v in named.items()})
+
+        return [Call(text, do)]
+
+
+def _function(call: str) -> str:
+    """Return the name of the function or class that is called."""
+    return call.partition("(")[0].removesuffix(".apply")
+
+
+def _required(function: Callable[..., object]) -> bool:
+    """Return whether a function cannot be called without arguments."""
     try:
-        node = ast.parse(text, mode="eval").body
-        given = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
-        function = getattr(loaded.module, ast.unparse(given.func), None)
-        positional = [ast.literal_eval(a) for a in given.args]
-        named = {str(k.arg): ast.literal_eval(k.value) for k in given.keywords}
-    except (SyntaxError, ValueError) as e:
-        raise NoCall(f"{text} is no call with plain values: {e}") from e
-    if not callable(function):
-        raise NoCall(f"the file has no function {ast.unparse(given.func)}")
-    return text, lambda: function(*positional, **named)
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
 
 
-def _caught(name: str, call: Callable[[], object]) -> tuple[list[TunedLaunch], str]:
-    """Do a call and return the autotuned launches in it, with what went wrong."""
-    found: list[TunedLaunch] = []
-    launching = torch.cuda.is_initialized() or os.environ.get("CUDA_VISIBLE_DEVICES") != ""
-    with catching(found, launch=launching):
-        problem = _bounded(name, call)
-    return [c for c in found if len(c.tuner.configs) > 1], problem
+def _made(value: Any) -> Any:
+    return arguments.make(value) if isinstance(value, arguments.Tensor) else value
 
 
-def _of_kernel(launches: Sequence[TunedLaunch], kernel: str) -> TunedLaunch:
-    found = next((c for c in launches if c.tuner.base_fn.__name__ == kernel), None)
-    if found is None:
-        raise NoCall(f"the call does not launch {kernel}")
-    return found
-
-
-def _described(launch: TunedLaunch) -> dict[str, Any]:
-    space = space_of(launch.tuner, launch.arguments, launch.keywords, launch.tuner.configs)
-    keys = [k for k in getattr(launch.tuner, "keys", ()) if k in space.arguments]
-    return {"space": as_data(space), "key": {k: space.arguments[k] for k in keys}}
-
-
-def _bounded(doing: str, work: Callable[[], object]) -> str:
-    """Run `work` within its time; return what went wrong."""
-    start = time.monotonic()
-    try:
-        with within(CALL_S):
-            work()
-    except OutOfTime:
-        return f"{doing} did not finish within {time.monotonic() - start:.0f} s"
-    except (Exception, SystemExit) as e:
-        return loading.said(doing, e)
+def _plainly(doing: str, work: Callable[[], object]) -> str:
+    del doing
+    work()
     return ""
+
+
+def _with_gradient(guess: calls.Guess) -> list[Any]:
+    """Call with the gradient of what it returns; return the gradients."""
+    differentiate(guess.call, guess.values, Recorder(Path()), every=False, keep=True)
+    return [v.grad for v in guess.values if isinstance(v, torch.Tensor) and v.grad is not None]
+
+
+def _described(launch: TunedLaunch, *, more: bool) -> dict[str, Any]:
+    """Return the space of a launch, with `more` than the author's configurations, and what tells its calls apart."""
+    listed = len(launch.configs)
+    launch = launch.widened() if more else launch
+    space = space_of(launch.tuner, launch.arguments, launch.keywords, launch.configs)
+    keys = [k for k in getattr(launch.tuner, "keys", ()) if k in space.arguments]
+    return {"space": as_data(space), "listed": listed, "key": {k: space.arguments[k] for k in keys}}

@@ -59,7 +59,7 @@ class Timer:
         Without `compare` it is only launched: some kernels write parts, as many as the configuration says, that are
         added up later.
         """
-        config = self.launch.tuner.configs[place]
+        config = self.launch.configs[place]
         timing = Timing(place)
         try:
             for name, tensor in self._outputs.items():
@@ -103,7 +103,7 @@ class Timer:
                 told()
 
     def _sample(self, timing: Timing) -> tuple[Any, Any]:
-        config = self.launch.tuner.configs[timing.place]
+        config = self.launch.configs[timing.place]
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         self.launch.prepare(config)
         self._flush.fill_(timing.place & 127)
@@ -113,22 +113,22 @@ class Timer:
         return begin, end
 
 
-def differing_results(call: Callable[[], object], kernel: str, places: Sequence[int]) -> dict[int, str]:
+def differing_results(call: Callable[[], object], launch: TunedLaunch, places: Sequence[int]) -> dict[int, str] | None:
     """Do a whole call with each configuration, and return what differs from its results with the first that runs.
 
-    The call has to make the same inputs each time; where it does not, even the first configuration differs from
-    itself, and nothing is said of the others.
+    None where nothing can be compared: the call returns no tensors, or makes other inputs each time, so that even the
+    first configuration differs from itself.
     """
     expected = _results(call, {})
     if not expected or _differ(expected, _results(call, {})):
-        return {}
-    found = {place: _differ(expected, _results(call, {kernel: place})) for place in places}
+        return None
+    found = {place: _differ(expected, _results(call, {launch.kernel: launch.configs[place]})) for place in places}
     return {place: problem for place, problem in found.items() if problem}
 
 
-def _results(call: Callable[[], object], places: Mapping[str, int]) -> list[torch.Tensor]:
+def _results(call: Callable[[], object], chosen: Mapping[str, Any]) -> list[torch.Tensor]:
     torch.manual_seed(0)
-    with catching([], places=places):
+    with catching([], chosen=chosen):
         result = call()
     torch.cuda.synchronize()
     values = result if isinstance(result, tuple | list) else [result]

@@ -8,6 +8,7 @@ import os
 import random
 import statistics
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -24,24 +25,38 @@ from forewarp.gpu_runner.worker.channel import MACHINE
 from forewarp.gpu_runner.worker.requests import ConfinedFolder, WorkerJob
 from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tuning import forecasts, physics
-from forewarp.tuning.job import TRITON_CACHE, CompileShareJob, ObserveCallsJob, TimeJob
+from forewarp.tuning.job import TRITON_CACHE, CompileShareJob, NamedLaunch, ObserveCallsJob, TimeJob
 from forewarp.tuning.space import Space, from_data
 
-OBSERVE_S, COMPILE_S, MEASURE_S = 300.0, 600.0, 600.0
+OBSERVE_S, COMPILE_S, MEASURE_S = 180.0, 600.0, 600.0
 MEMORY = 16 << 30
 """Bytes that a child without a device may take."""
 CHECKED = 3
 """Fastest configurations whose whole call is done and compared."""
 MOST_JOBS = 16
+MOST_PROBLEMS = 5
+"""Reasons that are told why no kernel was found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """An autotuned kernel in one call; `key` holds the arguments by which Triton tells calls apart."""
+    """An autotuned kernel in one call; `key` holds the arguments by which Triton tells calls apart.
+
+    `attempt` numbers the guess that the call's arguments are; None where they are the file's own or were given.
+    `values` is false where the call's tensors had shapes only. Configurations from `listed` on are not the author's.
+    """
 
     call: str
     space: Space
     key: Mapping[str, Any]
+    attempt: int | None = None
+    values: bool = True
+    listed: int = 0
+
+    @property
+    def launch(self) -> NamedLaunch:
+        """What names it in a job."""
+        return NamedLaunch(self.call, self.attempt, self.values, self.space.kernel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +65,7 @@ class Tried:
 
     `forecast` is its time over that of the configuration forecast fastest. `speedup`, with a 95 % interval, is over the
     author's first configuration. None where it was not compiled or measured. `problem` says why it does not run, or how
-    its results differ.
+    its results differ. `proposed` says that the author did not list it.
     """
 
     place: int
@@ -64,6 +79,7 @@ class Tried:
     low: float | None = None
     high: float | None = None
     checked: bool = False
+    proposed: bool = False
     problem: str = ""
 
 
@@ -77,15 +93,21 @@ class Tuned:
 
     @property
     def best(self) -> Tried:
-        """The first one that nothing speaks against."""
-        return next((t for t in self.tried if not t.problem), self.tried[0])
+        """The first one that nothing speaks against: its results were compared, or it is the author's own."""
+        return next((t for t in self.tried if not t.problem and (t.checked or not t.proposed)), self.tried[0])
 
 
 class Tuner:
     """Tunes the kernels of one file for a card; a context manager, because its children need an end."""
 
-    def __init__(self, file: SourceFile, target: Target, python: str, *, reads: Sequence[str] = ()) -> None:
-        """`reads` names what the file may read beside its tools, such as the folder that it imports from."""
+    def __init__(
+        self, file: SourceFile, target: Target, python: str, *, reads: Sequence[str] = (), space: bool = False
+    ) -> None:
+        """`reads` names what the file may read beside its tools, such as the folder that it imports from.
+
+        With `space`, configurations beyond the author's are looked at, too.
+        """
+        self._space = space
         self._file, self._target, self._reads = file, target, tuple(reads)
         self._worker = WorkerClient(python)
         self._folders = contextlib.ExitStack()
@@ -103,16 +125,25 @@ class Tuner:
         Raises `CandidateError` where nothing in the file launches one.
         """
         with tempfile.TemporaryDirectory(prefix="forewarp-tune-") as made:
-            folder = self._confined(made, OBSERVE_S)
-            job = ObserveCallsJob(file=self._file, target=self._target, folder=folder, calls=tuple(calls))
+            job = ObserveCallsJob(
+                file=self._file,
+                target=self._target,
+                folder=self._confined(made, OBSERVE_S),
+                calls=tuple(calls),
+                space=self._space,
+                seconds=0.8 * OBSERVE_S,
+            )
             answer = self._run(job, OBSERVE_S)
-        found = [Observed(s["call"], from_data(s["space"]), s["key"]) for s in answer["spaces"]]
+        found = [
+            Observed(s["call"], from_data(s["space"]), s["key"], s["attempt"], s["values"], s["listed"])
+            for s in answer["spaces"]
+        ]
         problems: list[str] = answer["problems"]
         if not found:
-            said = f": {problems[0]}" if problems else ""
+            said = "".join(f"\n- {p}" for p in problems[:MOST_PROBLEMS])
             raise CandidateError(
                 f"no call of the file launches an autotuned kernel with several configurations{said}",
-                hint="name one with --call, as run or 'run(4096, 4096)'",
+                hint="name a call, as run, 'run(4096, 4096)' or 'matmul(float16[4096, 4096], float16[4096, 4096])'",
             )
         unique: dict[tuple[str, str], Observed] = {}
         for one in found:
@@ -120,24 +151,37 @@ class Tuner:
         return list(unique.values()), problems
 
     def tune(
-        self, observed: Observed, *, compiled: int, measured: int, stage: Callable[[str], None] = lambda _: None
+        self,
+        observed: Observed,
+        *,
+        compiled: int,
+        measured: int,
+        until: float = math.inf,
+        stage: Callable[[str], None] = lambda _: None,
     ) -> Tuned:
         """Forecast all, compile the `compiled` best, and measure the `measured` best of them and the author's first.
+
+        Once the monotonic clock says `until`, nothing more is compiled or measured.
 
         Raises `NotCounted` where the kernel's text cannot be followed.
         """
         space, name = observed.space, observed.space.kernel
         times = forecasts.forecast(space, self._target)
         order, seconds = times.order([c.label for c in space.configurations]), times.seconds
-        tried = {i: Tried(i, space.configurations[i].label, float(seconds[i] / seconds.min())) for i in order}
+        order = [i for i in order if i < observed.listed or times.fits[i]]
+        tried = {
+            i: Tried(i, space.configurations[i].label, float(seconds[i] / seconds.min()), proposed=i >= observed.listed)
+            for i in order
+        }
         folders: list[Path] = []
-        if compiled:
+        if compiled and time.monotonic() < until:
             stage(f"compiling {min(compiled, len(order))} of {len(order)} configurations of {name}")
-            chosen = list(dict.fromkeys([*order[:compiled], 0]))
-            facts, folders = self._compile(observed, chosen)
+            own = [i for i in order if not tried[i].proposed]
+            chosen = list(dict.fromkeys([*order[:compiled], *own[: compiled // 2], 0]))
+            facts, folders = self._compile(observed, chosen, until)
             order = self._again(space, tried, order, facts)
         protections: tuple[str, ...] = ()
-        if measured:
+        if measured and time.monotonic() < until:
             chosen = [i for i in order if not tried[i].problem][:measured]
             if 0 not in chosen and not tried[0].problem:
                 chosen.append(0)
@@ -167,14 +211,17 @@ class Tuner:
                 said_of = {name: int(facts[i][name]) for name in ("registers", "spills", "shared")}
                 problem = _refused(facts[i], self._target)
                 tried[i] = replace(tried[i], forecast=float(s / seconds.min()), problem=problem, **said_of)
-        head = sorted(right, key=lambda i: (bool(tried[i].problem), tried[i].forecast, tried[i].label))
+        head = sorted(right, key=lambda i: (bool((t := tried[i]).problem), t.forecast, t.proposed, t.label))
         codes = [facts[i]["code"] for i in head]
         same = [i for place, i in enumerate(head) if codes[place] in codes[:place]]  # compiled to one that came before
         head = [i for i in head if i not in same]
         return [*head, *(i for i in order if i not in {*head, *same}), *same]
 
-    def _compile(self, observed: Observed, places: Sequence[int]) -> tuple[dict[int, Mapping[str, Any]], list[Path]]:
+    def _compile(
+        self, observed: Observed, places: Sequence[int], until: float
+    ) -> tuple[dict[int, Mapping[str, Any]], list[Path]]:
         """Compile configurations in several children; return what the compiler said of each, and where they lie."""
+        seconds = min(COMPILE_S, max(1.0, until - time.monotonic()))
         count = min(MOST_JOBS, os.cpu_count() or 1, len(places))
         shares = [tuple(places[k::count]) for k in range(count)]
         folders = [
@@ -186,9 +233,11 @@ class Tuner:
                 file=self._file,
                 target=self._target,
                 folder=self._confined(str(folders[k]), COMPILE_S),
-                calls=(observed.call,),
-                kernel=observed.space.kernel,
+                launch=observed.launch,
                 places=shares[k],
+                space=self._space,
+                seconds=0.8 * COMPILE_S,
+                compile_s=seconds,
             )
             return self._run(job, COMPILE_S)["facts"]
 
@@ -202,12 +251,13 @@ class Tuner:
     ) -> tuple[str, ...]:
         job = TimeJob(
             file=self._file,
-            call=observed.call,
-            kernel=observed.space.kernel,
+            launch=observed.launch,
             places=tuple(places),
             compiled=tuple(str(f) for f in folders),
             checked=CHECKED,
             seed=random.SystemRandom().randrange(1 << 30),
+            space=self._space,
+            seconds=0.8 * MEASURE_S,
             reads=self._reads,
         )
         answer = self._run(job, MEASURE_S)

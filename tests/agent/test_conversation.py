@@ -14,6 +14,7 @@ import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
+from support import autotuned_file
 from support.recorded_pool import Recorded, record
 from support.scripted_model import Call, endless, returns, scripted
 
@@ -180,6 +181,15 @@ async def test_a_search_fills_the_board_and_is_booked(recorded: Recorded, settin
     best = talk.candidates.best()
     assert best is not None
     assert best.forecast.kernel[:10] == found["best"]["kernel"]
+
+
+async def test_a_search_of_an_autotuned_file_chooses_its_configurations(settings: Callable[..., Settings]) -> None:
+    talk = Conversation(settings(scripted(("search", {"task": "scale.py", "budget": 5}))))
+    (talk.settings.folder / "scale.py").write_text(autotuned_file.SOURCE)
+    [found] = results(await turn(talk))
+    assert [c["kernel"] for c in found["tuned"]] == ["scale"]
+    assert "num_warps" in found["patch"]
+    assert talk.spent.measurements == 0
 
 
 async def test_what_a_search_measured_is_booked_as_it_comes(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from mcp import MCPError
 from mcp.types import INVALID_PARAMS
+from support import autotuned_file
 from support.served_mcp import Mode, Served, call, ended, happens, refused
 
 from forewarp.archive.store import Archive, default_path
@@ -221,3 +222,13 @@ async def test_unknown_arguments_are_refused_by_name(served: Served, mode: Mode)
             assert "it takes " in text
             assert len(text) < 2000
         assert not [j for j in Spool(default_path().parent).jobs() if j.kind == "search"]
+
+
+async def test_search_of_an_autotuned_file_gives_its_configurations(served: Served, mode: Mode) -> None:
+    (served.workspace / "scale.py").write_text(autotuned_file.SOURCE)
+    async with served.in_memory(mode) as client:
+        found = await call(client, "search", task="scale.py")
+    assert (found["status"], found["run_id"], found["poll_after_s"]) == ("finished", "", None)
+    assert [t["kernel"] for t in found["tuned"]] == ["scale"]
+    assert "+@triton.autotune(configs=[triton.Config(" in found["patch"]
+    assert "forewarp tune" in found["summary"]

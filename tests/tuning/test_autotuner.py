@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from forewarp.core.errors import UsageError
-from forewarp.tuning import autotuner
+from forewarp.tuning import autotuner, forecasts
 
 HOME = Path(__file__).parent
 
@@ -55,6 +55,31 @@ def test_a_lock_file_says_what_is_chosen(tmp_path: Path) -> None:
     lock.write_text(json.dumps(document))
     second = run("lock", lock)
     assert (second["labels"], second["locked"]) == (["BLOCK=1024 num_warps=1 num_stages=3"], [True])
+
+
+def test_ranks_that_start_together_choose_alike_and_share_a_lock(tmp_path: Path) -> None:
+    lock = tmp_path / "forewarp.lock.json"
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, HOME / "autotuned.py", "lock", lock],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {autotuner.CARD: "h200", "PYTHONHASHSEED": str(seed)},
+        )
+        for seed in range(3)
+    ]
+    answers = [json.loads(rank.communicate()[0].splitlines()[-1]) for rank in ranks]
+    assert {(a["benchmarked"], *a["labels"]) for a in answers} == {(0, *answers[0]["labels"])}
+    (choice,) = json.loads(lock.read_text())["choices"].values()
+    assert (choice["configuration"], choice["forecasts"]) == (answers[0]["labels"][0], forecasts.version())
+
+
+def test_what_another_process_locked_meanwhile_is_kept(tmp_path: Path) -> None:
+    mine, other = autotuner.Lock(tmp_path / "lock.json"), autotuner.Lock(tmp_path / "lock.json")
+    other.keep("a", "first", "BLOCK=1")
+    mine.keep("b", "second", "BLOCK=2")
+    again = autotuner.Lock(tmp_path / "lock.json")
+    assert (again.find("a"), again.find("b")) == ("BLOCK=1", "BLOCK=2")
 
 
 def test_a_lock_that_names_what_is_not_there_is_told_and_passed_over(tmp_path: Path) -> None:

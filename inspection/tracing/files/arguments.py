@@ -41,10 +41,11 @@ def parse(text: str) -> dict[str, Any]:
         call = None
     if not isinstance(call, ast.Call) or call.args or any(k.arg is None for k in call.keywords):
         raise UsageError(f"the arguments cannot be read at {text[:40]!r}", hint=_HOW)
-    return {k.arg: _value(k.arg, k.value) for k in call.keywords if k.arg}
+    return {k.arg: value(k.arg, k.value) for k in call.keywords if k.arg}
 
 
-def _value(name: str, node: ast.expr) -> Any:
+def value(name: str, node: ast.expr) -> Any:
+    """Return the value of an expression, or the tensor that it names; raises `UsageError` for any other."""
     try:
         if not isinstance(node, ast.Subscript):
             return ast.literal_eval(node)

@@ -46,7 +46,7 @@ def load(file: SourceFile, bounded: Bounded) -> LoadedFile:
     path = _place(file)
     tree = ast.parse(file.source, path)
     package, root = package_of(Path(path))
-    sys.path.insert(0, str(root))
+    sys.path.insert(0, str(_listable(root, package)))
     problems: list[str] = []
     if package:
         imported: list[ModuleType] = []
@@ -117,6 +117,19 @@ def package_of(path: Path) -> tuple[str, Path]:
         names.insert(0, folder.name)
         folder = folder.parent
     return ".".join(names), folder
+
+
+def _listable(root: Path, package: str) -> Path:
+    """Return a folder to import a package from: where its own may not be listed, another with a link to the package."""
+    if not package:
+        return root
+    try:
+        os.listdir(root)
+    except PermissionError:
+        top, folder = package.partition(".")[0], Path(tempfile.mkdtemp())
+        (folder / top).symlink_to(root / top)
+        return folder
+    return root
 
 
 def _module(path: str, package: str) -> ModuleType:
