@@ -162,12 +162,11 @@ class KernelTools:
 
     async def _tune(self, call: str, file: str, budget: int) -> dict[str, Any]:
         """Choose configurations of a file's kernels: measured where the session's device is a GPU, else forecast."""
-        from forewarp.gpu_runner.devices import detect_cuda
         from forewarp.tools.requests import TuneRequest
-        from forewarp.tools.tune import tune_file
+        from forewarp.tools.tune import can_measure, tune_file
 
         host = self._conversation
-        here = host.settings.place.device in ("auto", "cuda") and detect_cuda() is not None
+        here = host.settings.place.device in ("auto", "cuda") and can_measure()
         request = TuneRequest(file=file, budget=budget if here else 0)
         if here:
             command = f"tune {file} with up to {budget} configurations measured"

@@ -301,6 +301,11 @@ def _configuration(x: Tried) -> TriedConfiguration:
     )
 
 
+def can_measure() -> bool:
+    """Return whether there is a GPU here to measure configurations on."""
+    return devices.detect_cuda() is not None
+
+
 def _is_here(target: Target) -> bool:
     found = devices.detect_cuda()
     return found is not None and (found.name == target.name or devices.is_called(found, target.name.split()[-1]))

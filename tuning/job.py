@@ -47,7 +47,7 @@ IMPORT, MAIN = "import", "__main__"
 
 @dataclass(frozen=True, slots=True)
 class NamedLaunch:
-    """What names a kernel's launch in a file: the call that does it, as `Call` has it, and the kernel."""
+    """What names a kernel's launch in a file: the call that does it, as `FileCall` has it, and the kernel."""
 
     call: str
     attempt: int | None
@@ -107,7 +107,7 @@ class NoCall(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FileCall:
     """Something that a file can be made to do; `attempt` numbers the guess that its arguments are, if they are one.
 
     `values` is false where its tensors have shapes only.
@@ -233,7 +233,7 @@ class _File:
         self._wrappers = calls.Wrappers(self._loaded.module, self._loaded.tree, self._text, {})
         self._missing = {name for name, t in tuners_of(self._loaded.module).items() if len(t.configs) > 1}
 
-    def launches(self, texts: Sequence[str]) -> Generator[tuple[Call, list[TunedLaunch]]]:
+    def launches(self, texts: Sequence[str]) -> Generator[tuple[FileCall, list[TunedLaunch]]]:
         """Give the calls that launch autotuned kernels, with the launches: the named ones, or the file's own.
 
         Of the file's own, so many are done that each of its autotuned kernels is launched; what it does not launch by
@@ -249,7 +249,7 @@ class _File:
             if self._seen and not self._missing and not self._named:
                 return
 
-    def launch(self, named: NamedLaunch) -> tuple[Call, TunedLaunch]:
+    def launch(self, named: NamedLaunch) -> tuple[FileCall, TunedLaunch]:
         """Do the call of a launch, and return both."""
         call = next(iter(self._called(named.call, named.attempt)))
         if self._mode is not None and not named.values:
@@ -267,7 +267,7 @@ class _File:
         missing = [f"{name} has several configurations, but was not launched" for name in sorted(self._missing)]
         return [*([] if self._named else missing), *self._loaded.problems, *self._in_vain.values()]
 
-    def _observed(self, call: Call) -> Generator[tuple[Call, list[TunedLaunch]]]:
+    def _observed(self, call: FileCall) -> Generator[tuple[FileCall, list[TunedLaunch]]]:
         """Do a call where no device is: with shapes only, which takes no time, then with values if that misses any."""
         assert self._mode is not None
         seen: set[str] = set()
@@ -284,7 +284,7 @@ class _File:
         if problem and not seen:
             self._in_vain.setdefault(_function(call.name), problem)
 
-    def _caught(self, call: Call, kernel: str = "") -> tuple[list[TunedLaunch], str]:
+    def _caught(self, call: FileCall, kernel: str = "") -> tuple[list[TunedLaunch], str]:
         """Do a call; return the autotuned launches until that of `kernel` or the last missing, and the problem."""
         found: list[TunedLaunch] = list(self._at_import) if call.name == IMPORT else []
 
@@ -313,19 +313,19 @@ class _File:
             return loading.said(doing, e)
         return ""
 
-    def _own_calls(self) -> Generator[Call]:
+    def _own_calls(self) -> Generator[FileCall]:
         """Give what the file does by itself, then its functions with guessed arguments."""
         loaded = self._loaded
-        yield Call(IMPORT, lambda: None)
+        yield FileCall(IMPORT, lambda: None)
         own = calls.of_model(loaded.module)
         if own is not None:
-            yield Call("ModelNew" if hasattr(loaded.module, "ModelNew") else "Model", own)
+            yield FileCall("ModelNew" if hasattr(loaded.module, "ModelNew") else "Model", own)
         found = calls.own_calls(loaded.module, loaded.tree)
         for name in ("run", "main"):
             function = getattr(loaded.module, name, None)
             if callable(function) and f"{name}()" not in found and not _required(function):
-                yield Call(f"{name}()", function)
-        yield from (Call(name, call) for name, call in found.items())
+                yield FileCall(f"{name}()", function)
+        yield from (FileCall(name, call) for name, call in found.items())
         if loading.has_main(loaded):
             yield from self._called(MAIN)
         tried: set[str] = set()
@@ -333,7 +333,7 @@ class _File:
             tried.add(names[0])
             yield from self._guessed(names[0])
 
-    def _guessed(self, name: str) -> Generator[Call]:
+    def _guessed(self, name: str) -> Generator[FileCall]:
         """Give calls of a function with guessed arguments, until one launches an autotuned kernel."""
         seen = len(self._seen)
         for attempt in range(len(arguments.CALL_ATTEMPTS)):
@@ -342,7 +342,7 @@ class _File:
                 return
             yield call
 
-    def _guess(self, name: str, attempt: int) -> Call | None:
+    def _guess(self, name: str, attempt: int) -> FileCall | None:
         made: list[calls.Guess | None] = []
         guess = arguments.CALL_ATTEMPTS[attempt]
         problem = self._bounded(
@@ -354,20 +354,20 @@ class _File:
         if one is None:
             return None
         with_gradient = "autograd" in self._file.source
-        return Call(one.name, lambda: _with_gradient(one) if with_gradient else one.call(), attempt)
+        return FileCall(one.name, lambda: _with_gradient(one) if with_gradient else one.call(), attempt)
 
-    def _called(self, text: str, attempt: int | None = None) -> Iterable[Call]:
+    def _called(self, text: str, attempt: int | None = None) -> Iterable[FileCall]:
         """Return the calls that a text means: statements of the file, a model, or a function, perhaps with arguments.
 
         Tensors are named as `float16[1024, 1024]`. A function without arguments that needs some gets guessed ones.
         """
         module = self._loaded.module
         if text == IMPORT:
-            return [Call(IMPORT, lambda: None)]
+            return [FileCall(IMPORT, lambda: None)]
         if text == MAIN:
-            return [Call(MAIN, lambda: loading.run_main(self._loaded, _plainly))]
+            return [FileCall(MAIN, lambda: loading.run_main(self._loaded, _plainly))]
         if text in ("Model", "ModelNew") and (own := calls.of_model(module)) is not None:
-            return [Call(text, own)]
+            return [FileCall(text, own)]
         name = _function(text)
         if attempt is not None:
             call = self._guess(name, attempt)
@@ -388,7 +388,7 @@ class _File:
         def do() -> object:
             return function(*map(_made, positional), **{n: _made(v) for n, v in named.items()})
 
-        return [Call(text, do)]
+        return [FileCall(text, do)]
 
 
 def _function(call: str) -> str:
@@ -416,7 +416,7 @@ def _plainly(doing: str, work: Callable[[], object]) -> str:
 
 
 def _with_gradient(guess: calls.Guess) -> list[Any]:
-    """Call with the gradient of what it returns; return the gradients."""
+    """FileCall with the gradient of what it returns; return the gradients."""
     differentiate(guess.call, guess.values, Recorder(Path()), every=False, keep=True)
     return [v.grad for v in guess.values if isinstance(v, torch.Tensor) and v.grad is not None]
 
