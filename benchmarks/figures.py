@@ -628,6 +628,28 @@ def first_call() -> Iterator[Row]:
         )
 
 
+def tuned() -> Iterator[Row]:
+    """Kernels tuned on an H100, and the best of all their configurations where these were timed on such a card."""
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(ROOT / "pool" / "configurations.parquet").to_pylist()
+    for found in load("tune_live_h100.json")["tuned"]:
+        call = "[" + found["call"].removeprefix("run(").removesuffix(")") + "]"
+        timed = [
+            row["us"]
+            for row in rows
+            if (row["kernel"], row["call"]) == (found["kernel"], call) and "H100" in row["device"] and row["us"]
+        ]
+        yield (
+            f"`{found['kernel']}` {call}",
+            f"{found['measured']} of {found['configurations']}",
+            f"{found['seconds']:.0f}",
+            f"{found['best_us']:.0f} µs",
+            f"{min(timed):.0f} µs" if timed else "",
+            "{:.2f} ({:.2f} to {:.2f})".format(*found["speedup_over_first"]),
+        )
+
+
 BUSY = ("machine", "n each", "told from itself", "interval covers 1", "half-width", "5 % more work: `slower`; `faster`")
 
 
@@ -674,6 +696,7 @@ TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "modules": (("figure", "n", "found", "target"), (modules,)),
     "busy": (BUSY, (busy,)),
     "tune": (("order", "share of the best, nothing measured", "after 8 measured", "needed, median"), (tune,)),
+    "tuned": (("kernel", "measured", "seconds", "chosen", "best recorded", "speed-up over the file's first"), (tuned,)),
     "first call": (("way", "seconds", "of Triton's own", "slowest kernel's time over Triton's choice"), (first_call,)),
     "inspecting": (MEASURED, (inspecting,)),
 }
