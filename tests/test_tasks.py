@@ -16,7 +16,9 @@ from forewarp.gpu_runner.formats import task as tasks
 
 torch = pytest.importorskip("torch")
 
-from forewarp.gpu_runner.worker import check, problem, signatures  # noqa: E402
+from support.jobs import describe  # noqa: E402
+
+from forewarp.gpu_runner.worker import check, problem  # noqa: E402
 from forewarp.gpu_runner.worker.oracle import oracle  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
@@ -65,7 +67,7 @@ def test_workloads_describe_without_a_device(name: str) -> None:
     for kind, language in (("cpu", "cpp"), ("cuda", "cuda"), ("cuda", "triton")):
         (seed,) = (s for s in task.seeds if s.language == language)
         for workload in task.workloads[kind]:  # type: ignore[index]
-            signature = signatures.describe(task.reference, workload)
+            signature = describe(task.reference, workload)
             assert plans.resolve(plans.parse(seed), signature, seed.tunables).launches
             largest = max(signature.inputs[0].shape[0], *signature.inputs[0].shape)
             assert largest > 100
@@ -96,7 +98,7 @@ def error_of(seed: Candidate, reference: str, workload: Workload, folder: Path) 
     with torch.no_grad():
         expected = problem.outputs_of(model(*inputs))
         exact, _ = oracle(model, inputs)
-    plan = plans.resolve(plans.parse(seed), signatures.describe(reference, workload), seed.tunables)
+    plan = plans.resolve(plans.parse(seed), describe(reference, workload), seed.tunables)
     built = cpp.build(seed.source, plan, CPU, folder, "seed")
     library = ctypes.CDLL(str(folder / built["files"][0]))
     outputs = [torch.empty_like(e) for e in expected]
@@ -157,7 +159,7 @@ def test_the_documented_examples_parse(language: str, source: str) -> None:
     assert candidates.language_of(source, {"cpp": ".cpp", "cuda": ".cu"}.get(language, ".py")) == language
     candidate = candidates.from_source(source, language)
     if language != "python":
-        signature = signatures.describe((ROOT / "examples/problem.py").read_text(), Workload("default"))
+        signature = describe((ROOT / "examples/problem.py").read_text(), Workload("default"))
         assert plans.resolve(plans.parse(candidate), signature, {}).launches
 
 
