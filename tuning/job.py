@@ -416,7 +416,7 @@ def _plainly(doing: str, work: Callable[[], object]) -> str:
 
 
 def _with_gradient(guess: calls.Guess) -> list[Any]:
-    """FileCall with the gradient of what it returns; return the gradients."""
+    """Call with the gradient of what it returns; return the gradients."""
     differentiate(guess.call, guess.values, Recorder(Path()), every=False, keep=True)
     return [v.grad for v in guess.values if isinstance(v, torch.Tensor) and v.grad is not None]
 
