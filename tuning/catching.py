@@ -124,23 +124,13 @@ def catching(
                 error = e
         raise RuntimeError(f"no configuration of {caught.kernel} runs") from error
 
-    tuners: Any = Autotuner
-    own = [(kind, vars(kind)["run"]) for kind in _kinds(tuners) if "run" in vars(kind)]
-
-    def of_subclass(kind: Any, **options: Any) -> None:
-        """Change a subclass that the file defines meanwhile, as libraries with an autotuner of their own do."""
-        super(tuners, kind).__init_subclass__(**options)
-        if "run" in vars(kind):
-            own.append((kind, vars(kind)["run"]))
-            kind.run = run
-
+    # Libraries with an autotuner of their own override `run`.
+    own: list[tuple[Any, Any]] = [(kind, vars(kind)["run"]) for kind in _kinds(Autotuner) if "run" in vars(kind)]
     for kind, _ in own:
         kind.run = run
-    tuners.__init_subclass__ = classmethod(of_subclass)
     try:
         yield
     finally:
-        del tuners.__init_subclass__
         for kind, method in own:
             kind.run = method
 
