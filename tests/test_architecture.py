@@ -60,10 +60,11 @@ def modules() -> dict[str, Path]:
     return {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in paths}
 
 
-def imported(path: Path, known: Collection[str]) -> set[str]:
-    """Return the modules of the product that one imports, anywhere in its text."""
+def imported(path: Path, known: Collection[str], *, at_once: bool = False) -> set[str]:
+    """Return the modules of the product that one imports, anywhere in its text, or `at_once` as it is imported."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    tree = ast.parse(path.read_text())
+    for node in tree.body if at_once else ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "forewarp":
             home = (node.module or "").removeprefix("forewarp").removeprefix(".")
             names = {f"{home}.{a.name}".removeprefix(".") for a in node.names}
@@ -146,6 +147,20 @@ def test_importing_forewarp_does_no_work() -> None:
     code = "import forewarp, sys; print([m for m in ('torch', 'numpy', 'mcp', 'pydantic') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_no_face_starts_with_torch() -> None:
+    """The core needs no torch, and importing it takes seconds."""
+    known = modules()
+    reached, new = set[str](), {name for name in known if name.split(".")[0] in FACES}
+    while new:
+        reached |= new
+        new = {n for name in new for n in imported(known[name], known, at_once=True) if n in known} - reached
+    for path in (known[name] for name in reached):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+                assert not {n.split(".")[0] for n in names} & {"torch", "triton"}, path
 
 
 def test_the_command_line_writes_through_two_modules_only() -> None:

@@ -23,15 +23,14 @@ from forewarp.core.values import Target
 from forewarp.gpu_runner.compilers.cubin import codes, digest
 from forewarp.gpu_runner.worker.channel import Channel
 from forewarp.gpu_runner.worker.jobs import watched
-from forewarp.gpu_runner.worker.requests import ConfinedFolder, WorkerJob
 from forewarp.gpu_runner.worker.task_confinement import confine_task, job_folder
 from forewarp.gpu_runner.worker.tracebacks import format_error
 from forewarp.inspection.tracing import masquerade
 from forewarp.inspection.tracing.files import arguments, calls, kernels, loading
 from forewarp.inspection.tracing.program import OutOfTime, differentiate, pretend, use_no_device, within
 from forewarp.inspection.tracing.recorder import Recorder
-from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tuning.catching import Enough, TunedLaunch, catching, space_of, tuners_of
+from forewarp.tuning.jobs import CompileShareJob, FileJob, NamedLaunch, ObserveCallsJob, TimeJob
 from forewarp.tuning.measuring import Timer, differing_results
 from forewarp.tuning.space import as_data
 
@@ -39,67 +38,8 @@ CALL_S = 30.0
 """Most seconds of processor time for one call, its inputs included."""
 GUESS_S = 10.0
 """The same for a call that nobody named: there are more of them."""
-TRITON_CACHE = "cache/triton"
-"""Where a compiling child leaves its kernels, within its folder."""
 IMPORT, MAIN = "import", "__main__"
 """Calls that are statements of the file: those at its top level, and those under `if __name__ == "__main__"`."""
-
-
-@dataclass(frozen=True, slots=True)
-class NamedLaunch:
-    """What names a kernel's launch in a file: the call that does it, as `FileCall` has it, and the kernel."""
-
-    call: str
-    attempt: int | None
-    values: bool
-    kernel: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileJob(WorkerJob):
-    """Work on a file that may take so many seconds; with `space`, configurations beyond the author's count, too."""
-
-    file: SourceFile
-    seconds: float
-    space: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObserveCallsJob(FileJob):
-    """Find the configuration spaces of the autotuned kernels that some calls of a file launch, its own if none."""
-
-    run = f"{__name__}:observe"
-    target: Target
-    folder: ConfinedFolder
-    calls: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompileShareJob(FileJob):
-    """Compile the configurations at `places` of a launch into a folder, until `compile_s` seconds are over."""
-
-    run = f"{__name__}:compile_share"
-    target: Target
-    folder: ConfinedFolder
-    launch: NamedLaunch
-    places: tuple[int, ...]
-    compile_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeJob(FileJob):
-    """Time the configurations at `places` of a launch, and compare the results of the `checked` fastest.
-
-    `compiled` are the folders of Triton caches that they were compiled into.
-    """
-
-    run = f"{__name__}:measure"
-    launch: NamedLaunch
-    places: tuple[int, ...]
-    compiled: tuple[str, ...]
-    checked: int
-    seed: int
-    reads: tuple[str, ...] = ()
 
 
 class NoCall(Exception):

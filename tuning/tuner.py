@@ -25,7 +25,7 @@ from forewarp.gpu_runner.worker.channel import MACHINE
 from forewarp.gpu_runner.worker.requests import ConfinedFolder, WorkerJob
 from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tuning import forecasts, physics
-from forewarp.tuning.job import TRITON_CACHE, CompileShareJob, NamedLaunch, ObserveCallsJob, TimeJob
+from forewarp.tuning.jobs import TRITON_CACHE, CompileShareJob, NamedLaunch, ObserveCallsJob, TimeJob
 from forewarp.tuning.space import Space, from_data
 
 OBSERVE_S, COMPILE_S, MEASURE_S = 180.0, 600.0, 600.0

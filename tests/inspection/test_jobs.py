@@ -12,7 +12,7 @@ from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.worker import requests, server
 from forewarp.gpu_runner.worker.requests import ConfinedFolder, WorkerJob
 from forewarp.inspection.jobs import TraceJob
-from forewarp.tuning import job as tuning
+from forewarp.tuning import jobs as tuning
 
 
 def every(kind: type[WorkerJob]) -> list[type[WorkerJob]]:

@@ -1,0 +1,72 @@
+"""Jobs of this room, which `job.py` does in children of the worker.
+
+They stand apart because the controller, which asks for them, does without torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from forewarp.core.values import Target
+from forewarp.gpu_runner.worker.requests import ConfinedFolder, WorkerJob
+from forewarp.inspection.tracing.values import SourceFile
+
+TRITON_CACHE = "cache/triton"
+"""Where a compiling child leaves its kernels, within its folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedLaunch:
+    """What names a kernel's launch in a file: the call that does it, as `FileCall` has it, and the kernel."""
+
+    call: str
+    attempt: int | None
+    values: bool
+    kernel: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileJob(WorkerJob):
+    """Work on a file that may take so many seconds; with `space`, configurations beyond the author's count, too."""
+
+    file: SourceFile
+    seconds: float
+    space: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObserveCallsJob(FileJob):
+    """Find the configuration spaces of the autotuned kernels that some calls of a file launch, its own if none."""
+
+    run = "forewarp.tuning.job:observe"
+    target: Target
+    folder: ConfinedFolder
+    calls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileShareJob(FileJob):
+    """Compile the configurations at `places` of a launch into a folder, until `compile_s` seconds are over."""
+
+    run = "forewarp.tuning.job:compile_share"
+    target: Target
+    folder: ConfinedFolder
+    launch: NamedLaunch
+    places: tuple[int, ...]
+    compile_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeJob(FileJob):
+    """Time the configurations at `places` of a launch, and compare the results of the `checked` fastest.
+
+    `compiled` are the folders of Triton caches that they were compiled into.
+    """
+
+    run = "forewarp.tuning.job:measure"
+    launch: NamedLaunch
+    places: tuple[int, ...]
+    compiled: tuple[str, ...]
+    checked: int
+    seed: int
+    reads: tuple[str, ...] = ()
