@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 
 from forewarp.core.errors import CandidateError
-from forewarp.core.values import DEVICE_ONLY, Candidate, Language
+from forewarp.core.values import Candidate, Language
 from forewarp.gpu_runner.formats import candidate as candidates
 
 
 def bake(candidate: Candidate) -> str:
-    """Return the source with each tunable's chosen value moved to the front of its choices.
+    """Return the source with each tunable's chosen value moved to the front of its choices, and as a module's constant.
 
     A plan that is written too unusually to be edited is left as it is; the tunables are then in the result only.
     """
-    if candidate.language not in DEVICE_ONLY or not candidate.tunables:
+    if not candidate.tunables:
         return candidate.source
-    source = candidate.source
+    source = candidates.with_chosen(candidate).source
     for name, value in candidate.tunables.items():
         source = re.sub(
             rf"^(\s*{re.escape(name)}\s*=\s*)\[([^\]]*)\]",

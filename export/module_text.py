@@ -13,6 +13,7 @@ from typing import Any
 from forewarp.core.errors import CandidateError
 from forewarp.core.values import DEVICE_ONLY, Candidate, Constant, Signature, Target, Task
 from forewarp.export import drop_in
+from forewarp.export.bake import bake
 from forewarp.gpu_runner.compilers import cpp, nvcc
 from forewarp.gpu_runner.compilers.nvrtc import exact_architecture
 from forewarp.gpu_runner.formats import plan as plans
@@ -51,7 +52,7 @@ def of(winning: Winning, evidence: Sequence[str]) -> str:
     """
     candidate = winning.candidate
     if candidate.language not in DEVICE_ONLY:
-        return "".join(f"# {line}".rstrip() + "\n" for line in evidence) + "\n" + candidate.source
+        return "".join(f"# {line}".rstrip() + "\n" for line in evidence) + "\n" + bake(candidate)
     parsed = plans.parse(candidate)
     resolved = [(j, plans.resolve(parsed, j.signature, candidate.tunables)) for j in winning.judged]
     kernel = _kernel(candidate, resolved)

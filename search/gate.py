@@ -115,9 +115,10 @@ class Gate:
 
     def _keys(self, candidate: Candidate) -> _Keys:
         """Return the candidate's keys; raises `CandidateError` if its plan or its tunables are not in order."""
-        program = program_key(candidate)
         if candidate.language not in DEVICE_ONLY:
-            return _Keys(program, "")
+            plans.parse(candidate).check(candidate.tunables)
+            return _Keys(program_key(candidate), "")
+        program = program_key(candidate)
         try:
             plan = plans.parse(candidate)
             resolved = [plans.resolve(plan, s, candidate.tunables) for s in self._signatures]
@@ -138,7 +139,9 @@ def program_key(candidate: Candidate) -> str:
     counts.
     """
     text, chosen, launches = candidates.normalise(candidate), dict(candidate.tunables), ""
-    if candidate.language in DEVICE_ONLY:
+    if candidate.language == "python":
+        chosen = {}  # they are in its text
+    else:
         try:
             plan = plans.parse(candidate)
             chosen = plan.defaults() | chosen

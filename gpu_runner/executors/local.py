@@ -32,6 +32,7 @@ from forewarp.gpu_runner.executors.artifacts import Builds, cached, key_of, mani
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient
 from forewarp.gpu_runner.executors.launcher import LauncherClient, LaunchOutcome
 from forewarp.gpu_runner.executors.traces import Traces
+from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.statistics import LOOKS
 from forewarp.gpu_runner.worker import memory, toolchain
@@ -175,6 +176,7 @@ class LocalExecutor:
 
     def compile(self, task: Task, candidate: Candidate) -> Build:
         """Compile into the cache; of a module, the torch extensions that it builds. Triton compiles when it runs."""
+        candidate = candidates.with_chosen(candidate)
         if candidate.language == "python":
             parsed = _parse_module(candidate)
             if parsed.status != "ok" or not settings.wanted(candidate.source):
@@ -195,7 +197,11 @@ class LocalExecutor:
                 hint="tracing is for Python modules on CUDA targets; the others are compiled from their launch plans",
             )
         return self._traces.get(
-            candidate, replace(task, seeds=()), self._compilers(), lambda: self.describe(task), backward=backward
+            candidates.with_chosen(candidate),
+            replace(task, seeds=()),
+            self._compilers(),
+            lambda: self.describe(task),
+            backward=backward,
         )
 
     def trace_file(self, file: SourceFile) -> Trace:
@@ -236,7 +242,7 @@ class LocalExecutor:
         job = _CHECKS[candidate.language](
             task=replace(task, seeds=()),
             target=self._target if self._target.kind == "cuda" else known_targets()["h200"],
-            candidate=candidate,
+            candidate=candidates.with_chosen(candidate),
             budget_s=budget_s,
             memory=self._limits.memory,
             cache=str(self._cache / "emulator"),
@@ -334,7 +340,8 @@ class LocalExecutor:
 
 
 def _kernel(candidate: Candidate, build: Build) -> BuiltKernel:
-    return BuiltKernel(candidate.language, candidate.source, build.artefact, manifest_of(build))
+    run = candidates.with_chosen(candidate)
+    return BuiltKernel(run.language, run.source, build.artefact, manifest_of(build))
 
 
 def _uses_inductor(kernel: BuiltKernel) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import tokenize
@@ -52,12 +53,49 @@ def from_source(source: str, language: str, tunables: Mapping[str, int] | None =
     """
     if not is_language(language):
         raise CandidateError(f"language {language!r} is unknown", hint=f"use one of {', '.join(get_args(Language))}")
-    bare = Candidate(source, language)
-    if language == "python":
-        return bare
-    parsed = plan.parse(bare)
+    parsed = plan.parse(Candidate(source, language))
     parsed.check(tunables or {})
-    return Candidate(source, language, parsed.defaults() | dict(tunables or {}))
+    made = Candidate(source, language, parsed.defaults() | dict(tunables or {}))
+    with_chosen(made)
+    return made
+
+
+def with_chosen(candidate: Candidate) -> Candidate:
+    """Return a Python module as it is run: its tunables' constants have the chosen values, and none is left to choose.
+
+    Other candidates are returned as they are. Raises `CandidateError` where a tunable is no constant of the module.
+    """
+    if candidate.language != "python" or not candidate.tunables:
+        return candidate
+    lines = candidate.source.encode().splitlines(keepends=True)
+    found = _constants(candidate.source, set(candidate.tunables))
+    for name, node in sorted(found.items(), key=lambda item: -item[1].col_offset):  # several may be in one line
+        line, end = lines[node.lineno - 1], node.end_col_offset
+        lines[node.lineno - 1] = line[: node.col_offset] + str(candidate.tunables[name]).encode() + line[end:]
+    return Candidate(b"".join(lines).decode(), "python")
+
+
+def _constants(source: str, names: set[str]) -> dict[str, ast.expr]:
+    """Return the values, as nodes, that a module assigns to these names at its top level, each a whole number."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
+        raise CandidateError(f"the module is no Python: {e}") from None
+    found: dict[str, ast.expr] = {}
+    for statement in body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in names and name not in found:
+                number = value.operand if isinstance(value, ast.UnaryOp) else value
+                if isinstance(number, ast.Constant) and type(number.value) is int:
+                    found[name] = value
+            case _:
+                pass
+    if missing := sorted(names - found.keys()):
+        raise CandidateError(
+            f"the module has no constant {missing[0]} for the tunable of that name",
+            hint=f"write a line such as {missing[0]} = 128, outside of functions and classes",
+        )
+    return found
 
 
 def is_language(name: str) -> TypeGuard[Language]:
@@ -86,7 +124,7 @@ def language_of(source: str, suffix: str = "") -> Language:
 def normalise(candidate: Candidate) -> str:
     """Return the code without comments, launch plan and layout: equal texts mean equal code, whatever launches it."""
     strip = _strip_python if candidate.language in ("triton", "python") else _strip_c
-    return " ".join(strip(candidate.source).split())
+    return " ".join(strip(with_chosen(candidate).source).split())
 
 
 def _strip_c(source: str) -> str:

@@ -1,7 +1,8 @@
 """The device-only candidate format: kernel source that opens with its launch plan.
 
 The plan is a TOML table in the file's first comment (`/*forewarp … */`) or, for Triton, in its docstring
-(`\"\"\"forewarp … \"\"\"`). `docs/tasks.md` is the reference, with one complete example per language.
+(`\"\"\"forewarp … \"\"\"`). `docs/tasks.md` is the reference, with one complete example per language. A Python module
+launches by itself: its plan, which it may leave out, has tunables alone.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ MAX_LAUNCHES = 64
 _PLAN = "the launch plan"
 _TABLES = ("params", "tunables", "let", "constants", "scratch")
 _KEYS = {*_TABLES, "inputs", "outputs", "constraints", "launch", "args", "format", "function"}
+_MODULE_KEYS = {"tunables", "constraints", "format"}
 _LAUNCH_KEYS = {"kernel", "args", "grid", "block", "shared", "num_warps", "num_stages"}
 _LAUNCH_NEEDS: dict[Language, tuple[str, ...]] = {"triton": ("grid",), "cuda": ("block", "grid")}
 _DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
@@ -158,8 +160,13 @@ def without_block(source: str) -> str:
 
 
 def parse(candidate: Candidate) -> LaunchPlan:
-    """Read the launch plan of a device-only candidate; raises `CandidateError` that says what to change."""
+    """Read the launch plan of a candidate; raises `CandidateError` that says what to change.
+
+    A Python module without one has no tunables.
+    """
     match = _BLOCK.match(candidate.source)
+    if match is None and candidate.language == "python":
+        return _read_module({})
     if match is None:
         opening = '"""forewarp' if candidate.language == "triton" else "/*forewarp"
         raise CandidateError(
@@ -173,14 +180,32 @@ def parse(candidate: Candidate) -> LaunchPlan:
         raise CandidateError(
             f"the launch plan is not valid TOML: {e}", hint='strings need quotes, e.g. rows = "x.shape[0]"'
         ) from None
-    return _read(table, candidate.language)
+    return _read_module(table) if candidate.language == "python" else _read(table, candidate.language)
+
+
+def _read_module(table: Mapping[str, Any]) -> LaunchPlan:
+    """Read the plan of a Python module, which says what its tunables may be."""
+    _only(table, _MODULE_KEYS, "the plan of a Python module")
+    _check_format(table)
+    tunables = {k: _choices(k, v) for k, v in _table(table, "tunables").items()}
+    _check_names((), (), list(tunables))
+    constraints = _constraints(table)
+    return LaunchPlan("python", (), (), {}, tunables, constraints, {}, {}, (), ())
+
+
+def _check_format(table: Mapping[str, Any]) -> None:
+    if table.get("format", FORMAT) != FORMAT:
+        raise CandidateError(f"format {table['format']!r} is unknown; this version reads format = {FORMAT}")
+
+
+def _constraints(table: Mapping[str, Any]) -> tuple[str, ...]:
+    return _strings({"constraints": []} | dict(table), "constraints", _PLAN)
 
 
 def _read(table: Mapping[str, Any], language: Language) -> LaunchPlan:
     """Check a plan's table key by key, so that each message names the key to change."""
     _only(table, _KEYS, _PLAN)
-    if table.get("format", FORMAT) != FORMAT:
-        raise CandidateError(f"format {table['format']!r} is unknown; this version reads format = {FORMAT}")
+    _check_format(table)
     launches = (_call(table, language),) if "function" in table else _launches(table, language)
     tables = {key: _table(table, key) for key in _TABLES}
     inputs, outputs = _strings(table, "inputs", _PLAN), _strings(table, "outputs", _PLAN)
@@ -191,7 +216,7 @@ def _read(table: Mapping[str, Any], language: Language) -> LaunchPlan:
         outputs=outputs,
         params={k: str(v) for k, v in tables["params"].items()},
         tunables={k: _choices(k, v) for k, v in tables["tunables"].items()},
-        constraints=_strings({"constraints": []} | dict(table), "constraints", _PLAN),
+        constraints=_constraints(table),
         let={k: _expression(v, f"let.{k}") for k, v in tables["let"].items()},
         constants={k: _expression(v, f"constants.{k}") for k, v in tables["constants"].items()},
         scratch=tuple(_scratch(k, v) for k, v in tables["scratch"].items()),

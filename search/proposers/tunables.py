@@ -1,4 +1,4 @@
-"""Candidates from the tunables that kernels declare in their launch plans; needs no model."""
+"""Candidates from the tunables that kernels and modules declare in their plans; needs no model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from forewarp.core.errors import CandidateError
 from forewarp.core.protocols import Known, Proposal
-from forewarp.core.values import DEVICE_ONLY, Candidate, DeviceKind, Language, Target, Task
+from forewarp.core.values import Candidate, DeviceKind, Language, Target, Task
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.search import puct
 
@@ -135,8 +135,6 @@ def _spaces(candidates: Sequence[Candidate]) -> dict[tuple[str, str], _Space]:
 
 
 def _plan(candidate: Candidate) -> plans.LaunchPlan | None:
-    if candidate.language not in DEVICE_ONLY:
-        return None
     try:
         return plans.parse(candidate)
     except CandidateError:

@@ -34,3 +34,10 @@ def test_a_plan_that_cannot_be_edited_is_left_alone() -> None:
     source = '/*forewarp\ninputs=["x"]\noutputs=["y"]\n"tunables"."A B" = [1, 2]\n[[launch]]\nkernel="k"\nargs=[]\n*/\n'
     chosen = Candidate(source, "cpp", {"A B": 2})
     assert bake(chosen) in (source, source.replace("[1, 2]", "[2, 1]"))
+
+
+def test_a_modules_tunables_are_its_constants_and_first_among_their_choices() -> None:
+    source = '"""forewarp\n[tunables]\nBLOCK = [64, 128]\n"""\nBLOCK = 64\nclass ModelNew: ...\n'
+    assert bake(Candidate(source, "python", {"BLOCK": 128})) == source.replace("[64, 128]", "[128, 64]").replace(
+        "BLOCK = 64\nclass", "BLOCK = 128\nclass"
+    )
