@@ -164,6 +164,18 @@ def with_evidence(executor: Executor, task: Task, candidate: Candidate, build: B
 
 
 @runtime_checkable
+class SeedMaker(Protocol):
+    """An executor that makes candidates of a task's reference by itself."""
+
+    def make_seeds(self, task: Task) -> tuple[Candidate, ...]:
+        """Return modules by torch's Inductor, the first of which ran.
+
+        It takes a compile the first time. Raises `TaskError` where the reference cannot be compiled.
+        """
+        ...
+
+
+@runtime_checkable
 class ParallelCompiler(Protocol):
     """An executor that compiles on more than this machine's processor."""
 

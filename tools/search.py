@@ -16,7 +16,7 @@ from forewarp.core.budget import Spend
 from forewarp.core.errors import UsageError
 from forewarp.core.languages import languages_on
 from forewarp.core.protocols import Executor, Forecaster, Proposer
-from forewarp.core.values import Target, Task
+from forewarp.core.values import Candidate, Target, Task
 from forewarp.gpu_runner.formats.task import BUNDLED_POOL
 from forewarp.search.events import Event
 from forewarp.search.islands import Able, Island, Islands
@@ -125,7 +125,9 @@ class Prepared:
         """Fit the request to the task and the device of a session; raises `UsageError`."""
         executor, archive = opened.executor, opened.archive
         replay = executor if self.request.place.device == "replay" else None
-        task, settings, expected = self.expected(opened.task, executor.target, executor.devices, archive.path, replay)
+        target, devices = executor.target, executor.devices
+        make = sessions.seed_maker(target.kind, executor)
+        task, settings, expected = self.expected(opened.task, target, devices, archive.path, replay, make)
         earlier = archive if settings.learn_across_runs else None
         proposer = self.own.proposer or make_proposer(executor, task, self.models.writers, archive=earlier)
         forecaster = self.own.forecaster or forecaster_of(
@@ -134,12 +136,22 @@ class Prepared:
         return Ready(opened, task, settings, proposer, forecaster, expected)
 
     def expected(
-        self, task: Task, target: Target, devices: int, archive: Path, replay: Executor | None
+        self,
+        task: Task,
+        target: Target,
+        devices: int,
+        archive: Path,
+        replay: Executor | None,
+        make: Callable[[Task], Sequence[Candidate]],
     ) -> tuple[Task, SearchSettings, Estimate]:
         """Return the task with its seeds, the settings for so many devices, and what the run will take."""
         request, settings = self.request, self.settings
-        needed = not request.model and self.own.proposer is None and request.place.device != "replay"
-        task = sessions.with_seeds(task, target.kind, request.seed_kernels, request.language, needed=needed)
+        begins = self.own.proposer is None and request.place.device != "replay"
+        task = sessions.with_seeds(
+            *(task, target.kind, request.seed_kernels, request.language),
+            make=make if begins else None,
+            needed=begins and not request.model,
+        )
         # Rounds that keep all devices busy, where the request leaves their size open.
         if request.measure_per_round is None:
             settings = replace(settings, measure_per_round=max(settings.measure_per_round, devices))
@@ -216,7 +228,8 @@ def estimate_search(request: SearchRequest, own: Own = NOTHING) -> Estimate:
     if replay is None and place.pool:
         raise sessions.only_for_replay(place)
     target, count = (replay.target, 1) if replay is not None else sessions.extent_of(place)
-    return prepared.expected(task, target, count, sessions.archive_path(place), replay)[2]
+    make = sessions.seed_maker(target.kind)
+    return prepared.expected(task, target, count, sessions.archive_path(place), replay, make)[2]
 
 
 def settings_of(request: SearchRequest, own: Own = NOTHING) -> SearchSettings:

@@ -17,11 +17,12 @@ from forewarp.archive.pools.parquet import read_pool, tasks_of
 from forewarp.archive.store import Archive, default_path
 from forewarp.core.errors import CandidateError, DeviceError, TaskError, UsageError, WorkerError
 from forewarp.core.languages import languages_on
-from forewarp.core.protocols import Executor, Forecaster
+from forewarp.core.protocols import Executor, Forecaster, SeedMaker
 from forewarp.core.values import REFERENCE, Candidate, DeviceKind, Target, Task
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
+from forewarp.gpu_runner.formats.inductor import compiled
 from forewarp.tools import sources
 from forewarp.tools.parts import Kernel, Place
 
@@ -344,10 +345,19 @@ def check_language(candidate: Candidate, executor: Executor) -> None:
         )
 
 
-def with_seeds(task: Task, kind: DeviceKind, paths: Sequence[str], language: str | None, *, needed: bool) -> Task:
+def with_seeds(
+    task: Task,
+    kind: DeviceKind,
+    paths: Sequence[str],
+    language: str | None,
+    *,
+    make: Callable[[Task], Sequence[Candidate]] | None,
+    needed: bool,
+) -> Task:
     """Return the task with the seed kernels that the device can run; the user's own replace the bundled ones.
 
-    Raises `UsageError` if none is left although one is needed.
+    If there are none, `make` has torch's Inductor make some of a KernelBench reference. If none are left although they
+    are `needed`, raises `UsageError`, and the `TaskError` of Inductor where that failed.
     """
     allowed = languages_on(kind)
     if language is not None and language not in allowed:
@@ -355,12 +365,23 @@ def with_seeds(task: Task, kind: DeviceKind, paths: Sequence[str], language: str
     wanted = (language,) if language else allowed
     given = tuple(read_candidate(p) for p in paths) or task.seeds
     fitting = tuple(c for c in given if c.language in wanted)
+    if not fitting and not paths and make is not None and task.format == "kernelbench" and "python" in wanted:
+        try:
+            fitting = tuple(make(task))
+        except TaskError:
+            if needed:
+                raise
     if not fitting and (needed or paths):
         raise UsageError(
             f"there is no {' or '.join(wanted)} seed kernel for {task.name} to start from",
             hint="pass one with --seed-kernel FILE, or --model anthropic:NAME to have a language model write them",
         )
     return replace(task, seeds=fitting)
+
+
+def seed_maker(kind: DeviceKind, executor: Executor | None = None) -> Callable[[Task], Sequence[Candidate]]:
+    """Return the function that makes seed kernels: the executor's, else one of modules that compile when they run."""
+    return executor.make_seeds if isinstance(executor, SeedMaker) else lambda task: (compiled(task.reference, kind),)
 
 
 def make_forecaster(

@@ -37,12 +37,21 @@ from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.statistics import LOOKS
 from forewarp.gpu_runner.worker import memory, toolchain
 from forewarp.gpu_runner.worker.channel import MACHINE
-from forewarp.gpu_runner.worker.requests import BuiltKernel, MeasureJob, ProbeJob, TaskFailure, ValidateJob
+from forewarp.gpu_runner.worker.requests import (
+    BuiltKernel,
+    MeasureJob,
+    ProbeJob,
+    SeedsJob,
+    TaskFailure,
+    ValidateJob,
+)
 from forewarp.inspection import traced
 from forewarp.inspection.jobs import CheckJob, DescribeJob, EmulateJob, InterpretJob
 from forewarp.inspection.tracing.values import SourceFile, Trace
 
 SIGNATURES_VERSION = "3"
+SEEDS_VERSION = "1"
+"""Rises whenever the same reference gives other seeds."""
 _CHECKS: dict[Language, type[CheckJob]] = {"triton": InterpretJob, "python": InterpretJob, "cuda": EmulateJob}
 _CHECK_START_S = 30.0
 """For starting a process and running the reference, beyond the time that a check itself may take."""
@@ -95,6 +104,7 @@ class LocalExecutor:
         self._python, self._cache = python, cache or default_cache()
         self._visible = _visible(index) if target.kind == "cuda" else ""
         environment = {"CUDA_VISIBLE_DEVICES": self._visible} if target.kind == "cuda" else {}
+        environment |= {"TORCHINDUCTOR_CACHE_DIR": str(self._cache / "inductor")}  # the server's; children have others
         self._worker = WorkerClient(python, environment, cpu_only=target.kind == "cpu")
         # Triton decides when it is imported whether to compile or to interpret, its own functions included.
         self._checker = WorkerClient(python, {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""})
@@ -183,6 +193,37 @@ class LocalExecutor:
                 return parsed
             return self._builds.get(candidate, (), self._compilers)
         return self._builds.get(candidate, self.describe(task), self._compilers)
+
+    def make_seeds(self, task: Task) -> tuple[Candidate, ...]:
+        """Return modules that torch's Inductor makes of a KernelBench task's reference; they are made once.
+
+        The first holds the code that Inductor generates, unless that does not fit into a module; the other one compiles
+        when it is called. Raises `TaskError` where the reference fails, or Inductor on it.
+        """
+        key = key_of(SEEDS_VERSION, task.sha256, serde.to_data(self._target), self._compilers())
+        return cached(
+            self._cache / "seeds" / f"{key}.json",
+            lambda text: tuple(serde.from_data(Candidate, c) for c in json.loads(text)),
+            lambda: json.dumps(self._make_seeds(task)),
+        )
+
+    def _make_seeds(self, task: Task) -> list[Any]:
+        limit_s = self._limits.inductor_s + self._limits.measure_s
+        job = SeedsJob(task=replace(task, seeds=()), target=self._target, inductor=True)
+        with contextlib.ExitStack() as stack:
+            if self._target.kind == "cuda":  # the code is run there, so that Inductor chooses blocks
+                stack.enter_context(self._device)
+                stack.enter_context(exclusive_device(self._locks, self._target, self._visible))
+            reply = self._worker.run(job, limit_s)
+        answer = reply.answer or serde.to_data(TaskFailure(reply.ending(limit_s)[1]))
+        if "error" not in answer or answer["status"] in ("reference_failed", MACHINE):
+            return _answer_of(task, reply)["candidates"]
+        raise TaskError(
+            f"there is no seed kernel for {task.name}, and torch's Inductor cannot compile its reference: "
+            f"{answer['error']}",
+            hint="Inductor needs a C++ compiler (g++, or what CXX names) on a CPU, and Triton on a GPU; or pass one "
+            "with --seed-kernel FILE, or --model anthropic:NAME to have a language model write them",
+        )
 
     def trace(self, task: Task, candidate: Candidate, *, backward: bool | None = False) -> Trace:
         """Return what a Python module would launch on this CUDA target; no device is used, and none need be there.
@@ -273,7 +314,8 @@ class LocalExecutor:
         kernel = _kernel(candidate, build)
         other = _kernel(against.candidate, against.build) if against else None
         kernels = [k for k in (kernel, other) if k is not None]
-        inductor_s = self._limits.inductor_s if any(map(_uses_inductor, kernels)) else 0.0
+        inductor = any(map(_uses_inductor, kernels))
+        inductor_s = self._limits.inductor_s if inductor else 0.0
         limit_s = self._limits.measure_s + inductor_s * len(signatures)
         launched = self._target.kind == "cuda" and not any(k.has_host_code for k in kernels)
         how: memory.How = "launched" if launched else "cells"
@@ -283,6 +325,7 @@ class LocalExecutor:
             task=replace(task, seeds=()),
             target=self._target,
             signatures=signatures,
+            inductor=inductor,
             candidate=kernel,
             anchor=other,
             memory=self._limits.memory,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from forewarp.core.errors import UsageError
-from forewarp.core.protocols import Executor, Subject, Tracer, VersionProbe
+from forewarp.core.protocols import Executor, SeedMaker, Subject, Tracer, VersionProbe
 from forewarp.core.validation import Validator, WorkloadReport
 from forewarp.core.values import Build, Candidate, Evidence, Measurement, Signature, Target, Task
 from forewarp.gpu_runner import devices
@@ -64,6 +64,11 @@ class SeveralExecutor:
         """Return what the first executor that traces modules returns, None where none does."""
         first = self._executors[0]
         return first.evidence(task, candidate) if isinstance(first, Tracer) else None
+
+    def make_seeds(self, task: Task) -> tuple[Candidate, ...]:
+        """Return what the first executor makes of a task's reference, nothing where it makes none."""
+        first = self._executors[0]
+        return first.make_seeds(task) if isinstance(first, SeedMaker) else ()
 
     def measure(
         self,

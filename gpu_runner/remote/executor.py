@@ -104,6 +104,11 @@ class RemoteExecutor:
             self._signatures[task.sha256] = known
         return known
 
+    def make_seeds(self, task: Task) -> tuple[Candidate, ...]:
+        """Return modules that torch's Inductor makes of the reference there; raises `TaskError` where it cannot."""
+        answer = self._ask("make_seeds", {"task": _bare(task)}).head["ok"]
+        return tuple(serde.from_data(Candidate, c) for c in answer["candidates"])
+
     def compile(self, task: Task, candidate: Candidate) -> Build:
         """Compile on whichever machine has room, and bring the artefact here."""
         frame = self._ask("compile", {"task": _bare(task), "candidate": serde.to_data(candidate)})

@@ -35,6 +35,8 @@ def allowed(environment: Mapping[str, str]) -> dict[str, str]:
 def use_folder(folder: str) -> None:
     """Have libraries and compilers write to `folder` what they would put in the home or in the temporary folder."""
     os.environ |= {"HOME": folder, "TMPDIR": folder, "TRITON_CACHE_DIR": f"{folder}/triton"}
+    # torch sets it for good where it is first asked for, which may be in the process that this one was forked from.
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/inductor"
     # Who asks for it would look into /etc/passwd, which is not to be read.
     os.environ |= {"USER": "nobody", "LOGNAME": "nobody"}
     tempfile.tempdir = folder  # somebody may have asked for it already

@@ -30,6 +30,7 @@ from forewarp.gpu_runner.worker.requests import (
     ObserverJob,
     ProbeJob,
     ReadInputsJob,
+    SeedsJob,
     TimingLook,
     ValidateJob,
 )
@@ -82,6 +83,13 @@ def validate(job: ValidateJob, answer: Channel) -> None:
     from forewarp.gpu_runner.worker import nulls
 
     answer.send(run_confined(job, job.device, lambda: nulls.validate(job)))
+
+
+def make_seeds(job: SeedsJob, answer: Channel) -> None:
+    """Answer with modules that Inductor makes of the reference, or why it makes none; all of it runs confined."""
+    from forewarp.gpu_runner.worker import inductor
+
+    answer.send(run_confined(job, job.device, lambda: inductor.make_seeds(job)))
 
 
 def compile_job(job: CompileJob, answer: Channel) -> None:

@@ -26,11 +26,13 @@ The launcher has refused a program, or the device gives a wrong result for a ker
 class WorkerJob:
     """Work for a child; `run` names the function that does it (`module:function`, called with the job and a channel).
 
-    The client sets `log`, the path of the file that takes what the child prints.
+    The client sets `log`, the path of the file that takes what the child prints. `inductor` says that the child
+    compiles by torch's Inductor, for which the server may get ready.
     """
 
     run: ClassVar[str]
     log: str = ""
+    inductor: bool = False
 
 
 def to_document(job: WorkerJob) -> dict[str, Any]:
@@ -108,6 +110,13 @@ class ValidateJob(TaskJob):
     """Put null candidates to a task."""
 
     run = "forewarp.gpu_runner.worker.jobs:validate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedsJob(TaskJob):
+    """Have torch's Inductor make candidates of a task's reference."""
+
+    run = "forewarp.gpu_runner.worker.jobs:make_seeds"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from support.recorded_pool import Recorded, record
 from forewarp.archive.store import Archive, default_path
 from forewarp.core.errors import ModelError, TaskError, UsageError
 from forewarp.core.protocols import Executor, Known, Proposal
-from forewarp.core.values import Build, Target, Task
+from forewarp.core.values import Build, Candidate, Target, Task
 from forewarp.gpu_runner.formats import candidate as candidates
+from forewarp.gpu_runner.formats import task as tasks
 from forewarp.search.events import Measured, RunFinished
 from forewarp.tools import runs
 from forewarp.tools.parts import Amounts, Place
@@ -30,7 +32,7 @@ from forewarp.tools.search import (
     search,
     settings_of,
 )
-from forewarp.tools.session import Executors, reference_known
+from forewarp.tools.session import Executors, reference_known, with_seeds
 
 HERE = "http://127.0.0.1:1/v1"
 
@@ -135,16 +137,40 @@ def test_dollars_cannot_be_capped_where_the_price_is_unknown(
         search(request(recorded, **fields))
 
 
-def test_a_file_without_seeds_says_what_to_pass(recorded: Recorded, tmp_path: Path) -> None:
-    from forewarp.gpu_runner.formats import task as tasks
-    from forewarp.tools.session import with_seeds
-
-    with pytest.raises(UsageError, match=r"--seed-kernel FILE, or --model"):
-        with_seeds(tasks.load(recorded.task), "cpu", (), None, needed=True)
-    given = with_seeds(tasks.load("softmax"), "cpu", (recorded.seed,), None, needed=True)
+def test_seeds_are_made_only_where_there_are_none(recorded: Recorded) -> None:
+    bare, bundled = tasks.load(recorded.task), tasks.load("softmax")
+    made = candidates.from_source("class ModelNew: ...", "python")
+    make = partial(with_seeds, make=lambda _: [made], needed=True)
+    assert make(bare, "cpu", (), None).seeds == (made,)
+    assert make(bare, "cpu", (), "python").seeds == (made,)
+    assert {s.language for s in make(bundled, "cpu", (), None).seeds} == {"cpp"}
+    given = make(bundled, "cpu", (recorded.seed,), None)
     assert [s.source for s in given.seeds] == [Path(recorded.seed).read_text()]
+
+
+def test_where_no_seed_can_be_made_it_says_what_to_pass(recorded: Recorded) -> None:
+    bare = tasks.load(recorded.task)
+    make = partial(with_seeds, make=lambda _: [], needed=True)
+    with pytest.raises(UsageError, match=r"no cpp seed kernel") as caught:
+        make(bare, "cpu", (), "cpp")
+    assert "--seed-kernel FILE, or --model" in caught.value.hint
+    with pytest.raises(UsageError, match="no cpp or python seed kernel"):
+        make(tasks.load("examples/gpumode_vectoradd"), "cpu", (), None)
+    given = partial(make, make=lambda _: [candidates.from_source("class ModelNew: ...", "python")])
+    with pytest.raises(UsageError, match="no python seed kernel"):
+        given(bare, "cpu", (recorded.seed,), "python")  # the user's own replace all others
     with pytest.raises(UsageError, match="does not run on the cpu device"):
-        with_seeds(tasks.load("softmax"), "cpu", (), "triton", needed=True)
+        make(bare, "cpu", (), "triton")
+
+
+def test_a_compiler_that_fails_ends_only_what_has_no_other_way(recorded: Recorded) -> None:
+    def fails(task: Task) -> list[Candidate]:
+        raise TaskError(f"no compiler for {task.name}")
+
+    bare = tasks.load(recorded.task)
+    with pytest.raises(TaskError, match="no compiler"):
+        with_seeds(bare, "cpu", (), None, make=fails, needed=True)
+    assert with_seeds(bare, "cpu", (), None, make=fails, needed=False).seeds == ()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any
 
 from forewarp.core import serde
 from forewarp.core.errors import UsageError, WorkerError
-from forewarp.core.protocols import Executor, Subject
+from forewarp.core.protocols import Executor, SeedMaker, Subject
 from forewarp.core.validation import Validator
 from forewarp.core.values import Build, Candidate, Target, Task
 from forewarp.gpu_runner.cache import default_cache
@@ -45,6 +45,7 @@ class Agent:
         self._verbs: dict[str, Callable[[dict[str, Any], tuple[bytes, ...]], WireAnswer]] = {
             "open": self._open,
             "describe": self._describe,
+            "make_seeds": self._make_seeds,
             "compile": self._compile,
             "measure": self._measure,
             "validate": self._validate,
@@ -85,6 +86,12 @@ class Agent:
         if self._executor is None:
             raise UsageError("nothing was opened yet")
         return self._executor
+
+    def _make_seeds(self, body: dict[str, Any], _: tuple[bytes, ...]) -> WireAnswer:
+        executor = self._opened()
+        if not isinstance(executor, SeedMaker):
+            raise UsageError("this device makes no seed kernels")
+        return {"candidates": serde.to_data(executor.make_seeds(serde.from_data(Task, body["task"])))}, ()
 
     def _describe(self, body: dict[str, Any], _: tuple[bytes, ...]) -> WireAnswer:
         signatures = self._opened().describe(serde.from_data(Task, body["task"]))

@@ -136,6 +136,11 @@ def device_seconds(folder: Path) -> list[tuple[str, float]]:
         return db.execute("SELECT ref, amount FROM spend WHERE kind = 'device_s' ORDER BY amount").fetchall()
 
 
+def test_a_far_end_that_makes_no_seed_kernels_says_so(opens: Opens) -> None:
+    with pytest.raises(UsageError, match="makes no seed kernels"):
+        opens().make_seeds(synthetic.task())
+
+
 def test_artefacts_travel_once(opens: Opens, tmp_path: Path) -> None:
     executor, task, candidate = opens(), synthetic.task(), synthetic.seed()
     build = executor.compile(task, candidate)

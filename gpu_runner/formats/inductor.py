@@ -1,0 +1,371 @@
+"""Modules that torch's Inductor makes of a reference, as text: candidates for a task that has no seed kernel.
+
+`compiled` has Inductor generate code when it is first called, with options as tunables. `generated` holds the code that
+Inductor generated, with what that code leaves open as tunables. Neither runs anything here.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from forewarp.core.errors import CandidateError
+from forewarp.core.values import Candidate, Constant, DeviceKind
+from forewarp.gpu_runner.formats import candidate as candidates
+
+
+@dataclass(frozen=True, slots=True)
+class InductorOption:
+    """A setting of Inductor as a tunable: the choices, and the expression of its value; `{}` stands for the name."""
+
+    name: str
+    choices: tuple[int, ...]
+    setting: str
+    value: str = "bool({})"
+
+
+_OPTIONS: dict[DeviceKind, tuple[InductorOption, ...]] = {
+    "cpu": (
+        InductorOption("FREEZING", (0, 1), "freezing"),
+        InductorOption("VECTOR_BITS", (0, 256, 512, 1), "cpp.simdlen", "{} or None"),
+        InductorOption("MIN_CHUNK", (512, 128, 4096, 32768), "cpp.min_chunk_size", "{}"),
+        InductorOption("CONTRACT", (0, 1), "cpp.enable_floating_point_contract_flag", '"fast" if {} else "off"'),
+        InductorOption("CHANNELS_LAST", (0, 1), "force_layout_optimization"),
+        InductorOption("TILING_HEURISTICS", (1, 0), "cpp.enable_tiling_heuristics"),
+    ),
+    "cuda": (
+        InductorOption("MAX_AUTOTUNE", (0, 1), "max_autotune"),
+        InductorOption("COORDINATE_DESCENT", (0, 1), "coordinate_descent_tuning"),
+        InductorOption("FREEZING", (0, 1), "freezing"),
+        InductorOption("PERSISTENT", (1, 0), "triton.persistent_reductions"),
+        InductorOption("ND_TILING", (0, 1), "triton.prefer_nd_tiling"),
+        InductorOption("CHANNELS_LAST", (0, 1), "force_layout_optimization"),
+    ),
+}
+"""What is worth trying on a kind of device, Inductor's own choice first. 0 bits leave the vector's width to it."""
+
+_COMPILED = '''
+import torch
+import torch._inductor.config
+
+# Equal random numbers to the reference's: Inductor's own generator draws others.
+OPTIONS = {
+    "fallback_random": True,
+%(options)s
+}
+
+
+class ModelNew(Model):
+    """The reference, compiled by torch's Inductor at the first call of a shape; with gradients, the reference itself.
+
+    With FREEZING the weights are constants: compile again, by load_state_dict, after changing them in another way.
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._compile()
+        self.register_load_state_dict_post_hook(lambda model, _: model._compile())
+
+    def _compile(self):
+        self._compiled, self._called = torch.compile(super().forward, dynamic=False, options=OPTIONS), False
+
+    def forward(self, *args, **kwargs):
+        if torch.is_grad_enabled():
+            return super().forward(*args, **kwargs)
+        if self._called:
+            return self._compiled(*args, **kwargs)
+        self._called = True
+        # Whether weights are constants is asked before the options hold.
+        with torch._inductor.config.patch(freezing=OPTIONS["freezing"]):
+            return self._compiled(*args, **kwargs)
+'''
+
+
+def compiled(reference: str, kind: DeviceKind, note: str = "") -> Candidate:
+    """Return the reference as a module that Inductor compiles at its first call, with its options as tunables.
+
+    `note` says why there is no module of generated code beside it.
+    """
+    options = _OPTIONS[kind]
+    about = f"# No module of Inductor's generated code: {' '.join(note.split())}\n" if note else ""
+    lines = [f'    "{o.setting}": {o.value.format(o.name)},' for o in options]
+    body = about + _COMPILED % {"options": "\n".join(lines)}
+    return _module(reference, {o.name: o.choices for o in options}, body, "compiled by")
+
+
+def _module(reference: str, tunables: Mapping[str, Sequence[int]], body: str, how: str) -> Candidate:
+    """Return a module that begins with its tunables and the reference, from which `body` makes `ModelNew`.
+
+    Raises `Unfit` where the reference has names of tunables.
+    """
+    if taken := sorted(tunables.keys() & _bound(reference).keys()):
+        raise Unfit(f"the reference defines {', '.join(taken)}, which is to be a tunable")
+    table = "".join(f"{name} = {list(choices)}\n" for name, choices in tunables.items())
+    constants = "".join(f"{name} = {choices[0]}\n" for name, choices in tunables.items())
+    future, text = _without_future(reference)
+    source = (
+        f'"""forewarp\n# The reference, {how} torch\'s Inductor; the choices of the constants further down.\n'
+        f'[tunables]\n{table}"""\n\n{future}{text.strip()}\n\n\n{constants}{body}'
+    )
+    return candidates.from_source(source, "python")
+
+
+def _without_future(reference: str) -> tuple[str, str]:
+    """Return the reference's imports from `__future__`, which have to come first, and the rest of it."""
+    lines = reference.splitlines(keepends=True)
+    futures: list[str] = []
+    for node in ast.parse(reference).body:
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            futures.append(ast.unparse(node) + "\n")
+            first, last = node.lineno - 1, node.end_lineno or node.lineno
+            lines[first:last] = ["\n"] * (last - first)
+    return "".join(futures), "".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """Code that Inductor generated for a reference on given inputs, and what belongs to it.
+
+    `version` is torch's; `capability` is of the processor or the GPU that the code is for, `constants` the workload's.
+    `arguments` are the expressions of what the code's `call` takes, over `self` and the names in `parameters`, those of
+    forward. `described` are the inputs, as `_described` in the module returns them, `result` the expression of
+    forward's result over `outputs`, the tuple that `call` returns. `threads` are those that the code counts on, and
+    `configurations` those that its Triton kernels ran with, by name.
+    """
+
+    code: str
+    version: str
+    capability: str
+    constants: Mapping[str, Constant]
+    parameters: tuple[str, ...]
+    arguments: tuple[str, ...]
+    described: tuple[str, ...]
+    result: str
+    training: bool
+    threads: int
+    configurations: Mapping[str, Mapping[str, int]]
+
+
+class Unfit(CandidateError):
+    """Inductor's code cannot be made a module; the message says why."""
+
+
+_ENDS = re.compile(r"^(?:def get_args\(|def benchmark_compiled_module\(|if __name__ == )", re.MULTILINE)
+_PARALLEL = re.compile(r"#pragma omp parallel(?: num_threads\(\d+\))?$", re.MULTILINE)
+_HEURISTIC = re.compile(
+    r"@triton_heuristics\.(?:pointwise|reduction|persistent_reduction)\(\n(.*?)^\)\n@triton\.jit",
+    re.MULTILINE | re.DOTALL,
+)
+_KEPT = ("filename", "triton_meta", "inductor_meta")
+"""What a kernel with a fixed configuration takes of what Inductor says about it."""
+_MOST_KERNELS = 4
+"""Triton kernels of which blocks and warps are tunables; the others keep what Inductor found."""
+
+_CAPABILITY: dict[DeviceKind, str] = {
+    "cpu": "torch.backends.cpu.get_cpu_capability()",
+    "cuda": "torch.cuda.get_device_capability()",
+}
+_GENERATED = '''
+%(constants)simport torch
+import torch._inductor.config
+
+# What follows is by torch %(version)s, and uses parts of torch that may change from version to version.
+if (here := str(%(here)s)) != "%(capability)s":
+    raise ImportError(f"this code was generated for %(capability)s, and here is {here}: have it generated here")
+
+
+def _chosen(text):
+    """Return a kernel's text with the tunables in it."""
+    for name in %(names)s:
+        text = text.replace(f"@{name}@", str(globals()[name]))
+    return text
+
+
+_contract = torch._inductor.config.cpp.enable_floating_point_contract_flag
+torch._inductor.config.cpp.enable_floating_point_contract_flag = "fast" if %(contract)s else "off"
+
+%(code)s
+
+torch._inductor.config.cpp.enable_floating_point_contract_flag = _contract
+
+
+def _described(value):
+    """Return what code is generated for: of a tensor shape, strides, dtype, device and alignment, else the value."""
+    if isinstance(value, torch.Tensor):
+        aligned = value.device.type == "cpu" or value.data_ptr() %% 16 == 0
+        return tuple(value.shape), value.stride(), str(value.dtype), value.device.type, aligned
+    return value
+
+
+_INPUTS = (%(described)s)
+
+
+class ModelNew(Model):
+    """The reference, by the code above on inputs like those that it is for; on others, and with gradients, itself."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._usual = not kwargs and repr(args) == repr(tuple(get_init_inputs()))
+
+    def forward(self, *args, **kwargs):
+        usual = self._usual and not kwargs and self.training is %(training)s and not torch.is_grad_enabled()
+        if not usual or torch.is_autocast_enabled("%(kind)s") or tuple(map(_described, args)) != _INPUTS:
+            return super().forward(*args, **kwargs)
+        (%(parameters)s) = args
+        outputs = call([%(arguments)s])
+        return %(result)s
+'''
+
+
+def generated(reference: str, kind: DeviceKind, found: Generated) -> Candidate:
+    """Return the reference as a module of the code that Inductor generated, with what that leaves open as tunables.
+
+    On a CPU these are the threads and whether products and sums are contracted; on a GPU, blocks, warps and stages of
+    the Triton kernels. Raises `Unfit`.
+    """
+    end = _ENDS.search(found.code)
+    code = found.code[: end.start()] if end else found.code
+    _check_names(reference, code)
+    tunables: dict[str, Sequence[int]] = {}
+    if kind == "cpu":
+        code = _open_threads(code, found.threads, tunables)
+    else:
+        code = _open_triton(code, found.configurations, tunables)
+    body = _GENERATED % {
+        "constants": "".join(f"{name} = {value!r}\n" for name, value in found.constants.items()),
+        "version": found.version,
+        "here": _CAPABILITY[kind],
+        "capability": found.capability,
+        "names": repr(tuple(n for n in tunables if n != "CONTRACT")),
+        "contract": "CONTRACT" if "CONTRACT" in tunables else "0",
+        "code": code.strip(),
+        "described": "".join(f"{d}, " for d in found.described).strip(),
+        "training": found.training,
+        "kind": kind,
+        "parameters": "".join(f"{p}, " for p in found.parameters).strip(),
+        "arguments": ", ".join(found.arguments),
+        "result": found.result,
+    }
+    return _module(reference, tunables, body, "by the code of")
+
+
+def _open_threads(code: str, threads: int, tunables: dict[str, Sequence[int]]) -> str:
+    """Make the threads of C++ kernels a tunable; more than the code counts on would write beyond its arrays."""
+
+    def opened(text: str, name: str) -> str:
+        del name
+        return _PARALLEL.sub("#pragma omp parallel num_threads(@THREADS@)", text)
+
+    changed = _open_kernels(code, "cpp_pybinding", opened)
+    if changed != code:
+        fewer = (1 << n for n in range(threads.bit_length()) if 1 << n < threads)
+        tunables |= {"THREADS": (threads, *sorted(fewer, reverse=True)), "CONTRACT": (0, 1)}
+    return changed
+
+
+def _open_triton(code: str, configurations: Mapping[str, Mapping[str, int]], tunables: dict[str, Sequence[int]]) -> str:
+    """Fix the configurations of Triton kernels to the ones they ran with, and make those of the first ones tunables.
+
+    Inductor's own way for that is `triton_heuristics.fixed_config` in place of the heuristic that lists several.
+    """
+    opened_before = 0
+
+    def opened(text: str, name: str) -> str:
+        nonlocal opened_before
+        heuristic, configuration = _HEURISTIC.search(text), configurations.get(name)
+        if heuristic is None or not configuration:
+            return text
+        kept = _keywords(f"f({heuristic[1]})")
+        entries: list[str] = []
+        for key, value in configuration.items():
+            shown = str(value)
+            pipelined = key != "num_stages" or re.search(r"^ *for .* in ", text, re.MULTILINE)
+            if opened_before < _MOST_KERNELS and pipelined:
+                tunable = f"K{opened_before}_{key.removeprefix('num_').upper()}"
+                tunables[tunable] = _around(key, value)
+                shown = f"@{tunable}@"
+            entries.append(f'"{key}": {shown}')
+        opened_before += 1
+        fixed = ",\n    ".join([f"{{{', '.join(entries)}}}", *(f"{k}={v}" for k, v in kept.items())])
+        decorator = f"@triton_heuristics.fixed_config(\n    {fixed},\n)\n@triton.jit"
+        return text[: heuristic.start()] + decorator + text[heuristic.end() :]
+
+    return _open_kernels(code, "triton", opened)
+
+
+def _keywords(call: str) -> dict[str, str]:
+    node = ast.parse(call, mode="eval").body
+    assert isinstance(node, ast.Call)
+    return {k.arg: ast.unparse(k.value) for k in node.keywords if k.arg in _KEPT}
+
+
+def _around(key: str, value: int) -> tuple[int, ...]:
+    """Return a kernel's own value and its neighbours by powers of two, within what Triton takes."""
+    least, most = {"num_warps": (1, 32), "num_stages": (1, 5)}.get(key, (1, 8192))
+    if key == "num_stages":
+        return tuple(dict.fromkeys((value, *(s for s in (1, 2, 3, 4) if s != value))))
+    near = (value // 2, value * 2, value // 4, value * 4)
+    return tuple(dict.fromkeys((value, *(n for n in near if least <= n <= most))))
+
+
+def _open_kernels(code: str, function: str, opened: Callable[[str, str], str]) -> str:
+    """Return code with the texts of its kernels, which `async_compile.<function>` takes, changed by `opened`.
+
+    `opened` gets a kernel's text and its name. Texts that it changes are put through `_chosen`, as the module says it.
+    """
+    lines = code.splitlines(keepends=True)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line.encode()))
+    raw = code.encode()
+    edits: list[tuple[int, int, str]] = []
+    for node in ast.walk(ast.parse(code)):
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile"), attr=attr), args=arguments),
+            ) if attr == function:
+                texts = [a for a in arguments if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+                text = max(texts, key=lambda a: len(str(a.value)), default=None)
+                if text is None or text.end_lineno is None or text.end_col_offset is None:
+                    continue
+                begin = starts[text.lineno - 1] + text.col_offset
+                end = starts[text.end_lineno - 1] + text.end_col_offset
+                written = raw[begin:end].decode()
+                changed = opened(written, name)
+                if changed != written:
+                    edits.append((begin, end, f"_chosen({changed})"))
+            case _:
+                pass
+    for begin, end, text in sorted(edits, reverse=True):
+        raw = raw[:begin] + text.encode() + raw[end:]
+    return raw.decode()
+
+
+def _check_names(reference: str, code: str) -> None:
+    """Raise `Unfit` where reference and code give one name to two things."""
+    own, theirs = _bound(reference), _bound(code)
+    clashes = sorted(n for n in own.keys() & theirs.keys() if own[n] != theirs[n])
+    if clashes:
+        raise Unfit(f"the reference and Inductor's code both define {', '.join(clashes)}")
+
+
+def _bound(source: str) -> dict[str, str]:
+    """Return what a module binds at its top level: names, each with the text that says what it is."""
+    found: dict[str, str] = {}
+    for node in ast.parse(source).body:
+        match node:
+            case ast.Import(names=names):
+                found |= {a.asname or a.name.partition(".")[0]: a.name if a.asname else "module" for a in names}
+            case ast.ImportFrom(names=names, module=module):
+                found |= {a.asname or a.name: f"{module}.{a.name}" for a in names}
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                found[name] = ast.unparse(node)
+            case ast.Assign(targets=targets):
+                names = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+                found |= dict.fromkeys(names, ast.unparse(node))
+            case _:
+                pass
+    return found

@@ -1,0 +1,216 @@
+"""Modules that torch's Inductor makes of a reference, one of which was run; else the reason why it makes none."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, cast
+from unittest import mock
+
+import torch
+
+from forewarp.core.values import Candidate
+from forewarp.gpu_runner.formats import candidate as candidates
+from forewarp.gpu_runner.formats import inductor
+from forewarp.gpu_runner.formats.inductor import Generated, Unfit
+from forewarp.gpu_runner.worker.loading import load_problem
+from forewarp.gpu_runner.worker.problem import ReferenceFailed, copies, import_text, running_reference
+from forewarp.gpu_runner.worker.requests import SeedsJob, TaskFailure
+from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
+
+_SEED = 0
+
+
+class _Stop(Exception):
+    """Inductor has generated its code: compiling it would only be done again."""
+
+
+def make_seeds(job: SeedsJob) -> dict[str, list[Candidate]] | TaskFailure:
+    """Return modules that Inductor makes of a job's reference, the first of which was run, under "candidates".
+
+    That is the one of generated code, if there is one, else the one that compiles when it is called. Where Inductor
+    cannot compile the reference at all, or the reference itself fails, the answer has the reason.
+    """
+    try:
+        with running_reference("the reference"):
+            trial = _Trial(job)
+    except ReferenceFailed as e:
+        return TaskFailure(str(e), status="reference_failed")
+    reference, kind = job.task.reference, job.device
+    try:
+        made = inductor.generated(reference, kind, trial.generate())
+        trial.check(made, generated=True)
+        return {"candidates": [made, inductor.compiled(reference, kind)]}
+    except Exception as e:  # Inductor raises what it likes
+        why = _reason(e)
+    torch.compiler.reset()
+    try:
+        made = inductor.compiled(reference, kind, why)
+        trial.check(made, generated=False)
+    except Exception as e:
+        return TaskFailure(_reason(e), format_error(e, 6)[-4000:])
+    return {"candidates": [made]}
+
+
+class _Trial:
+    """A reference with the inputs that code is generated for, and its own results on them."""
+
+    def __init__(self, job: SeedsJob) -> None:
+        self._kind = job.device
+        self._several = len(job.workloads) > 1
+        self._problem = load_problem(job, job.workloads[0], _SEED)
+        sys.modules[self._problem.module.__name__] = self._problem.module  # torch.compile looks globals up there
+        self._values = self._problem.inputs(_SEED, self._kind)
+        values = copies(self._values)
+        self._result = self._call(self._problem.model(self._kind), values)
+        self._writes = any(
+            isinstance(a, torch.Tensor) and not torch.equal(a.nan_to_num(), b.nan_to_num())
+            for a, b in zip(self._values, values, strict=True)
+        )
+
+    def _call(self, model: Callable[..., Any], values: Sequence[Any]) -> Any:
+        torch.manual_seed(_SEED)
+        with torch.no_grad():
+            return model(*values)
+
+    def generate(self) -> Generated:
+        """Have Inductor generate code for the inputs; raises `Unfit` for what that code alone cannot do."""
+        if self._several:
+            raise Unfit("the task has several workloads, and the code is for one")
+        if self._writes:
+            raise Unfit("the reference writes to its inputs")
+        model = self._problem.model(self._kind)
+        if model._forward_pre_hooks:  # pyright: ignore[reportPrivateUsage]
+            raise Unfit("the inputs are nested")
+        code, sources, configurations = self._code(model)
+        names = list(inspect.signature(model.forward).parameters)[: len(self._values)]
+        return Generated(
+            code,
+            torch.__version__,
+            torch.backends.cpu.get_cpu_capability() if self._kind == "cpu" else str(torch.cuda.get_device_capability()),
+            self._problem.constants,
+            tuple(names),
+            tuple(_expression(s, names) for s in sources),
+            tuple(_described(v) for v in self._values),
+            _result(self._result),
+            model.training,
+            torch.get_num_threads(),
+            configurations,
+        )
+
+    def _code(self, model: torch.nn.Module) -> tuple[str, list[str], dict[str, dict[str, int]]]:
+        """Return Inductor's code, the sources of its arguments, and its Triton kernels' configurations.
+
+        On a GPU, the code is run for these. On a CPU, all stops once it is generated.
+        """
+        from torch._inductor import config
+        from torch._inductor.compile_fx import compile_fx
+        from torch._inductor.graph import GraphLowering
+
+        codes: list[str] = []
+        sources: list[str] = []
+
+        def keep(code: str) -> None:
+            codes.append(code)
+            if self._kind == "cpu":
+                raise _Stop
+
+        def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+            sources.extend(_source(n) for n in graph.graph.nodes if n.op == "placeholder")
+            return compile_fx(cast("Any", graph), inputs)
+
+        options: dict[str, Any] = {"fallback_random": True, "cpp.threads": torch.get_num_threads()}
+        call = torch.compile(type(model).forward, backend=backend, dynamic=False, fullgraph=True)
+        with mock.patch.object(GraphLowering, "save_output_code", keep), config.patch(options):
+            try:
+                self._call(partial(call, model), copies(self._values))
+            except Exception:  # of `_Stop`, Dynamo makes an error of its own
+                if self._kind != "cpu" or not codes:
+                    raise
+        if len(codes) != 1:
+            raise Unfit(f"Inductor made {len(codes)} graphs of the reference")
+        return codes[0], sources, _configurations() if self._kind == "cuda" else {}
+
+    def check(self, made: Candidate, *, generated: bool) -> None:
+        """Run a module once, by its defaults.
+
+        Raises what it raises, and `Unfit` where its results are others, or `generated` code is not what made them.
+        """
+        module = import_text(candidates.with_chosen(made).source)
+        model = self._problem.bind(module, self._kind, self._problem.model(self._kind).state_dict())
+        with ExitStack() as stack:
+            if generated:
+                aside = Unfit("the module does not take its inputs for those that the code was generated for")
+                stack.enter_context(mock.patch.object(vars(module)["Model"], "forward", side_effect=aside))
+            result = self._call(model, copies(self._values))
+        try:
+            torch.testing.assert_close(result, self._result, rtol=2e-2, atol=2e-2, equal_nan=True)
+        except AssertionError as e:
+            raise Unfit(f"the code gives other results than the reference: {first_line(e)}") from None
+
+
+def _source(node: torch.fx.Node) -> str:
+    argument = node.meta.get("grapharg")
+    source: Any = getattr(argument, "source", None)
+    if source is None:
+        raise Unfit(f"where the code's argument {node.name} comes from is not known")
+    return str(source.name() if callable(source.name) else source.name)
+
+
+def _expression(source: str, names: Sequence[str]) -> str:
+    """Return a source as an expression over `self` and the names of forward's parameters."""
+
+    def name(match: re.Match[str]) -> str:
+        if match[1] not in ("self", *names):
+            raise Unfit(f"the code takes {source}, which is no input of forward")
+        return match[1]
+
+    expression = re.sub(r"\bL\['(\w+)'\]", name, source)
+    if re.search(r"\bG\[|\b___", expression):
+        raise Unfit(f"the code takes {source}, which is neither an input nor a weight")
+    return expression
+
+
+def _described(value: Any) -> str:
+    """Return an input as the module's own `_described` returns it, as text."""
+    if not isinstance(value, torch.Tensor):
+        return repr(value)
+    return repr((tuple(value.shape), value.stride(), str(value.dtype), value.device.type, True))
+
+
+def _result(result: Any) -> str:
+    """Return the expression of forward's result over the tuple `outputs`."""
+    if isinstance(result, torch.Tensor):
+        return "outputs[0]"
+    if type(result) in (tuple, list) and all(isinstance(r, torch.Tensor) for r in result):
+        return f"{type(result).__name__}(outputs[:{len(result)}])"
+    raise Unfit(f"forward returns a {type(result).__name__} of more than tensors")
+
+
+def _configurations() -> dict[str, dict[str, int]]:
+    """Return the configurations that the Triton kernels of the last generated code ran with, by name."""
+    from torch._inductor.codecache import PyCodeCache
+
+    found: dict[str, dict[str, int]] = {}
+    for module in PyCodeCache.modules:
+        for name, kernel in vars(module).items():
+            launchers = getattr(kernel, "launchers", None)
+            if not launchers or len(launchers) != 1:
+                continue
+            config = launchers[0].config
+            numbers = {k: v for k, v in config.kwargs.items() if type(v) is int}
+            found[name] = numbers | {"num_warps": config.num_warps, "num_stages": config.num_stages}
+    return found
+
+
+def _reason(error: BaseException) -> str:
+    """Return what stopped Inductor: of wrapped errors the cause that says most."""
+    if isinstance(error, Unfit):
+        return str(error)
+    inner = getattr(error, "inner_exception", None)
+    error = inner if isinstance(inner, BaseException) else error
+    return f"{type(error).__name__}: {first_line(error)}"
