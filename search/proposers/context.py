@@ -53,6 +53,7 @@ def prompt(past: Past, directive: Directive, inspiration: Archived | None, *, ed
         mate=mate,
         weakest=min(uneven.workloads, key=lambda w: w.speedup) if uneven else None,
         example=None if begin else _example(past, room),
+        module=None if begin else _module(past, room),
         tried=[_told(past, a) for a in tried.values()],
         others=_others(past, shown),
         failed=_failed(past, shown | set(tried)),
@@ -231,6 +232,12 @@ def _example(past: Past, room: _Room) -> dict[str, Any]:
     language = seed.language if seed else past.languages[0]
     source = seed.source if seed else render(f"_example_{language}.j2")
     return {"language": language, "is_seed": seed is not None, "source": room.take(source, _MAIN_CHARS)}
+
+
+def _module(past: Past, room: _Room) -> str:
+    """Return the first module among the seeds, such as that of torch's Inductor; "" where there is none."""
+    seed = next((s for s in past.task.seeds if s.language == "python"), None)
+    return room.take(seed.source, _MAIN_CHARS) if seed else ""
 
 
 def _inspiration(kernel: Archived | None, room: _Room) -> dict[str, Any] | None:

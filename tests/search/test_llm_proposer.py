@@ -160,6 +160,14 @@ def test_without_a_seed_a_generic_example_is_shown():
     assert "silu" in script.told[0]
 
 
+def test_a_module_among_the_seeds_is_shown_to_begin_with():
+    module = "class ModelNew(Model):\n    def forward(self, x):\n        return generated(x)\n"
+    script = Script(kernel("a();"))
+    propose(script, task=replace(TASK, seeds=(Candidate(module, "python"),)))
+    assert "which this run begins with" in script.told[0]
+    assert module in script.told[0]
+
+
 def test_languages_are_the_seeds_that_run_on_the_target():
     cuda = replace(TASK, seeds=(Candidate("x", "cuda"), Candidate("x", "cpp"), Candidate("x", "python")))
     assert languages_for(cuda, GPU) == ("cuda",)
