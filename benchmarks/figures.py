@@ -105,6 +105,27 @@ def itself() -> Iterator[Row]:
         yield f"the kernel of {r['candidate_us']:.1f} µs ({name})", "", verdicts, "`tie`"
 
 
+def seedless() -> Iterator[Row]:
+    """Searches without a key and without a seed kernel; those on a GPU once there are some."""
+    for name, where in (("seedless_cpu.json", "CPU, small shapes"), ("seedless.json", "GPU")):
+        if not (RESULTS / name).exists():
+            continue
+        found = load(name)["summary"]
+        yield f"{where}: problems with a winner that is right", "", f"{found['right']} of {found['problems']}"
+        for arm, target in (("eager", ""), ("compile", "1"), ("max_autotune", "1"), ("coordinate_descent", "1")):
+            if over := found["over"].get(arm):
+                label = {"eager": "eager PyTorch", "compile": "`torch.compile`"}.get(arm, arm.replace("_", " "))
+                quiet = found["quiet"][arm]
+                spans = [f"{o['ratio']:.2f} ({o['low']:.2f} to {o['high']:.2f})" for o in (over, quiet)]
+                what = f"winner over {label}, geometric mean of {over['problems']}: all rounds; quiet ones"
+                yield what, target, "; ".join(spans)
+        yield (
+            "seconds of a search; to its first measured candidate, median",
+            "",
+            f"{found['wall_s']:.0f}; {found['first_s']:.0f}",
+        )
+
+
 def trust() -> Iterator[Row]:
     """Cheats, honest kernels and faults."""
     other = load("h200/elsewhere.json")["results"]
@@ -699,6 +720,7 @@ TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "tuned": (("kernel", "measured", "seconds", "chosen", "best recorded", "speed-up over the file's first"), (tuned,)),
     "first call": (("way", "seconds", "of Triton's own", "slowest kernel's time over Triton's choice"), (first_call,)),
     "inspecting": (MEASURED, (inspecting,)),
+    "seedless": (("what was measured", "beside it", "result (95 % interval)"), (seedless,)),
 }
 
 
