@@ -259,9 +259,13 @@ def _archive(place: Place) -> DoctorCheck:
 def _protections(python: str | None) -> Iterator[DoctorCheck]:
     """Confine processes as a candidate, a task and a compiler would be, see what is in force, and what follows."""
     by_role = _survey(python)
-    candidate = by_role.get("candidate", set())
+    if not by_role:
+        missing = "not tried: the Python that measures does not start forewarp's worker; see the line of torch"
+        yield _check(STRANGERS, None, "neither is run, and nothing is known of the protections", missing=missing)
+        return
+    candidate = by_role["candidate"]
     # The least has to hold around whatever runs strangers' code.
-    lacks = least.missing(set.intersection(*by_role.values()) if by_role else ())
+    lacks = least.missing(set.intersection(*by_role.values()))
     for name in (*PROTECTIONS, *sorted(candidate - PROTECTIONS.keys())):
         here = name in candidate and name not in lacks
         roles = ", ".join(role for role, found in by_role.items() if name not in found)

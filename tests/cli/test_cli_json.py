@@ -178,6 +178,9 @@ def test_doctor_works_without_torch(run: Run, tmp_path: Path) -> None:
     assert not torch["found"]
     assert "nothing can be measured" in torch["costs"]
     assert "forewarp[gpu]" in found["summary"]
+    # What could not be tried is not said to be missing, with a remedy that is none.
+    (protections,) = [c for c in found["checks"] if "protection" in c["name"] + c["costs"]]
+    assert protections["detail"].startswith("not tried")
 
 
 def test_doctor_never_shows_a_key(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
