@@ -55,7 +55,7 @@ class Sources:
     def task(self, name: str) -> Task:
         """Return a task without its seeds, which are the programs."""
         if name not in self._tasks:
-            self._tasks[name] = replace(tasks.load(str(self._folder / name)), seeds=())
+            self._tasks[name] = tasks.load(str(self._folder / name)).without_seeds()
             self._lineage[name] = lineage.load(self._folder / name)
         return self._tasks[name]
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from graphs import graphed, timed
 from provenance import write
 
 from forewarp.core import serde
@@ -43,31 +44,6 @@ def module_of(task: Task, constants: dict[str, Any]) -> tuple[torch.nn.Module, C
             return list(names["get_inputs"]())
 
     return model, inputs
-
-
-def graphed(call: Callable[..., Any], given: list[Any]) -> torch.cuda.CUDAGraph:
-    """Return a graph of one call."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            call(*given)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        call(*given)
-    return graph
-
-
-def timed(graph: torch.cuda.CUDAGraph, flush: torch.Tensor) -> float:
-    """Return the milliseconds of one replay with a cold cache."""
-    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    flush.zero_()
-    begin.record()
-    graph.replay()
-    end.record()
-    torch.cuda.synchronize()
-    return begin.elapsed_time(end)
 
 
 def measure(task: Task, constants: dict[str, Any]) -> dict[str, Any]:

@@ -26,9 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import lightgbm
 import numpy as np
-from learned_prior import trees_of
+from learned_prior import grow
 from provenance import write
 from record_configurations import HOME
 
@@ -43,17 +42,13 @@ POOL = HOME.with_suffix(".parquet")
 SEEDS, ROUNDS = 3, 150
 SETTINGS: Mapping[str, Any] = {
     "objective": "regression",
-    "learning_rate": 0.05,
-    "num_leaves": 15,
     "min_data_in_leaf": 60,
     "feature_fraction": 0.5,
-    "bagging_fraction": 0.7,
-    "bagging_freq": 1,
-    "lambda_l2": 5.0,
-    "num_threads": 1,
-    "deterministic": True,
-    "verbose": -1,
+    "extra_trees": False,
+    "use_missing": True,
+    "force_row_wise": False,
 }
+"""What differs from `learned_prior.SETTINGS`."""
 NEAR, FLOOR = 0.5, 0.1
 """A configuration that comes in `NEAR` octaves behind the best weighs 1/e, and none less than `FLOOR`."""
 COMPILED, FOLDS = 24, 9
@@ -143,7 +138,7 @@ def space_from_row(rows: Sequence[dict[str, Any]]) -> Space:
     )
 
 
-def grow(spaces: Sequence[Measured], compiled: bool) -> Trees:
+def fitted(spaces: Sequence[Measured], compiled: bool) -> Trees:
     """Return trees fitted to how much later configurations came in than physics says, the fast ones above all."""
     rows, errors, weights = list[Array](), list[Array](), list[Array]()
     for s in spaces:
@@ -152,12 +147,8 @@ def grow(spaces: Sequence[Measured], compiled: bool) -> Trees:
         rows.append(forecasts.columns(s.counted, times, s.target)[ran])
         errors.append((s.behind - forecasts.behind(times))[ran])
         weights.append(weight / weight.sum())
-    data = np.concatenate(rows), np.concatenate(errors), np.concatenate(weights) * len(np.concatenate(errors))
-    nested: list[Any] = []
-    for seed in range(SEEDS):
-        made = lightgbm.train(SETTINGS | {"seed": seed}, lightgbm.Dataset(data[0], data[1], weight=data[2]), ROUNDS)
-        nested += [t["tree_structure"] for t in made.dump_model()["tree_info"]]
-    return trees_of(nested, 1.0 / SEEDS)
+    x, y, shares = map(np.concatenate, (rows, errors, weights))
+    return grow(x, y, SETTINGS, ROUNDS, weight=shares * len(y), seeds=SEEDS)
 
 
 def write_learned(spaces: Sequence[Measured]) -> None:
@@ -166,7 +157,7 @@ def write_learned(spaces: Sequence[Measured]) -> None:
     said = {"version": time.strftime("%Y.%m.%d"), "spaces": len(spaces), "data_sha256": digest}
     arrays: dict[str, Any] = {"said": np.frombuffer(json.dumps(said).encode(), np.uint8)}
     for compiled, name in forecasts.SETS.items():
-        arrays |= grow(spaces, compiled).arrays(name)
+        arrays |= fitted(spaces, compiled).arrays(name)
     with forecasts.LEARNED.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
@@ -220,7 +211,7 @@ def left_out(spaces: Sequence[Measured], kernels: Sequence[str] = ()) -> dict[tu
     for fold in range(FOLDS):
         out = names[fold::FOLDS]
         for compiled in (False, True):
-            trees = grow([s for s in spaces if s.kernel not in out], compiled)
+            trees = fitted([s for s in spaces if s.kernel not in out], compiled)
             found |= dict.fromkeys(((name, compiled) for name in out), trees)
         print(f"fold {fold + 1} of {FOLDS}: without {', '.join(out)}", flush=True)
     return found

@@ -125,18 +125,27 @@ def centred(values: Array, groups: NDArray[np.str_]) -> Array:
     return found
 
 
-def grow(x: Array, y: Array, settings: Mapping[str, Any], rounds: int, groups: list[int] | None = None) -> Trees:
-    """Fit trees with several seeds and return their mean as one sum."""
+def grow(
+    x: Array,
+    y: Array,
+    settings: Mapping[str, Any],
+    rounds: int,
+    groups: list[int] | None = None,
+    *,
+    weight: Array | None = None,
+    seeds: int = SEEDS,
+) -> Trees:
+    """Fit trees with several seeds and return their mean as one sum; `settings` go over `SETTINGS`."""
     import lightgbm
 
     nested: list[Mapping[str, Any]] = []
     filled = np.where(np.isfinite(x), x, MISSING)
-    for seed in range(SEEDS):
-        table = lightgbm.Dataset(filled, y, group=groups)
+    for seed in range(seeds):
+        table = lightgbm.Dataset(filled, y, group=groups, weight=weight)
         booster = lightgbm.train({**SETTINGS, "seed": seed, **settings}, table, rounds)
         dumped: Mapping[str, Any] = booster.dump_model()
         nested += [t["tree_structure"] for t in dumped["tree_info"]]
-    return trees_of(nested, 1.0 / SEEDS)
+    return trees_of(nested, 1.0 / seeds)
 
 
 def times(found: Data) -> tuple[Trees, ...]:

@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from graphs import graphed, timed
 
 COMPILED: dict[str, dict[str, dict[str, Any]]] = {
     "cpu": {"compile": {}},
@@ -34,7 +35,7 @@ COMPILED: dict[str, dict[str, dict[str, Any]]] = {
         "coordinate_descent": {"options": {"coordinate_descent_tuning": True}},
     },
 }
-"""What `torch.compile` is called with; CUDA graphs are ours, for all arms."""
+"""Arguments of `torch.compile` by device and arm; graphs are captured here, for all arms alike."""
 LEAST_S = 0.004
 """An arm is called as often in a round as fills this time on the CPU."""
 MOST_ROUNDS = 200
@@ -83,26 +84,8 @@ def on_cpu(call: Callable[..., Any], given: list[Any]) -> Callable[[], float]:
 
 def on_cuda(call: Callable[..., Any], given: list[Any], flush: torch.Tensor) -> Callable[[], float]:
     """Return a function that times a replay of a call with a cold cache, in seconds."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            call(*given)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        call(*given)
-    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-
-    def timed() -> float:
-        flush.zero_()
-        begin.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        return begin.elapsed_time(end) / 1e3
-
-    return timed
+    graph = graphed(call, given)
+    return lambda: timed(graph, flush) / 1e3
 
 
 def close(got: Any, expected: Any) -> bool:

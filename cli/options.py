@@ -29,7 +29,7 @@ Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 """A flag without a value, which has no opposite."""
 ArchiveOption = Annotated[Path | None, Parameter(help="Archive file; $FOREWARP_ARCHIVE, else one in your data folder.")]
 OutputFormat = Literal["text", "json", "stream-json"]
-"""How a chat without a terminal answers."""
+"""Forms of the answer of a chat without a terminal."""
 
 
 @Parameter(name="*")

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from forewarp.core import bins
@@ -171,6 +171,10 @@ class Task:
     family: str = ""
     mode: Mode = "train"
     allow_tf32: bool = False
+
+    def without_seeds(self) -> Task:
+        """Return the problem alone, as jobs on it need it."""
+        return replace(self, seeds=())
 
     @property
     def sha256(self) -> str:

@@ -27,7 +27,7 @@ class AccountLine:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a run took, against measuring every candidate that it considered.
+    """Costs of a run, beside those of measuring every candidate that it considered.
 
     Attributes:
         hour: Dollars that an hour of the device is taken to cost; None where that is not known.

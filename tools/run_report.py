@@ -109,7 +109,7 @@ class AccountItem(Part):
 
 
 class AccountLines(Part):
-    """What the run took in seconds and dollars, against measuring every candidate that it considered."""
+    """Costs of the run in seconds and dollars, beside those of measuring every candidate that it considered."""
 
     said: str = Field(description="The account in a sentence.")
     hour: float | None = Field(

@@ -162,7 +162,7 @@ class LocalExecutor:
         return found
 
     def _describe(self, task: Task) -> list[Any]:
-        job = DescribeJob(task=replace(task, seeds=()), target=self._target)
+        job = DescribeJob(task=task.without_seeds(), target=self._target)
         reply = self._worker.run(job, self._limits.measure_s)
         return _answer_of(task, reply)["signatures"]
 
@@ -177,7 +177,7 @@ class LocalExecutor:
             raise TaskError(f"{task.name} cannot be validated: {refused}")
         for workload, signature in zip(task.workloads[self._target.kind], signatures, strict=True):
             started(workload.name)
-            alone = replace(task, seeds=(), workloads={self._target.kind: (workload,)})
+            alone = replace(task.without_seeds(), workloads={self._target.kind: (workload,)})
             job = ValidateJob(task=alone, target=self._target, signatures=(signature,))
             with self._device, exclusive_device(self._locks, self._target, self._visible):
                 reply = self._worker.run(job, self._limits.measure_s)
@@ -209,7 +209,7 @@ class LocalExecutor:
 
     def _make_seeds(self, task: Task) -> list[Any]:
         limit_s = self._limits.inductor_s + self._limits.measure_s
-        job = SeedsJob(task=replace(task, seeds=()), target=self._target, inductor=True)
+        job = SeedsJob(task=task.without_seeds(), target=self._target, inductor=True)
         with contextlib.ExitStack() as stack:
             if self._target.kind == "cuda":  # the code is run there, so that Inductor chooses blocks
                 stack.enter_context(self._device)
@@ -239,7 +239,7 @@ class LocalExecutor:
             )
         return self._traces.get(
             candidates.with_chosen(candidate),
-            replace(task, seeds=()),
+            task.without_seeds(),
             self._compilers(),
             lambda: self.describe(task),
             backward=backward,
@@ -281,7 +281,7 @@ class LocalExecutor:
         if candidate.language != "python":
             plans.parse(candidate)
         job = _CHECKS[candidate.language](
-            task=replace(task, seeds=()),
+            task=task.without_seeds(),
             target=self._target if self._target.kind == "cuda" else known_targets()["h200"],
             candidate=candidates.with_chosen(candidate),
             budget_s=budget_s,
@@ -322,7 +322,7 @@ class LocalExecutor:
         if refused := self._too_large(signatures, how):
             raise TaskError(f"{task.name} cannot be measured, whatever the candidate: {refused}")
         job = MeasureJob(
-            task=replace(task, seeds=()),
+            task=task.without_seeds(),
             target=self._target,
             signatures=signatures,
             inductor=inductor,

@@ -259,7 +259,7 @@ class RemoteExecutor:
 
 def _bare(task: Task) -> dict[str, Any]:
     """Return the task without its seeds, which no measurement needs."""
-    return serde.to_data(replace(task, seeds=()))
+    return serde.to_data(task.without_seeds())
 
 
 def _subject(candidate: Candidate, build: Build) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from forewarp.gpu_runner.statistics import Samples
 from forewarp.gpu_runner.worker.memory import Plan
 
 JudgedStatus = Literal[Status, "anchor_wrong", "reference_failed", "refused", "canary_wrong", "machine"]
-"""How a judge's work ended: the candidate's status, or who else is to blame.
+"""Status of a candidate, or the reason that a judge has none.
 
-The launcher has refused a program, or the device gives a wrong result for a kernel that is known to be right.
+`refused`: the launcher did not take the program. `canary_wrong`: a kernel known to be right gave a wrong result.
 """
 
 
@@ -130,7 +130,7 @@ class BuiltKernel:
 
     @property
     def has_host_code(self) -> bool:
-        """Whether it is a library with host code of its own, which no launcher may load."""
+        """True of a library with host code of its own, which no launcher may load."""
         return bool(self.manifest.get("host_code"))
 
 
@@ -205,7 +205,7 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class TimingLook:
-    """What was timed so far on workload `index` of `of`.
+    """Samples so far of workload `index` of `of`.
 
     `sighting` says that it comes before the planned looks, `late` that any verdict ends the workload.
     """

@@ -1,4 +1,4 @@
-"""What torch's Inductor makes of references on the CPU device: confined, compiled, measured."""
+"""Seed kernels by torch's Inductor on the CPU device: confined, compiled, measured."""
 
 from __future__ import annotations
 

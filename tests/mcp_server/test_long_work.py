@@ -53,7 +53,7 @@ async def test_clients_queue_for_the_device_and_see_their_place(served: Served) 
 
 
 def test_any_server_waits_for_the_files_of_a_run_that_is_over(served: Served, tmp_path: Path) -> None:
-    """What another server started is no child of this one: here it is one of the test's."""
+    """The run's process is no child of the server that waits for its files: here the test starts it."""
     asked, file = spool().add("search", "another", "toy.py", {}), tmp_path / "result.json"
     with subprocess.Popen(["sh", "-c", f"sleep 0.5; touch {file}; exec sleep 0.1"]) as process:
         spool().claim(asked.id, owner(process.pid))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from forewarp.core.values import DeviceKind, Signature, Task, Workload
 from forewarp.gpu_runner.devices import detect_cpu, known_targets
 from forewarp.gpu_runner.worker.requests import TaskJob
@@ -11,7 +9,7 @@ from forewarp.gpu_runner.worker.signatures import describe_job
 
 
 def task_job(task: Task, kind: DeviceKind = "cpu") -> TaskJob:
-    return TaskJob(task=replace(task, seeds=()), target=detect_cpu() if kind == "cpu" else known_targets()["h200"])
+    return TaskJob(task=task.without_seeds(), target=detect_cpu() if kind == "cpu" else known_targets()["h200"])
 
 
 def describe(reference: str, workload: Workload) -> Signature:

@@ -1,4 +1,4 @@
-"""What a small shape hides: long rows, many programs, offsets beyond 32 bits, later passes, sizes in the code."""
+"""Faults that small shapes hide: long rows, many programs, offsets beyond 32 bits, later passes, sizes in the code."""
 
 from __future__ import annotations
 
