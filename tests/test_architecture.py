@@ -182,3 +182,9 @@ def test_the_command_line_writes_through_two_modules_only() -> None:
                 writes |= called.endswith((".print_exception", ".status", ".from_markup"))
                 writes |= called in ("Content.assemble", "Content.styled") and path.name != "printable.py"
                 assert not writes, f"{path}:{node.lineno}: {called}"
+
+
+def test_a_test_file_has_a_name_of_its_own() -> None:
+    """Two of one name stop pytest before the first test."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
