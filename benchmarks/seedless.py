@@ -6,12 +6,14 @@
 `KERNELBENCH` is the folder with `level1` and `level2`. `seedless.toml` lists the problems. For each of them `forewarp
 optimize` runs as a user runs it, with a cache and an archive of its own; then `seedless_plain.py` checks and times the
 exported module in a process without forewarp. Each problem's row is written as it comes, and a later call goes on with
-those that have none; `--for` begins none after so many seconds.
+those that have none; `--for` begins none after so many seconds. With `--jobs` searches and compilations of several
+problems run beside each other, on a GPU too; timing afresh is always alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import math
 import os
@@ -22,6 +24,7 @@ import sys
 import tempfile
 import time
 import tomllib
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -66,10 +69,10 @@ def optimize(task: Path, folder: Path, args: argparse.Namespace) -> dict[str, An
     return document
 
 
-def plain(device: str, reference: Path, winner: Path, constants: dict[str, Any], seconds: float) -> dict[str, Any]:
+def plain(reference: Path, winner: Path, constants: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
     """Check and time a winner in a process of its own."""
-    command = [sys.executable, str(HERE / "seedless_plain.py"), device, str(reference), str(winner)]
-    command += [json.dumps(constants), str(seconds)]
+    command = [sys.executable, str(HERE / "seedless_plain.py"), args.device, str(reference), str(winner)]
+    command += [json.dumps(constants), str(args.seconds), str(lock_of(args.out))]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PLAIN_LIMIT_S)
     except subprocess.TimeoutExpired:
@@ -78,12 +81,19 @@ def plain(device: str, reference: Path, winner: Path, constants: dict[str, Any],
     return json.loads(lines[-1]) if done.returncode == 0 and lines else {"error": done.stderr[-600:]}
 
 
+def lock_of(out: Path) -> Path:
+    """Return the file that is locked by what runs beside other problems (shared) and by timing (alone)."""
+    return Path(tempfile.gettempdir()) / f"{out.stem}.{os.getpid()}.lock"
+
+
 def one(path: Path, constants: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
     """Return a problem's row."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         task = task_folder(path, constants, folder / path.stem)
-        found = optimize(task, folder, args)
+        with lock_of(args.out).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            found = optimize(task, folder, args)
         row: dict[str, Any] = {"constants": constants, "wall_s": found["wall_s"], "first_s": found["first_s"]}
         row["counts"] = found.get("counts")
         if error := found.get("error"):
@@ -96,7 +106,7 @@ def one(path: Path, constants: dict[str, Any], args: argparse.Namespace) -> dict
             }
         winner = folder / "out" / "best_module.py"
         if winner.exists():
-            row["plain"] = plain(args.device, task / "reference.py", winner, constants, args.seconds)
+            row["plain"] = plain(task / "reference.py", winner, constants, args)
         return row
 
 
@@ -138,20 +148,33 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=8, help="measurements a search")
     parser.add_argument("--deadline", type=float, default=180.0, help="most seconds of a search")
     parser.add_argument("--seconds", type=float, default=10.0, help="most seconds of timing afresh, per problem")
+    parser.add_argument("--jobs", type=int, default=1, help="problems beside each other, but for timing afresh")
+    parser.add_argument("--only", nargs="+", help="these problems, of those listed")
     parser.add_argument(
         "--for", dest="limit", type=float, default=math.inf, help="begin no problem after so many seconds"
     )
     args = parser.parse_args()
-    settings = {"device": args.device, "budget": args.budget, "deadline": args.deadline, "seconds": args.seconds}
+    settings = {k: getattr(args, k) for k in ("device", "budget", "deadline", "seconds", "jobs")}
     rows: dict[str, dict[str, Any]] = json.loads(args.out.read_text())["rows"] if args.out.exists() else {}
     begun = time.perf_counter()
-    for name, constants in problems(args.device).items():
-        if name in rows or time.perf_counter() - begun > args.limit:
-            continue
-        rows[name] = one(args.kernelbench / f"{name}.py", constants, args)
-        write(args.out, {"settings": settings, "summary": summary(rows), "rows": rows})
-        over = rows[name].get("plain", {}).get("over", {})
-        print(name, {a: round(o["ratio"], 3) for a, o in over.items()} or rows[name], file=sys.stderr, flush=True)
+
+    def row(name: str, constants: dict[str, Any]) -> dict[str, Any] | None:
+        if time.perf_counter() - begun > args.limit:
+            return None
+        return one(args.kernelbench / f"{name}.py", constants, args)
+
+    with ThreadPoolExecutor(args.jobs) as pool:
+        listed = {n: c for n, c in problems(args.device).items() if n not in rows and n in (args.only or [n])}
+        running = {pool.submit(row, name, constants): name for name, constants in listed.items()}
+        for done in as_completed(running):
+            if not (found := done.result()):
+                continue
+            name = running[done]
+            rows[name] = found
+            write(args.out, {"settings": settings, "summary": summary(rows), "rows": rows})
+            over = found.get("plain", {}).get("over", {})
+            print(name, {a: round(o["ratio"], 3) for a, o in over.items()} or found, file=sys.stderr, flush=True)
+    lock_of(args.out).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

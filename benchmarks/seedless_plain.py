@@ -1,8 +1,8 @@
 """A winner of a search in a plain process: checked against the reference, and timed beside what torch.compile makes.
 
-    python benchmarks/seedless_plain.py DEVICE reference.py best_module.py '{"ROWS": 64}' SECONDS
+    python benchmarks/seedless_plain.py DEVICE reference.py best_module.py '{"ROWS": 64}' SECONDS LOCK
 
-Prints one JSON line. Nothing of forewarp is imported. All arms have the same weights and inputs, and are called without
+Prints one JSON line. LOCK is a file: shared while compiling, locked alone while timing. Nothing of forewarp is imported. All arms have the same weights and inputs, and are called without
 gradients; on a GPU their calls are replayed as CUDA graphs with a cold L2 cache. Arms take turns in an order drawn anew
 for each round. `over` has the winner's speed-up over each arm: the exp of the median of the rounds' log-ratios,
 with a bootstrap 95 % interval. `quiet` is the same ratio of the arms' lower deciles, which other work of a busy machine
@@ -11,6 +11,7 @@ changes less.
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import json
 import math
@@ -127,7 +128,9 @@ def interval(value: float, drawn: list[float]) -> dict[str, float]:
 
 def main() -> None:
     """Check, time, print."""
-    device, reference, winner, constants, seconds = sys.argv[1:]
+    device, reference, winner, constants, seconds, lock = sys.argv[1:]
+    locked = Path(lock).open("w")
+    fcntl.flock(locked, fcntl.LOCK_SH)
     values: dict[str, Any] = json.loads(constants)
     given = drawn(load(Path(reference), values), 1, device)
     calls: dict[str, Callable[..., Any]] = {"eager": built(load(Path(reference), values), "Model", device)}
@@ -152,6 +155,7 @@ def main() -> None:
                 arms[name] = on_cuda(call, given, flush) if device == "cuda" else on_cpu(call, given)
             except Exception as e:  # Inductor raises what it likes
                 found["errors"][name] = f"{type(e).__name__}: {str(e)[:300]}"
+        fcntl.flock(locked, fcntl.LOCK_EX)
         times: dict[str, list[float]] = {name: [] for name in arms}
         draw, end = random.Random(0), time.perf_counter() + float(seconds)
         while arms and len(times["eager"]) < MOST_ROUNDS and time.perf_counter() < end:
