@@ -2,11 +2,11 @@
 
     python benchmarks/seedless_plain.py DEVICE reference.py best_module.py '{"ROWS": 64}' SECONDS LOCK
 
-Prints one JSON line. LOCK is a file: shared while compiling, locked alone while timing. Nothing of forewarp is imported. All arms have the same weights and inputs, and are called without
-gradients; on a GPU their calls are replayed as CUDA graphs with a cold L2 cache. Arms take turns in an order drawn anew
-for each round. `over` has the winner's speed-up over each arm: the exp of the median of the rounds' log-ratios,
-with a bootstrap 95 % interval. `quiet` is the same ratio of the arms' lower deciles, which other work of a busy machine
-changes less.
+Prints one JSON line. LOCK is a file: shared while compiling, locked alone while timing. Nothing of forewarp is
+imported. All arms have the same weights and inputs, and are called without gradients; on a GPU their calls are replayed
+as CUDA graphs with a cold L2 cache. Arms take turns in an order drawn anew for each round. `over` has the winner's
+speed-up over each arm: the exp of the median of the rounds' log-ratios, with a bootstrap 95 % interval. `quiet` is the
+same ratio of the arms' lower deciles, which other work of a busy machine changes less.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def interval(value: float, drawn: list[float]) -> dict[str, float]:
 def main() -> None:
     """Check, time, print."""
     device, reference, winner, constants, seconds, lock = sys.argv[1:]
-    locked = Path(lock).open("w")
+    locked = os.open(lock, os.O_RDWR | os.O_CREAT)
     fcntl.flock(locked, fcntl.LOCK_SH)
     values: dict[str, Any] = json.loads(constants)
     given = drawn(load(Path(reference), values), 1, device)
