@@ -37,6 +37,8 @@ MIN_BLOCKS: Final = 4
 """Fewer blocks than this give no interval."""
 PRECISE: Final = 0.0025
 """A 95 % interval of this half-width (log-ratio) needs no more samples, whatever it says."""
+SLIGHT: Final = 0.6
+"""Share of the spread from session to session: a standard error below it would hardly narrow the interval further."""
 CLEAR: Final = 0.01
 """A verdict ends a measurement only once the 95 % half-width (log-ratio) is this small."""
 HOPELESS: Final = math.log(0.5)
@@ -144,18 +146,19 @@ def settled(
 ) -> str:
     """Say at a look why to stop, or "" to go on.
 
-    "precise": the 95 % interval is within ±0.25 %. "settled": the verdict is clear at the corrected level, and the 95 %
-    interval within ±1 %, or it is `late`. "futile": the whole corrected interval is below half the anchor's speed. The
-    verdict allows for the spread from session to session (`Samples.session_sd`), the widths do not: no more blocks
-    would lessen it.
+    "precise": the 95 % interval is within ±0.25 %, or it is `late` and `session_sd` outweighs what these samples leave
+    open. "settled": the verdict is clear at the corrected level, and the 95 % interval within ±1 %, or it is `late`.
+    "futile": the whole corrected interval is below half the anchor's speed. The verdict allows for the spread from
+    session to session (`Samples.session_sd`), the widths do not: no more blocks would lessen it.
     """
     alone = _series(candidate_s, anchor_s, candidate_hz, anchor_hz)
     if len(alone.time) < MIN_BLOCKS:
         return ""
     series = replace(alone, grain=alone.grain + session_sd**2)
     time, level = series.in_time(), _decisive_level(planned_looks)
-    half = alone.in_time().half_width(_reported_level(planned_looks))
-    if half <= PRECISE:
+    here = alone.in_time()
+    half = here.half_width(_reported_level(planned_looks))
+    if half <= PRECISE or (late and here.error <= SLIGHT * session_sd):
         return "precise"
     if (late or half <= CLEAR) and _decide(time, series.in_cycles(), None, series.steady, level) in DEFINITE:
         return "settled"

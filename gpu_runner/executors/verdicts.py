@@ -43,7 +43,7 @@ SESSION_SPREAD: Mapping[tuple[TimingMode, DeviceKind], tuple[float, float]] = {
 By the way of timing: standard deviation of log-ratios, and seconds by which one arm may be off throughout a session.
 Seen where kernels were measured against themselves: see "From session to session" in `docs/measuring.md`.
 """
-DISTURBED: Final = 0.05
+DISTURBED: Final = 0.01
 """Standard deviation of log-ratios on a CPU for each processor that others keep busy: they hold up one arm more."""
 STOPPING_ERROR: Final = 0.01
 """Chance over a whole measurement that a candidate is stopped that does reach what it has to beat."""

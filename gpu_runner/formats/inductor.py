@@ -36,7 +36,6 @@ _OPTIONS: dict[DeviceKind, tuple[InductorOption, ...]] = {
         InductorOption("TILING_HEURISTICS", (1, 0), "cpp.enable_tiling_heuristics"),
     ),
     "cuda": (
-        InductorOption("MAX_AUTOTUNE", (0, 1), "max_autotune"),
         InductorOption("COORDINATE_DESCENT", (0, 1), "coordinate_descent_tuning"),
         InductorOption("FREEZING", (0, 1), "freezing"),
         InductorOption("PERSISTENT", (1, 0), "triton.persistent_reductions"),
@@ -44,7 +43,10 @@ _OPTIONS: dict[DeviceKind, tuple[InductorOption, ...]] = {
         InductorOption("CHANNELS_LAST", (0, 1), "force_layout_optimization"),
     ),
 }
-"""Options to try by kind of device, Inductor's own choice first. 0 bits leave the vector's width to it."""
+"""Options to try by kind of device, Inductor's own choice first. 0 bits leave the vector's width to it.
+
+`max_autotune` is not among them: in a cell, which has no helpers, its templates compile one after another, for minutes.
+"""
 
 _COMPILED = '''
 import torch

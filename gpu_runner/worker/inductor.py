@@ -162,13 +162,22 @@ def _source(node: torch.fx.Node) -> str:
 
 
 def _expression(source: str, names: Sequence[str]) -> str:
-    """Return a source as an expression over `self` and the names of forward's parameters."""
+    """Return a source as an expression over `self` and the names of forward's parameters.
+
+    Dynamo of torch 2.11 calls a function that is in no file by a wrapper, whose parameters are `*args`.
+    """
+    called = ["self", *names]
 
     def name(match: re.Match[str]) -> str:
-        if match[1] not in ("self", *names):
+        if match[1] not in called:
             raise Unfit(f"the code takes {source}, which is no input of forward")
         return match[1]
 
+    def positional(match: re.Match[str]) -> str:
+        return f"L['{called[int(match[1])]}']"
+
+    if "args" not in names:
+        source = re.sub(r"\bL\['args'\]\[(\d+)\]", positional, source)
     expression = re.sub(r"\bL\['(\w+)'\]", name, source)
     if re.search(r"\bG\[|\b___", expression):
         raise Unfit(f"the code takes {source}, which is neither an input nor a weight")

@@ -43,7 +43,7 @@ CHAIN_TIME = 2
 """Kernels that are repeated within a graph get so many times the time: most of it goes to what is between them."""
 GRAPH_BLOCKS, SHORT_S = 4, 50e-6
 """Kernels shorter than this, replayed as graphs, are noisier and cheaper: each look takes so many times the blocks."""
-NATIVE_BLOCKS, NATIVE_TIME = 2, 8
+NATIVE_BLOCKS, NATIVE_TIME = 8, 16
 """Native code on a CPU is timed for so many times the time where its verdict is still open, and each look takes so many
 times the blocks: single calls differ by a tenth and more, kernels from session to session by next to nothing."""
 Sample = tuple[float, float]

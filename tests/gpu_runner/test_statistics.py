@@ -351,6 +351,13 @@ def test_what_the_spread_between_sessions_leaves_open_is_looked_at_again() -> No
     assert statistics.settled(*noisy(0.0, 200, 0.003), 5, session_sd=0.01) == "precise"
 
 
+def test_late_looks_end_where_the_spread_between_sessions_outweighs_what_is_open() -> None:
+    arms = noisy(0.0, 25, 0.02)
+    assert statistics.settled(*arms, 5, session_sd=0.01) == ""
+    assert statistics.settled(*arms, 5, session_sd=0.005, late=True) == ""
+    assert statistics.settled(*arms, 5, session_sd=0.01, late=True) == "precise"
+
+
 def test_a_contradiction_between_time_and_cycles_is_looked_at_again() -> None:
     one = clocked(0.05, 2.0e9, 1.9e9, noise=0.008)
     arms = one.candidate_s[:24], one.anchor_s[:24]

@@ -109,7 +109,7 @@ def test_options_of_the_compiler_are_tunables_its_own_choices_first() -> None:
     assert made.tunables["MIN_CHUNK"] == 512
     assert "\n# No module of Inductor's generated code: Inductor made 2 graphs\n" in made.source
     compile(made.source, "made.py", "exec")  # what has to come first does
-    assert inductor.compiled(REFERENCE, "cuda").tunables["MAX_AUTOTUNE"] == 0
+    assert inductor.compiled(REFERENCE, "cuda").tunables["PERSISTENT"] == 1
 
 
 def test_threads_of_cpp_kernels_are_a_tunable_and_never_more_than_the_code_counts_on() -> None:
