@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from forewarp.tools.forecast_kernel import ForecastResult
     from forewarp.tools.search import SearchRequest
     from forewarp.tools.session import Executors
+    from forewarp.tools.tune import TuneResult
 
 T = TypeVar("T")
 
@@ -163,7 +164,7 @@ class KernelTools:
     async def _tune(self, call: str, file: str, budget: int) -> dict[str, Any]:
         """Choose configurations of a file's kernels: measured where the session's device is a GPU, else forecast."""
         from forewarp.tools.requests import TuneRequest
-        from forewarp.tools.tune import can_measure, tune_file
+        from forewarp.tools.tune import TuneJob, can_measure
 
         host = self._conversation
         here = host.settings.place.device in ("auto", "cuda") and can_measure()
@@ -174,9 +175,18 @@ class KernelTools:
                 raise UsageError(f"nothing was measured: {refusal}")
         else:
             request = request.model_copy(update={"measure": 0})
+        job = TuneJob(request, stage=lambda text: host.emit(Progressed(call, text)))
+
+        def tune() -> TuneResult:
+            try:
+                return job.run()
+            finally:
+                self._stop = None
+                host.spend(measurements=job.measured, device_s=job.device_s)
+
         async with self._device:
-            found = await asyncio.to_thread(tune_file, request, stage=lambda text: host.emit(Progressed(call, text)))
-        host.spend(measurements=sum(k.measured for k in found.kernels))
+            self._stop = job.stop
+            found = await asyncio.to_thread(tune)
         return found.model_dump(mode="json") | {"tuned": [c.model_dump(mode="json") for c in found.chosen()]}
 
     def _search(self, call: str, request: SearchRequest, budget: int, executors: Executors) -> dict[str, Any]:

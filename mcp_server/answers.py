@@ -227,8 +227,8 @@ class RunCandidate(Part):
 class SearchAnswer(ToolAnswer):
     """State of a run."""
 
-    run_id: str = Field(description="Handle; empty where an autotuned file was tuned, which takes no run.")
-    status: str = Field(description="starting, running, finished, interrupted, failed or lost.")
+    run_id: str = Field(description="Handle for search_status and search_cancel.")
+    status: str = Field(description="starting, running, finished, interrupted, cancelled, failed or lost.")
     reason: Reason = ""
     poll_after_s: PollAfter = None
     task: str
@@ -251,13 +251,13 @@ class SearchAnswer(ToolAnswer):
     links: dict[str, str] = Field(default_factory=dict[str, str])
 
 
-def tuned_answer(found: TuneResult, file: Path, command: str) -> SearchAnswer:
+def tuned_answer(found: TuneResult, handle: str, file: Path, command: str) -> SearchAnswer:
     """Convert the configurations of an autotuned file into an answer; `command` measures them."""
     patch = found.patch if len(found.patch) <= SOURCE else None
     said = "" if patch or not found.patch else " The change of the file is too long for an answer."
     return SearchAnswer(
         summary=f"{found.summary}{said} To measure them: {command}",
-        run_id="",
+        run_id=handle,
         status="finished",
         reason="; ".join(found.problems),
         task=file.name,

@@ -46,7 +46,7 @@ Start an optimisation that goes on by itself: propose variants, forecast them, m
 budget is spent. Returns run_id within 30 s; the run outlives this server. Without model, variants come from the
 declared tunables of seed_kernels or of the task's own; with model, it writes kernels. A task file of your own needs
 seed_kernels or model. A file with @triton.autotune kernels as task needs neither: its configurations are forecast and
-the best compiled, in about half a minute; the answer has those to take and a patch, no run_id, and measures nothing.
+the best compiled, in about half a minute (run_id t-… until then); those to take and a patch, nothing measured.
 When not: to judge one kernel (forecast_kernel, measure_kernel), or to look at a run (search_status).
 Cost: up to budget measurements (24), each some seconds of the device, minutes in all; with model also dollars: set
 max_usd. The seeds are measured anew and the best twice, out of the same budget. Side effects: runs generated code in
@@ -55,9 +55,9 @@ long as the archive.
 Example: {"task": "softmax", "budget": 12, "device": "cpu"}, then search_status {"run_id": "r-7f3a2c", "wait_s": 45}"""
 
 STATUS = """\
-Say where a handle of search (r-…, s-…) or measure_kernel (m-…) stands. Waits up to wait_s (at most 45) for its end,
-reporting progress, then returns status, best with interval, counts and what was spent; repeat while poll_after_s is not
-null. Of a finished run, best.source or the resource forewarp://runs/RUN/best is the kernel, with its tunables as
+Say where a handle of search (r-…, s-…, t-…) or measure_kernel (m-…) stands. Waits up to wait_s (at most 45) for its
+end, reporting progress, then returns status, best with interval, counts and what was spent; repeat while poll_after_s
+is not null. Of a finished run, best.source or the resource forewarp://runs/RUN/best is the kernel, with its tunables as
 defaults. Works for handles of earlier servers.
 When not: in a tight loop with wait_s 0.
 Cost: none. Side effects: none; giving up the wait does not end the work.
@@ -65,8 +65,8 @@ Example: {"run_id": "r-7f3a2c", "wait_s": 45}"""
 
 CANCEL = """\
 End the work behind a handle: a run keeps its best so far and counts as interrupted; a measurement, waiting or in
-progress, is thrown away. The device is free within about a second. What was spent stays spent.
-run_id must be whole. Over HTTP, a session ends only what it started itself.
+progress, and the tuning of a file (t-…) are thrown away. The device is free within about a second. What was spent
+stays spent. run_id must be whole. Over HTTP, a session ends only what it started itself.
 When not: to stop waiting; just call nothing. A run that is over needs no cancelling: that is said, and changes nothing.
 Cost: none. Side effects: kills the processes of that work; `forewarp resume RUN` can take a run up again.
 Example: {"run_id": "r-7f3a2c"}"""

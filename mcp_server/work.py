@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import threading
 import time
 from collections.abc import Mapping
@@ -25,24 +24,24 @@ from forewarp.mcp_server.answers import (
     measure_answer,
     search_answer,
     size,
-    tuned_answer,
 )
 from forewarp.mcp_server.arguments import Requests
 from forewarp.mcp_server.budget import PUBLIC, ClientBudget
 from forewarp.mcp_server.jobs import Jobs, Say
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.spool import SpooledJob
+from forewarp.mcp_server.tunes import PREFIX, Tunes, Tuning
 from forewarp.tools import describe, runs
 from forewarp.tools.forecast_kernel import forecast_kernel
 from forewarp.tools.parts import Amounts, trim
-from forewarp.tools.requests import ForecastRequest, MeasureRequest, SearchRequest, TuneRequest
+from forewarp.tools.requests import ForecastRequest, MeasureRequest, SearchRequest
 from forewarp.tools.session import Executors, check_price, make_model
-from forewarp.tools.tune import is_autotuned, tune_file
+from forewarp.tools.tune import is_autotuned
 
 MEASURE_LIMIT_S = 120.0
 START_S = 30.0
-TUNE_S = 25.0
-"""Seconds after which a file's configurations are no longer compiled; a client waits a minute."""
+TUNE_S, TUNE_WAIT_S = 25.0, 12.0
+"""Seconds after which a file's configurations are no longer compiled, and after which a client gets a handle."""
 ROOM = 600
 """Bytes of an answer about a task that are neither reference nor kernel."""
 FORECAST_COMPILE_S = 20.0
@@ -57,6 +56,7 @@ class Work:
         self.jobs = Jobs(options)
         self.budget = ClientBudget(options, self.jobs.spool)
         self.requests = Requests(options)
+        self.tunes = Tunes()
         self._executors = Executors(compile_s=FORECAST_COMPILE_S)
         self._forecasts = threading.BoundedSemaphore(2)
         self.jobs.spool.prune()
@@ -64,6 +64,7 @@ class Work:
     def close(self) -> None:
         """End what only this server uses; measurements and runs go on."""
         self._executors.close()
+        self.tunes.close()
         self.jobs.close()
 
     def forecast_kernel(self, session: str, given: Mapping[str, Any], say: Say) -> ForecastAnswer:
@@ -136,12 +137,12 @@ class Work:
         )
 
     def search(self, session: str, given: Mapping[str, Any], say: Say) -> SearchAnswer:
-        """Start a run and return its first state; an autotuned file gets its configurations at once."""
+        """Start a run and return its first state; of an autotuned file, its configurations if they come in time."""
         file = Path(self.requests.task(given["task"]))
         if file.suffix == ".py" and is_autotuned(file):
-            request = TuneRequest(file=str(file), measure=0, deadline_s=given["deadline_s"] or TUNE_S)
-            command = f"forewarp tune {shlex.quote(str(file))} on the machine with the GPU"
-            return tuned_answer(tune_file(request, stage=say), file, command)
+            tuning = self.tunes.start(session, file, given["deadline_s"] or TUNE_S)
+            tuning.wait(min(TUNE_WAIT_S, given["deadline_s"] or TUNE_S), say)
+            return tuning.answer()
         seeds = [str(self.requests.seed(p)) for p in given["seed_kernels"] or ()]
         request = self.requests.make(SearchRequest, given, seed_kernels=seeds, budget=Amounts())
         with self.budget.deciding():
@@ -203,6 +204,10 @@ class Work:
         """Return the state behind a handle."""
         del session
         run_id, detail, wait_s = given["run_id"], given["detail"], given["wait_s"]
+        if run_id.startswith(PREFIX):
+            tuning = self.tunes.find(run_id)
+            tuning.wait(wait_s, say)
+            return tuning.answer()
         if run_id.startswith("m-"):
             return self.measurement(self.jobs.spool.job(run_id), detail, wait_s, say)
         if run_id.startswith("s-"):
@@ -214,6 +219,11 @@ class Work:
 
         `alone` says that there is one session, which may end all work of this archive.
         """
+        if run_id.startswith(PREFIX):
+            tuning = self.tunes.find(run_id)
+            self._check_owner(tuning, session, run_id, alone=alone)
+            ended = self.tunes.cancel(tuning)
+            return _noted(tuning.answer(), over=not ended)
         if run_id.startswith("m-"):
             job = self.jobs.spool.job(run_id)
             self._check_owner(job, session, run_id, alone=alone)
@@ -241,7 +251,7 @@ class Work:
             runs.cancel(self.options.place, seen.run_id)
         return _noted(self.run(seen.run_id, "concise", 0.0, _silent, written=False), over=over)
 
-    def _check_owner(self, job: SpooledJob | None, session: str, run_id: str, *, alone: bool) -> None:
+    def _check_owner(self, job: SpooledJob | Tuning | None, session: str, run_id: str, *, alone: bool) -> None:
         """Raise `UsageError` for work that a session may not end."""
         if not alone and (job is None or job.session != session):
             raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from forewarp.report import display
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from forewarp.tools.tune import TriedConfiguration, TuneResult
 
 MOST = 10
+REST = 70
+"""Columns that a table takes beside the configurations; where these are wider than what is left, names stand above."""
 
 
 def render(result: TuneResult, console: Console, *, full: bool = False) -> None:
@@ -27,8 +30,15 @@ def render(result: TuneResult, console: Console, *, full: bool = False) -> None:
         if kernel.guessed:
             console.print("No call of the file launches it, so its arguments are guessed; name yours with --call.")
         shown = kernel.configurations if full else kernel.configurations[:MOST]
+        labels = [c.configuration for c in shown]
+        if max(map(len, labels)) > console.width - REST:
+            names, labels = _values(labels)
+            console.print(f"configuration: {names}")
         heads = ("configuration", "forecast", "registers", "shared", "measured", "speed-up [95 %]", "")
-        console.print(display.table(heads, [_row(c) for c in shown]))
+        rows = [(label, *_figures(c)) for label, c in zip(labels, shown, strict=True)]
+        console.print(display.table(heads, rows))
+        if kernel.measured:
+            console.print(f"speed-ups are over {kernel.baseline}", style="dim")
         if full and kernel.protections:
             console.print(f"protections: {', '.join(kernel.protections)}", style="dim")
     for problem in result.problems:
@@ -39,10 +49,17 @@ def render(result: TuneResult, console: Console, *, full: bool = False) -> None:
         console.print(f"table: {result.table}", style="dim")
 
 
-def _row(c: TriedConfiguration) -> tuple[str, ...]:
+def _values(labels: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the names in labels such as "BLOCK=64 num_warps=4", and the values of each label below each other."""
+    parts = [dict(word.partition("=")[::2] for word in label.split()) for label in labels]
+    names = list(dict.fromkeys(name for part in parts for name in part))
+    widths = {name: max(len(part.get(name, "–")) for part in parts) for name in names}
+    return " ".join(names), [" ".join(part.get(n, "–").rjust(widths[n]) for n in names) for part in parts]
+
+
+def _figures(c: TriedConfiguration) -> tuple[str, ...]:
     registers = "–" if c.registers is None else f"{c.registers}" + (f" + {c.spills} spilled" if c.spills else "")
     return (
-        c.configuration,
         f"{c.forecast:.2f}",
         registers,
         "–" if c.shared_bytes is None else f"{c.shared_bytes / 1024:.0f} KB",

@@ -151,10 +151,18 @@ class TuneRequest(Part):
         description="Look at configurations beyond the file's own, too: new combinations of what it varies, one step "
         "further. One of them is chosen only where it was measured and its results compared.",
     )
-    table: FilePath | None = Field(default=None, description="File to write the best configuration of each call to.")
-    format: Literal["forewarp", "vllm"] = Field(
+    table: FilePath | None = Field(
+        default=None, description="File, or folder for Triton's cache, to write the best configuration of each call to."
+    )
+    format: Literal["forewarp", "vllm", "triton"] = Field(
         default="forewarp",
-        description="Format of the table; vllm is that of the fused mixtures of experts in vLLM and SGLang.",
+        description="Format of the table; vllm is that of the fused mixtures of experts in vLLM and SGLang, triton the "
+        "cache of autotuners with cache_results=True.",
+    )
+    against: FilePath | None = Field(
+        default=None,
+        description="Table in use so far, of forewarp or vLLM: speed-ups are over its configurations, which are "
+        "measured, too, instead of over the file's first one.",
     )
     python: FilePath | None = Field(default=None, description="Python that has the file's own torch and Triton.")
 

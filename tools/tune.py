@@ -9,13 +9,12 @@ import math
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
-from forewarp.core.errors import CandidateError, UsageError
+from forewarp.core.errors import CandidateError, UsageError, WorkerError
 from forewarp.core.values import Target
 from forewarp.gpu_runner import devices
 from forewarp.inspection.tracing.files.loading import package_of
@@ -23,10 +22,11 @@ from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tools.inspect_kernel import choose_target
 from forewarp.tools.parts import SCHEMA_VERSION, ChosenConfiguration, Device, Part
 from forewarp.tools.requests import TuneRequest
+from forewarp.tools.tuned_tables import TableInUse, check_vllm, own_table, vllm_keys, vllm_table
 from forewarp.tuning import forecasts
 from forewarp.tuning.counting import NotCounted
 from forewarp.tuning.space import Configuration
-from forewarp.tuning.tuner import Tried, Tuned, Tuner
+from forewarp.tuning.tuner import Observed, Tried, Tuned, Tuner
 
 
 class TriedConfiguration(Part):
@@ -38,7 +38,7 @@ class TriedConfiguration(Part):
     spills: int | None = Field(description="Registers per thread that lie in memory.")
     shared_bytes: int | None
     measured_us: float | None = Field(description="Median device time, L2 cache cold; null where it was not measured.")
-    speedup: float | None = Field(description="Over the file's first configuration, in the same rounds.")
+    speedup: float | None = Field(description="Over the baseline, in the same rounds.")
     low: float | None = Field(description="Lower end of the 95 % interval.")
     high: float | None = Field(description="Upper end of the 95 % interval.")
     proposed: bool = Field(description="Not among the file's own configurations.")
@@ -58,6 +58,9 @@ class TunedKernel(Part):
     compiled: int
     measured: int
     best: TriedConfiguration
+    baseline: str = Field(
+        description="Configuration that speed-ups are over: that of the table in use, else the file's first."
+    )
     chosen_by: str = Field(description="measurement, or forecast where nothing was measured.")
     configurations: list[TriedConfiguration]
     protections: list[str]
@@ -72,7 +75,8 @@ class TuneResult(Part):
     forecasts: str = Field(description="Version of the forecasts.")
     kernels: list[TunedKernel]
     problems: list[str]
-    table: str = Field(description="File that the table was written to; empty where none was asked for.")
+    device_s: float = Field(description="Seconds for which the device was held.")
+    table: str = Field(description="File or folder that the table was written to; empty where none was asked for.")
     patch: str = Field(description="Change of the file that leaves it the best configurations only, as a unified diff.")
 
     def chosen(self) -> list[ChosenConfiguration]:
@@ -106,65 +110,149 @@ def is_autotuned(path: Path) -> bool:
 def tune_file(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: None) -> TuneResult:
     """Tune each autotuned kernel in each call; `stage` is called when the next step begins.
 
-    Raises `UsageError` where the file cannot be read or the card is not here to measure on, and `CandidateError` where
-    the file launches no autotuned kernel, or its own code fails.
+    Raises `UsageError` where the file cannot be read, the card is not here to measure on, or the table cannot be of the
+    form asked for; `CandidateError` where the file launches no autotuned kernel, or its own code fails.
     """
-    path = Path(request.file).expanduser().absolute()
-    try:
-        source = path.read_text()
-    except (OSError, UnicodeDecodeError) as e:
-        raise UsageError(f"{path} cannot be read: {e}", hint="pass a Python file with autotuned kernels") from e
-    target = choose_target(request.target)
-    if request.measure and not _is_here(target):
-        raise UsageError(
-            f"there is no {target.name} here to measure on", hint="pass --measure 0 to choose by forecasts alone"
+    return TuneJob(request, stage=stage).run()
+
+
+class TuneJob:
+    """A tuning in progress: `run` in one thread, `stop` from any other. `device_s` and `measured` count meanwhile."""
+
+    def __init__(self, request: TuneRequest, *, stage: Callable[[str], None] = lambda _: None) -> None:
+        """Read what the request names; raises as `tune_file` does."""
+        self._request, self._stage = request, stage
+        self._path = Path(request.file).expanduser().absolute()
+        try:
+            self._source = self._path.read_text()
+        except (OSError, UnicodeDecodeError) as e:
+            hint = "pass a Python file with autotuned kernels"
+            raise UsageError(f"{self._path} cannot be read: {e}", hint=hint) from e
+        if request.format != "forewarp" and request.table is None:
+            raise UsageError(f"--format {request.format} is the form of a table", hint="name its file with --table")
+        self._keys = vllm_keys(request.calls) if request.format == "vllm" else {}
+        used = request.against
+        self._used = TableInUse(Path(used).expanduser(), request.calls) if used is not None else None
+        self._target = choose_target(request.target)
+        if request.measure and not _is_here(self._target):
+            raise UsageError(
+                f"there is no {self._target.name} here to measure on",
+                hint="pass --measure 0 to choose by forecasts alone",
+            )
+        self._kernels: list[TunedKernel] = []
+        self._problems: list[str] = []
+        self._tuner = Tuner(
+            SourceFile(self._source, str(self._path)),
+            self._target,
+            request.python or sys.executable,
+            reads=[_readable(self._path)],
+            space=request.space,
         )
-    until = time.monotonic() + (request.deadline_s or math.inf)
-    file = SourceFile(source, str(path))
-    kernels: list[TunedKernel] = []
-    tuned: list[Tuned] = []
-    with Tuner(file, target, request.python or sys.executable, reads=[_readable(path)], space=request.space) as tuner:
-        observed, problems = tuner.observe(request.calls)
+        self._stopped = False
+
+    @property
+    def device_s(self) -> float:
+        """Seconds for which the device was held so far."""
+        return self._tuner.device_s
+
+    @property
+    def measured(self) -> int:
+        """Configurations measured so far, of the kernels that are done."""
+        return sum(k.measured for k in self._kernels)
+
+    def stop(self) -> None:
+        """End it at once: `run` raises `CandidateError`. Safe to call twice."""
+        self._stopped = True
+        self._tuner.stop()
+
+    def run(self) -> TuneResult:
+        """Do all of it, once; raises as `tune_file` does."""
+        try:
+            with self._tuner:
+                return self._run()
+        except WorkerError as e:
+            if not self._stopped:
+                raise
+            raise CandidateError("the tuning was stopped", hint="tune the file again") from e
+
+    def _run(self) -> TuneResult:
+        request = self._request
+        until = time.monotonic() + (request.deadline_s or math.inf)
+        self._stage("calling the file's functions")
+        observed, problems = self._tuner.observe(request.calls)
+        self._problems += problems
+        if request.format == "vllm":
+            check_vllm(observed, self._keys)
+        tuned: list[Tuned] = []
         for number, one in enumerate(observed, 1):
             try:
-                found = tuner.tune(
+                found = self._tuner.tune(
                     one,
                     compiled=request.compile,
-                    measured=_affordable(request, kernels),
+                    measured=self._affordable(),
+                    baseline=self._baseline(one),
                     until=until,
-                    stage=lambda text, n=number: stage(f"{text} ({n} of {len(observed)})"),
+                    stage=lambda text, n=number: self._stage(f"{text} ({n} of {len(observed)})"),
                 )
             except NotCounted as e:
-                problems.append(str(e))
+                self._problems.append(str(e))
                 continue
             tuned.append(found)
-            kernels.append(_kernel(found))
+            self._kernels.append(_kernel(found))
             failed = [t.problem for t in found.tried if t.problem]
-            if failed and not kernels[-1].compiled:
-                problems.append(f"{one.space.kernel} in {one.call}: no configuration compiles: {failed[0]}")
-    if time.monotonic() > until:
-        problems.append(f"{request.deadline_s:g} s were over before everything was compiled and measured")
-    if not kernels:
-        raise CandidateError("no kernel could be forecast: " + "; ".join(problems), hint="see --verbose")
-    if request.table:
-        _write_table(Path(request.table).expanduser(), request, tuned, target)
-    return TuneResult(
-        summary=_summary(kernels, target),
-        target=Device.of(target),
-        forecasts=forecasts.version(),
-        kernels=kernels,
-        problems=problems,
-        table=request.table or "",
-        patch=patch(path.name, source, tuned),
-    )
+            if failed and not self._kernels[-1].compiled:
+                self._problems.append(f"{one.space.kernel} in {one.call}: no configuration compiles: {failed[0]}")
+        if time.monotonic() > until:
+            said = f"{request.deadline_s:g} s were over before everything was compiled and measured"
+            self._problems.append(said)
+        if not self._kernels:
+            raise CandidateError("no kernel could be forecast: " + "; ".join(self._problems), hint="see --verbose")
+        self._problems += [
+            f"{name}: hooks of its configurations are functions, so the patch leaves them as they are"
+            for name in sorted({t.observed.space.kernel for t in tuned if _hooked(t)})
+        ]
+        if request.table:
+            self._write_table(Path(request.table).expanduser(), tuned)
+        return TuneResult(
+            summary=_summary(self._kernels, self._target, "the file's first" if self._used is None else "the table's"),
+            target=Device.of(self._target),
+            forecasts=forecasts.version(),
+            kernels=self._kernels,
+            problems=self._problems,
+            device_s=self.device_s,
+            table=request.table or "",
+            patch=patch(self._path.name, self._source, tuned),
+        )
 
+    def _affordable(self) -> int:
+        """Return how many configurations of the next kernel may be measured beside its first one."""
+        if self._request.budget is None:
+            return self._request.measure
+        return max(0, min(self._request.measure, self._request.budget - self.measured - 1))
 
-def _affordable(request: TuneRequest, before: Sequence[TunedKernel]) -> int:
-    """Return how many configurations of the next kernel may be measured beside its first one."""
-    if request.budget is None:
-        return request.measure
-    left = request.budget - sum(k.measured for k in before)
-    return max(0, min(request.measure, left - 1))
+    def _baseline(self, one: Observed) -> int:
+        """Return the place of the configuration that speed-ups are over: the table's, else the file's first."""
+        place = self._used.place(one) if self._used is not None else 0
+        if place is None:
+            said = f"{one.space.kernel} in {one.call}: the table in use names none of the file's configurations"
+            self._problems.append(f"{said}, so speed-ups are over the first of them")
+        return place or 0
+
+    def _write_table(self, path: Path, tuned: Sequence[Tuned]) -> None:
+        """Write the table; beside one in another project's form, which has no room for it, what it rests on."""
+        own = json.dumps(own_table(tuned, self._target, command(self._request)), indent=1) + "\n"
+        match self._request.format:
+            case "forewarp":
+                path.write_text(own)
+            case "vllm":
+                path.write_text(json.dumps(vllm_table(tuned, self._keys), indent=4) + "\n")
+                path.with_suffix(".evidence.json").write_text(own)
+            case "triton":
+                path.mkdir(parents=True, exist_ok=True)
+                for one in tuned:
+                    if problem := self._tuner.keep_timings(one, path):
+                        self._problems.append(f"{one.observed.space.kernel} in {one.observed.call}: {problem}")
+                (path / "forewarp.evidence.json").write_text(own)
 
 
 def _readable(path: Path) -> str:
@@ -173,56 +261,15 @@ def _readable(path: Path) -> str:
     return str(root / package.partition(".")[0] if package else path.parent)
 
 
-def _write_table(path: Path, request: TuneRequest, tuned: Sequence[Tuned], target: Target) -> None:
-    """Write the table; beside one in another project's form, which has no room for it, what it rests on."""
-    own = table(tuned, target) | {"command": command(request)}
-    if request.format == "forewarp":
-        path.write_text(json.dumps(own, indent=1) + "\n")
-        return
-    path.write_text(json.dumps(vllm_table(tuned), indent=4) + "\n")
-    path.with_suffix(".evidence.json").write_text(json.dumps(own, indent=1) + "\n")
-
-
 def command(request: TuneRequest) -> str:
     """Return the command that does the same again."""
     words = ["forewarp", "tune", request.file, *(w for call in request.calls for w in ("--call", call))]
     words += ["--target", request.target, "--compile", str(request.compile), "--measure", str(request.measure)]
     words += ["--budget", str(request.budget)] if request.budget is not None else []
-    return shlex.join([*words, *(["--space"] if request.space else [])])
-
-
-def table(tuned: Sequence[Tuned], target: Target) -> dict[str, Any]:
-    """Return the best configurations with what they rest on."""
-    rows = [
-        {
-            "kernel": t.observed.space.kernel,
-            "call": t.observed.call,
-            "key": dict(t.observed.key),
-            "configuration": _config(t.observed.space.configurations[t.best.place]),
-            "measured_us": t.best.measured_us,
-            "speedup": [t.best.speedup, t.best.low, t.best.high],
-        }
-        for t in tuned
-    ]
-    return {"version": 1, "device": target.name, "forecasts": forecasts.version(), "kernels": rows}
-
-
-def vllm_table(tuned: Sequence[Tuned]) -> dict[str, Any]:
-    """Return the best configurations as vLLM keeps them: by the one argument that differs between the calls.
-
-    Raises `UsageError` where none or several differ.
-    """
-    keys = [dict(t.observed.key) for t in tuned]
-    differing = [n for n in keys[0] if len({str(k.get(n)) for k in keys}) == len(keys)]
-    if len(differing) != 1:
-        raise UsageError(
-            f"vLLM's tables have one key, and {len(differing)} arguments differ between the calls",
-            hint="pass calls that differ in the number of tokens only, or --format forewarp",
-        )
-    return {
-        str(key[differing[0]]): _config(t.observed.space.configurations[t.best.place])
-        for key, t in zip(keys, tuned, strict=True)
-    }
+    words += ["--space"] if request.space else []
+    words += ["--against", request.against] if request.against is not None else []
+    words += ["--table", request.table, "--format", request.format] if request.table is not None else []
+    return shlex.join(words)
 
 
 def patch(name: str, source: str, tuned: Sequence[Tuned]) -> str:
@@ -237,6 +284,8 @@ def patch(name: str, source: str, tuned: Sequence[Tuned]) -> str:
         best = [t for t in tuned if t.observed.space.kernel == function.name]
         listed = _listed(function)
         if not best or listed is None or listed.end_lineno is None or listed.end_col_offset is None:
+            continue
+        if any(map(_hooked, best)):
             continue
         chosen = dict.fromkeys(_written(t.observed.space.configurations[t.best.place]) for t in best)
         first, last = listed.lineno - 1, listed.end_lineno - 1
@@ -261,9 +310,8 @@ def _written(c: Configuration) -> str:
     return f"triton.Config({{{values}}}, num_warps={c.warps}, num_stages={c.stages}{more})"
 
 
-def _config(c: Configuration) -> Mapping[str, Any]:
-    more = ({"num_ctas": c.blocks} if c.blocks != 1 else {}) | ({"maxnreg": c.registers} if c.registers else {})
-    return {**c.values, "num_warps": c.warps, "num_stages": c.stages, **more}
+def _hooked(t: Tuned) -> bool:
+    return t.observed.space.configurations[t.best.place].hooked
 
 
 def _kernel(t: Tuned) -> TunedKernel:
@@ -278,6 +326,7 @@ def _kernel(t: Tuned) -> TunedKernel:
         compiled=sum(x.registers is not None for x in t.tried),
         measured=sum(x.measured_us is not None for x in t.tried),
         best=_configuration(t.best),
+        baseline=t.observed.space.configurations[t.baseline].label,
         chosen_by="measurement" if t.best.measured_us else "forecast",
         configurations=[_configuration(x) for x in looked_at],
         protections=list(t.protections),
@@ -311,7 +360,7 @@ def _is_here(target: Target) -> bool:
     return found is not None and (found.name == target.name or devices.is_called(found, target.name.split()[-1]))
 
 
-def _summary(kernels: Sequence[TunedKernel], target: Target) -> str:
+def _summary(kernels: Sequence[TunedKernel], target: Target, over: str) -> str:
     measured = [k for k in kernels if k.best.speedup is not None]
     many = f"{len(kernels)} calls" if len(kernels) > 1 else kernels[0].kernel
     if not measured:
@@ -321,6 +370,6 @@ def _summary(kernels: Sequence[TunedKernel], target: Target) -> str:
         )
     gain = math.exp(sum(math.log(k.best.speedup or 1.0) for k in measured) / len(measured))
     return (
-        f"{many} on {target.name}: {gain:.2f}× the file's first configuration, {sum(k.measured for k in kernels)} of "
+        f"{many} on {target.name}: {gain:.2f}× {over} configuration, {sum(k.measured for k in kernels)} of "
         f"{sum(k.considered for k in kernels)} configurations measured."
     )

@@ -73,6 +73,28 @@ class TunedLaunch:
         named = dict(zip(self.tuner.arg_names, self.positional, strict=False))
         return named | {n: v for n, v in self.keywords.items() if n in self.tuner.arg_names}
 
+    def keep_timings(self, timings: Mapping[Any, float | None]) -> str:
+        """Have Triton write milliseconds of configurations into its cache, for autotuners with `cache_results=True`.
+
+        Triton itself does it, so that the name of the file is the one that it looks for. Returns why it does not.
+        """
+        tuner = self.tuner
+        if not hasattr(tuner, "check_disk_cache"):
+            return "this Triton keeps no timings"
+        if any(config.pre_hook for config in tuner.configs):
+            return "Triton keeps no timings of configurations with hooks"
+        if tuner.perf_model:
+            return "its perf_model decides what Triton times, so that the name of the file is not known"
+        named = self.arguments
+        key = [named[k] for k in tuner.keys if k in named]
+        key += [str(value.dtype) for value in named.values() if hasattr(value, "dtype")]
+
+        def benchmark() -> None:
+            tuner.configs_timings = {config: [milliseconds] for config, milliseconds in timings.items()}
+
+        tuner.check_disk_cache(tuple(key), self.pruned(tuner.configs), benchmark)
+        return ""
+
     def run(self, config: Any, **more: Any) -> Any:
         """Launch with a configuration, its own hook left out; returns Triton's compiled kernel."""
         return self.tuner.fn.run(*self.positional, **self.keywords, **config.all_kwargs(), **more)
@@ -170,9 +192,7 @@ def space_of(tuner: Any, arguments: Mapping[str, Any], keywords: Mapping[str, An
         full = {**arguments, **keywords, **config.all_kwargs()}
         configuration = Configuration.of(config)
         derived = {name: rule(full) for name, rule in rules.items()}
-        if derived:
-            configuration = replace(configuration, values={**configuration.values, **derived})
-        configurations.append(configuration)
+        configurations.append(replace(configuration, derived=derived))
         sizes: Any = grid({**full, **derived}) if callable(grid) else grid
         sizes = sizes if isinstance(sizes, Sequence) else (sizes or 1,)
         grids.append(tuple(int(n) for n in sizes))

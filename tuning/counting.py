@@ -163,7 +163,7 @@ def count(space: Space) -> ProgramWork:
         names[name] = _argument(name, value)
     values: dict[str, list[Any]] = {}
     for configuration in configurations:
-        for name, value in configuration.values.items():
+        for name, value in {**configuration.values, **configuration.derived}.items():
             values.setdefault(name, []).append(value)
     for name, listed in values.items():
         names[name] = _column(listed, repeat) if len(listed) == len(configurations) else None

@@ -30,7 +30,15 @@ from forewarp.inspection.tracing.files import arguments, calls, kernels, loading
 from forewarp.inspection.tracing.program import OutOfTime, differentiate, pretend, use_no_device, within
 from forewarp.inspection.tracing.recorder import Recorder
 from forewarp.tuning.catching import Enough, TunedLaunch, catching, space_of, tuners_of
-from forewarp.tuning.jobs import CompileShareJob, FileJob, NamedLaunch, ObserveCallsJob, TimeJob
+from forewarp.tuning.jobs import (
+    CompileShareJob,
+    DevicelessJob,
+    FileJob,
+    KeepTimingsJob,
+    NamedLaunch,
+    ObserveCallsJob,
+    TimeJob,
+)
 from forewarp.tuning.measuring import Timer, differing_results
 from forewarp.tuning.space import as_data
 
@@ -73,6 +81,11 @@ def compile_share(job: CompileShareJob, answer: Channel) -> None:
     watched(job.folder, answer, lambda: _compile(job), "file")
 
 
+def keep_timings(job: KeepTimingsJob, answer: Channel) -> None:
+    """Have Triton keep timings of a launch in the job's folder; answer with why it does not, if so."""
+    watched(job.folder, answer, lambda: _keep_timings(job), "file")
+
+
 def measure(job: TimeJob, answer: Channel) -> None:
     """Time configurations on the GPU; answer with the samples of each, and which change the call's results."""
     guards = confine_task(job_folder(job), "cuda", keep={answer.descriptor}, reads=[*job.reads, *job.compiled])
@@ -108,6 +121,13 @@ def _compile(job: CompileShareJob) -> dict[str, Any]:
                 break
             facts[str(place)] = _compiled(launch, place, job.target)
     return {"status": "ok", "log": "", "facts": facts}
+
+
+def _keep_timings(job: KeepTimingsJob) -> dict[str, Any]:
+    with contextlib.ExitStack() as stack:
+        launch = _File(job, stack, _without_device(job, stack)).launch(job.launch)[1]
+        problem = launch.keep_timings({launch.configs[place]: ms for place, ms in job.timings})
+    return {"status": "ok", "log": "", "problem": problem}
 
 
 def _compiled(launch: TunedLaunch, place: int, target: Target) -> dict[str, Any]:
@@ -146,7 +166,7 @@ def _measured(job: TimeJob) -> dict[str, Any]:
     }
 
 
-def _without_device(job: ObserveCallsJob | CompileShareJob, stack: contextlib.ExitStack) -> masquerade.Masquerade:
+def _without_device(job: DevicelessJob, stack: contextlib.ExitStack) -> masquerade.Masquerade:
     """Put stand-ins in the place of a device for as long as the stack is open."""
     folder = Path(job.folder.path)
     use_no_device(folder)

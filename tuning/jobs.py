@@ -35,25 +35,38 @@ class FileJob(WorkerJob):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObserveCallsJob(FileJob):
+class DevicelessJob(FileJob):
+    """Work on a file for a card that need not be here, in a folder."""
+
+    target: Target
+    folder: ConfinedFolder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObserveCallsJob(DevicelessJob):
     """Find the configuration spaces of the autotuned kernels that some calls of a file launch, its own if none."""
 
     run = "forewarp.tuning.job:observe"
-    target: Target
-    folder: ConfinedFolder
     calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompileShareJob(FileJob):
+class CompileShareJob(DevicelessJob):
     """Compile the configurations at `places` of a launch into a folder, until `compile_s` seconds are over."""
 
     run = "forewarp.tuning.job:compile_share"
-    target: Target
-    folder: ConfinedFolder
     launch: NamedLaunch
     places: tuple[int, ...]
     compile_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepTimingsJob(DevicelessJob):
+    """Have Triton write milliseconds of configurations, by their places, into its cache in a folder."""
+
+    run = "forewarp.tuning.job:keep_timings"
+    launch: NamedLaunch
+    timings: tuple[tuple[int, float | None], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

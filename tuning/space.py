@@ -18,13 +18,18 @@ MOST_TILE, MOST_WARPS, MOST_STAGES = 4096, 16, 7
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Values of a kernel's meta-parameters and compiler options. `registers` caps them per thread (`maxnreg`)."""
+    """Values of a kernel's meta-parameters and compiler options. `registers` caps them per thread (`maxnreg`).
+
+    `derived` are those that `triton.heuristics` makes of them; `hooked` says that a hook runs before each launch.
+    """
 
     values: Mapping[str, Any]
     warps: int = 4
     stages: int = 3
     blocks: int = 1
     registers: int | None = None
+    derived: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    hooked: bool = False
 
     @property
     def label(self) -> str:
@@ -44,6 +49,7 @@ class Configuration:
             config.num_stages,
             getattr(config, "num_ctas", 1) or 1,
             getattr(config, "maxnreg", None),
+            hooked=config.pre_hook is not None,
         )
 
 
@@ -139,6 +145,8 @@ def as_data(space: Space) -> dict[str, Any]:
                 "stages": c.stages,
                 "blocks": c.blocks,
                 "registers": c.registers,
+                "derived": {n: _plain(v) for n, v in c.derived.items()},
+                "hooked": c.hooked,
             }
             for c in space.configurations
         ],

@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import random
+import shutil
 import statistics
 import tempfile
 import time
@@ -25,7 +26,14 @@ from forewarp.gpu_runner.worker.channel import MACHINE
 from forewarp.gpu_runner.worker.requests import ConfinedFolder, WorkerJob
 from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tuning import forecasts, physics
-from forewarp.tuning.jobs import TRITON_CACHE, CompileShareJob, NamedLaunch, ObserveCallsJob, TimeJob
+from forewarp.tuning.jobs import (
+    TRITON_CACHE,
+    CompileShareJob,
+    KeepTimingsJob,
+    NamedLaunch,
+    ObserveCallsJob,
+    TimeJob,
+)
 from forewarp.tuning.space import Space, from_data
 
 OBSERVE_S, COMPILE_S, MEASURE_S = 180.0, 600.0, 600.0
@@ -64,7 +72,7 @@ class Tried:
     """One configuration: its forecast, what the compiler said of it, and what was measured.
 
     `forecast` is its time over that of the configuration forecast fastest. `speedup`, with a 95 % interval, is over the
-    author's first configuration. None where it was not compiled or measured. `problem` says why it does not run, or how
+    baseline. None where it was not compiled or measured. `problem` says why it does not run, or how
     its results differ. `proposed` says that the author did not list it.
     """
 
@@ -85,16 +93,35 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """A kernel in one call, its configurations ordered: measured ones first, the fastest first, then by forecast."""
+    """A kernel in one call, its configurations ordered: measured ones first, the fastest first, then by forecast.
+
+    `baseline` is the place of the configuration that speed-ups are over.
+    """
 
     observed: Observed
     tried: tuple[Tried, ...]
+    baseline: int = 0
     protections: tuple[str, ...] = ()
 
     @property
     def best(self) -> Tried:
         """The first one that nothing speaks against: its results were compared, or it is the author's own."""
-        return next((t for t in self.tried if not t.problem and (t.checked or not t.proposed)), self.tried[0])
+        return next((t for t in self.tried if _may_be_chosen(t)), self.tried[0])
+
+    @property
+    def measured(self) -> tuple[Tried, ...]:
+        """Those that were measured, and give the first one's results or were not compared."""
+        return tuple(t for t in self.tried if t.measured_us is not None and not t.problem)
+
+    @property
+    def timings(self) -> tuple[tuple[int, float | None], ...]:
+        """Milliseconds by place of those that may be chosen: None of the best alone, where nothing was measured."""
+        timed = [t for t in self.measured if _may_be_chosen(t)] or [self.best]
+        return tuple((t.place, None if t.measured_us is None else t.measured_us / 1e3) for t in timed)
+
+
+def _may_be_chosen(t: Tried) -> bool:
+    return not t.problem and (t.checked or not t.proposed)
 
 
 class Tuner:
@@ -111,6 +138,12 @@ class Tuner:
         self._file, self._target, self._reads = file, target, tuple(reads)
         self._worker = WorkerClient(python)
         self._folders = contextlib.ExitStack()
+        self.device_s = 0.0
+        """Seconds for which the device was held."""
+
+    def stop(self) -> None:
+        """End what another thread has done here: it gets a `WorkerError`. Safe to call twice."""
+        self._worker.close()
 
     def __enter__(self) -> Tuner:
         return self
@@ -156,12 +189,14 @@ class Tuner:
         *,
         compiled: int,
         measured: int,
+        baseline: int = 0,
         until: float = math.inf,
         stage: Callable[[str], None] = lambda _: None,
     ) -> Tuned:
         """Forecast all, compile the `compiled` best, and measure the `measured` best of them and the author's first.
 
-        Once the monotonic clock says `until`, nothing more is compiled or measured.
+        Speed-ups are over the configuration at `baseline`, which is measured, too. Once the monotonic clock says
+        `until`, nothing more is compiled or measured.
 
         Raises `NotCounted` where the kernel's text cannot be followed.
         """
@@ -177,18 +212,35 @@ class Tuner:
         if compiled and time.monotonic() < until:
             stage(f"compiling {min(compiled, len(order))} of {len(order)} configurations of {name}")
             own = [i for i in order if not tried[i].proposed]
-            chosen = list(dict.fromkeys([*order[:compiled], *own[: compiled // 2], 0]))
+            chosen = list(dict.fromkeys([*order[:compiled], *own[: compiled // 2], 0, baseline]))
             facts, folders = self._compile(observed, chosen, until)
             order = self._again(space, tried, order, facts)
         protections: tuple[str, ...] = ()
         if measured and time.monotonic() < until:
             chosen = [i for i in order if not tried[i].problem][:measured]
-            if 0 not in chosen and not tried[0].problem:
-                chosen.append(0)
+            chosen += [i for i in dict.fromkeys((0, baseline)) if i not in chosen and not tried[i].problem]
             stage(f"measuring {len(chosen)} configurations of {name}")
-            protections = self._measure(observed, chosen, folders, tried)
+            protections = self._measure(observed, chosen, baseline, folders, tried)
         ranked = sorted(order, key=lambda i: (bool(tried[i].problem), tried[i].measured_us or math.inf))
-        return Tuned(observed, tuple(tried[i] for i in ranked), protections)
+        return Tuned(observed, tuple(tried[i] for i in ranked), baseline, protections)
+
+    def keep_timings(self, tuned: Tuned, path: Path) -> str:
+        """Have the file's Triton write a kernel's timings into a folder, as its own cache; return why it does not."""
+        with tempfile.TemporaryDirectory(prefix="forewarp-tune-") as made:
+            job = KeepTimingsJob(
+                file=self._file,
+                target=self._target,
+                folder=self._confined(made, COMPILE_S),
+                launch=tuned.observed.launch,
+                timings=tuned.timings,
+                space=self._space,
+                seconds=0.8 * COMPILE_S,
+            )
+            problem: str = self._run(job, COMPILE_S)["problem"]
+            for found in Path(made, TRITON_CACHE).glob("*/*.autotune.json"):
+                (path / found.parent.name).mkdir(parents=True, exist_ok=True)
+                shutil.copy(found, path / found.parent.name)
+        return problem
 
     def _again(
         self, space: Space, tried: dict[int, Tried], order: Sequence[int], facts: Mapping[int, Mapping[str, Any]]
@@ -247,7 +299,12 @@ class Tuner:
         return facts, [folder / TRITON_CACHE for folder in folders]
 
     def _measure(
-        self, observed: Observed, places: Sequence[int], folders: Sequence[Path], tried: dict[int, Tried]
+        self,
+        observed: Observed,
+        places: Sequence[int],
+        baseline: int,
+        folders: Sequence[Path],
+        tried: dict[int, Tried],
     ) -> tuple[str, ...]:
         job = TimeJob(
             file=self._file,
@@ -260,12 +317,16 @@ class Tuner:
             seconds=0.8 * MEASURE_S,
             reads=self._reads,
         )
-        answer = self._run(job, MEASURE_S)
+        start = time.monotonic()
+        try:
+            answer = self._run(job, MEASURE_S)
+        finally:
+            self.device_s += time.monotonic() - start
         timings = {t["place"]: t for t in answer["timings"]}
-        first = timings.get(0, {"samples": [], "problem": "not measured"})
+        base = timings.get(baseline, {"samples": []})["samples"]
         for place, timing in timings.items():
             samples = timing["samples"] if not timing["problem"] else []
-            speedup, low, high = (1.0, 1.0, 1.0) if not place else _ratio(first["samples"], samples)
+            speedup, low, high = (1.0, 1.0, 1.0) if place == baseline else paired_ratio(base, samples)
             tried[place] = replace(
                 tried[place],
                 measured_us=statistics.median(samples) * 1e6 if samples else None,
@@ -303,8 +364,8 @@ def _refused(facts: Mapping[str, Any], target: Target) -> str:
     return f"it needs {facts['shared']} bytes of shared memory, and a block has {available:.0f}"
 
 
-def _ratio(first: Sequence[float], own: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """Return the speed-up over the first with its 95 % interval, from samples of the same rounds; None for too few."""
+def paired_ratio(first: Sequence[float], own: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+    """Return the ratio of two times with its 95 % interval, from samples of the same rounds; None for too few."""
     count = min(len(first), len(own))
     if count < 2:
         return None, None, None

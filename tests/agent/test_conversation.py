@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -190,6 +192,34 @@ async def test_a_search_of_an_autotuned_file_chooses_its_configurations(settings
     assert [c["kernel"] for c in found["tuned"]] == ["scale"]
     assert "num_warps" in found["patch"]
     assert talk.spent.measurements == 0
+
+
+async def test_an_interrupt_ends_the_tuning_of_a_file(settings: Callable[..., Settings]) -> None:
+    talk = Conversation(settings(scripted(("search", {"task": "endless.py", "budget": 5}))))
+    (talk.settings.folder / "endless.py").write_text(autotuned_file.ENDLESS)
+    events, before = list[ConversationEvent](), worker_servers()
+    async for event in talk.say("Tune it."):
+        events.append(event)
+        if isinstance(event, Progressed):
+            await asyncio.sleep(1.0)  # by then the file's code runs
+            talk.interrupt()
+    assert isinstance(events[-1], Interrupted)
+    for _ in range(100):
+        if worker_servers() <= before:
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError("the file's code still runs")
+
+
+def worker_servers() -> set[str]:
+    """Return the ids of the fork servers that this process has started and that live."""
+    found: set[str] = set()
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError):
+            command = (status.parent / "cmdline").read_text()
+            if f"PPid:\t{os.getpid()}\n" in status.read_text() and "worker.server" in command:
+                found.add(status.parent.name)
+    return found
 
 
 async def test_what_a_search_measured_is_booked_as_it_comes(

@@ -228,7 +228,20 @@ async def test_search_of_an_autotuned_file_gives_its_configurations(served: Serv
     (served.workspace / "scale.py").write_text(autotuned_file.SOURCE)
     async with served.in_memory(mode) as client:
         found = await call(client, "search", task="scale.py")
-    assert (found["status"], found["run_id"], found["poll_after_s"]) == ("finished", "", None)
+        found = await ended(client, found)
+    assert (found["status"], found["run_id"][:2], found["poll_after_s"]) == ("finished", "t-", None)
     assert [t["kernel"] for t in found["tuned"]] == ["scale"]
     assert "+@triton.autotune(configs=[triton.Config(" in found["patch"]
     assert "forewarp tune" in found["summary"]
+
+
+async def test_the_tuning_of_a_file_can_be_cancelled(served: Served) -> None:
+    (served.workspace / "endless.py").write_text(autotuned_file.ENDLESS)
+    async with served.in_memory() as client:
+        begun = await call(client, "search", task="endless.py", deadline_s=1)
+        assert (begun["status"], begun["run_id"][:2]) == ("running", "t-")
+        cancelled = await call(client, "search_cancel", run_id=begun["run_id"])
+        assert cancelled["status"] == "cancelled"
+        again = await call(client, "search_cancel", run_id=begun["run_id"])
+        assert again["summary"].startswith("It was over before.")
+        assert "tunes no file" in await refused(client, "search_status", run_id="t-00000000")

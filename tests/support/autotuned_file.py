@@ -26,3 +26,14 @@ def spy():
     open("/etc/hostname.forewarp", "w").write("x")
     return run()
 """
+
+ENDLESS = (
+    SOURCE.replace("def run(", "def other(")
+    + """
+
+def run():
+    while True:
+        pass
+"""
+)
+"""The same, but that its own call does not end by itself."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.autotuned_file import SOURCE
+from support.autotuned_file import ENDLESS, SOURCE
 
 from forewarp.core.errors import CandidateError, UsageError
 from forewarp.tools.requests import TuneRequest
-from forewarp.tools.tune import TuneResult, tune_file
+from forewarp.tools.tune import TuneJob, TuneResult, tune_file
 
 
 @pytest.fixture(scope="module")
@@ -55,28 +59,151 @@ def test_the_patch_leaves_the_best_configurations(tuned: TuneResult, kernel: Pat
     compile(copy.read_text(), "scale.py", "exec")
 
 
-def test_a_table_has_the_best_of_each_call(kernel: Path, tmp_path: Path) -> None:
-    for style, expected in (("forewarp", 2), ("vllm", 2)):
-        out = tmp_path / f"{style}.json"
-        request = TuneRequest(
-            file=str(kernel),
-            calls=["run(4096)", "run(8192)"],
-            target="h200",
-            compile=0,
-            measure=0,
-            table=str(out),
-            format=style,
-        )
-        tune_file(request)
-        document = json.loads(out.read_text())
-        rows = document if style == "vllm" else document["kernels"]
-        assert len(rows) == expected
-    assert set(document) == {"4096", "8192"}
-    evidence = json.loads((tmp_path / "vllm.evidence.json").read_text())
+@pytest.fixture(scope="module")
+def named_as_in_vllm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("vllm") / "scale.py"
+    path.write_text(SOURCE.replace("BLOCK", "BLOCK_SIZE_M"))
+    return path
+
+
+def tabled(path: Path, out: Path, **more: Any) -> TuneResult:
+    fields = {"calls": ["run(4096)", "run(8192)"], "target": "h200", "compile": 0, "measure": 0, "table": str(out)}
+    return tune_file(TuneRequest(file=str(path), **fields | more))
+
+
+def test_a_table_of_vllm_has_the_best_of_each_call_and_its_evidence_beside_it(
+    named_as_in_vllm: Path, tmp_path: Path
+) -> None:
+    tabled(named_as_in_vllm, tmp_path / "moe.json", format="vllm")
+    document = json.loads((tmp_path / "moe.json").read_text())
+    assert list(document) == ["4096", "8192"]
+    assert set(document["4096"]) == {"BLOCK_SIZE_M", "num_warps", "num_stages"}
+    evidence = json.loads((tmp_path / "moe.evidence.json").read_text())
     assert evidence["command"].startswith("forewarp tune ")
     assert "--call 'run(8192)'" in evidence["command"]
     assert [k["key"] for k in evidence["kernels"]] == [{"N": 4096}, {"N": 8192}]
-    assert set(document["4096"]) == {"BLOCK", "num_warps", "num_stages"}
+
+
+def test_what_is_no_table_of_vllm_is_refused_before_anything_is_compiled(
+    kernel: Path, named_as_in_vllm: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "moe.json"
+    for calls in (["run(64)", "run(n=64)"], ["run(4096)", "other(8192)"], ["run"], ["run(64)", "run(64)"]):
+        with pytest.raises(UsageError, match="one key"):
+            tabled(named_as_in_vllm, out, format="vllm", calls=calls)
+    with pytest.raises(UsageError, match="reads configurations of BLOCK_SIZE_K"):
+        tabled(kernel, out, format="vllm", compile=24)
+    with pytest.raises(UsageError, match="form of a table"):
+        tabled(kernel, out, format="vllm", table=None)
+    assert not out.exists()
+
+
+def test_speed_ups_are_over_the_table_in_use(named_as_in_vllm: Path, tmp_path: Path) -> None:
+    used = tmp_path / "used.json"
+    used.write_text(json.dumps({"4000": {"BLOCK_SIZE_M": 32, "num_warps": 4}, "9000": {"BLOCK_SIZE_M": 7}}))
+    found = tabled(named_as_in_vllm, tmp_path / "own.json", against=str(used))
+    assert [k.baseline for k in found.kernels] == [
+        "BLOCK_SIZE_M=32 num_warps=4 num_stages=3",
+        "BLOCK_SIZE_M=32 num_warps=1 num_stages=3",
+    ]
+    [problem] = found.problems
+    assert problem.startswith("scale in run(8192): the table in use names none")
+    document = json.loads((tmp_path / "own.json").read_text())
+    assert document["kernels"][0]["baseline"] == {"BLOCK_SIZE_M": 32, "num_warps": 4, "num_stages": 3}
+    assert f"--against {used}" in document["command"]
+    again = tabled(named_as_in_vllm, tmp_path / "again.json", against=str(tmp_path / "own.json"))
+    assert [k.baseline for k in again.kernels] == [k.best.configuration for k in found.kernels]
+    used.write_text("[]")
+    with pytest.raises(UsageError, match="no table of configurations"):
+        tabled(named_as_in_vllm, tmp_path / "own.json", against=str(used))
+
+
+READ_BY_TRITON = """
+import sys
+import triton
+from triton.backends.compiler import GPUTarget
+import scale
+
+
+class Driver:
+    def get_current_target(self):
+        return GPUTarget("cuda", 90, 32)
+
+
+def benchmark():
+    raise SystemExit("Triton did not find the timings")
+
+
+triton.runtime.driver.set_active(Driver())
+tuner = scale.scale
+key = (4096, "torch.float32", "torch.float32")
+assert tuner.check_disk_cache(key, tuner.configs, benchmark)
+print(tuner.cache[key])
+"""
+
+
+def test_triton_finds_the_timings_in_the_cache_that_was_written_for_it(kernel: Path, tmp_path: Path) -> None:
+    found = tabled(kernel, tmp_path / "cache", format="triton", calls=["run(4096)"])
+    assert not found.problems
+    (tmp_path / "read.py").write_text(READ_BY_TRITON)
+    environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(kernel.parent)}
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "read.py")], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(found.kernels[0].best.configuration.split("=")[0])
+    assert json.loads((tmp_path / "cache" / "forewarp.evidence.json").read_text())["kernels"]
+
+
+HOOKED = SOURCE.replace("num_warps=w)", "num_warps=w, pre_hook=clear)").replace(
+    "CONFIGS =", "def clear(arguments):\n    arguments['o'].zero_()\n\n\nCONFIGS ="
+)
+
+
+def test_hooks_of_configurations_are_not_patched_away(tmp_path: Path) -> None:
+    path = tmp_path / "hooked.py"
+    path.write_text(HOOKED)
+    found = tabled(path, tmp_path / "cache", format="triton", calls=["run(4096)"])
+    assert not found.patch
+    assert "hooks of its configurations" in found.problems[0]
+    assert "keeps no timings of configurations with hooks" in found.problems[1]
+
+
+RULES = SOURCE.replace("BLOCK: tl.constexpr", "BLOCK: tl.constexpr, EVEN: tl.constexpr").replace(
+    "@triton.jit", '@triton.heuristics({"EVEN": lambda a: a["N"] % a["BLOCK"] == 0})\n@triton.jit'
+)
+
+
+def test_what_heuristics_derive_stands_in_no_table_and_no_patch(tmp_path: Path) -> None:
+    path = tmp_path / "rules.py"
+    path.write_text(RULES)
+    found = tabled(path, tmp_path / "own.json", calls=["run(4096)"])
+    assert "EVEN" not in found.kernels[0].best.configuration
+    assert "EVEN" not in (tmp_path / "own.json").read_text()
+    assert "EVEN" not in "".join(line for line in found.patch.splitlines(keepends=True) if line.startswith("+"))
+
+
+def test_a_tuning_is_stopped_from_another_thread(tmp_path: Path) -> None:
+    path = tmp_path / "endless.py"
+    path.write_text(ENDLESS)
+    called = threading.Event()
+    job = TuneJob(TuneRequest(file=str(path), target="h200", measure=0), stage=lambda _: called.set())
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            job.run()
+        except CandidateError as e:
+            errors.append(e)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    called.wait()
+    job.stop()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert "was stopped" in str(errors[0])
+    assert (job.measured, job.device_s) == (0, 0.0)
 
 
 BASE = """
