@@ -51,7 +51,8 @@ def render(result: TuneResult, console: Console, *, full: bool = False) -> None:
 
 def _values(labels: Sequence[str]) -> tuple[str, list[str]]:
     """Return the names in labels such as "BLOCK=64 num_warps=4", and the values of each label below each other."""
-    parts = [dict(word.partition("=")[::2] for word in label.split()) for label in labels]
+    split = [[word.partition("=") for word in label.split()] for label in labels]
+    parts = [{name: value for name, _, value in words} for words in split]
     names = list(dict.fromkeys(name for part in parts for name in part))
     widths = {name: max(len(part.get(name, "–")) for part in parts) for name in names}
     return " ".join(names), [" ".join(part.get(n, "–").rjust(widths[n]) for n in names) for part in parts]
