@@ -2,7 +2,11 @@
 
     python benchmarks/busy_machine.py --rounds 200 --resume
     python benchmarks/busy_machine.py --device cuda --busy 1 2 16 --rounds 200 --out busy_machine_h200.json
+    python benchmarks/busy_machine.py --merge a.json b.json
     python benchmarks/busy_machine.py --table benchmarks/results/busy_machine.json
+
+Where a machine has many processors, several of these, each bound to two of them (`taskset`) and with a cache of its own
+(`XDG_CACHE_HOME`), run beside each other; `--merge` makes one file of theirs.
 
 The kernel is that of `planted.py`. In each round it is measured once in every situation, in random order. Intervals of
 shares are Wilson's, 95 %.
@@ -109,10 +113,17 @@ def main() -> None:
     parser.add_argument("--busy", type=int, nargs="*", default=[1, 2], help="processes that keep a processor busy each")
     parser.add_argument("--resume", action="store_true", help="add rounds to those in the file")
     parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--merge", type=Path, nargs="+", help="make one file of those of several calls")
     parser.add_argument("--table", type=Path, help="print what a result file says, and measure nothing")
     args = parser.parse_args()
     if args.table:
         runs = json.loads(args.table.read_text())["runs"]
+    elif args.merge:
+        parts = [json.loads(path.read_text()) for path in args.merge]
+        runs = [run for part in parts for run in part["runs"]]
+        about = {k: parts[0][k] for k in ("device", "extra_per_mille", "work", "tiles")}
+        measured_by = [part["provenance"] for part in parts]
+        write(args.out, about | {"parts": measured_by, "summary": summed_up(runs), "runs": runs})
     else:
         kept = json.loads(args.out.read_text()) if args.resume and args.out.exists() else {}
         runs = list(kept.get("runs", []))
