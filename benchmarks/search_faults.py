@@ -106,21 +106,21 @@ def kills(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     flags += ["--archive", str(folder / "a.db"), "--out", str(folder / "out")]
     begin = ["optimize", args.task, *flags, "--seed", str(args.seed)]
     # Its cache is its own, so that the killed ones compile, too.
-    alone = Controller(folder / "first", [*begin, "--announce", str(folder / "alone")])
+    alone = Controller(folder / "first", [*begin, "--events", str(folder / "alone")])
     alone.wait(900)
     took = time.monotonic() - alone.began
     chance, table, runs = random.Random(args.seed), [], []
     with Archive(folder / "a.db") as archive:
-        reference = audited(archive, (folder / "alone").read_text(), args.budget)
-        starting = _startup(archive, (folder / "alone").read_text(), took)
+        reference = audited(archive, run_of(folder / "alone"), args.budget)
+        starting = _startup(archive, run_of(folder / "alone"), took)
         # Long enough that some sessions get a measurement done, short enough that one run lasts for all of the kills.
         reach = starting + 1.2 * (took - starting) / args.budget
         while len(table) < args.kills:
             name = folder / f"run{len(runs)}"
-            controller = Controller(folder, [*begin, "--announce", str(name)])
-            while not name.exists() or not name.read_text():
+            controller = Controller(folder, [*begin, "--events", str(name)])
+            while not (run := run_of(name)):
                 time.sleep(0.02)
-            run, ended = name.read_text(), False
+            ended = False
             while not ended:
                 delay = chance.uniform(0.0, reach) if len(table) < args.kills else 900.0
                 ended = controller.wait(delay)
@@ -143,6 +143,12 @@ def kills(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "folders_left_in_tmp": _folders(folder / "tmp"),
         "exact": all(r["exact"] for r in runs),
     }
+
+
+def run_of(events: Path) -> str:
+    """Return the run whose events a file holds; "" before the first is whole."""
+    first, newline, _ = events.read_text().partition("\n") if events.exists() else ("", "", "")
+    return str(json.loads(first)["run"]) if newline else ""
 
 
 def _startup(archive: Archive, run: str, took: float) -> float:
@@ -294,7 +300,7 @@ def _together(args: argparse.Namespace, folder: Path, count: int) -> dict[str, A
     for number in range(count):
         command = ["optimize", args.task, "--device", "cpu", "--budget", str(args.budget), "--no-holdout", "--quiet"]
         command += ["--json", "--seed", str(number), "--archive", str(folder / "a.db")]
-        command += ["--out", str(folder / f"out{number}"), "--announce", str(folder / f"run{number}")]
+        command += ["--out", str(folder / f"out{number}"), "--events", str(folder / f"run{number}")]
         searches.append(Controller(folder, command, folder / f"probe{number}.jsonl"))
     ended = [s.wait(1200) for s in searches]
     walls = [time.monotonic() - s.began for s in searches]
@@ -302,7 +308,7 @@ def _together(args: argparse.Namespace, folder: Path, count: int) -> dict[str, A
     timings = sorted((p["began"], p["ended"], n) for n, found in enumerate(probes) for p in found if "job" in p)
     holds = sorted((p["got"], p["gave"], p["asked"], n) for n, found in enumerate(probes) for p in found if "got" in p)
     with Archive(folder / "a.db") as archive:
-        runs = [audited(archive, (folder / f"run{n}").read_text(), args.budget) for n in range(count)]
+        runs = [audited(archive, run_of(folder / f"run{n}"), args.budget) for n in range(count)]
         integrity = _integrity(archive.path)
     result = {
         "searches": count,
@@ -400,6 +406,8 @@ def child(probe: str, command: list[str]) -> None:
 
 
 def _watch_device(local: Any, client: Any, probe: Path) -> None:
+    from forewarp.gpu_runner.worker.requests import MeasureJob
+
     hold, run = local.exclusive_device, client.WorkerClient.run
 
     def note(**facts: Any) -> None:
@@ -415,12 +423,12 @@ def _watch_device(local: Any, client: Any, probe: Path) -> None:
             gave = time.monotonic()
         note(asked=asked, got=got, gave=gave)
 
-    def timed(self: Any, job: dict[str, Any], *more: Any) -> Any:
+    def timed(self: Any, job: Any, *more: Any) -> Any:
         began = time.monotonic()
         try:
             return run(self, job, *more)
         finally:
-            if job["kind"] == "measure":
+            if isinstance(job, MeasureJob):
                 note(job="measure", began=began, ended=time.monotonic())
 
     local.exclusive_device, client.WorkerClient.run = exclusive_device, timed

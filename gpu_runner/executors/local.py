@@ -457,7 +457,15 @@ def exclusive_device(folder: Path, target: Target, visible: str, machine: str = 
 
 @contextlib.contextmanager
 def _locked(folder: Path, name: str, *, shared: bool = False) -> Generator[None]:
-    with (folder / hashlib.sha256(name.encode()).hexdigest()[:16]).open("w") as handle:
+    lock = folder / hashlib.sha256(name.encode()).hexdigest()[:16]
+    try:
+        handle = lock.open("w")
+    except OSError as e:
+        raise WorkerError(
+            f"the device cannot be held against other processes: {lock}: {e.strerror}",
+            hint="remove the file where it is another user's, as after sudo, or set FOREWARP_CACHE to another folder",
+        ) from e
+    with handle:
         fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
 

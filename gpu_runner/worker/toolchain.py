@@ -60,6 +60,9 @@ def _python() -> Iterator[str]:
     for name in _PACKAGES:
         spec = PathFinder.find_spec(name)
         yield from spec.submodule_search_locations or () if spec is not None else ()
+        if spec is not None and spec.origin is not None and os.path.islink(spec.origin):
+            # File by file, as by uv's `--link-mode=symlink`: to where packages are kept, each in a folder of its own.
+            yield str(Path(os.path.realpath(spec.origin)).parents[2])
     # Packages may be links to elsewhere, and this one's rooms are.
     for name, module in list(sys.modules.items()):
         if "." not in name:

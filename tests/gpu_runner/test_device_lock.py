@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from forewarp.core.errors import WorkerError
 from forewarp.core.values import Target
 from forewarp.gpu_runner.executors.local import exclusive_device
 
@@ -63,3 +64,13 @@ def test_gpus_that_take_turns_do_not_keep_out_the_cpu(tmp_path: Path) -> None:
     first.join(30)
     later.join(30)
     assert order == ["cpu", "cuda"]
+
+
+def test_a_lock_that_cannot_be_opened_is_a_matter_of_the_machine(tmp_path: Path) -> None:
+    with exclusive_device(tmp_path, GPU, "0"):
+        locks = list(tmp_path.iterdir())
+    for lock in locks:
+        lock.unlink()
+        lock.mkdir()
+    with pytest.raises(WorkerError, match=r"cannot be held.*Is a directory"), exclusive_device(tmp_path, GPU, "0"):
+        pass

@@ -356,3 +356,13 @@ def test_a_cache_within_the_own_folder_is_not_taken_for_another_place(
     monkeypatch.setattr("tempfile.tempdir", str(cache))
     in_force = inside(lambda: "", tmp_path, drop_user=False, own_processes=False, contained=False, folder_bytes=0)[1]
     assert "read-only files" in in_force
+
+
+def test_packages_that_are_linked_file_by_file_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, linked = tmp_path / "store" / "a1b2" / "numpy", tmp_path / "site" / "numpy"
+    kept.mkdir(parents=True)
+    linked.mkdir(parents=True)
+    (kept / "__init__.py").touch()
+    (linked / "__init__.py").symlink_to(kept / "__init__.py")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    assert str(tmp_path / "store") in toolchain._python()

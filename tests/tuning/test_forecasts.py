@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tuning.test_counting import PRODUCT, product_space
+from support.spaces import PRODUCT, product_space
 
 from forewarp.core.trees import Trees
 from forewarp.gpu_runner.devices import known_targets
