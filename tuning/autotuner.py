@@ -222,10 +222,8 @@ class Ranking:
 
     @property
     def order(self) -> list[int]:
-        """Places of the configurations, the fastest forecast first; equal ones by label, on every machine alike."""
-        return sorted(
-            range(len(self.labels)), key=lambda i: (round(float(np.log2(self.seconds[i])), 6), self.labels[i])
-        )
+        """Places of the configurations, the fastest forecast first, on every machine alike."""
+        return physics.fastest_first(self.seconds, self.labels)
 
 
 def install(

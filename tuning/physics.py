@@ -116,16 +116,22 @@ class Times:
     fits: NDArray[np.bool_]
 
     def order(self, labels: Sequence[str] = ()) -> list[int]:
-        """Return the places of the configurations, the fastest first; equal ones by their labels, or as listed.
+        """Return the places of the configurations, as `fastest_first` does."""
+        return fastest_first(self.seconds, labels)
 
-        Of those that are forecast alike, as where stages do nothing, the first stands for all: the others come last.
-        """
-        rounded = np.round(np.log2(self.seconds), 4)
-        names = labels or [""] * len(rounded)
-        ordered = sorted(range(len(rounded)), key=lambda i: (rounded[i], names[i], i))
-        seen: set[float] = set()
-        first = [i for i in ordered if not (rounded[i] in seen or seen.add(rounded[i]))]
-        return [*first, *(i for i in ordered if i not in set(first))]
+
+def fastest_first(seconds: Numbers, labels: Sequence[str] = ()) -> list[int]:
+    """Return the places of configurations, the fastest first; equal ones by their labels, or as listed.
+
+    Of those that are forecast alike, as where stages do nothing, the first stands for all: the others come last.
+    """
+    rounded = np.round(np.log2(seconds), 4)
+    names = labels or [""] * len(rounded)
+    ordered = sorted(range(len(rounded)), key=lambda i: (rounded[i], names[i], i))
+    seen: set[float] = set()
+    first = [i for i in ordered if not (rounded[i] in seen or seen.add(rounded[i]))]
+    kept = set(first)
+    return [*first, *(i for i in ordered if i not in kept)]
 
 
 def amounts(space: Space) -> LaunchTotals:

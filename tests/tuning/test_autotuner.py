@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from forewarp.core.errors import UsageError
@@ -36,6 +37,12 @@ def test_only_what_is_kept_is_benchmarked(case: str, benchmarked: int) -> None:
     found = run(case)
     assert found["benchmarked"] == benchmarked
     assert not found["told"]
+
+
+def test_of_configurations_that_are_forecast_alike_one_stands_for_all() -> None:
+    seconds = np.array([2.0, 1.0, 1.0, 3.0])
+    ranking = autotuner.Ranking("kernel", "text", "key", list("dabc"), list("dabc"), seconds)
+    assert ranking.order == [1, 0, 3, 2]
 
 
 def test_timings_that_were_heard_move_the_choice() -> None:
