@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from forewarp.core import bins
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Forecast
-from forewarp.surrogate.pooling import Array, Weights, floored, logit, moments, pool, pooled, shares_of, sigmoid
+from forewarp.surrogate.pooling import Array, Weights, floored, logit, moments, pooled, shares_of, sigmoid
 
 Rows = NDArray[np.intp]
 Loss = Literal["nll", "crps"]
@@ -84,12 +84,9 @@ def fit_weights(
         "left_out_loss_default": round(before, 5),
         "left_out_loss": round(after, 5),
     }
-    first = [(o, o.forecasts[labels[0]]) for o in timed]
-    moved = [
-        moments(pool([(k, o.forecasts[k]) for k in labels], found, "pool"))[0] - moments(alone)[0] for o, alone in first
-    ]
-    shift = round(max(0.1, float(np.sqrt(np.mean(np.square(moved))))), 4)
-    return FittedWeights(replace(found, shift_sd=shift), numbers)
+    off = [moments(o.forecasts[labels[-1]])[0] - math.log2(o.speedup or 1.0) for o in timed]
+    error = round(max(0.1, float(np.sqrt(np.mean(np.square(off))))), 4)
+    return FittedWeights(replace(found, error_sd=error), numbers)
 
 
 class _Speed:

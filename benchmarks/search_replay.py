@@ -18,9 +18,8 @@ arms that it lacks.
 `priced`, `priced_10_s` and `priced_30_s` are the cascade of a search, which asks no model where measuring tells more
 for its price, a measurement taking its recorded time, 10 and 30 s.
 
-Dollars to within 5 % are what was measured until then, at the task's mean device seconds or at 10 and 30 s a
-measurement, on an H200 at its price in the table, and the tokens of a run's answers at the price of `PRICED_AS`, all
-paid at the start.
+Dollars to within 5 % are what was measured and asked until then: measurements at the task's mean device seconds, or at
+10 and 30 s each, on an H200 at its price in the table, and tokens at the price of `PRICED_AS`.
 """
 
 from __future__ import annotations
@@ -256,6 +255,7 @@ def one_run(job: Job) -> dict[str, Any]:
             for m in archive.measurements(run=search.run_id)
             if m.measurement
         ]
+        asked = tokens_before(archive, search.run_id)
     shares = [max(found[: n + 1]) / top for n in range(len(found))]
     audits = summary.false_discards
     return {
@@ -271,11 +271,23 @@ def one_run(job: Job) -> dict[str, Any]:
         "reason": summary.reason,
         "tiers": {t.tier: t.candidates for t in summary.tiers},
         "tokens": summary.spend.tokens,
+        "tokens_before": asked,
         "alarms": summary.alarms,
         "audited": audits.audited if audits else 0,
         "false": audits.false if audits else 0,
         "seconds": round(time.perf_counter() - start, 2),
     }
+
+
+def tokens_before(archive: Archive, run: str) -> list[int]:
+    """Return how many tokens of a cascade's model were spent before each measurement of a run."""
+    spent, found = 0, list[int]()
+    for event in archive.events(run):
+        if event.type == "Escalated":
+            spent += event.data["cost"]["input_tokens"] + event.data["cost"]["output_tokens"]
+        elif event.type == "Measuring":
+            found.append(spent)
+    return found
 
 
 def needed(run: Mapping[str, Any]) -> float:
@@ -302,7 +314,10 @@ def dollars(run: Mapping[str, Any], seconds: float | None) -> float:
     each = statistics.fmean(r.measurement.device_s for r in rows) if seconds is None else seconds
     # Of an answer some 93 % of the tokens are read (`prices.ANSWER`).
     read = prices.ANSWER.input_tokens / (prices.ANSWER.input_tokens + prices.ANSWER.output_tokens)
-    tokens = run["tokens"]
+    # A run without a cascade asks before it measures.
+    before = run.get("tokens_before") or []
+    last = int(needed(run)) - 1
+    tokens = before[last] if sum(before) and last < len(before) else run["tokens"]
     asked = table.dollars(PRICED_AS, round(read * tokens), round((1 - read) * tokens)) or 0.0
     return asked + (table.held(rows[0].target, needed(run) * each) or 0.0)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -26,7 +27,7 @@ SURE = 0.95
 """A candidate above this chance of beating the incumbent is measured or taken anyhow."""
 
 REACH = 2.0
-"""How far a tier's answer is thought to move log2 S, in spreads of what it moved so far."""
+"""How far an answer is thought to move log2 S at most, in spreads of what it moves."""
 
 RIVAL_GAIN = 0.02
 """Expected improvement, in octaves, that a candidate has to beat where no other candidate promises more."""
@@ -137,7 +138,7 @@ class CascadeForecaster:
         dearer = {
             sha256
             for sha256, gain in values.items()
-            if self._is_dearer(target, asked[sha256], unanswered[sha256], gain, _rival(scores, sha256), history)
+            if self._is_dearer(target, asked[sha256], gain, max([RIVAL_GAIN, *scores.values()]), history)
         }
         kept = sorted((k for k in values if k not in dearer), key=lambda k: (-values[k], k))
         new = kept[: self._limit]
@@ -183,11 +184,11 @@ class CascadeForecaster:
         the best choice gains on average by knowing it: E[max(score', rival)] − max(E[score'], rival), where the rival
         is the best of the other candidates, or what a measurement has to promise.
         """
-        moved = self._weights.shift_sd
         least_gain = max((self._price().dollars or 0.0) / OCTAVE_DOLLARS, _NOTHING)
-        away = 2.0 ** (REACH * moved)
         values: dict[str, float] = {}
         for sha256, f in unanswered.items():
+            moved = _moved(f, self._weights.error_sd)
+            away = 2.0 ** (REACH * moved)
             least, most = (f.p_valid * compare.chance_above(f, incumbent * by) for by in (away, 1 / away))
             if most < WORTH or least >= SURE:
                 continue
@@ -200,22 +201,17 @@ class CascadeForecaster:
         return values
 
     def _is_dearer(
-        self, target: Target, subject: Subject, forecast: Forecast, gain: float, rival: float, history: Sequence[Trial]
+        self, target: Target, subject: Subject, gain: float, promised: float, history: Sequence[Trial]
     ) -> bool:
-        """Return whether measuring tells more for its price than asking, which gains `gain` octaves.
+        """Return whether money gains more by measuring than by asking, which gains `gain` octaves.
 
-        A measurement tells all there is to know. So asking, which tells less, must cost less by as much at least.
+        `promised` are the octaves of expected improvement of the best candidate: measuring it gains as much.
         """
         if self._prices is None:
             return False
-        mean, sd = pooling.moments(forecast)
-        outcomes = np.maximum(mean + sd * _NODES - np.log2(best_trusted(history)), 0.0)
-        valid = float(_NODE_SHARES @ np.maximum(outcomes, rival))
-        expected = forecast.p_valid * float(_NODE_SHARES @ outcomes)
-        known = forecast.p_valid * valid + (1 - forecast.p_valid) * rival - max(expected, rival)
         measuring = self._prices.measuring(target, subject.candidate.language, history)
         asking_costs, measuring_costs = comparable(self._prices.asking(target, self._price()), measuring)
-        return gain * measuring_costs < max(known, gain) * asking_costs
+        return gain * measuring_costs < promised * asking_costs
 
     def _price(self) -> Cost:
         """Return the cost of a dear answer: the average so far, else the expected one."""
@@ -224,6 +220,15 @@ class CascadeForecaster:
             return self._expected
         dollars = None if cost.dollars is None else cost.dollars / count
         return Cost(cost.seconds / count, cost.input_tokens // count, cost.output_tokens // count, dollars)
+
+
+def _moved(forecast: Forecast, error_sd: float) -> float:
+    """Return the octaves by which an answer with such errors moves a forecast, root mean square.
+
+    The surer a forecast is, the less it moves. Doubt that all candidates share does not tell them apart.
+    """
+    own = max(0.0, pooling.moments(forecast)[1] ** 2 - forecast.shared_sd_log2**2)
+    return own / math.sqrt(own + error_sd**2) if own else 0.0
 
 
 def _rival(scores: Mapping[str, float], sha256: str) -> float:

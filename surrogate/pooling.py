@@ -38,13 +38,13 @@ class Weights:
     Attributes:
         weights: Weight of each tier by its label; only their ratios count.
         valid: Weights of the tiers' `p_valid` in logit space.
-        shift_sd: By how many octaves the last tier moves the mean of log2 S, root mean square.
+        error_sd: Octaves by which the last tier's mean of log2 S is off, root mean square.
         origin: Where the numbers come from, in words.
     """
 
     weights: Mapping[str, float]
     valid: Mapping[str, float] = field(default_factory=dict[str, float])
-    shift_sd: float = 0.5
+    error_sd: float = 0.5
     origin: str = "default: chosen by hand, not fitted"
 
 

@@ -17,7 +17,7 @@ from forewarp.surrogate.llm import LlmForecaster
 from forewarp.surrogate.pooling import Weights
 from forewarp.surrogate.prices import Prices
 
-WEIGHTS = Weights({"learned": 0.2, "llm": 0.8}, {"learned": 0.2, "llm": 0.8}, shift_sd=0.57)
+WEIGHTS = Weights({"learned": 0.2, "llm": 0.8}, {"learned": 0.2, "llm": 0.8}, error_sd=0.3)
 
 
 class Saying:
