@@ -88,6 +88,25 @@ class TensorSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation of torch that a reference calls `times` times with tensors of these sizes.
+
+    `kind` says what its time depends on (pointwise, reduction, product, …), `dtype` is that of its first tensor. `read`
+    and `written` are bytes; `kept` are those read that the reference itself has written in the same call, which may
+    still lie in a cache. `flops` are of products and convolutions.
+    """
+
+    name: str
+    kind: str
+    dtype: str
+    read: int
+    kept: int
+    written: int
+    flops: float = 0.0
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Signature:
     """Signature of a task for one workload, as a kernel sees it: tensors, scalars, parameters, and the work to do.
 
@@ -98,7 +117,8 @@ class Signature:
     the reference itself writes to: a candidate may, and must, write to those as well. `aliases` gives for an output by
     position the written input that the reference returns as that output: the two are one buffer. `state` names the
     buffers and parameters that a call of the reference changes, as `state_dict` does: they are put back before every
-    call. `random` says that the reference draws random numbers in a call.
+    call. `random` says that the reference draws random numbers in a call. `operations` are what its own call consists
+    of, in the order first seen; empty where they were not counted.
     """
 
     workload: str
@@ -114,6 +134,7 @@ class Signature:
     needed_flops: float = 0.0
     state: tuple[str, ...] = ()
     random: bool = False
+    operations: tuple[Operation, ...] = ()
 
 
 class _Identified:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from forewarp.surrogate.reference import ReferenceTime
+
 _LITTLE = 0.02
 
 
 _KERNEL = "kernel."
 
 
-def lines(facts: Mapping[str, float]) -> list[str]:
+def lines(facts: Mapping[str, float], reference: ReferenceTime | None = None) -> list[str]:
     """Return facts as sentences for a GPU's kernels, else as one list of names and numbers; empty if there are none.
 
-    A module of several kernels has a line for each.
+    A module of several kernels has a line for each. With the reference's time, the floor is told as a speed-up, too.
     """
     if "registers" not in facts or "instructions" not in facts:
         said = ", ".join(f"{name} = {_number(value)}" for name, value in sorted(facts.items()))
@@ -23,7 +25,8 @@ def lines(facts: Mapping[str, float]) -> list[str]:
         # Only matrix products and convolutions are counted, so that a zero says nothing.
         work = facts.get("flops_per_byte", 0)
         per_byte = f"; {_number(work)} operations per byte" if work else ""
-        found.append(f"Roofline floor {_number(facts['floor_s'] * 1e6)} µs{per_byte}")
+        most = f", at which S would be {_number(reference.mean_s / facts['floor_s'])}" if reference else ""
+        found.append(f"Roofline floor {_number(facts['floor_s'] * 1e6)} µs{most}{per_byte}")
     return [*(line for line in found if line), *_kernels(facts)]
 
 

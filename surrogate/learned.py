@@ -16,6 +16,7 @@ from forewarp.core.values import Z80, Cost, Forecast, Measurement, Target, Task
 from forewarp.inspection.features.features import Columns, features, has_features, program_of
 from forewarp.surrogate import pretrained
 from forewarp.surrogate.pretrained import BROAD, Variances
+from forewarp.surrogate.reference import ReferenceTime
 
 Array = NDArray[np.float64]
 
@@ -78,8 +79,8 @@ class LearnedForecaster:
     pooled over programs; from three trials on it learns its hyperparameters too. Predictive spreads are rescaled by
     cross-validated residuals, and tails are Student-t. The same history and subjects give the same forecasts.
 
-    `anchors` holds measured times in seconds of references, geometric means over the workloads, by the task's sha256:
-    the trials' own count first, and where there are none the anchor's time is guessed.
+    `references` holds measured or forecast times of references by the task's sha256: the trials' own count first, and
+    where there are none the anchor's time is guessed.
     """
 
     name = "learned"
@@ -89,9 +90,9 @@ class LearnedForecaster:
         model: pretrained.Model | None = None,
         *,
         alone: bool = False,
-        anchors: Mapping[str, float] | None = None,
+        references: Mapping[str, ReferenceTime] | None = None,
     ) -> None:
-        self._model, self._alone, self._anchors = model, alone, dict(anchors or {})
+        self._model, self._alone, self._references = model, alone, dict(references or {})
         self._lent: dict[tuple[str, str], list[TargetTrials]] = {}
 
     def lend(self, task: Task, target: Target, elsewhere: Mapping[str, TargetTrials]) -> None:
@@ -186,18 +187,33 @@ class LearnedForecaster:
         model = self._model or pretrained.shipped()
         expected = model.expect(target, everyone)
         floors = np.array([s.build.evidence.facts["floor_s"] for s in everyone])
-        seconds = _anchor_s(history) or self._anchors.get(task.sha256)
-        anchor = np.log2(seconds / floors) if seconds else np.full(len(everyone), model.anchor)
-        spread = model.spread
+        measured, known = _anchor_s(history), self._references.get(task.sha256)
+        reference = ReferenceTime({"": measured}) if measured else known
+        anchor, level, note = _anchor(reference, floors, model)
         origin = f"{model.info.get('kernels', '?')} measured kernels of {model.info.get('tasks', '?')} other tasks"
         return _Prior(
             anchor - expected.time,
             expected.spread,
             expected.valid,
-            Variances(spread.level if seconds else spread.blind, spread.program, spread.choice),
-            spread.freedom,
-            origin if seconds else f"{origin}, the reference's time guessed",
+            Variances(level, model.spread.program, model.spread.choice),
+            model.spread.freedom,
+            origin + note,
         )
+
+
+def _anchor(known: ReferenceTime | None, floors: Array, model: pretrained.Model) -> tuple[Array, float, str]:
+    """Return log2 of the anchor's time over each floor, the variance of the task's level, and a note.
+
+    A forecast of the anchor's time and what such tasks take on average are two estimates, which count by precision.
+    """
+    usual = np.full(len(floors), model.anchor)
+    if known is None:
+        return usual, model.spread.blind, ", the reference's time guessed"
+    told = np.log2(known.mean_s / floors)
+    apart, variance = max(model.spread.blind - model.spread.level, _SURE), known.sd_log2**2
+    share = apart / (apart + variance)
+    note = ", the reference's time forecast" if variance else ""
+    return share * told + (1 - share) * usual, model.spread.level + share * variance, note
 
 
 def _broad(count: int) -> _Prior:

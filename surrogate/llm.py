@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from forewarp.core.errors import ModelError
 from forewarp.core.protocols import Subject, Trial
 from forewarp.core.values import Cost, Forecast, Target, Task
 from forewarp.surrogate import models, replies
+from forewarp.surrogate.alike import ExamplePool
 from forewarp.surrogate.models import Answer, LanguageModel
 from forewarp.surrogate.questions import Question, Shown, question, system_prompt
 from forewarp.surrogate.replies import OneForecast, SpeedupForecasts
@@ -43,10 +45,13 @@ class LlmForecaster:
         batch: int = BATCH,
         shown: Shown | None = None,
         cache: Path | None = None,
+        examples: Callable[[], ExamplePool] | None = None,
     ) -> None:
+        """`examples` makes the pool that kernels of other tasks are shown from; it is read with the first question."""
         self.model = models.resolve(model, base_url)
         self.name = f"llm:{self.model.label}"
         self._batch, self._shown, self._cache = max(1, batch), shown or Shown(), cache
+        self._examples = functools.cache(examples) if examples else None
         self._answers: dict[str, Forecast] = {}
         self._unpaid: dict[str, Cost] = {}
 
@@ -58,13 +63,15 @@ class LlmForecaster:
         keys = [_digest([known, s.candidate.sha256, serde.to_data(s.build.evidence)]) for s in subjects]
         new = {k: s for k, s in zip(keys, subjects, strict=True) if k not in self._answers and not self._recalled(k)}
         parts = _parts(tuple(new), self._batch) if new else []
-        self._ask(parts, [question(task, target, [new[k] for k in part], history, self._shown) for part in parts])
+        # The same for all parts, for they stand in what all prompts of a task share.
+        alike = self._examples().nearest(task, target, list(new.values())) if self._examples and new else []
+        self._ask(parts, [question(task, target, [new[k] for k in p], history, self._shown, alike) for p in parts])
         return [replace(self._answers[key], cost=self._unpaid.pop(key, Cost())) for key in keys]
 
     def _known(self, task: Task, target: Target, history: Sequence[Trial]) -> str:
         """Return the hash of what all answers of a call depend on: model, instructions, task, target and trials."""
         trials = [(t.subject.candidate.sha256, serde.to_data(t.measurement)) for t in history if self._shown.trials]
-        shared = [self.model.label, system_prompt(), task.sha256, serde.to_data(target), trials]
+        shared = [self.model.label, system_prompt(), task.sha256, serde.to_data(target), trials, bool(self._examples)]
         return _digest([*shared, serde.to_data(self._shown)])
 
     def _ask(self, parts: Sequence[Sequence[str]], questions: Sequence[Question]) -> None:

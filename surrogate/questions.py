@@ -21,7 +21,10 @@ from forewarp.core.values import Candidate, Target, Task
 from forewarp.inspection.features.features import Columns, features, program_of
 from forewarp.prompts.render import render
 from forewarp.surrogate import evidence_text
+from forewarp.surrogate import reference as reference_table
+from forewarp.surrogate.alike import Example
 from forewarp.surrogate.listing import FENCES, clip, listing
+from forewarp.surrogate.reference import ReferenceTime
 
 NEIGHBOURS = 8
 """Measured trials that a prompt shows."""
@@ -36,15 +39,15 @@ class Shown:
     """Parts that a prompt has beside code, shapes and target; switched off to find out what they are worth.
 
     `source` is how many characters of a candidate's program are shown at most, and `other_source` of that of a trial,
-    of which 0 shows none: less for models that read little. `reference` are the reference's seconds by workload, for
-    prompts without trials, which tell them otherwise.
+    of which 0 shows none: less for models that read little. `references` are times of references by the task's sha256,
+    for prompts without trials, which tell them otherwise.
     """
 
     evidence: bool = True
     trials: bool = True
     source: int = 24_000
     other_source: int = 6_000
-    reference: Mapping[str, float] = field(default_factory=dict[str, float])
+    references: Mapping[str, ReferenceTime] = field(default_factory=dict[str, ReferenceTime])
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +76,32 @@ def name_of(place: int) -> str:
 
 
 def question(
-    task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial], shown: Shown | None = None
+    task: Task,
+    target: Target,
+    subjects: Sequence[Subject],
+    history: Sequence[Trial],
+    shown: Shown | None = None,
+    examples: Sequence[Example] = (),
 ) -> Question:
-    """Return the prompt that asks about `subjects` together, with the measured trials that are most like them."""
+    """Return the prompt that asks about `subjects` together, with the measured trials that are most like them.
+
+    `examples` are measured kernels of other tasks.
+    """
     shown = shown or Shown()
     trials = nearest(task, target, subjects, history) if shown.trials else []
     letters = _letters(subjects, trials)
-    anchor = (reference_times(history) if shown.trials else {}) or shown.reference
-    shared = render("forecast_task.j2", task=task, target=target, anchor=anchor)
+    reference = _reference(shown.references.get(task.sha256), history if shown.trials else ())
+    rates = reference_table.shipped()
+    shared = render(
+        "forecast_task.j2",
+        task=task,
+        target=target,
+        reference=reference,
+        versions=reference.versions if reference else {},
+        rates=rates if reference_table.is_known(target) else None,
+        launch_s=rates.launch_s,
+        examples=examples,
+    )
     own = render(
         "forecast_user.j2",
         programs=_programs(subjects, letters, shown.source),
@@ -90,7 +111,7 @@ def question(
                 "name": name_of(place),
                 "program": letters[program_of(s.candidate)],
                 "tunables": dict(s.candidate.tunables),
-                "facts": evidence_text.lines(s.build.evidence.facts) if shown.evidence else [],
+                "facts": evidence_text.lines(s.build.evidence.facts, reference) if shown.evidence else [],
                 "problems": s.build.evidence.problems if shown.evidence else (),
             }
             for place, s in enumerate(subjects)
@@ -126,6 +147,16 @@ def _letters(subjects: Sequence[Subject], trials: Sequence[Trial]) -> dict[str, 
             program_of(subject.candidate), chr(ord("A") + place % 26) + (str(place // 26) if place >= 26 else "")
         )
     return found
+
+
+def _reference(known: ReferenceTime | None, history: Sequence[Trial]) -> ReferenceTime | None:
+    """Return the reference's time as the trials have it, else as it is known."""
+    times = reference_times(history)
+    if not times:
+        return known
+    told = history[-1].measurement.environment
+    versions = {shown: told[name] for name, shown in (("torch", "torch"), ("triton", "Triton")) if name in told}
+    return ReferenceTime(times, operations=known.operations if known else 0, versions=versions)
 
 
 def reference_times(history: Sequence[Trial]) -> dict[str, float]:

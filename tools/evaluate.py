@@ -209,7 +209,7 @@ def _forecasters(
     request: EvaluateRequest, rows: Sequence[RecordedRow], groups: Sequence[Group]
 ) -> Iterable[Forecaster]:
     models = [session.make_model(name, request.base_url) for name in request.model or (None,)]
-    anchors = backtest.anchors(groups, rows) if request.anchors else None
+    references = backtest.references(groups, rows) if request.anchors else None
     for name in (f for f in request.forecasters if f != POOLED):
         if name == "uniform":
             yield baselines.uniform()
@@ -217,7 +217,7 @@ def _forecasters(
             yield _climatology(request)
         else:
             for model in models if name == "llm" else models[:1]:
-                forecaster = session.make_forecaster(name, model, anchors=anchors)
+                forecaster = session.make_forecaster(name, model, references=references)
                 if forecaster is not None:
                     yield forecaster
 

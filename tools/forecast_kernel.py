@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -42,6 +42,10 @@ from forewarp.tools.parts import (
 from forewarp.tools.requests import ForecastRequest
 from forewarp.tools.run_report import TierLine
 from forewarp.tools.session import Executors, Session, closing_executors
+from forewarp.tools.suite_modules import identical
+
+if TYPE_CHECKING:
+    from forewarp.surrogate.models import LanguageModel
 
 MAX_THREADS = 8
 
@@ -206,10 +210,9 @@ def forecast_kernel(
 
     each(read)
     other = sessions.choose_candidate(request.against) if request.against else None
-    if forecaster is None:
-        model = sessions.make_model(request.model, request.base_url)
-        forecaster = sessions.make_forecaster(request.forecaster or ("cascade" if model else "learned"), model)
-    if forecaster is None:
+    model = sessions.make_model(request.model, request.base_url) if forecaster is None else None
+    chosen = request.forecaster or ("cascade" if model else "learned")
+    if forecaster is None and sessions.make_forecaster(chosen, model) is None:
         raise UsageError("a forecast needs a forecaster", hint="use learned, llm or cascade")
     with _opened(request, executors) as opened:
         start = time.perf_counter()
@@ -218,7 +221,8 @@ def forecast_kernel(
             sessions.check_language(other, opened.executor)
         found = [k.candidate for k in kernels if k.candidate]
         builds = _compiled(opened, {c.sha256: c for c in (*found, other) if c}, alone=alone)
-        known, forecasts = _forecasts(opened, forecaster, builds, other)
+        asked = forecaster or _forecaster(opened, chosen, model, at_hand=request.target is None)
+        known, forecasts = _forecasts(opened, asked, builds, other)
         firsts: dict[str, int] = {}
         for kernel in kernels:
             if kernel.candidate is not None:
@@ -227,8 +231,8 @@ def forecast_kernel(
         order = compare.ranking([k.over_reference for k in ranked if k.over_reference])
         ranked = [ranked[place] for place in order]
         lines = [*_lines(ranked), *(_line(k) for k in kernels if k.problem)]
-        chosen = ranked[0] if ranked else next(k for k in kernels if k.candidate is not None)
-        result = _result(known, chosen, lines, len(kernels))
+        best = ranked[0] if ranked else next(k for k in kernels if k.candidate is not None)
+        result = _result(known, best, lines, len(kernels))
     spent = sum((f.cost for f in forecasts.values()), Cost())
     return result.model_copy(
         update={
@@ -252,6 +256,14 @@ def _opened(request: ForecastRequest, executors: Executors | None) -> Generator[
         yield Session(task, kept.compiler(place, target), archive)
 
 
+def _forecaster(opened: Session, name: str, model: LanguageModel | None, *, at_hand: bool) -> Forecaster:
+    """Return the forecaster of a name, which knows the reference's time as far as that can be told."""
+    references = sessions.reference_time(opened.archive, opened.task, opened.executor, at_hand=at_hand)
+    made = sessions.make_forecaster(name, model, references=references)
+    assert made is not None
+    return made
+
+
 def _compiled(opened: Session, candidates: dict[str, Candidate], *, alone: bool) -> dict[str, Subject]:
     """Compile kernels by their identity, all at once."""
 
@@ -273,7 +285,9 @@ def _forecasts(
 ) -> tuple[_Known, dict[str, Forecast]]:
     """Forecast all kernels that compile in one call; a measurement of the kernel to beat replaces its forecast."""
     task, target = opened.task, opened.executor.target
-    trials = _with_evidence(opened, opened.archive.trials(task.sha256, target.name))
+    itself = identical(task).sha256
+    measured_here = opened.archive.trials(task.sha256, target.name)
+    trials = _with_evidence(opened, [t for t in measured_here if t.subject.candidate.sha256 != itself])
     programs, measured = MeasuredPrograms(opened.executor, task, trials), None
     if other is not None:
         build = builds[other.sha256].build

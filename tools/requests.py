@@ -337,7 +337,7 @@ class EvaluateRequest(Part):
         default=0, ge=0, description="Rows of each task, drawn by `seed`, that are shown as measured and not scored."
     )
     anchors: bool = Field(
-        default=False, description="Tell the learned forecaster how long each task's reference takes."
+        default=False, description="Tell forecasters how long each task's reference takes on that device."
     )
     seed: int = Field(default=0, description="Draws the rows that are shown, and the resamples.")
     resamples: int = Field(default=1000, ge=2, description="Draws of the tasks that the intervals rest on.")

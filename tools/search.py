@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -131,7 +130,7 @@ class Prepared:
         earlier = archive if settings.learn_across_runs else None
         proposer = self.own.proposer or make_proposer(executor, task, self.models.writers, archive=earlier)
         forecaster = self.own.forecaster or forecaster_of(
-            self.request.forecaster, self.models.forecaster, archive, task, executor.target
+            self.request.forecaster, self.models.forecaster, archive, task, executor
         )
         return Ready(opened, task, settings, proposer, forecaster, expected)
 
@@ -209,12 +208,13 @@ def _able(opened: Session) -> Able:
 
 
 def forecaster_of(
-    name: str, model: LanguageModel | None, archive: Archive, task: Task, target: Target
+    name: str, model: LanguageModel | None, archive: Archive, task: Task, executor: Executor
 ) -> Forecaster | None:
-    """Return a run's forecaster, which knows the reference's time if this task was measured on this target before."""
-    reference = sessions.reference_known(archive, task, target)
-    anchors = {task.sha256: statistics.geometric_mean(reference.values())} if reference else None
-    return sessions.make_forecaster(name, model, anchors=anchors, reference=reference, measures=True)
+    """Return a run's forecaster, which knows the reference's time as far as that can be told before the run."""
+    if name == "none":
+        return None
+    references = sessions.reference_time(archive, task, executor, at_hand=True)
+    return sessions.make_forecaster(name, model, references=references, measures=True)
 
 
 def estimate_search(request: SearchRequest, own: Own = NOTHING) -> Estimate:
@@ -342,8 +342,7 @@ def resume_search(request: ResumeRequest, own: Own = NOTHING, islands: Islands |
         names_of(request.model) or several(recorded), request.base_url or recorded_url, forecast_model or None
     )
     with sessions.open_session(_place_of(row, request.place, replayed=replayed), row.task, own.executors) as opened:
-        target = opened.executor.target
-        forecaster = own.forecaster or forecaster_of(kind, models.forecaster, opened.archive, row.task, target)
+        forecaster = own.forecaster or forecaster_of(kind, models.forecaster, opened.archive, row.task, opened.executor)
         earlier = opened.archive if reads_archive(proposes) else None
         proposer = own.proposer or make_proposer(
             opened.executor, row.task, models.writers, archive=earlier, resumed=row

@@ -17,7 +17,7 @@ from forewarp.archive.pools.parquet import read_pool, tasks_of
 from forewarp.archive.store import Archive, default_path
 from forewarp.core.errors import CandidateError, DeviceError, TaskError, UsageError, WorkerError
 from forewarp.core.languages import languages_on
-from forewarp.core.protocols import Executor, Forecaster, SeedMaker
+from forewarp.core.protocols import Executor, Forecaster, SeedMaker, VersionProbe
 from forewarp.core.values import REFERENCE, Candidate, DeviceKind, Target, Task
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.formats import candidate as candidates
@@ -25,12 +25,14 @@ from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.formats.inductor import compiled
 from forewarp.tools import sources
 from forewarp.tools.parts import Kernel, Place
+from forewarp.tools.suite_modules import identical
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
     from forewarp.gpu_runner.executors.local import Limits
     from forewarp.surrogate.models import LanguageModel
+    from forewarp.surrogate.reference import ReferenceTime
 
 ESCALATIONS = 8
 """Most candidates that a cascade asks its language model for in one call."""
@@ -389,15 +391,14 @@ def make_forecaster(
     model: LanguageModel | None,
     *,
     calibrated: bool = True,
-    anchors: Mapping[str, float] | None = None,
-    reference: Mapping[str, float] | None = None,
+    references: Mapping[str, ReferenceTime] | None = None,
     measures: bool = False,
 ) -> Forecaster | None:
     """Return the forecaster that is called `name`: learned, llm, cascade, or none.
 
-    Without `calibrated`, forecasts are as the forecaster makes them. `anchors` tells the learned one the seconds of
-    references by their tasks' sha256, `reference` a model those of the task's reference by workload. A cascade for who
-    `measures` does not ask where measuring is cheaper. Raises `UsageError` where the model is missing.
+    Without `calibrated`, forecasts are as the forecaster makes them. `references` are times of references by their
+    tasks' sha256. A cascade for who `measures` does not ask where measuring is cheaper. Raises `UsageError` where the
+    model is missing.
     """
     if name == "none":
         return None
@@ -412,14 +413,20 @@ def make_forecaster(
     if name != "llm" or model is None:
         from forewarp.surrogate.learned import LearnedForecaster
 
-        tiers.append(finished(LearnedForecaster(anchors=anchors)))
+        tiers.append(finished(LearnedForecaster(references=references)))
     if name != "learned" and model is not None:
         from forewarp.gpu_runner.cache import default_cache
+        from forewarp.surrogate.alike import ExamplePool
         from forewarp.surrogate.llm import LlmForecaster
         from forewarp.surrogate.questions import Shown
 
-        shown = Shown(reference=reference or {})
-        tiers.append(finished(LlmForecaster(model, shown=shown, cache=default_cache() / "answers")))
+        asked = LlmForecaster(
+            model,
+            shown=Shown(references=references or {}),
+            cache=default_cache() / "answers",
+            examples=lambda: ExamplePool(read_pool(tasks.BUNDLED_POOL)),
+        )
+        tiers.append(finished(asked))
     if len(tiers) < 2 or model is None:
         return tiers[0]
     from pydantic_ai.usage import RunUsage
@@ -432,16 +439,57 @@ def make_forecaster(
     return CascadeForecaster(*tiers, expected=expected, limit=ESCALATIONS, prices=model.prices if measures else None)
 
 
-def reference_known(archive: Archive, task: Task, target: Target) -> dict[str, float]:
-    """Return the reference's seconds by workload as the archive has them, measured with the torch of the latest trial.
+def reference_time(archive: Archive, task: Task, executor: Executor, *, at_hand: bool) -> dict[str, ReferenceTime]:
+    """Return the time of the task's reference by the task's sha256, empty where nothing is known of it.
 
-    Empty where this task was never measured on this target.
+    It is that of the archive's trials. Where there are none with this torch and a GPU is `at_hand`, the reference is
+    measured against itself, and kept; else it is forecast from its own operations.
+    """
+    from forewarp.surrogate import reference
+
+    target = executor.target
+    # What is looked up is no device.
+    at_hand = at_hand and target.kind == "cuda" and executor.candidates(task) is None
+    there = executor.probe() if isinstance(executor, VersionProbe) else {}
+    known = reference_known(archive, task, target, there.get("torch") if at_hand else None)
+    if not known and at_hand:
+        known = measure_reference(archive, task, executor)
+    try:
+        signatures = executor.describe(task)
+    except TaskError:  # it is said where the kernel is compiled, which may do without
+        signatures = ()
+    found = reference.ReferenceTime(known) if known else reference.forecast(signatures, target)
+    if found is None:
+        return {}
+    versions = {shown: there[name] for name, shown in (("torch", "torch"), ("triton", "Triton")) if name in there}
+    return {task.sha256: replace(found, operations=reference.count(signatures), versions=versions)}
+
+
+def measure_reference(archive: Archive, task: Task, executor: Executor) -> dict[str, float]:
+    """Measure the reference against itself and record it; returns its seconds by workload, empty where that failed."""
+    module = identical(task)
+    build = executor.compile(task, module)
+    measured = executor.measure(task, module, build)
+    archive.record(task, executor.target, module, build, measured)
+    return {w.workload: w.anchor_median_s for w in measured.workloads}
+
+
+def reference_known(archive: Archive, task: Task, target: Target, torch: str | None = None) -> dict[str, float]:
+    """Return the reference's seconds by workload as the archive has them, measured with this `torch`.
+
+    Without one, with the torch of the latest trial. Empty where this task was not measured so on this target.
     """
     from forewarp.surrogate.questions import reference_times
 
     trials = archive.trials(task.sha256, target.name)
-    versions = [t.measurement.environment.get("torch") for t in trials]
-    return reference_times([t for t, torch in zip(trials, versions, strict=True) if torch == versions[-1]])
+    versions = [_release(t.measurement.environment.get("torch", "")) for t in trials]
+    wanted = _release(torch) if torch else versions[-1] if versions else ""
+    return reference_times([t for t, version in zip(trials, versions, strict=True) if version == wanted])
+
+
+def _release(version: str) -> str:
+    """Return a version without what it was built for, which torch tells and its package's metadata may not."""
+    return version.partition("+")[0]
 
 
 def make_model(model: str | Model | None, base_url: str | None) -> LanguageModel | None:

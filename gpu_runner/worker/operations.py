@@ -10,12 +10,16 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
+from forewarp.core.values import Operation
 from forewarp.gpu_runner.worker import numerics
+from forewarp.gpu_runner.worker.problem import dtype_name
 
 _PRODUCTS = frozenset(("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "convolution"))
 _SHAPES = (
@@ -36,6 +40,19 @@ _SWITCHES = ("train", "training", "is_training")
 _SILENT = frozenset(["_fused_sdp_choice"])
 """Operations that are marked as random and draw nothing."""
 
+_UNWRITTEN = ("empty", "new_empty")
+"""Beginnings of names of operations that launch nothing, although their result is new."""
+_KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("sort", ("sort", "topk", "median", "kthvalue", "mode", "unique")),
+    ("scan", ("cum",)),
+    ("indexed", ("index", "gather", "scatter", "embedding", "take", "put_", "bincount", "histc", "nonzero", "masked_")),
+    ("window", ("pool", "im2col", "col2im", "upsample", "grid_sampl")),
+    ("reduction", ("sum", "mean", "prod", "max", "min", "var", "std", "norm", "softmax", "any", "all", "loss")),
+    ("pointwise", ("copy", "clone", "cat", "stack", "pad", "flip", "roll", "fill", "zero", "one", "full", "arange")),
+)
+"""Kinds of operations by parts of their names; the first that fits counts. Products and what torch calls pointwise are
+told apart without."""
+
 
 class OperationMode(TorchDispatchMode):
     """A dispatch mode for whose first operation torch does not import its compiler, which takes one to two seconds."""
@@ -49,12 +66,16 @@ class Seen(OperationMode):
     """The operations that ran while this was entered.
 
     `random` names those that drew random numbers, in the order seen; `statistics` are the tensors that batch
-    normalisations updated, of which their version counters tell nothing.
+    normalisations updated, of which their version counters tell nothing. With `sizes`, `operations` has what each of
+    them moves and computes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, sizes: bool = False) -> None:
         super().__init__()
         self._times: Counter[str] = Counter()
+        self._flops = _flop_counts() if sizes else None
+        self._sized: Counter[Operation] = Counter()
+        self._made: set[int] = set()
         self.random: list[str] = []
         self.statistics: list[torch.Tensor] = []
 
@@ -72,7 +93,30 @@ class Seen(OperationMode):
             if not marked and any(given.get(switch) for switch in _SWITCHES):
                 self.statistics += [t for key, t in given.items() if key.startswith("running_") and t is not None]
         run: Callable[..., Any] = func
-        return run(*args, **(kwargs or {}))
+        result = run(*args, **(kwargs or {}))
+        if self._flops is not None:
+            self._measure(func, name, args, kwargs or {}, result)
+        return result
+
+    def _measure(self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Note what an operation moved and computed; views and what only allocates move nothing."""
+        given, made = _tensors((args, kwargs)), _tensors(result)
+        held = {_storage(t) for t in given}
+        written = [t for t in made if func._schema.is_mutable or _storage(t) not in held]
+        if not written or name.startswith(_UNWRITTEN):
+            return
+        count = (self._flops or {}).get(func.overloadpacket)
+        flops = float(count(*args, **kwargs, out_val=result)) if count is not None else 0.0
+        dtype = dtype_name((given or made)[0])
+        kept = sum(_bytes(t) for t in given if _storage(t) in self._made)
+        moved = sum(map(_bytes, given)), kept, sum(map(_bytes, written))
+        self._sized[Operation(name, _kind(func, name, flops), dtype, *moved, flops)] += 1
+        self._made |= {_storage(t) for t in written}
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """What was seen, those of equal sizes as one."""
+        return tuple(replace(o, times=n) for o, n in self._sized.items())
 
     @property
     def all_needed(self) -> bool:
@@ -84,6 +128,36 @@ class Seen(OperationMode):
         """
         products = sum(self._times[name] for name in _PRODUCTS)
         return self._times.keys() <= _KEEPING and (products == 1 or (products == 2 and self._times["_softmax"] == 1))
+
+
+def _flop_counts() -> Mapping[Any, Callable[..., int]]:
+    from torch.utils.flop_counter import flop_registry
+
+    return flop_registry
+
+
+def _kind(func: Any, name: str, flops: float) -> str:
+    if flops:
+        return "convolution" if "conv" in name else "product"
+    if torch.Tag.pointwise in func.tags:
+        return "pointwise"
+    return next((kind for kind, parts in _KINDS if any(part in name for part in parts)), "other")
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [t for t in tree_leaves(values) if isinstance(t, torch.Tensor) and t.layout is torch.strided]
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    """Return the bytes of a tensor's elements; one that is expanded has each once."""
+    count = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        count *= size if stride else min(size, 1)
+    return count * tensor.element_size()
 
 
 def _arguments(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -34,7 +33,7 @@ def describe_job(
     It needs values, too, where it writes to its inputs: then the bytes that it reads are found by trying. Where torch
     sees no GPU for a CUDA target, `without_device` describes, see `inspection.describing`. Raises what the reference
     raises, or `ReferenceFailed`.
-    Counting `flops` takes seconds the first time in a process; without, they are None.
+    Without `flops`, operations are not counted.
     """
 
     def with_values() -> Signature:
@@ -74,16 +73,11 @@ def _describe_on(
     tensors, old = tensors_of(values), copies(values) if real else []
     before = copies(list(held.values())) if real else []
     versions = [t._version for t in (*tensors, *held.values())]
-    counted, needed = None, 0.0
-    with contextlib.ExitStack() as stack:
-        counter = stack.enter_context(_flop_counter()) if flops else None
-        seen = stack.enter_context(operations.Seen())
+    with operations.Seen(sizes=flops) as seen:
         result = model(*values)
     kinds = {torch.Tensor, torch.nn.Parameter} | ({type(t) for t in tensors} if not real else set())
     outputs = plain_outputs(result, tuple(kinds))
-    if counter is not None:
-        counted = float(counter.get_total_flops()) or None
-        needed = (counted or 0.0) if seen.all_needed else 0.0
+    counted = sum(o.flops * o.times for o in seen.operations) or None
     written = tuple(
         i
         for i, (t, v) in enumerate(zip(tensors, versions, strict=False))
@@ -108,9 +102,10 @@ def _describe_on(
         bytes_moved=sum(t.numel() * t.element_size() for t in moved),
         written=written,
         aliases=aliases,
-        needed_flops=needed,
+        needed_flops=(counted or 0.0) if seen.all_needed else 0.0,
         state=state,
         random=bool(seen.random),
+        operations=seen.operations,
     )
 
 
@@ -133,17 +128,6 @@ def _changed(
         if touched or (before and not _alike(tensor, before[i])):
             changed.append(name)
     return tuple(changed)
-
-
-def _flop_counter() -> Any:
-    from torch.utils import flop_counter
-
-    # Its first call would import torch's compiler, which takes seconds, to have itself left uncompiled.
-    mode: Any = getattr(flop_counter, "_FlopCounterMode", None)
-    raw = getattr(getattr(mode, "__torch_dispatch__", None), "__wrapped__", None)
-    if raw is not None:
-        vars(raw).setdefault("__dynamo_disable", raw)
-    return flop_counter.FlopCounterMode(display=False)
 
 
 def _read_and_written(

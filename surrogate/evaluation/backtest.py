@@ -15,6 +15,7 @@ from forewarp.core import bins
 from forewarp.core.protocols import Forecaster, Subject, Trial
 from forewarp.core.values import REFERENCE, Cost, Forecast, Target, Task
 from forewarp.inspection.features.features import program_of
+from forewarp.surrogate.reference import ReferenceTime
 
 Progress = Callable[[str, int, int], None]
 """Progress callback, given the forecaster's name, the number of tasks done, and their total."""
@@ -124,15 +125,20 @@ def plan(rows: Iterable[RecordedRow], history: int = 0, seed: int = 0) -> Evalua
     return EvaluationPlan(tuple(groups), dict(left_out))
 
 
-def anchors(groups: Sequence[Group], rows: Iterable[RecordedRow]) -> dict[str, float]:
-    """Return the references' measured seconds by task sha256, geometric means over the workloads: medians over rows."""
+def references(groups: Sequence[Group], rows: Iterable[RecordedRow]) -> dict[str, ReferenceTime]:
+    """Return the references' measured times by task sha256: medians over rows, by workload."""
     asked = {(g.task.sha256, g.target.name) for g in groups}
-    times: dict[str, list[float]] = {}
+    times: dict[str, dict[str, list[float]]] = {}
     for row in rows:
-        seconds = row.measurement.anchor_s
-        if seconds and row.measurement.anchor == REFERENCE and (row.task.sha256, row.target.name) in asked:
-            times.setdefault(row.task.sha256, []).append(seconds)
-    return {task: statistics.median(each) for task, each in times.items()}
+        if row.measurement.anchor == REFERENCE and (row.task.sha256, row.target.name) in asked:
+            of_task = times.setdefault(row.task.sha256, {})
+            for timing in row.measurement.workloads:
+                of_task.setdefault(timing.workload, []).append(timing.anchor_median_s)
+    return {
+        task: ReferenceTime({name: statistics.median(each) for name, each in found.items()})
+        for task, found in times.items()
+        if found
+    }
 
 
 def run(forecaster: Forecaster, groups: Sequence[Group], progress: Progress | None = None) -> Answers:

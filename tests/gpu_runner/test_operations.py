@@ -6,7 +6,7 @@ import sys
 import pytest
 from support.jobs import describe
 
-from forewarp.core.values import Workload
+from forewarp.core.values import Operation, Workload
 
 REFERENCE = """
 import torch
@@ -60,6 +60,45 @@ def test_products_that_can_be_saved_are_not(result: str) -> None:
 
 def test_without_products_nothing_is_needed() -> None:
     assert describe(REFERENCE.format(result="a + b"), Workload("default")).needed_flops == 0.0
+
+
+def operations(result: str) -> dict[str, Operation]:
+    return {o.name: o for o in describe(REFERENCE.format(result=result), Workload("default")).operations}
+
+
+def test_operations_say_what_they_move_and_compute() -> None:
+    found = operations("(a @ b).relu() + torch.zeros(8, 8).t()")
+    matrix = 8 * 8 * 4
+    assert found["bmm"] == Operation("bmm", "product", "float32", 2 * matrix, 0, matrix, 2 * 8**3)
+    # It reads what the product has written, the next one that of both before it; the transposed view costs nothing.
+    assert found["relu"] == Operation("relu", "pointwise", "float32", matrix, matrix, matrix)
+    assert found["add"] == Operation("add", "pointwise", "float32", 2 * matrix, 2 * matrix, matrix)
+    assert found.keys() == {"bmm", "relu", "zeros", "add"}
+
+
+def test_equal_operations_count_together() -> None:
+    assert operations("a.sin().cos().sin()")["sin"].times == 1  # one reads an input, the other what was written
+    assert operations("a.sin() + b.sin()")["sin"].times == 2
+
+
+@pytest.mark.parametrize(
+    ("result", "name", "kind"),
+    [
+        ("a.sum(-1)", "sum", "reduction"),
+        ("a.cumsum(-1)", "cumsum", "scan"),
+        ("a.sort(-1).values", "sort", "sort"),
+        ("a.gather(-1, (b * 8).long())", "gather", "indexed"),
+        ("torch.cat([a, b])", "cat", "pointwise"),
+        ("F.max_pool1d(a, 2)", "max_pool2d_with_indices", "window"),
+        ("F.conv1d(a, b[0, :, :, None])", "convolution", "convolution"),
+    ],
+)
+def test_kinds_of_operations(result: str, name: str, kind: str) -> None:
+    assert operations(result)[name].kind == kind
+
+
+def test_an_expanded_tensor_is_read_once() -> None:
+    assert operations("a + b[:, :1].expand(1, 8, 8)")["add"].read == (64 + 8) * 4
 
 
 CODE = """

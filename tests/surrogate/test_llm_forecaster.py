@@ -14,11 +14,12 @@ from pydantic_ai.models.function import FunctionModel
 from forewarp.core import bins
 from forewarp.core.errors import ModelError
 from forewarp.core.protocols import Forecaster, Subject, Trial
-from forewarp.core.values import Build, Candidate, Cost, Evidence, WorkloadTiming
+from forewarp.core.values import Build, Candidate, Cost, Evidence, Target, WorkloadTiming
 from forewarp.surrogate.llm import LlmForecaster, SpeedupForecasts
 from forewarp.surrogate.models import LanguageModel
 from forewarp.surrogate.prices import Prices
 from forewarp.surrogate.questions import NEIGHBOURS, Shown, question
+from forewarp.surrogate.reference import ReferenceTime
 
 
 def call(info: Any, *said: dict[str, Any]) -> ModelResponse:
@@ -216,11 +217,32 @@ def test_the_references_time_is_told_where_it_was_measured():
 
 
 def test_the_references_time_of_earlier_runs_stands_in_until_it_is_measured():
-    shown = Shown(reference={"small": 3e-5})
+    shown = Shown(references={TASK.sha256: ReferenceTime({"small": 3e-5})})
     assert "measured on this device: small 30 µs" in prompt([subject()], [], shown)
     timing = WorkloadTiming("small", 2.0, 1.9, 2.1, candidate_median_s=5e-6, anchor_median_s=1e-5, error_ratio=0.1)
     known = Trial(subject(16), replace(measured(2.0), workloads=(timing,)))
     assert "measured on this device: small 10 µs" in prompt([subject()], [known], shown)
+
+
+def test_a_forecast_of_the_references_time_says_so_with_its_spread():
+    known = ReferenceTime({"small": 3e-5}, sd_log2=0.5, operations=3, versions={"torch": "2.11", "Triton": "3.6"})
+    text = prompt([subject()], [], Shown(references={TASK.sha256: known}))
+    assert "Nobody has measured the reference here" in text
+    assert "small 30 µs (with 80 %, all of them within a\nfactor of 1.56)" in text
+    assert "One call of the reference is 3 operations of torch" in text
+    assert "With torch 2.11, Triton 3.6." in text
+
+
+def test_a_prompt_says_what_is_measured():
+    assert "whole calls on all threads" in prompt([subject()], [])
+    gpu = Target("NVIDIA H200", "cuda", "sm_90", 132, 4.8e12, 67e12, 989e12)
+    text = question(TASK, gpu, [subject()], []).text
+    assert "after a flush of the L2 cache" in text
+    assert "host code and gaps between launches do not count" in text
+    assert "reached by torch's own operations, measured on NVIDIA H200" in text
+    timing = WorkloadTiming("small", 2.0, 1.9, 2.1, candidate_median_s=5e-6, anchor_median_s=1e-5, error_ratio=0.1)
+    known = replace(measured(2.0), workloads=(timing,), environment={"torch": "2.12", "python": "3.12"})
+    assert "With torch 2.12." in prompt([subject()], [Trial(subject(16), known)])
 
 
 def test_what_a_task_shares_stands_first():

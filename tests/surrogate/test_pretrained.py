@@ -6,66 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from contracts.forecaster_contract import TASK, ForecasterContract, failed, measured
+from contracts.forecaster_contract import TASK, ForecasterContract, failed
+from support.gpu_kernels import GPU, kernel, timed
 
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Forecaster, Subject, Trial
-from forewarp.core.values import Build, Candidate, Evidence, Measurement, Target, WorkloadTiming
+from forewarp.core.values import Build, Candidate, Forecast
 from forewarp.inspection.features.vector import VECTOR_VERSION, columns
 from forewarp.surrogate import pretrained
 from forewarp.surrogate.learned import LearnedForecaster
-
-GPU = Target("g", "cuda", "sm_90", 132, 4.8e12, 67e12, 989e12, 60 << 20, 232448)
-FACTS = {
-    "registers": 32.0,
-    "stack_bytes": 0.0,
-    "shared_bytes": 0.0,
-    "threads": 256.0,
-    "blocks": 65536.0,
-    "waves": 62.0,
-    "tail": 0.0,
-    "occupancy": 1.0,
-    "launches": 1.0,
-    "calls": 0.0,
-    "bytes_per_thread": 8.0,
-    "floor_s": 2.8e-5,
-    "flops_per_byte": 0.0,
-    "instructions": 40.0,
-    "loop_share": 0.0,
-    "mix.global_load": 0.05,
-    "mix.global_store": 0.025,
-    "mix.fp32": 0.2,
-    "mix.integer": 0.3,
-    "width.global_load": 32.0,
-    "width.global_store": 32.0,
-}
-SOURCE = """/*forewarp
-inputs = ["x"]
-outputs = ["y"]
-[tunables]
-THREADS = [256, 128, 512]
-[[launch]]
-kernel = "k"
-args = ["x", "y"]
-grid = ["65536"]
-block = ["THREADS"]
-*/
-extern "C" __global__ void k(const float* x, float* y) {
-    const int i = blockIdx.x * THREADS + threadIdx.x;
-    y[STEP * i] = x[STEP * i];
-}
-"""
-
-
-def kernel(step: int = 1, threads: int = 256, **facts: float) -> Subject:
-    source = SOURCE.replace("STEP", str(step))
-    seen = FACTS | {"threads": float(threads), "blocks": 65536.0 * 256 / threads} | facts
-    return Subject(Candidate(source, "cuda", {"THREADS": threads}), Build("ok", 0.1, evidence=Evidence(seen)))
-
-
-def timed(speedup: float, anchor_s: float = 1e-4) -> Measurement:
-    timing = WorkloadTiming("w", speedup, speedup * 0.99, speedup * 1.01, anchor_s / speedup, anchor_s, 0.0)
-    return replace(measured(speedup), workloads=(timing,))
+from forewarp.surrogate.reference import ReferenceTime
 
 
 class TestOnAGpu(ForecasterContract):
@@ -96,11 +46,26 @@ def test_kernels_that_waste_sectors_are_forecast_slower() -> None:
 
 
 def test_the_anchor_s_time_moves_the_level() -> None:
-    slow = LearnedForecaster(anchors={TASK.sha256: 4e-4}).forecast(TASK, GPU, [kernel()], [])[0]
-    fast = LearnedForecaster(anchors={TASK.sha256: 1e-4}).forecast(TASK, GPU, [kernel()], [])[0]
+    slow, fast = (told(ReferenceTime({"w": seconds})) for seconds in (4e-4, 1e-4))
     assert slow.median == pytest.approx(4 * fast.median)
-    blind = LearnedForecaster().forecast(TASK, GPU, [kernel()], [])[0]
+    blind = told(None)
     assert blind.interval[1] / blind.interval[0] > fast.interval[1] / fast.interval[0]
+    assert "guessed" in blind.rationale
+
+
+def test_a_forecast_of_the_anchor_s_time_counts_by_its_spread() -> None:
+    blind, measured_s = told(None), told(ReferenceTime({"w": 4e-4}))
+    rough, close = (told(ReferenceTime({"w": 4e-4}, sd)) for sd in (1.0, 0.1))
+    assert blind.median < rough.median < close.median < measured_s.median
+    widths = [f.interval[1] / f.interval[0] for f in (blind, rough, close, measured_s)]
+    assert widths == sorted(widths, reverse=True)
+    assert "the reference's time forecast" in rough.rationale
+    assert "the reference's time" not in measured_s.rationale
+
+
+def told(reference: ReferenceTime | None) -> Forecast:
+    known = {TASK.sha256: reference} if reference else {}
+    return LearnedForecaster(references=known).forecast(TASK, GPU, [kernel()], [])[0]
 
 
 def test_trials_move_the_level_and_narrow_it() -> None:
