@@ -47,9 +47,8 @@ class Options(Where, total=False):
 
     Caps besides the budget: `max_gpu_seconds`, `max_usd`, `max_tokens`, `deadline` in seconds. Models: `base_url` of an
     OpenAI-compatible server, `forecast_model`, `language` to keep to. `allow_tf32` accepts products in TF32,
-    `inputs` is a file of captured calls, which become the task's shapes. Policy:
-    `confirm`, `holdout`, `audit`, `explore`, `proposals`, `measure_per_round`, `patience`, `learn_across_runs`. The
-    rest is that of `Where`.
+    `inputs` is a file of captured calls, which become the task's shapes. Policy: `confirm`, `holdout`, `audit`,
+    `explore`, `proposals`, `measure_per_round`, `patience`, `plans`, `learn_across_runs`. The rest is that of `Where`.
     """
 
     max_gpu_seconds: float | None
@@ -68,6 +67,7 @@ class Options(Where, total=False):
     proposals: int | None
     measure_per_round: int | None
     patience: int | None
+    plans: int
     learn_across_runs: bool
 
 

@@ -15,6 +15,7 @@ from forewarp.core.values import (
     Forecast,
     GateOutcome,
     Measurement,
+    RatedPlan,
     Signature,
     Target,
     Task,
@@ -89,6 +90,7 @@ class CandidateRow:
     operator: str
     note: str
     cost: Cost
+    plan: RatedPlan | None
     outcome: GateOutcome
     reason: str
     build: Build | None
@@ -104,7 +106,7 @@ class CandidateRow:
         """Return the row of a new proposal, before the gate."""
         p = proposal
         return cls(
-            *(number, round, position, p.candidate, p.proposer, p.parent, p.mate, p.operator, p.note, p.cost),
+            *(number, round, position, p.candidate, p.proposer, p.parent, p.mate, p.operator, p.note, p.cost, p.plan),
             *("pending", "", None, None, None, None, None, None, None),
         )
 
@@ -147,6 +149,18 @@ class Origin:
     raw_sha256: str = ""
     tags: tuple[str, ...] = ()
     features: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOutcome:
+    """A rated plan with the measurement of the kernel that was written from it."""
+
+    task: str
+    family: str
+    target: str
+    candidate: Candidate
+    rated: RatedPlan
+    measurement: Measurement
 
 
 @dataclass(frozen=True, slots=True)

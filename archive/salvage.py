@@ -26,7 +26,7 @@ from forewarp.archive.connection import DAMAGED_ROW
 from forewarp.archive.store import Archive
 from forewarp.core import serde
 from forewarp.core.errors import ArchiveError, UsageError
-from forewarp.core.values import Build, Cost, Forecast, Signature, Target, Task
+from forewarp.core.values import Build, Cost, Forecast, RatedPlan, Signature, Target, Task
 
 Row = dict[str, Any]
 RowCheck = Callable[[str, Mapping[str, Any]], None]
@@ -37,7 +37,17 @@ _TABLES = (
     *("measurement", "spend", "event", "holdout"),
 )
 _BY_LENGTH = {
-    **{4: "kernel", 5: "event", 6: "spend", 7: "decision", 8: "forecast", 11: "proposal", 13: "run", 14: "proposal"},
+    **{
+        4: "kernel",
+        5: "event",
+        6: "spend",
+        7: "decision",
+        8: "forecast",
+        11: "proposal",
+        13: "run",
+        14: "proposal",
+        15: "proposal",
+    },
     **{19: "measurement", 21: "measurement"},
 }
 """Tables by the number of their columns, those of older schemas too; the others are told by their values."""
@@ -46,7 +56,7 @@ _OLD_MEASUREMENT = 19
 _JSON: Mapping[str, Mapping[str, Any]] = {
     "signature": {"data": tuple[Signature, ...]},
     "run": {"settings": dict[str, Any], "environment": dict[str, str]},
-    "proposal": {"cost": Cost, "build": Build},
+    "proposal": {"cost": Cost, "build": Build, "plan": RatedPlan},
     "forecast": {"data": Forecast},
     "decision": {"numbers": dict[str, float]},
     "measurement": {"build": Build},

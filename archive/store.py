@@ -23,6 +23,7 @@ from forewarp.archive.rows import (
     EventRow,
     MeasurementRow,
     Origin,
+    PlanOutcome,
     Purpose,
     RecordedRow,
     RunRow,
@@ -249,6 +250,18 @@ class Archive(Connection):
         where, parameters = _where(task=task_sha256, target=target_name, run=run, anchor=None if pairs else REFERENCE)
         rows = self._rows(f"{_RECORDED} AND {where} ORDER BY m.id", parameters)
         return [self._built(_recorded_row, r, "measurement") for r in rows]
+
+    def plans(self) -> list[PlanOutcome]:
+        """Return the plans of all runs whose kernels were measured, in the order proposed."""
+        found: list[PlanOutcome] = []
+        for (run,) in self._rows("SELECT DISTINCT run FROM proposal WHERE plan IS NOT NULL ORDER BY run"):
+            row = self.run(run)
+            found += [
+                PlanOutcome(row.task.name, row.task.family, row.target.name, c.candidate, c.plan, c.measurement)
+                for c in self.candidates(run)
+                if c.plan is not None and c.measurement is not None
+            ]
+        return found
 
     def create_run(
         self,

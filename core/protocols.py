@@ -16,6 +16,7 @@ from forewarp.core.values import (
     Forecast,
     GateOutcome,
     Measurement,
+    RatedPlan,
     Signature,
     Target,
     Task,
@@ -51,7 +52,8 @@ class Proposal:
     """A candidate with where it came from.
 
     `parent` is the identity of the candidate it was made from, `mate` that of a second one where two were crossed, ""
-    where there is none. `operator` names the kind of change, such as seed, neighbour, repair or tiling.
+    where there is none. `operator` names the kind of change, such as seed, neighbour, repair or tiling. `plan` is the
+    one that it was written from, if there was one.
     """
 
     candidate: Candidate
@@ -61,6 +63,7 @@ class Proposal:
     cost: Cost = field(default_factory=Cost)
     mate: str = ""
     operator: str = ""
+    plan: RatedPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)

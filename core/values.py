@@ -333,6 +333,23 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelPlan:
+    """A short plan for a kernel that is not written yet: the change, what it should gain, and what may go wrong."""
+
+    change: str
+    effect: str
+    risk: str
+
+
+@dataclass(frozen=True, slots=True)
+class RatedPlan:
+    """A plan with the forecast of what will come of it."""
+
+    plan: KernelPlan
+    forecast: Forecast
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """Decision whether to measure a candidate, with the numbers that it rested on."""
 

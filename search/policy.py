@@ -185,10 +185,7 @@ def _numbers(option: Option, situation: Situation, settings: SearchSettings) -> 
         raise ValueError("an option without a forecast has no score")
     incumbent = situation.incumbent or 1.0
     unsure = _spread(forecast)
-    if forecast.mean_log2 is not None and forecast.sd_log2 is not None:
-        gain = bins.normal_improvement(forecast.mean_log2, forecast.sd_log2, incumbent)
-    else:
-        gain = bins.expected_improvement(forecast.probabilities, incumbent)
+    gain = improvement(forecast, incumbent)
     return {
         "incumbent": incumbent,
         "p_valid": forecast.p_valid,
@@ -198,6 +195,13 @@ def _numbers(option: Option, situation: Situation, settings: SearchSettings) -> 
         "price": option.price,
         "score": forecast.p_valid * (gain + settings.unsure_weight * unsure) / option.price,
     }
+
+
+def improvement(forecast: Forecast, incumbent: float) -> float:
+    """Return E[max(0, log2 S − log2 incumbent)] of a valid candidate, in octaves."""
+    if forecast.mean_log2 is not None and forecast.sd_log2 is not None:
+        return bins.normal_improvement(forecast.mean_log2, forecast.sd_log2, incumbent)
+    return bins.expected_improvement(forecast.probabilities, incumbent)
 
 
 def _spread(forecast: Forecast) -> float:

@@ -39,6 +39,8 @@ class SearchSettings:
         holdout: Try a confirmed winner on shapes near the given ones, too.
         compile_threads: How many candidates compile at once.
         group: Name of the group of runs that search for several targets together (`search.islands`); "" is none.
+        plans: How many short plans a model that writes is asked for per program, for a forecaster to choose from; 0 is
+            none.
         place: How the caller names where a run of a group measures, such as h200@ssh:HOST.
         visitors: Measurements kept back for the best kernels of the group's other targets.
         proposer: How the caller names what it passed as proposer; filled with its name where left empty.
@@ -63,6 +65,7 @@ class SearchSettings:
     holdout: bool = True
     compile_threads: int = field(default_factory=lambda: min(16, os.cpu_count() or 1))
     group: str = ""
+    plans: int = 0
     place: str = ""
     visitors: int = 0
     proposer: str = ""
@@ -75,7 +78,7 @@ class SearchSettings:
         for name in ("proposals_per_round", "measure_per_round", "compile_threads"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("explore", "unsure_weight", "reconsider", "audit_budget", "min_improvement", "patience"):
+        for name in ("explore", "unsure_weight", "reconsider", "audit_budget", "min_improvement", "patience", "plans"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must not be negative")
         if not 0 <= self.audit <= 1:

@@ -220,7 +220,7 @@ def _to_forecast(row: CandidateRow, number: int) -> bool:
 
 
 def _attempt(row: CandidateRow) -> Attempt:
-    proposal = Proposal(row.candidate, row.proposer, row.parent, row.note, row.cost, row.mate, row.operator)
+    proposal = Proposal(row.candidate, row.proposer, row.parent, row.note, row.cost, row.mate, row.operator, row.plan)
     return Attempt(proposal, row.outcome, row.reason, row.build, row.forecast, row.measurement)
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
-from pydantic_ai import CachePoint, ModelRetry
+from pydantic_ai import CachePoint
 from pydantic_ai.models import Model
 
 from forewarp.core import serde
@@ -83,7 +83,7 @@ class LlmForecaster:
             # Some providers cache a prompt up to the mark: the part that all prompts of the task share.
             [[asked.shared, CachePoint(), asked.own] for asked in questions],
             SpeedupForecasts,
-            check=lambda reply, place: _check(reply, len(parts[place])),
+            check=lambda reply, place: replies.checked(reply, len(parts[place])),
             retries=1,
         )
         for keys, answer in zip(parts, answers, strict=True):
@@ -117,13 +117,6 @@ def _parts(keys: Sequence[str], size: int) -> list[tuple[str, ...]]:
     """Split into as few parts as there must be, all of about the same length."""
     count = -(-len(keys) // size)
     return [tuple(keys[i * len(keys) // count : (i + 1) * len(keys) // count]) for i in range(count)]
-
-
-def _check(reply: SpeedupForecasts, count: int) -> SpeedupForecasts:
-    problem = replies.complaint(reply, count)
-    if problem:
-        raise ModelRetry(problem)
-    return reply
 
 
 def _share(cost: Cost, place: int, count: int) -> Cost:

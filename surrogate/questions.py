@@ -91,17 +91,6 @@ def question(
     trials = nearest(task, target, subjects, history) if shown.trials else []
     letters = _letters(subjects, trials)
     reference = _reference(shown.references.get(task.sha256), history if shown.trials else ())
-    rates = reference_table.shipped()
-    shared = render(
-        "forecast_task.j2",
-        task=task,
-        target=target,
-        reference=reference,
-        versions=reference.versions if reference else {},
-        rates=rates if reference_table.is_known(target) else None,
-        launch_s=rates.launch_s,
-        examples=examples,
-    )
     own = render(
         "forecast_user.j2",
         programs=_programs(subjects, letters, shown.source),
@@ -119,7 +108,26 @@ def question(
         evidence=shown.evidence,
         history=shown.trials,
     )
-    return Question(shared, own)
+    return Question(_shared(task, target, reference, examples), own)
+
+
+def task_part(task: Task, target: Target, history: Sequence[Trial], shown: Shown) -> str:
+    """Return the part of a prompt that is the same for all candidates of a task."""
+    return _shared(task, target, _reference(shown.references.get(task.sha256), history), ())
+
+
+def _shared(task: Task, target: Target, reference: ReferenceTime | None, examples: Sequence[Example]) -> str:
+    rates = reference_table.shipped()
+    return render(
+        "forecast_task.j2",
+        task=task,
+        target=target,
+        reference=reference,
+        versions=reference.versions if reference else {},
+        rates=rates if reference_table.is_known(target) else None,
+        launch_s=rates.launch_s,
+        examples=examples,
+    )
 
 
 def nearest(task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]) -> list[Trial]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_ai import ModelRetry
 
 from forewarp.core import bins
 from forewarp.core.values import Z80, Forecast
@@ -54,6 +55,13 @@ def complaint(reply: SpeedupForecasts, count: int) -> str:
     if any(sum(f.p) <= 0 for f in reply.forecasts):
         return "Eight probabilities are all zero; they must sum to 1."
     return ""
+
+
+def checked(reply: SpeedupForecasts, count: int) -> SpeedupForecasts:
+    """Return a reply about `count` candidates; raises `ModelRetry` with its fault."""
+    if problem := complaint(reply, count):
+        raise ModelRetry(problem)
+    return reply
 
 
 def about(reply: SpeedupForecasts, place: int) -> list[OneForecast]:

@@ -22,7 +22,7 @@ from forewarp.surrogate.evaluation import backtest, metrics, scorecard
 from forewarp.surrogate.evaluation.backtest import Answers, Group, Progress
 from forewarp.surrogate.evaluation.resampling import Resampled, cluster_draws
 from forewarp.tools import session
-from forewarp.tools.parts import Part
+from forewarp.tools.parts import Part, Place
 from forewarp.tools.requests import EvaluateRequest
 
 POOLED = "pooled"
@@ -161,6 +161,7 @@ def evaluate(request: EvaluateRequest, progress: Progress | None = None) -> Eval
             f"{', '.join(sorted(held)) or 'which there are none'}",
         )
     answers = [backtest.run(f, plan.groups, progress) for f in _forecasters(request, rows, plan.groups)]
+    answers += [_planned(request)] if request.what == "plans" else []
     records = [r for path in request.recorded for r in read_forecasts(Path(path).expanduser())]
     records = [r for r in records if not request.tasks or r.task in request.tasks]
     recorded = backtest.recorded(records, cases if request.pools else None)
@@ -174,14 +175,30 @@ def evaluate(request: EvaluateRequest, progress: Progress | None = None) -> Eval
         )
     files = _keep(shared, request.keep)
     left_out = dict(plan.left_out)
-    unanswered = (len(cases) or max(len(a.rows) for a in recorded)) - len(shared[0].rows)
+    unanswered = (len(cases) or max(len(a.rows) for a in [*answers, *recorded])) - len(shared[0].rows)
     if unanswered:
         left_out["not answered by every forecaster"] = unanswered
     return _result(request, shared, left_out, files)
 
 
+def _planned(request: EvaluateRequest) -> Answers:
+    """Return an archive's forecasts of plans with what came of them; raises `UsageError` where there are none."""
+    with session.existing_archive(Place(archive=request.archive)) as archive:
+        plans = [p for p in archive.plans() if not request.tasks or p.task in request.tasks]
+    if not plans:
+        raise UsageError(
+            "no kernel of this archive was written from a plan and measured",
+            hint="run forewarp optimize TASK --model NAME --plans 3 first, or name another file with --archive",
+        )
+    return backtest.of_plans(plans)
+
+
 def _check(request: EvaluateRequest) -> None:
-    if not request.pools and not request.recorded:
+    if request.what == "plans" and (request.pools or request.forecasters or request.recorded):
+        raise UsageError(
+            "plans are judged as an archive holds them", hint="leave out pools, forecasters and --recorded"
+        )
+    if request.what != "plans" and not request.pools and not request.recorded:
         raise UsageError("there is nothing to judge by", hint="pass a pool, or recorded forecasts with --recorded")
     if request.forecasters and not request.pools:
         raise UsageError("forecasters need a pool to be asked about", hint="pass a pool of measured candidates")
@@ -280,7 +297,10 @@ def _result(
         )
         for a, other in zip(answers[1:], scored[1:], strict=True)
     ]
-    rows, split = answers[0].rows, request.split if request.pools else "recorded"
+    rows, split = (
+        answers[0].rows,
+        request.split if request.pools else "plans" if request.what == "plans" else "recorded",
+    )
     return EvaluateResult.of(
         request,
         summary=_summary(forecasters, len(rows), len(set(names)), split) + _against_members(differences),

@@ -14,6 +14,7 @@ from forewarp.search.proposers.recorded import Archived, ArchivedProposer, PoolP
 from forewarp.search.proposers.tunables import TunablesProposer
 
 if TYPE_CHECKING:
+    from forewarp.search.proposers.plans import Planner
     from forewarp.surrogate.models import LanguageModel
 
 RUNS_READ = 200
@@ -34,11 +35,13 @@ def make_proposer(
     *,
     archive: Archive | None = None,
     resumed: RunRow | None = None,
+    planner: Planner | None = None,
 ) -> Proposer:
     """Return a proposer: the pool's own candidates on replay, else the models' and the tunables of what works.
 
     With an `archive`, the best kernels of earlier runs of this task on this target are proposed first, and models see
     one of a similar task. Runs that are to be compared must not have it. `resumed` is the run that is taken up again.
+    With a `planner`, models plan before they write.
     """
     recorded = executor.candidates(task)
     if recorded is not None:
@@ -50,7 +53,7 @@ def make_proposer(
     from forewarp.search.proposers.llm import KernelWriter
     from forewarp.search.proposers.portfolio import Portfolio
 
-    writers = [KernelWriter(m, archived=archived) for m in models]
+    writers = [KernelWriter(m, archived=archived, planner=planner) for m in models]
     return Portfolio(writers, TunablesProposer(), archived=archived)
 
 

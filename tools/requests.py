@@ -258,6 +258,13 @@ class SearchRequest(TaskRequest):
         ge=0,
         description="Rounds in a row without a promising candidate after which the run ends; 0 is never. [default: 6]",
     )
+    plans: int = Field(
+        default=0,
+        ge=0,
+        le=16,
+        description="Short plans that the model gives before each program; a forecaster chooses those that are written. 0 "
+        "is none.",
+    )
     learn_across_runs: bool = Field(
         default=False,
         description="Begin with the best kernels of earlier runs of this task on this device, and learn from them.",
@@ -313,6 +320,10 @@ class SuiteRequest(Part):
 class EvaluateRequest(Part):
     """Request for an evaluation: the forecasters, and the measured candidates to judge them by."""
 
+    what: Literal["kernels", "plans"] = Field(
+        default="kernels",
+        description="Forecasts of kernels; or those that an archive's runs made of plans, by the kernels written from them.",
+    )
     pools: list[FilePath] = Field(
         default_factory=list[str], description="Parquet files of measured candidates, or folders of them."
     )
@@ -350,6 +361,7 @@ class EvaluateRequest(Part):
         "them in turn, and all are compared with the first.",
     )
     base_url: BaseUrl = None
+    archive: ArchiveFile = None
     keep: FilePath | None = Field(default=None, description="Parquet file to write the forecasts to.")
 
 

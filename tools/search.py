@@ -38,7 +38,9 @@ from forewarp.tools.run_report import SearchResult, report
 from forewarp.tools.session import Executors, Session
 
 if TYPE_CHECKING:
+    from forewarp.search.proposers.plans import Planner
     from forewarp.surrogate.models import LanguageModel
+    from forewarp.surrogate.reference import ReferenceTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +130,16 @@ class Prepared:
         make = sessions.seed_maker(target.kind, executor)
         task, settings, expected = self.expected(opened.task, target, devices, archive.path, replay, make)
         earlier = archive if settings.learn_across_runs else None
-        proposer = self.own.proposer or make_proposer(executor, task, self.models.writers, archive=earlier)
-        forecaster = self.own.forecaster or forecaster_of(
-            self.request.forecaster, self.models.forecaster, archive, task, executor
+        references = references_for(self.request.forecaster, settings.plans, archive, task, executor)
+        proposer = self.own.proposer or make_proposer(
+            executor,
+            task,
+            self.models.writers,
+            archive=earlier,
+            planner=self.models.planner(settings.plans, references),
+        )
+        forecaster = self.own.forecaster or sessions.make_forecaster(
+            self.request.forecaster, self.models.forecaster, references=references, measures=True
         )
         return Ready(opened, task, settings, proposer, forecaster, expected)
 
@@ -207,14 +216,11 @@ def _able(opened: Session) -> Able:
     return lambda candidate: candidate.language in languages
 
 
-def forecaster_of(
-    name: str, model: LanguageModel | None, archive: Archive, task: Task, executor: Executor
-) -> Forecaster | None:
-    """Return a run's forecaster, which knows the reference's time as far as that can be told before the run."""
-    if name == "none":
-        return None
-    references = sessions.reference_time(archive, task, executor, at_hand=True)
-    return sessions.make_forecaster(name, model, references=references, measures=True)
+def references_for(
+    forecaster: str, plans: int, archive: Archive, task: Task, executor: Executor
+) -> dict[str, ReferenceTime]:
+    """Return the reference's time by the task's sha256, if anybody forecasts."""
+    return {} if forecaster == "none" and not plans else sessions.reference_time(archive, task, executor, at_hand=True)
 
 
 def estimate_search(request: SearchRequest, own: Own = NOTHING) -> Estimate:
@@ -250,6 +256,7 @@ def settings_of(request: SearchRequest, own: Own = NOTHING) -> SearchSettings:
         confirm=request.confirm,
         holdout=request.holdout,
         learn_across_runs=request.learn_across_runs,
+        plans=request.plans,
         proposer=own_label(own.proposer.name) if own.proposer else proposer,
         forecaster=own_label(own.forecaster.name) if own.forecaster else forecaster,
     )
@@ -286,6 +293,8 @@ def _check(request: SearchRequest, own: Own) -> None:
             "the model that forecasts would never be asked",
             hint="pass --forecaster cascade or llm with --forecast-model, or leave that out",
         )
+    if request.plans and (own.proposer is not None or not request.model):
+        raise UsageError("no language model writes, so that no plan would be made", hint="leave --plans out")
     if own.proposer is not None and request.model and not asks:
         raise UsageError("with a proposer of one's own the model would never be asked", hint="leave the model out")
     capped = [n for n in ("dollars", "tokens") if getattr(request.budget, n) is not None]
@@ -302,6 +311,15 @@ class Models:
 
     writers: list[LanguageModel]
     forecaster: LanguageModel | None
+
+    def planner(self, plans: int, references: Mapping[str, ReferenceTime]) -> Planner | None:
+        """Return what has the writers plan before they write; None where they are not to, or nobody writes."""
+        if not plans or self.forecaster is None:
+            return None
+        from forewarp.search.proposers.plans import Planner
+        from forewarp.surrogate.plans import PlanForecaster
+
+        return Planner(PlanForecaster(self.forecaster, references), plans)
 
     def dollars(self) -> Dollars | None:
         """Return a function from tokens to dollars, the mean over all models; None without a model."""

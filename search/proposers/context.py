@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from forewarp.core.protocols import Attempt
-from forewarp.core.values import Forecast, Measurement
+from forewarp.core.values import Forecast, KernelPlan, Measurement
 from forewarp.prompts.render import render
 from forewarp.search.proposers.operators import Directive, is_uneven
 from forewarp.search.proposers.past import Past, source_of, works
@@ -30,8 +30,16 @@ _LINE_CHARS = 240
 _WIDE = 4.0
 
 
-def prompt(past: Past, directive: Directive, inspiration: Archived | None, *, edits: bool) -> str:
-    """Return the text that asks for one candidate."""
+def prompt(
+    past: Past,
+    directive: Directive,
+    inspiration: Archived | None,
+    *,
+    edits: bool,
+    plan: KernelPlan | None = None,
+    plans: int = 0,
+) -> str:
+    """Return the text that asks for one candidate, written from a `plan` if there is one, or for so many `plans`."""
     begin, other, broken = directive.begin, directive.other, directive.operator.begins == "broken"
     room = _Room(SOURCE_CHARS)
     main = _program(past, begin, room, _MAIN_CHARS * 3 // 4 if other else _MAIN_CHARS) if begin else None
@@ -47,6 +55,8 @@ def prompt(past: Past, directive: Directive, inspiration: Archived | None, *, ed
         fences=FENCES,
         operator=directive.operator.name,
         edits=edits,
+        plan=plan,
+        plans=plans,
         parent=None if broken else main,
         failure=_failure(main, begin) if broken and main and begin else None,
         repairs=directive.repairs,

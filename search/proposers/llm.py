@@ -9,7 +9,7 @@ from pydantic_ai.models import Model
 
 from forewarp.core.errors import CandidateError, ModelError
 from forewarp.core.protocols import Proposal
-from forewarp.core.values import Candidate, Cost
+from forewarp.core.values import Candidate, Cost, RatedPlan
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.prompts.render import render
 from forewarp.search.gate import program_key
@@ -18,6 +18,7 @@ from forewarp.search.proposers.context import prompt
 from forewarp.search.proposers.edits import EditError, NewKernel, WholeKernel
 from forewarp.search.proposers.operators import Directive
 from forewarp.search.proposers.past import Past
+from forewarp.search.proposers.plans import Planner
 from forewarp.search.proposers.recorded import ArchivedProposer
 from forewarp.surrogate import models
 from forewarp.surrogate.models import Answer, LanguageModel
@@ -32,18 +33,25 @@ _RETRIES = 2
 class KernelWriter:
     """Asks a language model for new programs, each by another operator or from another parent.
 
-    The answer is edits of the parent's source or a complete file. Edits that do not fit go back once with what is
+    With a `planner` it first answers with plans, and the chosen ones are written. The answer is edits of the parent's
+    source or a complete file. Edits that do not fit go back once with what is
     wrong, then the complete file is asked for; after two such candidates in a run only complete files are. A launch
     plan that is malformed, or a program that was tried, goes back with the message. What stays malformed is proposed
     as it is where there is any text, so that the gate says why it is none and its cost is on the record.
     """
 
-    def __init__(self, model: Model | LanguageModel, *, archived: ArchivedProposer | None = None) -> None:
+    def __init__(
+        self,
+        model: Model | LanguageModel,
+        *,
+        archived: ArchivedProposer | None = None,
+        planner: Planner | None = None,
+    ) -> None:
         self.model = models.resolve(model)
         self.name = f"llm:{self.model.label}"
         self.owed = Cost()
         """Cost of calls that gave no proposal; it is added to the next proposal that is made."""
-        self._archived = archived
+        self._archived, self._planner = archived, planner
 
     def write(self, past: Past, directives: Sequence[Directive]) -> list[Proposal]:
         """Return the model's candidates for the requests; fewer where it gives nothing new.
@@ -51,13 +59,20 @@ class KernelWriter:
         Raises `ModelError` only if no call at all gave a reply because the provider could not be reached.
         """
         misfits = sum(a.proposal.proposer == self.name and a.proposal.note.endswith(MISFIT) for a in past.attempts)
-        requests = [_Request(past, d, edits=d.operator.edits and misfits < _MISFITS) for d in directives]
+        chosen = [(d, None) for d in directives]
+        if self._planner is not None:
+            chosen, cost = self._planner.choose(self.model, past, directives)
+            self.owed += cost
+        requests = [_Request(past, d, plan, edits=d.operator.edits and misfits < _MISFITS) for d, plan in chosen]
         inspiration = self._archived.inspiration(past.task, past.languages) if self._archived else None
         edited = any(r.edits for r in requests)
         output: type[NewKernel | WholeKernel] = NewKernel if edited else WholeKernel
         answers = self.model.ask(
             render("propose_system.j2", languages=past.languages),
-            [prompt(past, r.directive, inspiration, edits=r.edits) for r in requests],
+            [
+                prompt(past, r.directive, inspiration, edits=r.edits, plan=r.plan.plan if r.plan else None)
+                for r in requests
+            ],
             output,
             check=lambda reply, place: requests[place].check(reply),
             retries=_RETRIES + edited,
@@ -85,7 +100,7 @@ class KernelWriter:
             taken.add(program_key(candidate))
             parent, mate = request.directive.parents
             operator = request.directive.operator.name
-            made.append(Proposal(candidate, self.name, parent, request.note, self.owed, mate, operator))
+            made.append(Proposal(candidate, self.name, parent, request.note, self.owed, mate, operator, request.plan))
             self.owed = Cost()
         return made
 
@@ -93,8 +108,8 @@ class KernelWriter:
 class _Request:
     """One request to the model: reads replies, sends back what can be mended, and keeps the latest candidate."""
 
-    def __init__(self, past: Past, directive: Directive, *, edits: bool) -> None:
-        self.directive, self.edits = directive, edits
+    def __init__(self, past: Past, directive: Directive, plan: RatedPlan | None, *, edits: bool) -> None:
+        self.directive, self.plan, self.edits = directive, plan, edits
         self.candidate: Candidate | None = None
         self.note = ""
         self._past, self._misfits, self._repeated = past, 0, False

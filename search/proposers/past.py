@@ -31,7 +31,7 @@ class Past:
     """A view of `Known`; everything in it is a pure function of what the run recorded."""
 
     def __init__(self, task: Task, target: Target, known: Known) -> None:
-        self.task, self.target, self.seen = task, target, known.seen
+        self.task, self.target, self.known, self.seen = task, target, known, known.seen
         self.attempts = puct.attempts_of(known)
         self.languages = languages_for(task, target)
         seeds = [s for s in task.seeds if s.language in self.languages]

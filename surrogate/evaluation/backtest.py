@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from forewarp.archive.forecasts import RecordedForecast
-from forewarp.archive.rows import RecordedRow
+from forewarp.archive.rows import PlanOutcome, RecordedRow
 from forewarp.core import bins
 from forewarp.core.protocols import Forecaster, Subject, Trial
-from forewarp.core.values import REFERENCE, Cost, Forecast, Target, Task
+from forewarp.core.values import REFERENCE, Candidate, Cost, Forecast, Measurement, Target, Task
 from forewarp.inspection.features.features import program_of
 from forewarp.surrogate.reference import ReferenceTime
 
@@ -195,6 +195,15 @@ def common(answers: Sequence[Answers]) -> list[Answers]:
     return same
 
 
+def of_plans(outcomes: Iterable[PlanOutcome]) -> Answers:
+    """Return the forecasts of plans as answers about the kernels that were written from them; repeats count once."""
+    rows: dict[ForecastKey, AnsweredCase] = {}
+    for o in outcomes:
+        case = _case(o.task, o.target, o.family, o.candidate, o.measurement)
+        rows.setdefault(case.key, AnsweredCase(case, o.rated.forecast))
+    return Answers("plans", tuple(rows.values()), {}, Cost())
+
+
 def as_recorded(answers: Answers) -> list[RecordedForecast]:
     """Return answers as records, from which `recorded` makes the same answers again."""
     return [
@@ -228,19 +237,25 @@ def group(shown: Sequence[RecordedRow], asked: Sequence[RecordedRow]) -> Group:
     best = max([1.0, *(r.measurement.speedup or 0.0 for r in shown if r.measurement.trusted)])
     first = asked[0]
     subjects = tuple(Subject(r.candidate, r.build) for r in asked)
-    return Group(first.task, first.target, trials, subjects, tuple(_case(r, best) for r in asked))
+    return Group(first.task, first.target, trials, subjects, tuple(_case_of(r, best) for r in asked))
 
 
-def _case(row: RecordedRow, incumbent: float) -> Case:
-    found = row.measurement
+def _case_of(row: RecordedRow, incumbent: float) -> Case:
+    family = row.origin.family or row.task.family
+    return _case(row.task.name, row.target.name, family, row.candidate, row.measurement, incumbent)
+
+
+def _case(
+    task: str, target: str, family: str, candidate: Candidate, found: Measurement, incumbent: float = 1.0
+) -> Case:
     good = found.trusted and (found.speedup or 0.0) > 0
     return Case(
-        task=row.task.name,
-        target=row.target.name,
-        family=row.origin.family or row.task.family,
-        kernel=row.candidate.sha256,
-        program=program_of(row.candidate),
-        language=row.candidate.language,
+        task=task,
+        target=target,
+        family=family,
+        kernel=candidate.sha256,
+        program=program_of(candidate),
+        language=candidate.language,
         speedup=found.speedup if good else None,
         low=found.low if good else None,
         high=found.high if good else None,

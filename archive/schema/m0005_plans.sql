@@ -1,0 +1,2 @@
+-- Plan that a program was written from, with its forecast.
+ALTER TABLE proposal ADD COLUMN plan TEXT;
