@@ -248,7 +248,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A candidate compiled for one task and target. `artefact` is a folder that a worker can load."""
+    """A candidate compiled for one task and target. `artefact` is a folder that a worker can load.
+
+    One that is `pending` is not compiled yet: that is done once it is to be measured.
+    """
 
     status: Status
     seconds: float
@@ -257,6 +260,7 @@ class Build:
     binary_sha256: str = ""
     cached: bool = False
     evidence: Evidence = field(default_factory=Evidence)
+    pending: bool = False
 
 
 @dataclass(frozen=True, slots=True)

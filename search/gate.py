@@ -12,6 +12,7 @@ from forewarp.archive.rows import CandidateRow
 from forewarp.core.errors import CandidateError
 from forewarp.core.protocols import Executor, with_evidence
 from forewarp.core.values import DEVICE_ONLY, Build, Candidate, GateOutcome, Signature, Task
+from forewarp.gpu_runner.compilers.extension import settings
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import plan as plans
 
@@ -48,11 +49,23 @@ class _Keys:
 class Gate:
     """Checks candidates in order and remembers them, so that nothing is compiled or measured twice."""
 
-    def __init__(self, executor: Executor, task: Task, signatures: Sequence[Signature], threads: int = 4) -> None:
-        """`signatures` may be empty; then candidates that differ in tunables never count as the same code."""
+    def __init__(
+        self,
+        executor: Executor,
+        task: Task,
+        signatures: Sequence[Signature],
+        threads: int = 4,
+        *,
+        forecasting: bool = False,
+    ) -> None:
+        """`signatures` may be empty; then candidates that differ in tunables never count as the same code.
+
+        With `forecasting`, what takes long to build passes with a build that is pending.
+        """
         self._executor, self._task, self._signatures, self._threads = executor, task, tuple(signatures), threads
         # Recorded candidates did run once: a launch plan that does not resolve here is no reason to reject them.
         self._recorded = executor.candidates(task) is not None
+        self._forecast_first = forecasting and not self._recorded
         self._programs: dict[str, Candidate] = {}
         self._code: dict[str, Candidate] = {}
 
@@ -94,9 +107,23 @@ class Gate:
         self._programs[keys.program] = candidate
         return partial(self._compiled, candidate, keys, pool.submit(self._build, candidate))
 
+    def build(self, candidate: Candidate) -> Gated:
+        """Compile a candidate whose build was pending."""
+        try:
+            build = self._executor.compile(self._task, candidate)
+        except CandidateError as e:
+            return Gated("malformed", str(e))
+        if build.status != "ok":
+            return Gated("compile_error", f"{build.status}: {_trim(build.log)}", build)
+        return Gated("passed", "", with_evidence(self._executor, self._task, candidate, build))
+
     def _build(self, candidate: Candidate) -> Build:
-        """Compile; a module is traced to its launches, so that forecasters know it as they know other kernels."""
-        build = self._executor.compile(self._task, candidate)
+        """Compile; a module is traced to its launches, so that forecasters know it as they know other kernels.
+
+        A torch extension takes long to build: where candidates are forecast, its code alone is compiled for the trace.
+        """
+        later = self._forecast_first and candidate.language == "python" and settings.wanted(candidate.source)
+        build = Build("ok", 0.0, pending=True) if later else self._executor.compile(self._task, candidate)
         return with_evidence(self._executor, self._task, candidate, build)
 
     def _compiled(self, candidate: Candidate, keys: _Keys, compiling: Future[Build]) -> Gated:

@@ -12,9 +12,10 @@ from forewarp.archive.rows import CandidateRow, Purpose
 from forewarp.core.errors import ForewarpError, WorkerError
 from forewarp.core.protocols import with_evidence
 from forewarp.core.values import Build, Measurement
-from forewarp.gpu_runner.pipeline import twice
+from forewarp.gpu_runner.pipeline import compile_threads, twice
 from forewarp.search import policy
-from forewarp.search.events import Alarmed, Event, Measured, Measuring
+from forewarp.search.events import Accepted, Alarmed, Event, Measured, Measuring, Rejected
+from forewarp.search.gate import Gate, Gated
 from forewarp.search.islands import Stopped
 from forewarp.search.run import BudgetSpent, SearchRun
 
@@ -36,8 +37,10 @@ def measure(run: SearchRun, rows: Sequence[CandidateRow], purpose: Purpose = "ca
         yield from _measure_at_once(run, deque(rows), purpose)
         return
     for row in rows:
-        announced = yield from _announce(run, row, purpose)
-        yield from _record(run, announced, partial(_result, run, announced))
+        built = yield from _built(run, row)
+        if built is not None:
+            announced = yield from _announce(run, built, purpose)
+            yield from _record(run, announced, partial(_result, run, announced))
 
 
 def _measure_at_once(run: SearchRun, waiting: deque[CandidateRow], purpose: Purpose) -> Generator[Event]:
@@ -48,11 +51,13 @@ def _measure_at_once(run: SearchRun, waiting: deque[CandidateRow], purpose: Purp
         while running or (waiting and over is None):
             while waiting and over is None and len(running) < run.executor.devices:
                 try:
-                    announced = yield from _announce(run, waiting.popleft(), purpose)
-                    running[pool.submit(_result, run, announced)] = announced
+                    built = yield from _built(run, waiting.popleft())
+                    if built is not None:
+                        announced = yield from _announce(run, built, purpose)
+                        running[pool.submit(_result, run, announced)] = announced
                 except (Stopped, BudgetSpent) as e:
                     over = e
-            ended = wait(running, return_when=FIRST_COMPLETED).done
+            ended = wait(running, return_when=FIRST_COMPLETED).done if running else set[Future[Measurement]]()
             for done in sorted(ended, key=lambda f: running[f].number):
                 try:
                     yield from _record(run, running.pop(done), done.result)
@@ -64,6 +69,45 @@ def _measure_at_once(run: SearchRun, waiting: deque[CandidateRow], purpose: Purp
     finally:
         # A caller that closed this iterator does not wait: it closes the executor next, which ends what still runs.
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def record_gated(run: SearchRun, row: CandidateRow, gated: Gated) -> Generator[Event]:
+    """Record what the gate says of a candidate."""
+    with run.step() as happened:
+        kept = run.archive.set_outcome(row.proposal, gated.outcome, gated.reason, gated.build)
+        where = run.id, run.round, row.candidate.sha256
+        if gated.outcome == "passed" and gated.build is not None:
+            if not gated.build.pending:
+                run.builds[row.proposal] = gated.build
+            if row.outcome == "pending":
+                happened.append(Accepted(*where, gated.build.seconds))
+        else:
+            happened.append(Rejected(*where, gated.outcome, gated.reason))
+    run.state.put(replace(row, outcome=gated.outcome, reason=gated.reason, build=kept))
+    yield from happened
+
+
+def ready_gate(run: SearchRun) -> Gate:
+    """Return the run's gate, which remembers the run's candidates."""
+    if run.gate is None:
+        run.signatures = run.executor.describe(run.task)
+        run.archive.add_signatures(run.task, run.target, run.signatures)
+        threads = compile_threads(run.executor, run.settings.compile_threads)
+        forecasting = run.forecaster is not None
+        run.gate = Gate(run.executor, run.task, run.signatures, threads, forecasting=forecasting)
+        for row in run.state.rows.values():
+            run.gate.remember(row.candidate, row.outcome, row.build)
+    return run.gate
+
+
+def _built(run: SearchRun, row: CandidateRow) -> Generator[Event, None, CandidateRow | None]:
+    """Build a candidate whose build is pending, and record that; return it, or None where it cannot be built."""
+    if row.build is None or not row.build.pending:
+        return row
+    run.check_may_begin()
+    gated = ready_gate(run).build(row.candidate)
+    yield from record_gated(run, row, gated)
+    return run.state.rows[row.proposal] if gated.outcome == "passed" else None
 
 
 def _announce(run: SearchRun, row: CandidateRow, purpose: Purpose) -> Generator[Event, None, _Announced]:

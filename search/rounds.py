@@ -15,13 +15,11 @@ from forewarp.archive.rows import CandidateRow
 from forewarp.core.errors import ForewarpError
 from forewarp.core.protocols import Forecaster, ForecastMemory, Proposal, Subject, TransferForecaster
 from forewarp.core.values import Cost, Decision, Forecast
-from forewarp.gpu_runner.pipeline import compile_threads
 from forewarp.search import budget as budgets
 from forewarp.search import policy
-from forewarp.search.events import Accepted, Decided, Escalated, Event, Forecasted, Proposed, Rejected, Unanswered
-from forewarp.search.gate import Gate, Gated
+from forewarp.search.events import Decided, Escalated, Event, Forecasted, Proposed, Unanswered
 from forewarp.search.islands import Stopped
-from forewarp.search.measuring import measure
+from forewarp.search.measuring import measure, ready_gate, record_gated
 from forewarp.search.run import BudgetSpent, SearchRun
 from forewarp.search.state import RunState, pending
 from forewarp.surrogate.cascade import DEAR, CascadeForecaster
@@ -89,35 +87,11 @@ def enter(run: SearchRun, number: int, made: Sequence[Proposal]) -> Generator[Ev
 
 def check(run: SearchRun, rows: Sequence[CandidateRow]) -> Generator[Event]:
     """Send the round's proposals through the gate; raises `Stopped`."""
-    with contextlib.closing(_ready_gate(run).check([r.candidate for r in rows])) as answers:
+    with contextlib.closing(ready_gate(run).check([r.candidate for r in rows])) as answers:
         for row, gated in zip(rows, answers, strict=True):
-            yield from _record_gated(run, row, gated)
+            yield from record_gated(run, row, gated)
             if run.stop.is_set():
                 raise Stopped
-
-
-def _record_gated(run: SearchRun, row: CandidateRow, gated: Gated) -> Generator[Event]:
-    with run.step() as happened:
-        kept = run.archive.set_outcome(row.proposal, gated.outcome, gated.reason, gated.build)
-        where = run.id, run.round, row.candidate.sha256
-        if gated.outcome == "passed" and gated.build is not None:
-            run.builds[row.proposal] = gated.build
-            happened.append(Accepted(*where, gated.build.seconds))
-        else:
-            happened.append(Rejected(*where, gated.outcome, gated.reason))
-    run.state.put(replace(row, outcome=gated.outcome, reason=gated.reason, build=kept))
-    yield from happened
-
-
-def _ready_gate(run: SearchRun) -> Gate:
-    if run.gate is None:
-        run.signatures = run.executor.describe(run.task)
-        run.archive.add_signatures(run.task, run.target, run.signatures)
-        threads = compile_threads(run.executor, run.settings.compile_threads)
-        run.gate = Gate(run.executor, run.task, run.signatures, threads)
-        for row in run.state.rows.values():
-            run.gate.remember(row.candidate, row.outcome, row.build)
-    return run.gate
 
 
 def forecast(run: SearchRun, rows: Sequence[CandidateRow]) -> Generator[Event]:

@@ -176,7 +176,8 @@ def pending(state: RunState, settings: SearchSettings, floor: float | None = Non
         ready = _before_deciding(state, settings)
         if ready is not None:
             return ready
-    unmeasured = tuple(r.proposal for r in state.chosen if r.measurement is None)
+    # One that was chosen before it was built may have turned out not to compile.
+    unmeasured = tuple(r.proposal for r in state.chosen if r.measurement is None and r.outcome == "passed")
     if unmeasured:
         return NextAction("measure", unmeasured)
     end = _enough(state, settings, floor)

@@ -210,6 +210,8 @@ class CascadeForecaster:
         if self._prices is None:
             return False
         measuring = self._prices.measuring(target, subject.candidate.language, history)
+        if subject.build.pending:
+            measuring += self._prices.building(target, history)
         asking_costs, measuring_costs = comparable(self._prices.asking(target, self._price()), measuring)
         return gain * measuring_costs < promised * asking_costs
 

@@ -28,6 +28,12 @@ MEASUREMENT_S: Mapping[DeviceKind, tuple[float, float, float]] = {
 """Low, typical and high device seconds of a measurement: `benchmarks/results/h200/*_*.json` and `equal_budget_cpu.json`
 (which timed half as long: the highest is doubled)."""
 
+BUILD_S = 8.4
+"""Typical seconds of building a torch extension on two processors (`benchmarks/results/load_inline_two_cores.json`)."""
+
+_BUILT_S = 0.5
+"""Builds of modules that took less were of no extension."""
+
 ANSWER = Cost(seconds=3.0, input_tokens=693, output_tokens=50, dollars=None)
 """Typical cost of a language model's forecast of one candidate (`benchmarks/results/llm_test.parquet`, four at a
 time)."""
@@ -69,6 +75,15 @@ class Prices:
         timed = [t for t in history if t.measurement.device_s > 0]
         alike = [t for t in timed if t.subject.candidate.language == language] or timed
         seconds = [t.measurement.device_s for t in alike] or [MEASUREMENT_S[target.kind][1]]
+        mean = statistics.fmean(seconds)
+        return Cost(mean, dollars=self.held(target, mean))
+
+    def building(self, target: Target, history: Sequence[Trial]) -> Cost:
+        """Return what building a torch extension is expected to cost, while the device waits: the trials' mean, or a
+        typical one.
+        """
+        built = [t.subject.build for t in history if t.subject.candidate.language == "python"]
+        seconds = [b.seconds for b in built if b.seconds > _BUILT_S and not b.cached] or [BUILD_S]
         mean = statistics.fmean(seconds)
         return Cost(mean, dollars=self.held(target, mean))
 

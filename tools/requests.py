@@ -262,8 +262,8 @@ class SearchRequest(TaskRequest):
         default=0,
         ge=0,
         le=16,
-        description="Short plans that the model gives before each program; a forecaster chooses those that are written. 0 "
-        "is none.",
+        description="Short plans that the model gives before each program; a forecaster chooses those that are "
+        "written. 0 is none.",
     )
     learn_across_runs: bool = Field(
         default=False,
@@ -322,7 +322,8 @@ class EvaluateRequest(Part):
 
     what: Literal["kernels", "plans"] = Field(
         default="kernels",
-        description="Forecasts of kernels; or those that an archive's runs made of plans, by the kernels written from them.",
+        description="Forecasts of kernels; or those that an archive's runs made of plans, by the kernels written from "
+        "them.",
     )
     pools: list[FilePath] = Field(
         default_factory=list[str], description="Parquet files of measured candidates, or folders of them."

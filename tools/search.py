@@ -360,10 +360,14 @@ def resume_search(request: ResumeRequest, own: Own = NOTHING, islands: Islands |
         names_of(request.model) or several(recorded), request.base_url or recorded_url, forecast_model or None
     )
     with sessions.open_session(_place_of(row, request.place, replayed=replayed), row.task, own.executors) as opened:
-        forecaster = own.forecaster or forecaster_of(kind, models.forecaster, opened.archive, row.task, opened.executor)
-        earlier = opened.archive if reads_archive(proposes) else None
+        plans = int(settings.get("plans", 0))
+        references = references_for(kind, plans, opened.archive, row.task, opened.executor)
+        forecaster = own.forecaster or sessions.make_forecaster(
+            kind, models.forecaster, references=references, measures=True
+        )
+        earlier, planner = opened.archive if reads_archive(proposes) else None, models.planner(plans, references)
         proposer = own.proposer or make_proposer(
-            opened.executor, row.task, models.writers, archive=earlier, resumed=row
+            opened.executor, row.task, models.writers, archive=earlier, resumed=row, planner=planner
         )
         island = island_of(opened, islands)
         search = Search.resume(opened.archive, row.id, opened.executor, proposer, forecaster, island)

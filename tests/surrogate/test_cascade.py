@@ -137,6 +137,38 @@ def test_no_model_is_asked_where_measuring_is_cheaper(seconds: float, asked: lis
     assert ("measuring tells more for its price" in found[0].rationale) == (not asked)
 
 
+def test_a_pending_build_makes_measuring_dear() -> None:
+    target = replace(TARGET, name="NVIDIA H200", kind="cuda")
+    history = [Trial(subject(500), replace(measured(1.0), device_s=1.0))]
+    module = [replace(s, build=replace(s.build, pending=True)) for s in (subject(32), subject(64))]
+    dear, table = Saying("dear", BLOCKS), Prices("", {}, {"H200": 360.0})
+    asks = cascade(Saying("cheap", BLOCKS), dear, expected=Cost(1.0, 693, 50, 0.1), prices=table)
+    asks.forecast(TASK, target, [subject(32), subject(64)], history)
+    assert dear.asked == []
+    asks.forecast(TASK, target, module, history)
+    assert dear.asked == [[32, 64]]
+
+
+def test_an_answer_moves_a_sure_forecast_less() -> None:
+    for sd, asked in ((0.3, [[32, 64]]), (0.02, [])):
+        dear = Saying("dear", BLOCKS)
+        cheap = Saying("cheap", BLOCKS, sd=sd)
+        cascade(cheap, dear, expected=Cost(dollars=0.1)).forecast(TASK, TARGET, [subject(32), subject(64)], [])
+        assert dear.asked == asked
+
+
+def test_doubt_that_all_share_is_no_reason_to_ask() -> None:
+    class Together(Saying):
+        def forecast(
+            self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
+        ) -> list[Forecast]:
+            return [replace(f, shared_sd_log2=0.3) for f in super().forecast(task, target, subjects, history)]
+
+    dear = Saying("dear", BLOCKS)
+    cascade(Together("cheap", BLOCKS), dear).forecast(TASK, TARGET, [subject(32), subject(64)], [])
+    assert dear.asked == []
+
+
 def test_an_unpriced_device_is_compared_in_seconds() -> None:
     target = replace(TARGET, name="a card of its own", kind="cuda")
     history = [Trial(subject(500), replace(measured(1.0), device_s=1000.0))]

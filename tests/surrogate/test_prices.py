@@ -5,8 +5,8 @@ import pytest
 from contracts.forecaster_contract import measured, subject
 
 from forewarp.core.errors import UsageError
-from forewarp.core.protocols import Trial
-from forewarp.core.values import Cost, Target
+from forewarp.core.protocols import Subject, Trial
+from forewarp.core.values import Build, Candidate, Cost, Target
 from forewarp.surrogate import prices
 
 
@@ -103,3 +103,15 @@ def test_costs_are_compared_in_seconds_where_dollars_do_not_tell():
     assert prices.comparable(Cost(1.0, dollars=2.0), Cost(3.0, dollars=4.0)) == (2.0, 4.0)
     assert prices.comparable(Cost(1.0, dollars=None), Cost(3.0, dollars=4.0)) == (1.0, 3.0)
     assert prices.comparable(Cost(1.0, dollars=0.0), Cost(3.0, dollars=0.0)) == (1.0, 3.0)
+
+
+def test_building_costs_what_it_took_here_else_what_is_typical() -> None:
+    def trial(seconds: float, *, cached: bool = False) -> Trial:
+        build = Build("ok", seconds, cached=cached)
+        return Trial(Subject(Candidate("class ModelNew: ...", "python"), build), measured(1.0))
+
+    table, target = prices.load(), Target("NVIDIA H200", "cuda", "sm_90", 132)
+    assert table.building(target, []).seconds == prices.BUILD_S
+    told = table.building(target, [trial(20.0), trial(40.0), trial(90.0, cached=True), trial(0.01)])
+    assert told.seconds == 30.0
+    assert told.dollars == pytest.approx(table.held(target, 30.0))
