@@ -11,7 +11,7 @@ import json
 import math
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -293,6 +293,54 @@ def priced() -> Iterator[Row]:
         )
 
 
+def paying() -> Iterator[Row]:
+    """What a search's own cascade asks, measures and costs, by what a measurement takes."""
+    found = load("search_replay_priced.json")
+    for arm, (title, cost) in PAYING.items():
+        row = found["figures"][arm]
+        compared = arm != "tuner"
+        asked = statistics.fmean(r["tiers"].get("llm", 0) for r in found["runs"] if r["arm"] == arm)
+        yield (
+            title,
+            f"{asked:.1f}",
+            f"{row['needed_median']:g}; {row['needed_mean']:.1f}",
+            _ratio(row["fewer_than_tuner"]) if compared else "",
+            _ratio(row[f"{cost}_over_tuner"]) if compared else "",
+        )
+
+
+def references() -> Iterator[Row]:
+    """How far forecasts of references' times are off."""
+    for title, found in load("operations.json")["figures"].items():
+        for how, each in found.items():
+            yield (
+                title,
+                {"operations": "its operations", "floor": "roofline floor", "mean time": "nothing"}[how],
+                f"{each['references']} of {each['groups']}",
+                f"{each['error'][0]:.2f} ({each['error'][1]:.2f} to {each['error'][2]:.2f})",
+                f"{each['median']:.2f}",
+                f"{each['covered']:.2f}" if "covered" in each else "",
+            )
+
+
+def knowing() -> Iterator[Row]:
+    """The learned forecaster with nothing measured, by what it knows of the reference's time."""
+    found = load("reference_time.json")["figures"]
+    arms = ("unknown", "forecast", "known")
+    for name, (title, digits, target) in KNOWING.items():
+        yield (
+            title,
+            *(_spanned(found[arm]["families"][name], digits) for arm in arms),
+            _spanned(found["forecast - unknown"]["families"][name], digits, sign="+"),
+            target,
+        )
+
+
+def _spanned(value: Sequence[float], digits: int, sign: str = "") -> str:
+    one, low, high = (f"{v:{sign}.{digits}f}" for v in value)
+    return f"{one} ({low} to {high})"
+
+
 def families() -> Iterator[Row]:
     """CRPS of a cascade's pool by family, and how much it lies below or above its members'."""
     found = load("evaluate/pooled.json")["differences"]
@@ -394,6 +442,39 @@ PRICED = (
     "over plain tuner, as recorded",
     "in 10 s",
     "in 30 s",
+)
+PAYING = {
+    "tuner": ("plain tuner", "dollars"),
+    "learned": ("learned forecaster", "dollars"),
+    "priced": ("cascade, measured as recorded", "dollars"),
+    "priced_10_s": ("cascade, measured in 10 s", "dollars_10_s"),
+    "priced_30_s": ("cascade, measured in 30 s", "dollars_30_s"),
+}
+"""Arms of the priced replay, with the cost that each of them reckons with."""
+PAYS = (
+    "which is measured",
+    "answers bought",
+    "measurements to within 5 %: median; mean",
+    "fewer than plain tuner",
+    "dollars over plain tuner's",
+)
+KNOWING = {
+    "exact": ("exact bin", 2, "0.65"),
+    "within_one": ("±1 bin", 2, ""),
+    "pairwise": ("order of pairs over 10 % apart", 2, "0.90"),
+    "crps": ("CRPS", 3, "0.070"),
+    "ece": ("ECE", 3, ""),
+    "error": ("\\|error\\|, octaves", 2, ""),
+    "coverage": ("measured within the 80 % interval", 2, "0.80"),
+}
+KNOWN = ("figure", "reference's time unknown", "forecast", "measured", "forecast − unknown", "target (measured)")
+REFERENCES = (
+    "references",
+    "forecast from",
+    "references, of so many groups",
+    "mean \\|error\\|, octaves",
+    "median",
+    "within the 80 % interval",
 )
 FAMILIES = ("family", "kernels", "CRPS of the pool", "less the model's", "less the learned forecaster's")
 LIVE = (
@@ -700,6 +781,9 @@ TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "equal": (("device", "task", "pairs of runs", "with forecasts; without", "ratio (95 %)"), (equal,)),
     "replayed": (REPLAYED, (replayed,)),
     "priced": (PRICED, (priced,)),
+    "paying": (PAYS, (paying,)),
+    "references": (REFERENCES, (references,)),
+    "knowing": (KNOWN, (knowing,)),
     "families": (FAMILIES, (families,)),
     "stopping": (STOPPING, (stopping,)),
     "forecasting": (ASKED, (forecasting,)),

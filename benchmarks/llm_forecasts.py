@@ -6,12 +6,16 @@
 Of each task, some kernels are drawn to be asked about, as many programs as possible, and others that are shown as
 measured trials. A share answers each task under one condition only, so that a model that remembers its other answers
 cannot use what it saw under another one. Conditions: `bare` (code, shapes, target), `evidence` (with compiled facts),
-`trials` (with measured neighbours), `full` (both).
+`trials` (with measured neighbours), `full` (both); `reference` (facts, and the reference's measured time), and `alike`
+(that, and measured kernels of tasks of other families, from the training split).
+
+`benchmarks/README.md` has the commands by which the answers are judged.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
 import random
@@ -30,6 +34,8 @@ from forewarp.archive.rows import RecordedRow
 from forewarp.core import serde
 from forewarp.core.protocols import Subject, Trial
 from forewarp.surrogate import models
+from forewarp.surrogate.alike import ExamplePool
+from forewarp.surrogate.evaluation import backtest
 from forewarp.surrogate.llm import LlmForecaster
 from forewarp.surrogate.questions import Shown, question, system_prompt
 
@@ -38,7 +44,11 @@ CONDITIONS = {
     "evidence": Shown(evidence=True, trials=False),
     "trials": Shown(evidence=False, trials=True),
     "full": Shown(),
+    "reference": Shown(trials=False),
+    "alike": Shown(trials=False),
 }
+TOLD, ALIKE = ("reference", "alike"), ("alike",)
+"""Conditions that tell the reference's measured time, and those that show kernels of other tasks."""
 
 
 def drawn(rows: Sequence[RecordedRow], count: int, known: int) -> tuple[list[RecordedRow], list[RecordedRow]]:
@@ -77,16 +87,20 @@ def ask(args: argparse.Namespace) -> None:
     """Put the questions, and write answers as they come."""
     with args.out.open("a") as file:
         file.write(json.dumps(provenance()) + "\n")
+        pool = functools.cache(lambda: ExamplePool(r for r in read_pool(args.pool) if r.origin.split == "train"))
         for condition, asked, known in work(args):
-            shown = CONDITIONS[condition]
+            times = backtest.references([backtest.group([], asked)], [*asked, *known]) if condition in TOLD else {}
+            shown = replace(CONDITIONS[condition], references=times)
             asked_model = replace(models.resolve(args.model, args.base_url), timeout_s=args.timeout_s)
-            model = LlmForecaster(asked_model, batch=args.batch, shown=shown)
+            alike = pool if condition in ALIKE else None
+            model = LlmForecaster(asked_model, batch=args.batch, shown=shown, examples=alike)
             subjects = [Subject(r.candidate, r.build) for r in asked]
             trials = [Trial(Subject(r.candidate, r.build), r.measurement) for r in known]
             task, target = asked[0].task, asked[0].target
             found = model.forecast(task, target, subjects, trials)
+            examples = pool().nearest(task, target, subjects) if alike else []
             for row, subject, said in zip(asked, subjects, found, strict=True):
-                text = f"{system_prompt()}\0{question(task, target, [subject], trials, shown).text}"
+                text = f"{system_prompt()}\0{question(task, target, [subject], trials, shown, examples).text}"
                 entry = {"task": row.task.name, "kernel": row.candidate.sha256, "condition": condition}
                 entry |= {"prompt_sha256": hashlib.sha256(text.encode()).hexdigest(), "forecast": serde.to_data(said)}
                 entry["speedup"] = row.measurement.speedup if row.measurement.trusted else None

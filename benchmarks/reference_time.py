@@ -1,4 +1,4 @@
-"""What is it worth to a forecaster to know the reference's time, or a forecast of it?
+"""How much better are forecasts that know the reference's time, or a forecast of it.
 
     python benchmarks/reference_time.py pool --out benchmarks/results/reference_time.json
 

@@ -49,7 +49,7 @@ from forewarp.inspection import traced
 from forewarp.inspection.jobs import CheckJob, DescribeJob, EmulateJob, InterpretJob
 from forewarp.inspection.tracing.values import SourceFile, Trace
 
-SIGNATURES_VERSION = "4"
+SIGNATURES_VERSION = "5"
 SEEDS_VERSION = "1"
 """Rises whenever the same reference gives other seeds."""
 _CHECKS: dict[Language, type[CheckJob]] = {"triton": InterpretJob, "python": InterpretJob, "cuda": EmulateJob}

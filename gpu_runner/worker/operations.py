@@ -7,13 +7,15 @@ the outputs as it is.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -108,10 +110,42 @@ class Seen(OperationMode):
         count = (self._flops or {}).get(func.overloadpacket)
         flops = float(count(*args, **kwargs, out_val=result)) if count is not None else 0.0
         dtype = dtype_name((given or made)[0])
+        kind = _kind(func, name, flops)
+        if kind == "pointwise" and any(_is_crosswise(t, written[0]) for t in given):
+            kind = "crosswise"
+        # Libraries multiply matrices whose rows or columns are contiguous; torch copies others first.
+        copied = [t for t in given if _is_scattered(t)] if kind == "product" else []
+        for tensor in copied:
+            self._add("clone", "crosswise", dtype, [tensor], [tensor], 0.0)
+        self._add(name, kind, dtype, given, written, flops)
+
+    def _add(
+        self,
+        name: str,
+        kind: str,
+        dtype: str,
+        given: Sequence[torch.Tensor],
+        written: Sequence[torch.Tensor],
+        flops: float,
+    ) -> None:
         kept = sum(_bytes(t) for t in given if _storage(t) in self._made)
         moved = sum(map(_bytes, given)), kept, sum(map(_bytes, written))
-        self._sized[Operation(name, _kind(func, name, flops), dtype, *moved, flops)] += 1
+        self._sized[Operation(name, kind, dtype, *moved, flops)] += 1
         self._made |= {_storage(t) for t in written}
+
+    @contextlib.contextmanager
+    def as_one(self, name: str, kind: str, given: Any) -> Generator[list[Any]]:
+        """Count what runs within as one operation, whose results are to be put into the list."""
+        results, sized, made = list[Any](), self._sized, set(self._made)
+        self._sized = Counter()
+        try:
+            yield results
+        finally:
+            flops = sum(o.flops * n for o, n in self._sized.items())
+            self._sized, self._made = sized, made
+        tensors, written = _tensors(given), _tensors(results)
+        if self._flops is not None and tensors and written:
+            self._add(name, kind, dtype_name(tensors[0]), tensors, written, flops)
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -130,6 +164,26 @@ class Seen(OperationMode):
         return self._times.keys() <= _KEEPING and (products == 1 or (products == 2 and self._times["_softmax"] == 1))
 
 
+class FusedAttention(TorchFunctionMode):
+    """A mode in which attention counts as one operation, as on a GPU: without one, torch takes it apart."""
+
+    def __init__(self, seen: Seen) -> None:
+        super().__init__()
+        self._seen = seen
+
+    def __torch_function__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Run a function of torch."""
+        run: Callable[..., Any] = func
+        named = kwargs or {}
+        if func is not torch.nn.functional.scaled_dot_product_attention:
+            return run(*args, **named)
+        with self._seen.as_one("scaled_dot_product_attention", "attention", (args, named)) as results:
+            results.append(run(*args, **named))
+        return results[0]
+
+
 def _flop_counts() -> Mapping[Any, Callable[..., int]]:
     from torch.utils.flop_counter import flop_registry
 
@@ -137,11 +191,26 @@ def _flop_counts() -> Mapping[Any, Callable[..., int]]:
 
 
 def _kind(func: Any, name: str, flops: float) -> str:
-    if flops:
+    if flops or name in _PRODUCTS:
         return "convolution" if "conv" in name else "product"
     if torch.Tag.pointwise in func.tags:
         return "pointwise"
     return next((kind for kind, parts in _KINDS if any(part in name for part in parts)), "other")
+
+
+def _is_crosswise(given: torch.Tensor, written: torch.Tensor) -> bool:
+    """Return whether neighbours in one tensor's memory are none in the other's, as where a copy transposes."""
+    if given.shape != written.shape:
+        return False
+    inner = [
+        i for i, (size, stride) in enumerate(zip(given.shape, given.stride(), strict=True)) if size > 1 and stride == 1
+    ]
+    return bool(inner) and all(written.stride(i) != 1 for i in inner)
+
+
+def _is_scattered(tensor: torch.Tensor) -> bool:
+    """Return whether neither rows nor columns of a tensor's matrices are contiguous."""
+    return tensor.dim() > 1 and all(tensor.stride(i) != 1 and tensor.shape[i] > 1 for i in (-1, -2))
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:
@@ -149,7 +218,7 @@ def _tensors(values: Any) -> list[torch.Tensor]:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
+    return int(tensor.untyped_storage()._cdata)  # pyright: ignore[reportPrivateUsage]
 
 
 def _bytes(tensor: torch.Tensor) -> int:

@@ -73,7 +73,7 @@ def _describe_on(
     tensors, old = tensors_of(values), copies(values) if real else []
     before = copies(list(held.values())) if real else []
     versions = [t._version for t in (*tensors, *held.values())]
-    with operations.Seen(sizes=flops) as seen:
+    with operations.Seen(sizes=flops) as seen, operations.FusedAttention(seen):
         result = model(*values)
     kinds = {torch.Tensor, torch.nn.Parameter} | ({type(t) for t in tensors} if not real else set())
     outputs = plain_outputs(result, tuple(kinds))

@@ -97,6 +97,29 @@ def test_kinds_of_operations(result: str, name: str, kind: str) -> None:
     assert operations(result)[name].kind == kind
 
 
+def test_copies_that_transpose_are_told_apart() -> None:
+    assert operations("a.transpose(1, 2).contiguous()")["clone"].kind == "crosswise"
+    assert operations("a.flip(1) + b")["add"].kind == "pointwise"
+    assert operations("a + b.transpose(1, 2)")["add"].kind == "crosswise"
+
+
+def test_matrices_without_contiguous_rows_or_columns_are_copied_for_a_product() -> None:
+    batched_last = "a.reshape(2, 4, 8).permute(2, 0, 1), b.reshape(4, 2, 8).permute(2, 0, 1)"
+    clone = Operation("clone", "crosswise", "float32", 256, 0, 256, times=2)
+    assert operations(f"torch.bmm({batched_last})")["clone"] == clone
+    assert "clone" not in operations("a @ b.transpose(1, 2)")
+
+
+def test_attention_is_one_operation() -> None:
+    found = operations("F.scaled_dot_product_attention(a, b, b)")
+    matrix = 8 * 8 * 4
+    assert found == {
+        "scaled_dot_product_attention": Operation(
+            "scaled_dot_product_attention", "attention", "float32", 3 * matrix, 0, matrix, 4 * 8**3
+        )
+    }
+
+
 def test_an_expanded_tensor_is_read_once() -> None:
     assert operations("a + b[:, :1].expand(1, 8, 8)")["add"].read == (64 + 8) * 4
 

@@ -75,8 +75,8 @@ def test_only_what_is_measured_is_built(archive: Archive) -> None:
     assert forecaster.pending == {True}
     # Passing the gate and being built are one acceptance.
     assert sum(isinstance(e, Accepted) for e in happened) == 7
-    rows = {r.candidate: r for r in archive.candidates(search.run_id)}
-    assert [b.pending for b in (rows[c].build for c in (best, rest[0])) if b] == [False, True]
+    builds = {r.candidate.sha256: r.build for r in archive.candidates(search.run_id)}
+    assert [b.pending for b in (builds[c.sha256] for c in (best, rest[0])) if b] == [False, True]
     assert search.summary().account.built.count == 2
 
 

@@ -34,7 +34,9 @@ def archive(tmp_path: Path) -> str:
         ids = opened.add_proposals(run, 0, proposals)
         for number, proposal, result in zip(ids, proposals, results, strict=True):
             if result is not None:
-                started = opened.begin_measurement(TASK, TARGET, proposal.candidate, run=run, proposal=number)
+                started = opened.begin_measurement(
+                    TASK, TARGET, proposal.candidate, run=run, proposal=number, purpose="candidate"
+                )
                 opened.finish_measurement(started, result, Build("ok", 0.0))
     return str(path)
 
