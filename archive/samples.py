@@ -28,7 +28,10 @@ def join(data: str, packed: bytes | None) -> Measurement:
     if packed is not None:
         for timing, series in zip(whole["workloads"], json.loads(zlib.decompress(packed)), strict=True):
             _put(timing, series)
-    return serde.from_data(Measurement, whole)
+    found = serde.from_data(Measurement, whole)
+    if found.source not in ("measured", "replay"):
+        raise ValueError(f"a measurement's source is no {found.source!r}")
+    return found
 
 
 def _take(timing: dict[str, Any]) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from forewarp.inspection.features.vector import VECTOR_VERSION
 from forewarp.surrogate import pretrained
 from forewarp.surrogate.evaluation import metrics
 from forewarp.surrogate.learned import LearnedForecaster
+from forewarp.surrogate.reference import ReferenceTime
 
 HISTORIES = (0, 4, 8, 16)
 LATER = ("work.", "count.", "access.", "tunables.")
@@ -135,24 +136,24 @@ def shown(name: str, figures: dict[str, float]) -> dict[str, float]:
     return {n: round(v, 4) for n, v in figures.items()}
 
 
-def anchors(rows: Sequence[RecordedRow]) -> dict[str, float]:
-    """Return each task's anchor time in seconds, median over its measurements."""
+def references(rows: Sequence[RecordedRow]) -> dict[str, ReferenceTime]:
+    """Return each task's anchor time, median over its measurements."""
     times: dict[str, list[float]] = {}
     for row in rows:
         if (t := learned_prior.seconds(row, anchor=True)) > 0:
             times.setdefault(row.task.sha256, []).append(t)
-    return {name: float(np.median(found)) for name, found in times.items()}
+    return {name: ReferenceTime({"": float(np.median(found))}) for name, found in times.items()}
 
 
 def compared(d: Data, model: Callable[[str], pretrained.Model], repeats: int) -> dict[str, dict[str, float]]:
     """Return the figures of the learned forecaster and of the Gaussian process alone, by the length of the history."""
-    known = anchors(d.rows)
+    known = references(d.rows)
     ready: dict[tuple[str, bool], Ask] = {}
 
     def trees(told: bool) -> Callable[[str], Ask]:
         def of(family: str) -> Ask:
             if (family, told) not in ready:
-                forecaster = LearnedForecaster(model(family), anchors=known if told else None)
+                forecaster = LearnedForecaster(model(family), references=known if told else None)
                 ready[family, told] = asked(forecaster)
             return ready[family, told]
 

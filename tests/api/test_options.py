@@ -55,6 +55,7 @@ OUT_OF_RANGE: list[tuple[str, Any, str]] = [
     ("proposals", 10_000, "less than or equal to 1000"),
     ("measure_per_round", 10_000, "less than or equal to 1000"),
     ("patience", -1, "greater than or equal to 0"),
+    ("plans", 99, "less than or equal to 16"),
     ("allow_tf32", "perhaps", "boolean"),
     ("inputs", 3, "string"),
     ("language", "rust", "'cpp', 'triton'"),
