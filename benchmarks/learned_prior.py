@@ -253,8 +253,7 @@ def _shifted(trees: Trees, by: float) -> Trees:
 def _variances(d: Data, residual: Array, anchor: float) -> Spread:
     """Split the residual's variance into that of tasks, of programs in a task, and of choices in a program."""
     tasks = np.array([residual[d.task == t].mean() for t in np.unique(d.task)])
-    anchors = np.array([(d.time + d.speedup - anchor)[d.task == t].mean() for t in np.unique(d.task)])
-    follow = float(tasks @ anchors / (anchors @ anchors))
+    blind = [((d.time + d.speedup - anchor) - residual)[d.task == t].mean() for t in np.unique(d.task)]
     inside = centred(residual, d.task)
     choice = centred(inside, d.program)
     programs = len(np.unique(d.program))
@@ -263,8 +262,7 @@ def _variances(d: Data, residual: Array, anchor: float) -> Spread:
     z = inside / inside.std()
     excess = float(np.mean(z**4)) - 3.0
     freedom = min(max(4.0 + 6.0 / excess, _FREEDOM[0]), _FREEDOM[1]) if excess > 0 else _FREEDOM[1]
-    level, blind = np.mean((tasks - follow * anchors) ** 2), np.mean((anchors - tasks) ** 2)
-    return Spread(*map(_rounded, (level, blind, between, within, freedom, follow)))
+    return Spread(*map(_rounded, (np.mean(tasks**2), np.mean(np.square(blind)), between, within, freedom)))
 
 
 def _logistic(odds: Array, valid: Mask) -> tuple[float, float]:

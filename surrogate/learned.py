@@ -202,16 +202,15 @@ class LearnedForecaster:
 
 
 def _anchor(known: ReferenceTime | None, floors: Array, model: pretrained.Model) -> tuple[Array, float, str]:
-    """Return log2 of the anchor's time over each floor, less what kernels follow it; the level's variance; a note.
+    """Return log2 of the anchor's time over each floor, the variance of the task's level, and a note.
 
     A forecast of the anchor's time and what such tasks take on average are two estimates, which count by precision.
     """
     usual = np.full(len(floors), model.anchor)
     if known is None:
         return usual, model.spread.blind, ", the reference's time guessed"
-    own = 1.0 - model.spread.follow
-    told = usual + own * (np.log2(known.mean_s / floors) - usual)
-    apart, variance = max(model.spread.blind - model.spread.level, _SURE), (own * known.sd_log2) ** 2
+    told = np.log2(known.mean_s / floors)
+    apart, variance = max(model.spread.blind - model.spread.level, _SURE), known.sd_log2**2
     share = apart / (apart + variance)
     note = ", the reference's time forecast" if variance else ""
     return share * told + (1 - share) * usual, model.spread.level + share * variance, note

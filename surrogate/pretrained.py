@@ -54,8 +54,6 @@ class Spread:
 
     `level` is that of a task's mean where the anchor's time is known, `blind` where it is not; `program` that of a
     program's mean within its task, `choice` that of its tunables. `freedom` is that of a Student-t with such tails.
-    `follow` is the share of the anchor's deviation from the usual, over the floor, by which a task's kernels deviate,
-    too: where the floor is far below what can be reached, it is so for both.
     """
 
     level: float
@@ -63,7 +61,6 @@ class Spread:
     program: float
     choice: float
     freedom: float
-    follow: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
