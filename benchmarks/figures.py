@@ -295,18 +295,19 @@ def priced() -> Iterator[Row]:
 
 def paying() -> Iterator[Row]:
     """What a search's own cascade asks, measures and costs, by what a measurement takes."""
-    found = load("search_replay_priced.json")
-    for arm, (title, cost) in PAYING.items():
-        row = found["figures"][arm]
-        compared = arm != "tuner"
-        asked = statistics.fmean(r["tiers"].get("llm", 0) for r in found["runs"] if r["arm"] == arm)
-        yield (
-            title,
-            f"{asked:.1f}",
-            f"{row['needed_median']:g}; {row['needed_mean']:.1f}",
-            _ratio(row["fewer_than_tuner"]) if compared else "",
-            _ratio(row[f"{cost}_over_tuner"]) if compared else "",
-        )
+    for file, arms in (("search_replay_priced.json", PAYING), ("search_replay_priced_before.json", BEFORE)):
+        found = load(file)
+        for arm, (title, cost) in arms.items():
+            row, compared = found["figures"][arm], arm != "tuner"
+            asked = statistics.fmean(r["tiers"].get("llm", 0) for r in found["runs"] if r["arm"] == arm)
+            yield (
+                title,
+                f"{asked:.1f}",
+                f"{row['needed_median']:g}; {row['needed_mean']:.1f}",
+                _ratio(row["fewer_than_tuner"]) if compared else "",
+                _ratio(row[f"{cost}_over_tuner"]) if compared else "",
+                _ratio(row[f"{cost}_asked_on_over_tuner"]) if compared else "",
+            )
 
 
 def references() -> Iterator[Row]:
@@ -451,12 +452,17 @@ PAYING = {
     "priced_30_s": ("cascade, measured in 30 s", "dollars_30_s"),
 }
 """Arms of the priced replay, with the cost that each of them reckons with."""
+BEFORE = {
+    "priced_10_s": ("earlier rule, measured in 10 s", "dollars_10_s"),
+    "priced_30_s": ("earlier rule, measured in 30 s", "dollars_30_s"),
+}
 PAYS = (
     "which is measured",
     "answers bought",
     "measurements to within 5 %: median; mean",
     "fewer than plain tuner",
     "dollars over plain tuner's",
+    "with all tokens of the run",
 )
 KNOWING = {
     "exact": ("exact bin", 2, "0.65"),

@@ -19,7 +19,8 @@ arms that it lacks.
 for its price, a measurement taking its recorded time, 10 and 30 s.
 
 Dollars to within 5 % are what was measured and asked until then: measurements at the task's mean device seconds, or at
-10 and 30 s each, on an H200 at its price in the table, and tokens at the price of `PRICED_AS`.
+10 and 30 s each, on an H200 at its price in the table, and tokens at the price of `PRICED_AS`. `…_asked_on` counts all
+tokens of a run, also those after the kernel was found.
 """
 
 from __future__ import annotations
@@ -308,8 +309,11 @@ def reached(run: Mapping[str, Any], count: int) -> float:
     return max(run["shares"][min(count, len(run["shares"])) - 1], 1e-3)
 
 
-def dollars(run: Mapping[str, Any], seconds: float | None) -> float:
-    """Return the dollars of a run until it came within 5 %; `seconds` a measurement, None is the task's mean."""
+def dollars(run: Mapping[str, Any], seconds: float | None, *, asked_on: bool = False) -> float:
+    """Return the dollars of a run until it came within 5 %; `seconds` a measurement, None is the task's mean.
+
+    With `asked_on`, tokens count to the run's end.
+    """
     table, rows = prices.load(), _pools[run["task"]]
     each = statistics.fmean(r.measurement.device_s for r in rows) if seconds is None else seconds
     # Of an answer some 93 % of the tokens are read (`prices.ANSWER`).
@@ -317,7 +321,7 @@ def dollars(run: Mapping[str, Any], seconds: float | None) -> float:
     # A run without a cascade asks before it measures.
     before = run.get("tokens_before") or []
     last = int(needed(run)) - 1
-    tokens = before[last] if sum(before) and last < len(before) else run["tokens"]
+    tokens = before[last] if sum(before) and last < len(before) and not asked_on else run["tokens"]
     asked = table.dollars(PRICED_AS, round(read * tokens), round((1 - read) * tokens)) or 0.0
     return asked + (table.held(rows[0].target, needed(run) * each) or 0.0)
 
@@ -369,6 +373,7 @@ def figures(runs: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> dict[str,
             row[name] = statistics.median(map(value, own))
             if arm != "tuner" and "tuner" in arms:
                 row[f"{name}_over_tuner"] = against(full, arm, "tuner", value)
+                row[f"{name}_asked_on_over_tuner"] = against(full, arm, "tuner", partial(value, asked_on=True))
         for base in BASELINES:
             if base in arms and base != arm and arm not in ("random", "everything"):
                 more = against(full, base, arm, needed)
