@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.core.values import Target
+from forewarp.gpu_runner.compilers import signatures
+from forewarp.gpu_runner.compilers.cubin import exports
 from forewarp.gpu_runner.compilers.process import CompileError, run_compiler
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
 
@@ -34,11 +36,18 @@ def build(source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: s
     if path is None:
         raise CompileError("no C++ compiler was found: install g++ or set CXX")
     # One file name for all, because the compiler writes it into the library and duplicates are found by bytes.
-    (folder / "kernel.cpp").write_text(source)
-    library = f"{stem}.so"
+    file, library = folder / "kernel.cpp", f"{stem}.so"
     defines = [f"-D{name}={value}" for name, value in plan.constants.items()]
-    command = [path, *FLAGS, *defines, "kernel.cpp", "-o", library, "-lm"]
-    run_compiler(command, folder, "the compiler", TIMEOUT_S)
+    command = [path, *FLAGS, *defines, file.name, "-o", library, "-lm"]
+
+    def compile_text(text: str) -> None:
+        file.write_text(text)
+        run_compiler(command, folder, "the compiler", TIMEOUT_S)
+
+    signatures.checked(source, plan, compile_text)
+    defined = exports((folder / library).read_bytes())
+    if missing := sorted({launch.kernel for launch in plan.launches} - set(defined)):
+        raise CompileError(f'the launch plan names {missing}, which the source does not define as extern "C" functions')
     return {"files": [library], "kernels": {}, "facts": _facts(folder / library)}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from forewarp.core import serde
 from forewarp.core.values import Target
+from forewarp.gpu_runner.compilers import signatures
 from forewarp.gpu_runner.compilers.cubin import codes, exports
 from forewarp.gpu_runner.compilers.nvrtc import exact_architecture
 from forewarp.gpu_runner.compilers.process import CompileError, run_compiler
@@ -42,12 +43,16 @@ def build(source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: s
     kept = folder / f"{stem}.kept"
     kept.mkdir()
     # One file name for all, and intermediate files under their own names, so that equal code gives equal bytes.
-    (folder / "kernel.cu").write_text(source)
     defines = [f"-D{name}={value}" for name, value in plan.constants.items()]
     arch = architecture(target.arch)
     command = [path, *FLAGS, arch, "--keep", f"--keep-dir={kept.name}", *defines, "kernel.cu", "-o", library]
-    try:
+
+    def compile_text(text: str) -> None:
+        (folder / "kernel.cu").write_text(text)
         run_compiler(command, folder, "nvcc", TIMEOUT_S)
+
+    try:
+        signatures.checked(source, plan, compile_text)
         images = [p.read_bytes() for p in sorted(kept.glob("*.cubin"))]
     finally:
         shutil.rmtree(kept, ignore_errors=True)

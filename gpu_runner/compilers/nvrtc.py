@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.core.values import Target
+from forewarp.gpu_runner.compilers import signatures
 from forewarp.gpu_runner.compilers.cubin import codes
 from forewarp.gpu_runner.compilers.inspection import kernels_of
 from forewarp.gpu_runner.compilers.process import CompileError
@@ -68,7 +69,7 @@ def includes() -> tuple[str, ...]:
 def build(source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: str) -> dict[str, Any]:
     """Compile to `<stem>.cubin`; kernels are found by their `extern "C"` names."""
     defines = [f"-D{name}={value}" for name, value in plan.constants.items()]
-    image = cubin_of(source, target.arch, defines)
+    image = signatures.checked(source, plan, lambda text: cubin_of(text, target.arch, defines))
     found = codes(image, target.arch)
     missing = sorted({e.kernel for e in plan.launches} - set(found))
     if missing:

@@ -29,7 +29,7 @@ from forewarp.gpu_runner.worker.environment import allowed
 from forewarp.gpu_runner.worker.requests import CompileJob, ConfinedFolder, JobEnding
 
 T = TypeVar("T")
-CACHE_VERSION = "5"
+CACHE_VERSION = "6"
 RUNS_CODE = ("python", "triton")
 """Languages of which code of the candidate runs while it is compiled, and may end that itself."""
 HEADERS_TIMEOUT_S = 300

@@ -1,0 +1,126 @@
+"""Assertions with which the compiler compares a launch plan's arguments with the parameters of its kernels.
+
+A kernel is called by its address, so that nothing else would notice an `int` passed for an `int64_t` before it crashes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from forewarp.gpu_runner.compilers.process import CompileError
+from forewarp.gpu_runner.formats.plan import Argument, ResolvedPlan
+
+T = TypeVar("T")
+
+C_TYPES = {
+    "float64": "double",
+    "float32": "float",
+    "float16": "__half (cuda), _Float16 (cpp)",
+    "bfloat16": "__nv_bfloat16 (cuda), uint16_t (cpp)",
+    "int64": "int64_t",
+    "int32": "int32_t",
+    "int16": "int16_t",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "bool": "bool",
+}
+"""Types that pointers to a tensor's elements point to, by dtype."""
+NUMBERS = {"i32": "int", "i64": "int64_t", "f32": "float", "f64": "double"}
+"""C types of the numbers in a plan's `args`."""
+_FILE = "launch-plan"
+"""Name of the file in which compilers find the assertions."""
+_FAILED = re.compile(rf"{_FILE}\W\d+.*?static.assert.*?(args\b.*?)\"?$", re.MULTILINE)
+# NVRTC has no <type_traits>. Classes and references pass, because a plan does not tell what they hold.
+_TYPES = """
+namespace forewarp_plan {
+enum Kind { other, pointer, integer, real };
+template <Kind K, int Bytes, Kind To = other, int ToBytes = 0> struct Type {
+    static constexpr Kind kind = K, to = To;
+    static constexpr int bytes = Bytes, to_bytes = ToBytes;
+};
+template <class T> struct Of : Type<other, 0> {};
+template <class T> struct Of<const T> : Of<T> {};
+template <class T> struct Of<T*> : Type<pointer, sizeof(T*), Of<T>::kind, Of<T>::bytes> {};
+template <> struct Of<bool> : Type<integer, sizeof(bool)> {};
+template <> struct Of<char> : Type<integer, sizeof(char)> {};
+template <> struct Of<signed char> : Type<integer, sizeof(char)> {};
+template <> struct Of<unsigned char> : Type<integer, sizeof(char)> {};
+template <> struct Of<short> : Type<integer, sizeof(short)> {};
+template <> struct Of<unsigned short> : Type<integer, sizeof(short)> {};
+template <> struct Of<int> : Type<integer, sizeof(int)> {};
+template <> struct Of<unsigned> : Type<integer, sizeof(int)> {};
+template <> struct Of<long> : Type<integer, sizeof(long)> {};
+template <> struct Of<unsigned long> : Type<integer, sizeof(long)> {};
+template <> struct Of<long long> : Type<integer, sizeof(long long)> {};
+template <> struct Of<unsigned long long> : Type<integer, sizeof(long long)> {};
+template <> struct Of<float> : Type<real, sizeof(float)> {};
+template <> struct Of<double> : Type<real, sizeof(double)> {};
+template <int I, class... A> struct At : Type<other, 0> {};
+template <class A, class... B> struct At<0, A, B...> : Of<A> {};
+template <int I, class A, class... B> struct At<I, A, B...> : At<I - 1, B...> {};
+template <class... A> struct Parameters {
+    static constexpr int count = sizeof...(A);
+    template <int I> using at = At<I, A...>;
+};
+template <class R, class... A> Parameters<A...> of(R (*)(A...));
+"""
+
+
+def checked(source: str, plan: ResolvedPlan, compile_text: Callable[[str], T]) -> T:
+    """Compile a source together with the assertions; raises `CompileError` that names the arguments that are wrong.
+
+    What cannot be compared, such as a function in a namespace, is compiled without them.
+    """
+    try:
+        return compile_text(f'{source}\n#line 1 "{_FILE}"{_TYPES}{"".join(_assertions(plan))}}}\n')
+    except CompileError as e:
+        if wrong := dict.fromkeys(_FAILED.findall(str(e))):
+            raise CompileError("\n".join(wrong)) from None
+        if _FILE not in str(e):
+            raise
+        return compile_text(source)
+
+
+def _assertions(plan: ResolvedPlan) -> Iterator[str]:
+    scratch = {buffer.name for buffer in plan.scratch}
+    for number, launch in enumerate(plan.launches):
+        name, count = launch.kernel, len(launch.args)
+        yield f"using P{number} = decltype(of({name}));\n"
+        for sign, word in (("<=", "more"), (">=", "fewer")):
+            said = f"args of {name} has {count} entries, but the function takes {word} parameters"
+            yield f"static_assert(P{number}::count {sign} {count}, {json.dumps(said)});\n"
+        for i, argument in enumerate(launch.args):
+            for wrong, why in _mismatches(argument, scratch=argument.name in scratch):
+                said = f"args[{i}] of {name}, {argument.name!r}, is {_described(argument)}, but parameter {i + 1} {why}"
+                condition = wrong.replace("@", f"P{number}::at<{i}>::")
+                yield f"static_assert(!({condition}), {json.dumps(said)});\n"
+
+
+def _described(argument: Argument) -> str:
+    if argument.kind == "ptr":
+        return f"a pointer to {argument.dtype}"
+    return f"{argument.kind} ({NUMBERS[argument.kind]})"
+
+
+def _mismatches(argument: Argument, *, scratch: bool) -> Iterator[tuple[str, str]]:
+    """Yield conditions under which a parameter does not fit, with `@` for the parameter, and what it is then."""
+    name, kind = argument.name, argument.kind
+    if kind == "ptr":
+        yield "@kind == integer || @kind == real", "is a number"
+        if argument.dtype in C_TYPES and not scratch:
+            fits = {"float32": 4, "float64": 8}.get(argument.dtype, 0)
+            yield f"@to == real && @to_bytes != {fits}", f"points to other elements; use {C_TYPES[argument.dtype]}"
+        return
+    yield "@kind == pointer", "is a pointer"
+    if kind in ("i32", "i64"):
+        yield "@kind == real && @bytes == 4", f"is a float; write {name}:f32"
+        yield "@kind == real && @bytes == 8", f"is a double; write {name}:f64"
+        if kind == "i32":
+            yield "@kind == integer && @bytes == 8", f"has 64 bits; write {name}:i64"
+        return
+    yield "@kind == integer", f"is an integer; write {name}:i32 or {name}:i64"
+    bytes_, other = (8, "f64") if kind == "f32" else (4, "f32")
+    yield f"@kind == real && @bytes == {bytes_}", f"is a {NUMBERS[other]}; write {name}:{other}"
