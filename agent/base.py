@@ -25,6 +25,8 @@ class BaseConversation:
         self.candidates = Candidates()
         self.busy = False
         """True while a turn is running."""
+        self.known_context: int | None = None
+        """Tokens that the model is known to read, before the user's setting."""
         self._spent, self._booking = Spent(), threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._queue: asyncio.Queue[ConversationEvent | None] = asyncio.Queue()
@@ -41,6 +43,11 @@ class BaseConversation:
     def spent(self) -> Spent:
         """Amounts spent so far."""
         return self._spent
+
+    @property
+    def room(self) -> int:
+        """Tokens of a request from which on the conversation is summarised."""
+        return self.settings.room(self.known_context)
 
     async def say(self, text: str) -> AsyncGenerator[ConversationEvent]:
         """Do one turn: a prompt for the model, a slash command, or with `!` a line for the shell where that is allowed.

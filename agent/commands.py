@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from forewarp.agent.base import BaseConversation
 from forewarp.agent.candidates import ListedCandidate
+from forewarp.agent.edits import FileEdits
 from forewarp.agent.events import ToolCalled, ToolReturned
-from forewarp.agent.files import inside, readable_file, write_new
+from forewarp.agent.files import inside, readable_file
 from forewarp.agent.kernel_tools import MAX_SEARCH, KernelTools
 from forewarp.agent.settings import Approval, Settings
 from forewarp.core.budget import UNITS
@@ -140,13 +141,13 @@ def command(
     return register
 
 
-async def run_command(line: str, conversation: BaseConversation, tools: KernelTools) -> str:
+async def run_command(line: str, conversation: BaseConversation, tools: KernelTools, edits: FileEdits) -> str:
     """Carry out a line that begins with a slash, and return what to say; raises `ForewarpError`."""
     name, _, rest = " ".join(line.strip().split(maxsplit=1)).removeprefix("/").partition(" ")
     command = find_command(name)
     if command.run is None:
         raise UsageError(f"/{name} is for the terminal", hint="open it with `forewarp`")
-    return await command.run(SlashCommands(conversation, tools), command.parse(rest))
+    return await command.run(SlashCommands(conversation, tools, edits), command.parse(rest))
 
 
 def find_command(name: str) -> Command:
@@ -191,8 +192,8 @@ async def run_shell(line: str, settings: Settings) -> str:
 class SlashCommands:
     """What the slash commands do in one conversation. Each returns what to say as Markdown."""
 
-    def __init__(self, conversation: BaseConversation, tools: KernelTools) -> None:
-        self._conversation, self._tools = conversation, tools
+    def __init__(self, conversation: BaseConversation, tools: KernelTools, edits: FileEdits) -> None:
+        self._conversation, self._tools, self._edits = conversation, tools, edits
 
     @property
     def _settings(self) -> Settings:
@@ -217,12 +218,16 @@ class SlashCommands:
         self._conversation.change(given.first, task=given.first)
         return text
 
-    @command("[TASK] FILE… [NAME=VALUE…]", words=None, tunables=True)
+    @command("[TASK] FILE… [NAME=VALUE…] [--target CARD]", words=None, option="--target", tunables=True)
     async def forecast(self, given: Arguments) -> str:
-        """Forecast kernels without running them, and rank them; FILE may be a candidate's number."""
+        """Forecast kernels without running them, and rank them, here or for a card that need not be here."""
         task, kernels = await asyncio.to_thread(self._kernels, given, COMMANDS["forecast"].usage)
+        target = given.options.get("--target", [""])[-1]
         named = [" ".join(filter(None, (k.path or "text", shown(k.tunables)))) for k in kernels]
-        return await self._as_tool("forecast_kernel", self._tools.forecast, {"kernels": named}, task, kernels=kernels)
+        arguments = {"kernels": named, "target": target}
+        return await self._as_tool(
+            "forecast_kernel", self._tools.forecast, arguments, task=task, kernels=kernels, target=target
+        )
 
     @command("[TASK] FILE [NAME=VALUE…] [--insist WHY]", words=None, rest="--insist", tunables=True)
     async def measure(self, given: Arguments) -> str:
@@ -234,7 +239,37 @@ class SlashCommands:
             )
         [kernel], insist = kernels, given.options.get("--insist", [""])[-1]
         arguments = {"kernel": kernel.path or "text", "tunables": kernel.tunables, "insist": insist}
-        return await self._as_tool("measure_kernel", self._tools.measure, arguments, task, kernel=kernel, insist=insist)
+        return await self._as_tool(
+            "measure_kernel", self._tools.measure, arguments, task=task, kernel=kernel, insist=insist
+        )
+
+    @command("[TASK] FILE [NAME=VALUE…] [--target CARD]", words=2, option="--target", tunables=True)
+    async def inspect(self, given: Arguments) -> str:
+        """Show registers, spills, occupancy and problems of a kernel, for a card that need not be here."""
+        return await self._inspected(given, COMMANDS["inspect"].usage, check=False)
+
+    @command("[TASK] FILE [NAME=VALUE…]", words=2, tunables=True)
+    async def check(self, given: Arguments) -> str:
+        """Run a kernel on the CPU at small shapes, to find wrong results, races and reads beside the inputs."""
+        return await self._inspected(given, COMMANDS["check"].usage, check=True)
+
+    async def _inspected(self, given: Arguments, usage: str, *, check: bool) -> str:
+        task, [kernel, *_] = await asyncio.to_thread(self._kernels, given, usage)
+        target = given.options.get("--target", [""])[-1]
+        arguments = {"kernel": kernel.path or "text", "tunables": kernel.tunables, "target": target}
+        return await self._as_tool(
+            "inspect_kernel", self._tools.inspect, arguments, task=task, kernel=kernel, target=target, check=check
+        )
+
+    @command("FILE [N] [--target CARD]", words=2, option="--target")
+    async def tune(self, given: Arguments) -> str:
+        """Choose the configurations of a file's @triton.autotune kernels, measured on at most N (12), else forecast."""
+        if not given.first:
+            raise UsageError("which file?", hint=f"it is {COMMANDS['tune'].usage}")
+        file = _existing(self._settings.folder, given.first)
+        budget = _integer(given.words[1], "how many to measure") if len(given.words) > 1 else SEARCH_BUDGET
+        arguments = {"file": file, "budget": budget, "target": given.options.get("--target", [""])[-1]}
+        return await self._as_tool("tune", self._tools.tune, arguments, **arguments)
 
     @command("[TASK] [N] [--seed-kernel FILE]", words=2, option="--seed-kernel")
     async def search(self, given: Arguments) -> str:
@@ -249,17 +284,17 @@ class SlashCommands:
             )
         seeds = [_existing(self._settings.folder, seed) for seed in given.options.get("--seed-kernel", [])]
         arguments = {"budget": budget, "seed_kernels": seeds}
-        return await self._as_tool("search", self._tools.search, arguments, self._task(names), **arguments)
+        task = self._task(names)
+        return await self._as_tool("search", self._tools.search, {"task": task, **arguments}, task=task, **arguments)
 
-    async def _as_tool(
-        self, name: str, tool: Callable[..., Any], arguments: Mapping[str, Any], task: str, **values: Any
-    ) -> str:
+    async def _as_tool(self, name: str, tool: Callable[..., Any], arguments: Mapping[str, Any], **values: Any) -> str:
         """Call a tool for the user, with the events of a tool call; its result is told by these."""
         call = f"user-{secrets.token_hex(4)}"
-        self._conversation.emit(ToolCalled(call, name, {"task": task} | {k: v for k, v in arguments.items() if v}))
+        told = {"task": values["task"]} if "task" in values else {}
+        self._conversation.emit(ToolCalled(call, name, told | {k: v for k, v in arguments.items() if v}))
         start, result = time.perf_counter(), {"error": "interrupted"}
         try:
-            result = await tool(call, task=task, **values)
+            result = await tool(call, **values)
         except ForewarpError as e:
             result = {"error": e.message, "hint": e.hint}
             raise
@@ -340,16 +375,24 @@ class SlashCommands:
 
     @command("[NUMBER|RUN] [PATH]", words=2)
     async def export(self, given: Arguments) -> str:
-        """Write a candidate's text, the best one's if left out, or the drop-in module of a run's winner."""
+        """Write a candidate's text (the best one's), or a run's winner as a module; into your file with your word."""
         left = list(given.words)
         which = left.pop(0) if left and (left[0].isdigit() or _RUN.fullmatch(left[0])) else ""
         path = left.pop(0) if left else ""
         if left:
             raise UsageError(f"{path!r} is no candidate and no run", hint="/candidates and /runs list them")
         if _RUN.fullmatch(which):
-            return await asyncio.to_thread(_export_run, self._settings, which, path)
-        row = self._row(which) if which else self._best("")
-        return await asyncio.to_thread(_export_row, self._settings, row, path)
+            path, text, told = await asyncio.to_thread(_winner, self._settings, which, path)
+        else:
+            path, text, told = await asyncio.to_thread(_row_text, self._row(which) if which else self._best(""), path)
+        call = f"user-{secrets.token_hex(4)}"
+        written = await self._edits.write(call, "export", path, text)
+        return told.format(written=written)
+
+    @command()
+    async def undo(self, given: Arguments) -> str:
+        """Take back the latest write to a file, by the model or by /export."""
+        return await self._edits.undo()
 
     @command()
     async def runs(self, given: Arguments) -> str:
@@ -380,12 +423,16 @@ class SlashCommands:
 
     # Settings
 
-    @command("[N | gpu SECONDS | usd X | tokens N]", words=2)
+    @command("[N | gpu SECONDS | usd X | tokens N | steps N]", words=2)
     async def budget(self, given: Arguments) -> str:
         """Show or set a cap; none takes it away."""
         if given.words:
             currency, text = given.words if len(given.words) == 2 else ("measurements", given.first)
-            cap = _cap(_one_of(currency, tuple(_CURRENCIES), "what a budget caps"), text)
+            cap = _cap(_one_of(currency, (*_CURRENCIES, "steps"), "what a budget caps"), text)
+            if currency == "steps":
+                steps = None if cap is None else max(1, int(cap))
+                self._conversation.change("no cap" if steps is None else f"{steps} a turn", steps=steps)
+                return self._spending()
             caps = self._settings.budget.model_copy(update={_CURRENCIES[currency]: cap})
             if caps.dollars is not None and self._settings.model is not None:
                 await asyncio.to_thread(_checked_model, self._settings.model, self._settings.base_url, caps)
@@ -410,7 +457,9 @@ class SlashCommands:
             ("device", f"{s.device_s:.1f} s", shown_cap(caps.device_s, "{:g} s")),
             ("tokens", tokens, shown_cap(caps.tokens, "{:,}")),
             ("dollars", dollars, shown_cap(caps.dollars, "${:g}")),
-            ("context", f"{s.context_tokens:,} tokens", f"summarised at {self._settings.compact_at:,}"),
+            ("steps of a turn", "–", shown_cap(self._settings.steps, "{:,}")),
+            ("tokens of a turn", "–", shown_cap(self._settings.turn_tokens, "{:,}")),
+            ("context", f"{s.context_tokens:,} tokens", f"summarised at {self._conversation.room:,}"),
         ]
         return _table(" | spent | cap", rows)
 
@@ -622,15 +671,17 @@ def _listed_conversations(place: Place) -> str:
     return _table(head, rows, MOST_CONVERSATIONS) if rows else "No conversation was recorded yet."
 
 
-def _export_row(settings: Settings, row: ListedCandidate, path: str) -> str:
+def _row_text(row: ListedCandidate, path: str) -> tuple[str, str, str]:
+    """Return where a candidate goes, its text, and what to say with `{written}` for the file."""
     from forewarp.core.languages import suffix_of
 
     f = row.forecast
     default = f"{f.task}_{row.number}{suffix_of(cast('Language', f.language))}"
-    return f"Candidate {row.number} is in `{write_new(settings.folder, path or default, row.text)}`."
+    return path or default, row.text, f"Candidate {row.number} is in `{{written}}`."
 
 
-def _export_run(settings: Settings, run: str, path: str) -> str:
+def _winner(settings: Settings, run: str, path: str) -> tuple[str, str, str]:
+    """Return where a run's winner goes, its module, and what to say with `{written}` for the file."""
     from forewarp.tools import session
     from forewarp.tools.export import MODULE, drop_in
 
@@ -641,8 +692,9 @@ def _export_run(settings: Settings, run: str, path: str) -> str:
         raise UsageError(f"nothing worked in run {run}, so there is no winner", hint=f"/report {run} says what failed")
     if made.text is None:
         raise UsageError(f"no module can be made: {made.evidence.why_no_module}", hint="/export NUMBER writes the text")
-    written = write_new(settings.folder, path or Path("forewarp-runs", run, MODULE), made.text)
-    return f"The winner of run `{run}` is a module, `{written}`: {made.evidence.said}."
+    evidence = made.evidence.said.replace("{", "{{").replace("}", "}}")
+    default = str(Path("forewarp-runs", run, MODULE))
+    return path or default, made.text, f"The winner of run `{run}` is a module, `{{written}}`: {evidence}."
 
 
 def _checked_model(name: str | Model | None, base_url: str | None, caps: Amounts | None) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from forewarp.agent.base import BaseConversation
 from forewarp.agent.candidates import Candidates
+from forewarp.agent.edits import FileEdits
 from forewarp.agent.events import (
     Answered,
     Compacted,
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from forewarp.agent.model_turn import ModelTurn
     from forewarp.tools.session import LanguageModel
 
+SHORTENED = 4
+"""How often the memory may be shortened within one turn: a conversation of few large messages stays too long."""
+
 NO_MODEL = """No language model is set, so this cannot be answered. Without one there is still
 `/forecast`, `/measure`, `/search`, `/runs`, `/report` and `/export`; `/help` lists all.
 
@@ -61,7 +65,7 @@ class Conversation(BaseConversation):
         self._turn: ModelTurn | None = None
         self._model: tuple[object, LanguageModel] | None = None
         self._running: dict[str, str] = {}
-        self._written: set[Path] = set()
+        self._edits = FileEdits(self)
         self._resuming = False
         if past is not None:
             self._restore(past)
@@ -106,17 +110,35 @@ class Conversation(BaseConversation):
         history = self._remembered()
         if not history:
             raise UsageError("there is nothing to summarise yet", hint="ask the model something first")
+        if await self._summarise(self._language_model(), history, keep=False, needed=False) is None:
+            raise asyncio.CancelledError
+
+    async def _summarise(
+        self, model: LanguageModel, history: Sequence[ModelMessage], *, keep: bool, needed: bool
+    ) -> list[ModelMessage] | None:
+        """Replace the model's memory by a summary; return what it remembers now, None if the user stopped it.
+
+        Where a summary is `needed` and there is none to be had, an outline takes its place.
+        """
         from pydantic_ai.usage import RunUsage
 
-        from forewarp.agent.model_turn import summarise
+        from forewarp.agent.memory import summarised
 
-        model = self._language_model()
-        summary, messages, usage = await summarise(model, history)
-        self._pay(model, usage, RunUsage())
+        def running(turn: ModelTurn | None) -> None:
+            self._turn = turn
+
+        room = self.room
+        made = await summarised(model, history, room, self.emit, keep=keep, needed=needed, turn=running)
+        if made is None:
+            return None
+        self._pay(model, made.usage, RunUsage())
         with self._booking:
-            self._spent = replace(self._spent, context_tokens=usage.output_tokens)
-        self._remember(messages)
-        self.emit(Compacted(summary))
+            self._spent = replace(self._spent, context_tokens=0)
+        self._remember(made.messages)
+        if made.why_outline:
+            self.emit(Noted(f"**No summary:** {made.why_outline}. The model goes on with an outline."))
+        self.emit(Compacted(made.summary))
+        return made.messages
 
     async def resume(self, conversation: str) -> None:
         """Continue another conversation in place of this one, by its id or a unique beginning of it.
@@ -143,8 +165,11 @@ class Conversation(BaseConversation):
             if text.startswith(("/", "!")):
                 from forewarp.agent.commands import run_command, run_shell
 
-                command = run_command(text, self, self._tools) if text[0] == "/" else run_shell(text[1:], self.settings)
-                if note := await command:
+                if text[0] == "/":
+                    note = await run_command(text, self, self._tools, self._edits)
+                else:
+                    note = await run_shell(text[1:], self.settings)
+                if note:
                     self.emit(Noted(note))
                 self.emit(Answered("", seconds=time.perf_counter() - began))
             elif self.settings.model is None:
@@ -164,50 +189,71 @@ class Conversation(BaseConversation):
             self._turn = None
 
     async def _ask_model(self, text: str) -> None:
-        from pydantic_ai.exceptions import RunCancelled
+        from pydantic_ai.messages import ModelRequest, ModelResponse, UserPromptPart
         from pydantic_ai.usage import RunUsage
 
+        from forewarp.agent.instructions import instructions
         from forewarp.agent.model_tools import ModelTools
-        from forewarp.agent.model_turn import ModelTurn, instructions
+        from forewarp.agent.model_turn import ContextFullError, ModelTurn
 
         over = over_budget(self.settings.budget, self._spent)
         if over:
             raise UsageError(over, hint="`/budget` raises it")
         model = self._language_model()
-        if self._spent.context_tokens > self.settings.compact_at:
-            await self.compact()
-        prompt = with_mentioned_files(text, self.settings.folder)
-        booked = RunUsage()
+        prompt = await asyncio.to_thread(with_mentioned_files, text, self.settings.folder)
+        booked, began = RunUsage(), time.perf_counter()
 
-        def spent(usage: RunUsage) -> str:
+        def check() -> str:
             nonlocal booked
-            self._pay(model, usage, booked)
-            booked = copy(usage)
-            if len(turn.all_messages) > len(self._history):  # each is whole once it is there
+            self._pay(model, turn.usage, booked)
+            booked = copy(turn.usage)
+            if turn.all_messages and isinstance(turn.all_messages[-1], ModelResponse):  # the library changes requests
                 self._remember(turn.all_messages)
+            used, cap = booked.input_tokens + booked.output_tokens, self.settings.turn_tokens
+            if cap is not None and used >= cap:
+                return f"the turn has used {used:,} tokens of its {cap:,}"
             return over_budget(self.settings.budget, self._spent)
 
-        system = await asyncio.to_thread(instructions, self.settings.place)
-        tools = ModelTools(self, self._tools, self._written)
-        turn = self._turn = ModelTurn(model, system, tools.all(), self.emit)
-        before, began = self._remembered(), time.perf_counter()
+        system = await asyncio.to_thread(instructions, self.settings)
+        tools = ModelTools(self, self._tools, self._edits)
+        turn = ModelTurn(
+            model,
+            system,
+            tools.all(),
+            self.emit,
+            check=check,
+            room=lambda: self.room,
+            steps=self.settings.steps,
+        )
+        before = self._remembered()
+        messages: list[ModelMessage] | None = [*before, ModelRequest([UserPromptPart(prompt)])]
+        turn.all_messages = before
+        answer, shortened = None, 0
         try:
-            result = await turn.run(prompt, before, spent=spent)
-        except RunCancelled as e:
-            self._pay(model, e.usage, booked)
-            self._remember(e.all_messages())
-            if turn.over:
-                raise UsageError(turn.over, hint="`/budget` raises it") from None
+            while messages is not None:
+                self._turn = turn
+                try:
+                    answer = await turn.run(messages)
+                    break
+                except ContextFullError as full:
+                    shortened += 1
+                    if shortened > SHORTENED:
+                        if len(turn.all_messages) <= 3:  # the prompt itself does not fit
+                            turn.all_messages = before
+                        raise
+                    if full.window is not None and self.settings.context is None:
+                        self.change(f"{full.window:,}", context=full.window)
+                    messages = await self._summarise(model, turn.all_messages, keep=True, needed=True)
+        finally:
+            # Whatever ended it: what was said, done and measured in this turn is not forgotten.
+            check()
+            self._remember(turn.all_messages)
+        if answer is None:
             self.emit(Interrupted(self._during()))
             return
-        except BaseException:
-            # A fault of the provider or of a tool: what was said and measured in this turn is not forgotten.
-            self._remember(turn.all_messages or before)
-            raise
-        self._remember(result.all_messages())
         seconds = time.perf_counter() - began
-        cost = model.cost(seconds, result.usage)
-        self.emit(Answered(result.output, cost.input_tokens, cost.output_tokens, cost.dollars, seconds))
+        cost = model.cost(seconds, turn.usage)
+        self.emit(Answered(answer, cost.input_tokens, cost.output_tokens, cost.dollars, seconds))
 
     def _stop(self, work: asyncio.Task[None]) -> None:
         self._tools.interrupt()
@@ -226,7 +272,7 @@ class Conversation(BaseConversation):
                 raise UsageError("no language model is set", hint="pass --model, or type /model NAME")
             if self.settings.budget.dollars is not None:
                 session.check_price(made)
-            self._model = (key, made)
+            self._model, self.known_context = (key, made), made.model.context_window
         return self._model[1]
 
     def _pay(self, model: LanguageModel, usage: RunUsage, booked: RunUsage) -> None:
@@ -269,7 +315,8 @@ class Conversation(BaseConversation):
             self._transcript.remember(kept, ModelMessagesTypeAdapter.dump_python(self._history[kept:], mode="json"))
 
     def _restore(self, past: RecordedConversation) -> None:
-        self._history, self._stored, self._spent, self._written = [], past.messages, Spent(), set()
+        self._history, self._stored, self._spent = [], past.messages, Spent()
+        self._edits = FileEdits(self)
         writing: dict[str, str] = {}
         for event in past.events:
             self.candidates.apply(event)
@@ -278,7 +325,7 @@ class Conversation(BaseConversation):
             elif isinstance(event, ToolCalled) and event.tool == "write_file":
                 writing[event.call] = str(event.arguments.get("path", ""))
             elif isinstance(event, ToolReturned) and event.call in writing and "error" not in event.result:
-                self._written.add((self.settings.folder.resolve() / writing[event.call]).resolve())
+                self._edits.written.add((self.settings.folder.resolve() / writing[event.call]).resolve())
         self._emitted = self._spent
 
     def _note(self, event: ConversationEvent) -> None:

@@ -28,6 +28,32 @@ class TextDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class ThoughtDelta:
+    """A piece of the model's thinking, in order; it is shown, and never part of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """The model is asked again, after `wait_s`: what it sent since the latest tool call or message does not count.
+
+    `attempt` counts from 1 to `most`, since the latest answer that was good.
+    """
+
+    reason: str
+    wait_s: float
+    attempt: int
+    most: int
+
+    @property
+    def words(self) -> str:
+        """The event as a sentence."""
+        wait = f" in {self.wait_s:.0f} s" if self.wait_s >= 0.5 else ""
+        return f"{self.reason}; asking again{wait} ({self.attempt} of {self.most})"
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCalled:
     """The model, or the user by a slash command, calls a tool."""
 
@@ -59,8 +85,8 @@ class ApprovalAsked:
 
     @property
     def once(self) -> bool:
-        """True if the answer is for this call alone: each file that is written is approved by itself."""
-        return self.tool == "write_file"
+        """True if the answer is for this call alone: each write of a file and each command is approved by itself."""
+        return self.tool not in ("measure_kernel", "search", "tune")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +180,8 @@ class Answered:
 ConversationEvent = (
     UserSaid
     | TextDelta
+    | ThoughtDelta
+    | Retrying
     | ToolCalled
     | Progressed
     | CandidateForecast

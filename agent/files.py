@@ -6,11 +6,15 @@ link on the way, and by the file that is meant in the end.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from forewarp.core.errors import UsageError
 
@@ -32,6 +36,13 @@ SECRET_FOLDERS = (
 MOST_OF_ONE, MOST_OF_ALL = 64_000, 200_000
 """Characters of one mentioned file, and of all mentioned files of a prompt."""
 
+LISTING_S = 5.0
+"""Seconds that looking through the files of a folder may take."""
+
+MOST_SEARCHED = 2 << 20
+"""Bytes of the largest file in which lines are looked for."""
+
+_LONGEST_LINE = 8000
 _MOST_LINKS = 40
 _MENTION = re.compile(r'(?<![\w@.])@(?:"([^"\n]+)"|([^\s"@]+))')
 _TEXT_SUFFIXES = (
@@ -66,20 +77,6 @@ def shown(folder: Path, path: Path) -> str:
     """Return a path as seen from the working folder."""
     root = folder.resolve()
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
-
-
-def write_new(folder: Path, path: str | Path, text: str) -> str:
-    """Write a file that is not there yet and return its path as seen from the folder; raises `UsageError`."""
-    found = inside(folder, path)
-    try:
-        found.parent.mkdir(parents=True, exist_ok=True)
-        with found.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise UsageError(f"{path} is there already", hint="name another file, or move that one away") from None
-    except OSError as e:
-        raise UsageError(f"{path} cannot be written: {e.strerror}", hint="name a file elsewhere") from None
-    return shown(folder, found)
 
 
 def refuse_secrets(path: Path, name: str) -> None:
@@ -132,15 +129,94 @@ def approval_reasons(folder: Path, path: str | Path, text: str) -> list[str]:
     return reasons
 
 
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """Some lines of a file, from line `first` on; `more` follow or not."""
+
+    text: str
+    first: int
+    count: int
+    more: bool
+
+
+def read_lines(path: Path, name: str, first: int, most: int) -> FilePart:
+    """Return lines of a text file, as many as have at most `most` characters; lines that are far too long are cut.
+
+    Raises `UsageError` for what is no text file. Nothing that comes after these lines is read.
+    """
+    kept: list[str] = []
+    size, number = 0, 0
+    with open_regular(path, name) as file:
+        for number, line in enumerate(iter(lambda: file.readline(MOST_SEARCHED), b""), 1):
+            if number < first:
+                continue
+            text = _decoded(line, name)
+            text = text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]} … {len(text)} characters\n"
+            if size + len(text) > most and kept:
+                return FilePart("".join(kept), first, len(kept), more=True)
+            kept.append(text)
+            size += len(text)
+    return FilePart("".join(kept), first, len(kept), more=False)
+
+
+def read_whole(path: Path, most: int) -> str:
+    """Return a text file with its line ends; raises `UsageError` for what is none, or has more than `most` bytes."""
+    with open_regular(path, path.name) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise UsageError(f"{path.name} has more than {most:,} bytes", hint="change it by hand")
+    return _decoded(content, path.name)
+
+
+def open_regular(path: Path, name: str) -> IO[bytes]:
+    """Open a file to read; raises `UsageError` for a pipe, a device or a folder, without waiting for it."""
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as e:
+        raise UsageError(f"{name} cannot be read: {e.strerror}", hint="list_files lists the files") from None
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise UsageError(f"{name} is no file", hint="list_files lists the files of a folder")
+    return os.fdopen(number, "rb")
+
+
+def _decoded(content: bytes, name: str) -> str:
+    if b"\0" in content[:MOST_SEARCHED]:
+        raise UsageError(f"{name} is no text", hint="read a text file")
+    return content.decode("utf-8", errors="replace")
+
+
+def lines_with(folder: Path, words: Sequence[str], pattern: str, most: int) -> list[str]:
+    """Return at most `most` lines that contain one of the words, in lower case, as `path:line: text`."""
+    found: list[str] = []
+    for name in list_files(folder, pattern, 10_000):
+        path = folder / name
+        try:
+            text = read_whole(path, MOST_SEARCHED)
+        except UsageError:  # no text, or too large
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            if any(word in line.lower() for word in words):
+                found.append(f"{name}:{number}: {line.strip()[:200]}")
+                if len(found) >= most:
+                    return found
+    return found
+
+
 def list_files(folder: Path, pattern: str, most: int) -> list[str]:
     """Return at most `most` files that fit a glob pattern, as seen from the folder.
 
-    Hidden and generated folders, files with secrets, and links to any of these or out of the folder are left out.
+    Hidden and generated folders, files with secrets, and links to any of these or out of the folder are left out. Ends
+    early in a folder of too many files.
     """
     if ".." in Path(pattern).parts or Path(pattern).is_absolute():
-        raise UsageError(f"{pattern} leaves the working folder")
-    root, found = folder.resolve(), list[str]()
+        raise UsageError(f"{pattern} leaves the working folder", hint="name what is below it")
+    if "\0" in pattern or not pattern.strip():
+        raise UsageError("there is no such pattern", hint="such as *.py or **/*.cu")
+    root, found, until = folder.resolve(), list[str](), time.monotonic() + LISTING_S
     for path in root.glob(pattern):
+        if time.monotonic() > until:
+            break
         parts = path.relative_to(root).parts
         if any(p.startswith(".") or p in GENERATED for p in parts) or not path.is_file():
             continue
@@ -193,12 +269,12 @@ def _existing(name: str, folder: Path) -> Path:
 
 
 def _content(path: Path, name: str) -> str:
+    with open_regular(path, f"@{name}") as file:
+        read = file.read(4 * MOST_OF_ONE + 1)
     try:
-        content = path.read_text(encoding="utf-8") if path.stat().st_size <= 4 * MOST_OF_ONE else None
+        content = read.decode("utf-8") if len(read) <= 4 * MOST_OF_ONE else None
     except UnicodeDecodeError:
         raise UsageError(f"@{name} is no text", hint="name a text file") from None
-    except OSError as e:
-        raise UsageError(f"@{name} cannot be read: {e.strerror}", hint="name another file") from None
     if content is None or len(content) > MOST_OF_ONE:
         raise UsageError(
             f"@{name} has more than {MOST_OF_ONE:,} characters",

@@ -57,16 +57,21 @@ class KernelTools:
             executors.close()
 
     async def forecast(
-        self, call: str, *, task: str, kernels: Sequence[Kernel], origin: str = "user"
+        self, call: str, *, task: str, kernels: Sequence[Kernel], target: str = "", origin: str = "user"
     ) -> dict[str, Any]:
-        """Forecast one kernel, or rank several; returns the `ForecastResult` as data."""
+        """Forecast one kernel, or rank several; returns the `ForecastResult` as data.
+
+        `target` names a card that need not be here.
+        """
         from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
         from forewarp.tools.steps import forecast_steps
 
         kernels = [self._inside(k) for k in kernels]
+        place = self._conversation.settings.place
         request = ForecastRequest(
             task=self._task(task),
-            place=self._conversation.settings.place,
+            place=place.model_copy(update={"device": "auto", "pool": None}) if target else place,
+            target=target or None,
             kernel=kernels[0] if len(kernels) == 1 else None,
             kernels=kernels if len(kernels) > 1 else [],
         )
@@ -106,7 +111,7 @@ class KernelTools:
             # The thread may outlive the wait for it; a question that it asks then would never be answered.
             if left.is_set():
                 return "it was interrupted"
-            return await self._refusal(call, "measure_kernel", command, reason, 1)
+            return await self._refusal(call, "measure_kernel", command, reason, 1, asked_by=origin)
 
         def stage(name: str) -> None:
             stages.append(name)
@@ -131,8 +136,37 @@ class KernelTools:
             host.emit(measure_step(done.measured, steps[0] if steps else None))
         return done.model_dump(mode="json")
 
+    async def inspect(
+        self, call: str, *, task: str, kernel: Kernel, target: str = "", check: bool = False
+    ) -> dict[str, Any]:
+        """Compile a kernel for a card that need not be here, and return its facts, an `InspectResult`, as data.
+
+        With `check` it also runs on the CPU at small shapes, and is compared with the reference. Without a task, the
+        kernel is a Python file with Triton kernels.
+        """
+        from forewarp.tools.inspect_kernel import inspect_kernels
+        from forewarp.tools.requests import InspectRequest
+
+        host = self._conversation
+        request = InspectRequest(
+            task=self._task(task) if task else None,
+            kernels=[self._inside(kernel)],
+            target=target or "auto",
+            check=check,
+            python=host.settings.place.python,
+        )
+        found = await asyncio.to_thread(inspect_kernels, request, stage=lambda text: host.emit(Progressed(call, text)))
+        return found.model_dump(mode="json")
+
     async def search(
-        self, call: str, *, task: str, budget: int, seed_kernels: Sequence[str] = (), write: bool = False
+        self,
+        call: str,
+        *,
+        task: str,
+        budget: int,
+        seed_kernels: Sequence[str] = (),
+        write: bool = False,
+        origin: str = "user",
     ) -> dict[str, Any]:
         """Search under a budget of measurements; with `write`, the conversation's model writes kernels in it, too.
 
@@ -141,8 +175,8 @@ class KernelTools:
         from forewarp.tools.search import SearchRequest
         from forewarp.tools.tune import is_autotuned
 
-        if is_autotuned(Path(name := self._task(task))):
-            return await self._tune(call, name, budget)
+        if await asyncio.to_thread(is_autotuned, Path(self._task(task))):
+            return await self.tune(call, file=task, budget=budget, origin=origin)
         settings, spent = self._conversation.settings, self._conversation.spent
         budget = min(max(1, budget), MAX_SEARCH)
         device_s = settings.budget.device_s
@@ -155,27 +189,35 @@ class KernelTools:
             model=settings.model if write and isinstance(settings.model, str) else None,
             base_url=settings.base_url if write else None,
         )
-        refusal = await self._refusal(call, "search", f"search {task} with up to {budget} measurements", "", budget)
+        command = f"search {task} with up to {budget} measurements"
+        refusal = await self._refusal(call, "search", command, "", budget, asked_by=origin)
         if refusal:
             raise UsageError(f"the search was not started: {refusal}")
         async with self._device:
             return await self._in_thread(lambda executors: self._search(call, request, budget, executors))
 
-    async def _tune(self, call: str, file: str, budget: int) -> dict[str, Any]:
-        """Choose configurations of a file's kernels: measured where the session's device is a GPU, else forecast."""
+    async def tune(
+        self, call: str, *, file: str, budget: int, target: str = "", origin: str = "agent"
+    ) -> dict[str, Any]:
+        """Choose configurations of a file's autotuned kernels: measured where the card is here, else forecast."""
         from forewarp.tools.requests import TuneRequest
         from forewarp.tools.tune import TuneJob, can_measure
 
         host = self._conversation
-        here = host.settings.place.device in ("auto", "cuda") and can_measure()
-        request = TuneRequest(file=file, budget=budget if here else 0)
+        here = not target and host.settings.place.device in ("auto", "cuda") and await asyncio.to_thread(can_measure)
+        request = TuneRequest(
+            file=str(self.inside(file)),
+            target=target or "auto",
+            budget=budget if here else 0,
+            python=host.settings.place.python,
+        )
         if here:
             command = f"tune {file} with up to {budget} configurations measured"
-            if refusal := await self._refusal(call, "search", command, "", budget):
+            if refusal := await self._refusal(call, "tune", command, "", budget, asked_by=origin):
                 raise UsageError(f"nothing was measured: {refusal}")
         else:
             request = request.model_copy(update={"measure": 0})
-        job = TuneJob(request, stage=lambda text: host.emit(Progressed(call, text)))
+        job = await asyncio.to_thread(TuneJob, request, stage=lambda text: host.emit(Progressed(call, text)))
 
         def tune() -> TuneResult:
             try:
@@ -245,13 +287,18 @@ class KernelTools:
 
         return await asyncio.to_thread(run)
 
-    async def _refusal(self, call: str, tool: str, command: str, reason: str, measurements: int) -> str:
-        """Return why something may not be measured, "" if it may; asks the user where the settings say so."""
+    async def _refusal(
+        self, call: str, tool: str, command: str, reason: str, measurements: int, *, asked_by: str
+    ) -> str:
+        """Return why something may not be measured, "" if it may; asks the user where the settings say so.
+
+        What the user typed is approved by that, as long as the budget lasts.
+        """
         settings = self._conversation.settings
         over = over_budget(settings.budget, self._conversation.spent, measurements)
         if settings.approval == "never":
             return f"{over}; `/budget` raises it" if over else ""
-        if settings.approval == "budget" and not over:
+        if not over and (settings.approval == "budget" or asked_by == "user"):
             return ""
         reasons = " ".join(part for part in (reason, f"({over})" if over else "") if part)
         given = await self._conversation.ask(ApprovalAsked(call, tool, command, reasons))

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-import difflib
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 from pydantic_ai import RunContext
 
 from forewarp.agent.base import BaseConversation
 from forewarp.agent.candidates import ListedCandidate
-from forewarp.agent.events import ApprovalAsked
-from forewarp.agent.files import approval_reasons, list_files, shown
+from forewarp.agent.edits import FileEdits
+from forewarp.agent.file_tools import FileTools
+from forewarp.agent.history import refuse_left_out
 from forewarp.agent.kernel_tools import KernelTools
-from forewarp.agent.model_turn import refuse_left_out
 from forewarp.core.errors import UsageError
 from forewarp.tools.measured import Micros
 from forewarp.tools.parts import Kernel, trim
-from forewarp.tools.wording import counted, microseconds, spread
+from forewarp.tools.wording import microseconds, spread
 
 MAX_CANDIDATES = 40
-MAX_FILES = 200
 MAX_LOG = 1200
-MAX_READ = 32_000
 MAX_SHAPES = 8
+_LONG_FACTS = ("instructions", "loop_instructions", "widths", "code_bytes")
 
 ToolOutput = dict[str, Any]
 Context = RunContext[None]
@@ -34,22 +30,23 @@ Context = RunContext[None]
 class ModelTools:
     """The model's tools of one conversation. Each returns a dictionary, or raises an error with a hint."""
 
-    def __init__(self, conversation: BaseConversation, tools: KernelTools, written: set[Path]) -> None:
-        """Make the tools; `written` holds the files that the model wrote, in earlier turns too, and is added to."""
-        self._conversation, self._tools, self._written = conversation, tools, written
+    def __init__(self, conversation: BaseConversation, tools: KernelTools, edits: FileEdits) -> None:
+        """Make the tools; files are written by `edits`."""
+        self._conversation, self._tools = conversation, tools
+        self._files = FileTools(conversation, edits)
 
     def all(self) -> list[Callable[..., Coroutine[Any, Any, ToolOutput]]]:
         """Return the functions."""
         return [
             self.forecast_kernel,
             self.measure_kernel,
+            self.inspect_kernel,
             self.search,
+            self.tune,
             self.describe_task,
             self.list_candidates,
             self.read_candidate,
-            self.list_files,
-            self.read_file,
-            self.write_file,
+            *self._files.all(),
         ]
 
     async def forecast_kernel(
@@ -59,6 +56,7 @@ class ModelTools:
         source: str | None = None,
         path: str | None = None,
         tunables: dict[str, int] | None = None,
+        target: str = "",
     ) -> ToolOutput:
         """Compile a kernel and forecast its speed-up over the reference without running it: free, takes seconds.
 
@@ -68,9 +66,10 @@ class ModelTools:
             source: The kernel's text; or pass path.
             path: The kernel's file; or pass source.
             tunables: Values of declared tunables.
+            target: Card that need not be here: a100, h100, h200, b200, l40s or rtx4090; else the user's device.
         """
         kernel = _kernel(source, path, tunables)
-        found = await self._tools.forecast(_call(context), task=task, kernels=[kernel], origin="agent")
+        found = await self._tools.forecast(_call(context), task=task, kernels=[kernel], target=target, origin="agent")
         return _short_forecast(found)
 
     async def measure_kernel(
@@ -98,6 +97,32 @@ class ModelTools:
         found = await self._tools.measure(_call(context), task=task, kernel=kernel, insist=insist, origin="agent")
         return _short_measurement(found) | {"budget": self._budget()}
 
+    async def inspect_kernel(
+        self,
+        context: Context,
+        task: str = "",
+        source: str | None = None,
+        path: str | None = None,
+        tunables: dict[str, int] | None = None,
+        target: str = "",
+        check: bool = False,
+    ) -> ToolOutput:
+        """Read what a kernel tells before it runs: registers, spills, shared memory, occupancy, floor, problems. Free.
+
+        Args:
+            context: This call.
+            task: Bundled task, or the path of a KernelBench file; may be left out for a file of Triton kernels.
+            source: The kernel's text; or pass path.
+            path: The kernel's file; or pass source.
+            tunables: Values of declared tunables.
+            target: Card that need not be here: a100, h100, h200, b200, l40s or rtx4090; else this machine's GPU.
+            check: Also run it on the CPU at small shapes, to find wrong results, races and reads beside the inputs.
+        """
+        kernel = _kernel(source, path, tunables)
+        return _short_inspection(
+            await self._tools.inspect(_call(context), task=task, kernel=kernel, target=target, check=check)
+        )
+
     async def search(
         self,
         context: Context,
@@ -108,18 +133,33 @@ class ModelTools:
     ) -> ToolOutput:
         """Try many variants of the seed kernels' tunables; each measurement counts in the user's budget.
 
-        Of a file with @triton.autotune kernels, choose the configurations: measured on a GPU here, else forecast.
-
         Args:
             context: This call.
-            task: Bundled task, or the path of a KernelBench file, or of a file with @triton.autotune kernels.
+            task: Bundled task, or the path of a KernelBench file.
             budget: Most measurements; the last one confirms the winner.
             seed_kernels: Files to start from, instead of the task's own.
             write_kernels: Have a language model write new kernels in it, which costs tokens.
         """
         found = await self._tools.search(
-            _call(context), task=task, budget=budget, seed_kernels=seed_kernels or (), write=write_kernels
+            _call(context),
+            task=task,
+            budget=budget,
+            seed_kernels=seed_kernels or (),
+            write=write_kernels,
+            origin="agent",
         )
+        return _short_search(found) | {"budget": self._budget()}
+
+    async def tune(self, context: Context, path: str, budget: int = 12, target: str = "") -> ToolOutput:
+        """Choose the configurations of a file's @triton.autotune kernels: measured on the GPU here, else forecast.
+
+        Args:
+            context: This call.
+            path: Python file, seen from the working folder.
+            budget: Most configurations to measure.
+            target: Card that need not be here, to choose by forecasts alone.
+        """
+        found = await self._tools.tune(_call(context), file=path, budget=budget, target=target, origin="agent")
         return _short_search(found) | {"budget": self._budget()}
 
     async def describe_task(self, task: str) -> ToolOutput:
@@ -155,73 +195,6 @@ class ModelTools:
         if row is None:
             raise UsageError(f"there is no candidate {number}", hint="list_candidates has the numbers")
         return _listed(row) | {"summary": f"candidate {number}", "source": row.forecast.source}
-
-    async def list_files(self, pattern: str = "**/*") -> ToolOutput:
-        """List files of the working folder.
-
-        Args:
-            pattern: As in glob, seen from the working folder.
-        """
-        files = await asyncio.to_thread(list_files, self._conversation.settings.folder, pattern, MAX_FILES + 1)
-        more = "more than " if len(files) > MAX_FILES else ""
-        return {"summary": f"{more}{counted(len(files[:MAX_FILES]), 'file')}", "files": files[:MAX_FILES]}
-
-    async def read_file(self, path: str, offset: int = 0) -> ToolOutput:
-        """Read a text file of the working folder; files with keys, tokens or passwords are refused.
-
-        Args:
-            path: The file, seen from the working folder.
-            offset: Character to start at.
-        """
-        file = self._tools.inside(path)
-        if file.exists() and not file.is_file():
-            raise UsageError(f"{path} is no file", hint="list_files lists the files of a folder")
-        text = await asyncio.to_thread(file.read_text, errors="replace")
-        start = max(0, offset)
-        part = text[start : start + MAX_READ]
-        if "\0" in part:
-            raise UsageError(f"{path} is no text", hint="read a text file")
-        return {"summary": f"{len(part)} of {len(text)} characters of {path}", "text": part}
-
-    async def write_file(self, context: Context, path: str, text: str) -> ToolOutput:
-        """Write a text file of the working folder.
-
-        Files that are not your own, hidden ones and programs need the user's word.
-
-        Args:
-            context: This call.
-            path: The file, seen from the working folder.
-            text: Its whole new text.
-        """
-        target = self._tools.inside(path)
-        refuse_left_out(text)
-        if target.exists() and not target.is_file():
-            raise UsageError(f"{path} is no file", hint="name a text file")
-        reasons = approval_reasons(self._conversation.settings.folder, path, text)
-        if reasons or (target.exists() and target not in self._written):
-            await self._ask_to_write(_call(context), path, target, text, "; ".join(reasons))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
-        self._written.add(target)
-        return {"summary": f"wrote {len(text)} characters to {path}"}
-
-    async def _ask_to_write(self, call: str, path: str, target: Path, text: str, reason: str) -> None:
-        """Ask the user to approve a write; raises `UsageError` if refused, or if the path now means another file."""
-        name = shown(self._conversation.settings.folder, target)
-        there = target.exists()
-        before = target.read_text(errors="replace") if there else ""
-        diff = difflib.unified_diff(before.splitlines(), text.splitlines(), name, name, lineterm="")
-        question = ApprovalAsked(
-            call, "write_file", f"{'overwrite' if there else 'write'} {name}", reason, "\n".join(diff)
-        )
-        given = await self._conversation.ask(question)
-        if given.reply == "no":
-            raise UsageError(
-                f"{path} was not written: the user said no{given.why and f': {given.why}'}",
-                hint="go on without it, or say in the answer what the user is to write there",
-            )
-        if self._tools.inside(path) != target:
-            raise UsageError(f"{path} was not written: it became another file meanwhile", hint="look at it again")
 
     def _budget(self) -> str:
         """Say how much of the user's budget is spent."""
@@ -271,6 +244,18 @@ def _short_search(found: ToolOutput) -> ToolOutput:
         numbers = _picked(best, "speedup", "verdict", "confirmed", "flags")
         short["best"] = _brief(kernel | numbers | {"shapes": _shapes(best)})
     return short
+
+
+def _short_inspection(found: ToolOutput) -> ToolOutput:
+    """Return the part of an `InspectResult` that the model reads: one kernel's launches, problems and check."""
+    [kernel] = found["kernels"]
+    short = _picked(found, "summary") | _picked(kernel, "status", "problems")
+    launches = [launch for shape in kernel["workloads"][:MAX_SHAPES] for launch in shape["launches"][:MAX_SHAPES]]
+    short["launches"] = [{k: v for k, v in launch.items() if k not in _LONG_FACTS} for launch in launches[:MAX_SHAPES]]
+    if kernel["check"] is not None:
+        short["check"] = _picked(kernel["check"], "how", "status", "message", "findings")
+    short["log"] = "" if kernel["status"] == "ok" else trim(kernel["log"], MAX_LOG)
+    return _brief(short)
 
 
 def _listed(row: ListedCandidate) -> ToolOutput:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from forewarp.agent.base import BaseConversation
@@ -17,9 +18,11 @@ from forewarp.agent.events import (
     Interrupted,
     Noted,
     Progressed,
+    Retrying,
     SettingChanged,
     Spent,
     TextDelta,
+    ThoughtDelta,
     ToolReturned,
     UserSaid,
 )
@@ -62,8 +65,10 @@ class Replay(BaseConversation):
         turn = self._turns.pop(0) if self._turns else ended
         try:
             for event in turn:
-                pieces = _WORD.findall(event.text) if isinstance(event, TextDelta) else ()
-                for each in [TextDelta(p) for p in pieces if p] or [event]:  # a record holds a second's text in one
+                pieces = _WORD.findall(event.text) if isinstance(event, TextDelta | ThoughtDelta) else ()
+                for each in [replace(event, text=p) for p in pieces if p] or [
+                    event
+                ]:  # a record holds a second's text in one
                     if self._speed < float("inf"):
                         await asyncio.sleep(_pause(each) / self._speed)
                     self.emit(each)
@@ -92,12 +97,14 @@ def turns(events: Sequence[ConversationEvent]) -> list[list[ConversationEvent]]:
 def _pause(event: ConversationEvent) -> float:
     """Return how long to wait before an event, in seconds."""
     match event:
-        case TextDelta():
+        case TextDelta() | ThoughtDelta():
             return 1 / WORDS_PER_S
         case ToolReturned():
             return min(event.seconds / 2, LONGEST_S)
         case CandidateMeasured():
             return min(event.device_s, LONGEST_S) or 0.1
+        case Retrying():
+            return min(event.wait_s, LONGEST_S)
         case ApprovalAsked() | ApprovalGiven():
             return 1.0
         case Progressed() | CandidateForecast():

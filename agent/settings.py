@@ -17,6 +17,16 @@ Approval = Literal["each", "budget", "never"]
 """Rule for when measuring needs approval: each time, only beyond the budget, or never (the budget is the end)."""
 
 COMPACT_AT = 120_000
+"""Tokens from which on a conversation is summarised at the latest, however long the model's context is."""
+
+CONTEXT = 200_000
+"""Tokens that a model is taken to read where neither the user nor the library knows."""
+
+ROOM = 0.7
+"""Part of the model's context that a request may fill; the rest is for the answer."""
+
+STEPS, TURN_TOKENS = 80, 2_000_000
+"""Steps that a turn may take, and tokens that it may use, unless the user says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +42,9 @@ class Settings:
         budget: Caps of the conversation: measurements, device seconds, dollars, tokens.
         approval: When measuring needs the user's word.
         shell: Whether lines that begin with `!` are run by the user's shell.
-        compact_at: Tokens of context from which on the conversation is summarised before the next turn.
+        context: Tokens that the model can read; None for what is known of the model.
+        steps: Steps that a turn of the model may take; None for any number.
+        turn_tokens: Tokens that a turn of the model may use; None for any number.
     """
 
     place: Place = field(default_factory=Place)
@@ -43,7 +55,13 @@ class Settings:
     budget: Amounts = field(default_factory=lambda: Amounts(measurements=DEFAULT_MEASUREMENTS))
     approval: Approval = "each"
     shell: bool = False
-    compact_at: int = COMPACT_AT
+    context: int | None = None
+    steps: int | None = STEPS
+    turn_tokens: int | None = TURN_TOKENS
+
+    def room(self, known: int | None = None) -> int:
+        """Return the tokens from which on the conversation is summarised; `known` is the model's context if known."""
+        return min(COMPACT_AT, int((self.context or known or CONTEXT) * ROOM))
 
 
 def over_budget(cap: Amounts, spent: Spent, measurements: int = 0) -> str:

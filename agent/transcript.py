@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from forewarp.agent import events
-from forewarp.agent.events import ConversationEvent, TextDelta, UserSaid
+from forewarp.agent.events import ConversationEvent, TextDelta, ThoughtDelta, UserSaid
 from forewarp.core import serde
 from forewarp.core.errors import UsageError
 from forewarp.core.untrusted_text import escaped_json
@@ -60,6 +60,7 @@ class Transcript:
         self.header, self.path, self.problem = header, path, ""
         self._file: IO[str] | None = None
         self._text, self._since = "", 0.0
+        self._kind: type[TextDelta | ThoughtDelta] = TextDelta
         self._texts: dict[str, str] = {}
 
     @classmethod
@@ -71,8 +72,10 @@ class Transcript:
 
     def write(self, event: ConversationEvent) -> None:
         """Append an event; pieces of text are gathered for up to a second."""
-        if isinstance(event, TextDelta):
-            self._since = self._since or time.monotonic()
+        if isinstance(event, TextDelta | ThoughtDelta):
+            if type(event) is not self._kind:
+                self.flush()
+            self._kind, self._since = type(event), self._since or time.monotonic()
             self._text += event.text
             if time.monotonic() - self._since >= _FLUSH_S:
                 self.flush()
@@ -94,7 +97,7 @@ class Transcript:
         """Write the text that was gathered."""
         if self._text:
             text, self._text, self._since = self._text, "", 0.0
-            self._line(events.to_data(TextDelta(text)))
+            self._line(events.to_data(self._kind(text)))
 
     def close(self) -> None:
         """End the file."""

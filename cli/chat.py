@@ -35,6 +35,8 @@ def chat(
     max_gpu_seconds: Annotated[float | None, Parameter(validator=positive)] = None,
     max_usd: Annotated[float | None, Parameter(validator=positive)] = None,
     max_tokens: Annotated[int | None, Parameter(validator=positive)] = None,
+    max_steps: Annotated[int | None, Parameter(validator=positive)] = None,
+    context: Annotated[int | None, Parameter(validator=Number(gte=4000))] = None,
     approve: Literal["each", "budget", "never"] | None = None,
     shell: Switch = False,
     no_mouse: Switch = False,
@@ -57,6 +59,9 @@ def chat(
         max_gpu_seconds: Most seconds for which the device is held.
         max_usd: Most dollars for the language model.
         max_tokens: Most tokens of the language model.
+        max_steps: Most steps that one turn of the language model may take. [default: 80]
+        context: Tokens that the language model can read, such as 32768; the conversation is summarised before.
+            [default: what is known of the model]
         approve: When measuring needs your word: each time, only beyond the budget, or never. [default: each; never
             with -p, where the budget ends it]
         shell: Let lines that begin with ! be run by your shell.
@@ -68,7 +73,7 @@ def chat(
         where: Device and archive.
         output: How results are shown.
     """
-    from forewarp.agent.settings import Settings
+    from forewarp.agent.settings import STEPS, Settings
     from forewarp.core.budget import DEFAULT_MEASUREMENTS
     from forewarp.core.errors import UsageError
     from forewarp.tools.parts import Amounts
@@ -104,6 +109,8 @@ def chat(
         ),
         approval=approve or ("never" if alone else "each"),
         shell=shell,
+        context=context,
+        steps=max_steps or STEPS,
     )
     if replay is not None and prompt is not None:
         raise UsageError("a replay answers nothing", hint="leave -p or --replay out")

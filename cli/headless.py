@@ -24,6 +24,7 @@ from forewarp.agent.events import (
     Failed,
     Interrupted,
     Noted,
+    Retrying,
     SettingChanged,
     TextDelta,
     ToolCalled,
@@ -118,11 +119,11 @@ def _view(
 
 
 class TextView:
-    """View that prints the answer on stdout; tool calls, candidates and other events on stderr."""
+    """View that prints the model's words on stdout once they are whole; tool calls and other events on stderr."""
 
     def __init__(self, candidates: Candidates, *, quiet: bool) -> None:
         self._candidates, self._quiet = candidates, quiet
-        self._open = False
+        self._words = ""
         self._by_hand = False
 
     def show(self, event: ConversationEvent) -> None:
@@ -131,31 +132,25 @@ class TextView:
             case UserSaid(text=text, steering=False):
                 self._by_hand = text.startswith("/")
             case TextDelta(text=text):
-                printing.out(text, end="")
-                self._open = not text.endswith("\n")
+                self._words += text
+            case Retrying():
+                self._words = ""
+                self._aside(event.words)
             case Noted(text=text):
-                self._out(text)
+                printing.out(text)
             case ToolReturned(summary=summary) if self._by_hand and "error" not in event.result:
-                self._out(summary)
-            case Answered() | Failed() | Interrupted():
-                self._end_line()
-                self._aside(_paid(event) if isinstance(event, Answered) and event.input_tokens else "")
+                printing.out(summary)
+            case ToolCalled() | Answered() | Failed() | Interrupted():
+                if self._words.strip():
+                    printing.out(self._words.rstrip("\n"))
+                self._words = ""
+                self._aside(_in_words(event, self._candidates))
             case _:
                 self._aside(_in_words(event, self._candidates))
 
-    def _out(self, text: str) -> None:
-        self._end_line()
-        printing.out(text)
-
     def _aside(self, text: str) -> None:
         if text and not self._quiet:
-            self._end_line()
             printing.err(text.replace("\n", "\n  "))  # indented, so that no foreign line looks like one of ours
-
-    def _end_line(self) -> None:
-        if self._open:
-            printing.out()
-            self._open = False
 
 
 def document(
@@ -245,6 +240,8 @@ def _in_words(event: ConversationEvent, candidates: Candidates) -> str:
             return one_line(f"not allowed: {command}{f'; {reason}' if reason else ''} ({NOBODY})", UNREADABLE)
         case Compacted():
             return "the conversation was summarised"
+        case Answered() if event.input_tokens:
+            return _paid(event)
         case _:
             return ""
 
@@ -279,6 +276,8 @@ def _summary(seen: Sequence[ConversationEvent]) -> str:
                 begun, by_hand = "", text.startswith("/")
             case TextDelta(text=text):
                 begun += text
+            case Retrying():
+                begun = ""
             case Interrupted() | Failed():
                 parts.append(begun.strip())
             case Noted(text=text) | Answered(text=text):

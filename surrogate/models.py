@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 from urllib.parse import urlsplit
 
 import pydantic_ai
@@ -45,6 +45,7 @@ _TRANSIENT = (
     failures.RunTimedOut,
 )
 _TRANSIENT_STATUS = (408, 409, 425, 429)
+_LONGEST_REASON = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,10 @@ class LanguageModel:
         read, written = usage.input_tokens, usage.output_tokens
         dollars = 0.0 if self.local else self.prices.dollars(self.label, read + usage.cache_write_tokens // 4, written)
         return Cost(seconds, read, written, dollars)
+
+    def error(self, error: Exception) -> ModelError:
+        """Return an error of the model's library in one sentence, retryable where the same call may succeed later."""
+        return _as_model_error(error, self.label)
 
     def ask(
         self,
@@ -127,7 +132,7 @@ class LanguageModel:
         except failures.UnexpectedModelBehavior as e:
             return Answer(None, _reason(e), self.cost(time.perf_counter() - start, usage))
         except (failures.AgentRunError, failures.UserError, OSError) as e:
-            return _as_model_error(e, self.label)
+            return self.error(e)
         return Answer(value, "", self.cost(time.perf_counter() - start, usage))
 
 
@@ -205,26 +210,63 @@ def _reason(error: BaseException) -> str:
     cause = error.__cause__
     # Some libraries repeat the cause's words.
     text = str(error) if cause is None or str(error).endswith(str(cause)) else f"{error}: {cause}"
-    return " ".join(text.split())[:300]
+    return _one_line(text)
+
+
+def _provider_words(error: Exception) -> str:
+    """Return the message within the body of a provider's error, else the error's own text."""
+    body: Any = getattr(error, "body", None)
+    while isinstance(body, dict):
+        inner: Any = cast("dict[str, Any]", body)
+        body = inner.get("error") or inner.get("message") or inner.get("detail")
+    return _one_line(body) if isinstance(body, str) and body.strip() else _reason(error)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:_LONGEST_REASON].rstrip(".")
 
 
 def _as_model_error(error: Exception, label: str) -> ModelError:
-    """Return the error in forewarp's words, retryable where the same call may succeed later."""
+    """Return the error in one sentence of forewarp's, retryable where the same call may succeed later."""
     status = getattr(error, "status_code", 0) or 0
-    found = ModelError(f"{label} gave no answer: {_reason(error)}", hint=_hint(error, status))
+    words = _provider_words(error)
+    what, hint = _explained(error, status, label, getattr(error, "retry_after", None))
+    found = ModelError(f"{what}{f' (HTTP {status})' if status else ''}: {words}", hint=hint)
     by_status = status in _TRANSIENT_STATUS or status >= 500
     spent = isinstance(error, failures.ModelQuotaExceededError)
     found.retryable = not spent and (by_status or isinstance(error, (*_TRANSIENT, OSError)))
     return found
 
 
-def _hint(error: Exception, status: int) -> str:
-    if isinstance(error, failures.ModelAuthenticationError) or status in (401, 403):
-        return "check the key in the environment, and that it may use this model"
-    if isinstance(error, failures.ModelQuotaExceededError) or status == 402:
-        return "the account's credit is used up"
-    if isinstance(error, failures.ModelNotFoundError) or status == 404:
-        return "check the model's name and the base URL"
-    if isinstance(error, failures.ModelRequestRejectedError | failures.UserError):
-        return "the provider or its SDK does not accept this request for this model; try another model"
-    return "try again later, or check the network and the base URL"
+def _explained(error: Exception, status: int, label: str, wait_s: float | None) -> tuple[str, str]:
+    """Return what happened and what to do, without the provider's own words."""
+    match error:
+        case failures.ModelContextWindowExceededError():
+            return (
+                f"the conversation is longer than {label} can read",
+                "summarise it, or choose a model that reads more",
+            )
+        case failures.ContentFilterError():
+            return f"the content filter of {label} stopped the answer", "say it in other words, or choose another model"
+        case failures.ModelQuotaExceededError():
+            return f"the account of {label} has no credit left", "add credit at the provider, or choose another model"
+        case failures.ModelAuthenticationError() | failures.ModelHTTPError(status_code=401 | 403):
+            key = _KEYS.get(label.partition(":")[0], "its variable")
+            return f"{label} refused the key", f"check the key in {key}, and that it may use this model"
+        case failures.ModelNotFoundError() | failures.ModelHTTPError(status_code=404):
+            return f"{label} was not found", "check the model's name and the base URL, which mostly ends in /v1"
+        case failures.ModelRateLimitError():
+            wait = f"in {wait_s:.0f} s" if wait_s else "later"
+            return f"{label} gets too many requests or tokens", f"try again {wait}, or choose another model"
+        case failures.ModelTimeoutError() | failures.ModelRequestTimeout() | failures.RunTimedOut():
+            return f"{label} took too long", f"try again later, or allow more seconds by {TIMEOUT_VARIABLE}"
+        case failures.ModelConnectionError() | OSError():
+            return f"{label} cannot be reached", "check the network, the base URL, and that the server runs"
+        case failures.UnexpectedModelBehavior():
+            return f"{label} gave no answer that can be used", "ask again, or choose another model"
+        case failures.ModelRequestRejectedError() | failures.UserError():
+            return f"{label} does not accept this request", "choose another model, or update forewarp"
+        case _ if status >= 500:
+            return f"{label} has trouble", "try again later, or choose another model"
+        case _:
+            return f"{label} gave no answer", "try again later, or check the network and the base URL"

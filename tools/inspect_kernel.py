@@ -24,6 +24,7 @@ from forewarp.inspection.traced import gradient, of_file, of_trace
 from forewarp.inspection.tracing.files import arguments
 from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tools import session as sessions
+from forewarp.tools import sources
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Kernel, KernelId, Part, Place, trim
 from forewarp.tools.requests import InspectRequest
 
@@ -241,8 +242,10 @@ def _inspect_file(executor: LocalExecutor, request: InspectRequest, kernel: Kern
     start = time.perf_counter()
     path = kernel.path or ""
     try:
+        if path:
+            sources.check_file(Path(path), "the file")
         source = Path(path).read_text() if kernel.source is None else kernel.source
-    except (OSError, UnicodeDecodeError) as e:
+    except (CandidateError, OSError, UnicodeDecodeError) as e:
         return KernelInspection(path=path, kernel=None, status=None, log=f"{path} cannot be read: {e}", seconds=0.0)
     if Path(path).suffix not in ("", ".py"):
         raise UsageError(

@@ -19,6 +19,7 @@ from forewarp.core.values import Target
 from forewarp.gpu_runner import devices
 from forewarp.inspection.tracing.files.loading import package_of
 from forewarp.inspection.tracing.values import SourceFile
+from forewarp.tools import sources
 from forewarp.tools.inspect_kernel import choose_target
 from forewarp.tools.parts import SCHEMA_VERSION, ChosenConfiguration, Device, Part
 from forewarp.tools.requests import TuneRequest
@@ -99,8 +100,9 @@ class TuneResult(Part):
 def is_autotuned(path: Path) -> bool:
     """Return whether a file is one to tune: Python with an autotuned kernel, and no KernelBench problem."""
     try:
+        sources.check_file(path)
         tree = ast.parse(path.read_text())
-    except (OSError, SyntaxError, ValueError):
+    except (CandidateError, OSError, SyntaxError, ValueError):
         return False
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
     problem = any(isinstance(n, ast.ClassDef) and n.name == "Model" for n in tree.body)
@@ -123,6 +125,7 @@ class TuneJob:
         """Read what the request names; raises as `tune_file` does."""
         self._request, self._stage = request, stage
         self._path = Path(request.file).expanduser().absolute()
+        sources.check_file(self._path, "the file")
         try:
             self._source = self._path.read_text()
         except (OSError, UnicodeDecodeError) as e:

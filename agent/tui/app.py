@@ -381,7 +381,9 @@ class ForewarpApp(App[int]):
         self._waiting.update("\n".join([*lines[:WAITING_SHOWN], *more]))
         self.prompt.holding = bool(self.turns.queued)
         self._status.queued = len(lines)
-        self._status.parts = parts(self.conversation.settings, self.conversation.spent, self._status.device)
+        self._status.parts = parts(
+            self.conversation.settings, self.conversation.spent, self.conversation.room, self._status.device
+        )
         self._refresh_activity()
 
     def _refresh_activity(self) -> None:

@@ -22,7 +22,9 @@ from forewarp.agent.events import (
     Interrupted,
     Noted,
     Progressed,
+    Retrying,
     TextDelta,
+    ThoughtDelta,
     ToolCalled,
     ToolReturned,
     UserSaid,
@@ -34,6 +36,9 @@ from forewarp.tools.steps import CandidateMeasured
 
 SHOWN_LINES = 8
 """Lines of a long message, and rows of measured candidates, that are shown at once."""
+
+THOUGHT_LINES = 3
+"""Latest lines of thinking that are shown while it comes."""
 
 _BODY_LINES = 400
 _SHORT = 60
@@ -87,6 +92,37 @@ class MarkdownItem(Item):
     text: str
     own: Literal["", "note", "compacted"] = ""
     done: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class ThoughtItem(Item):
+    """The model's thinking between two steps: its latest lines while it comes, then a line to unfold."""
+
+    classes: ClassVar[str] = "thought"
+    foldable: ClassVar[bool] = True
+    text: str
+    done: bool = False
+
+    def draw(self, width: int, now: float) -> Content:
+        """Return the thinking, dimly."""
+        lines = self.text.strip().splitlines()
+        if self.expanded:
+            return styled("\n".join(lines), "dim italic")
+        if self.done:
+            return styled(f"thought, {len(self.text.split())} words", "dim italic")
+        return styled("\n".join(lines[-THOUGHT_LINES:]), "dim italic")
+
+
+@dataclass(slots=True, eq=False)
+class RetryItem(Item):
+    """An answer that was lost or is none, and that the model is asked again."""
+
+    classes: ClassVar[str] = "retry"
+    retrying: Retrying
+
+    def draw(self, width: int, now: float) -> Content:
+        """Return what happened, and what is waited for."""
+        return styled(self.retrying.words, "$text-warning")
 
 
 @dataclass(slots=True, eq=False)
@@ -204,11 +240,6 @@ class Items:
         texts = [i for i in reversed(self.all) if isinstance(i, MarkdownItem) and i.text.strip()]
         return next((i.text for i in texts if not i.own), next((i.text for i in texts), ""))
 
-    @property
-    def writing(self) -> bool:
-        """True if the model's words came last."""
-        return bool(self.all) and isinstance(self.all[-1], MarkdownItem) and not self.all[-1].done
-
     def add(self, item: Item) -> list[Item]:
         """Append an item; return what changed."""
         ended = self._end_answer()
@@ -222,6 +253,10 @@ class Items:
                 return self.add(UserItem(event.text, event.steering))
             case TextDelta():
                 return self._write(event.text)
+            case ThoughtDelta():
+                return self._think(event.text)
+            case Retrying():
+                return self.add(RetryItem(event))
             case ToolCalled():
                 call = self.running[event.call] = CallItem(event.tool, event.arguments, self.clock())
                 return self.add(call)
@@ -251,9 +286,16 @@ class Items:
         # Some models send line ends before their first tool call.
         return self.add(MarkdownItem(text)) if text.strip() else []
 
+    def _think(self, text: str) -> list[Item]:
+        last = self.all[-1] if self.all else None
+        if isinstance(last, ThoughtItem) and not last.done:
+            last.text += text
+            return [last]
+        return self.add(ThoughtItem(text)) if text.strip() else []
+
     def _end_answer(self) -> list[Item]:
         last = self.all[-1] if self.all else None
-        if isinstance(last, MarkdownItem) and not last.done:
+        if isinstance(last, MarkdownItem | ThoughtItem) and not last.done:
             last.done = True
             return [last]
         return []

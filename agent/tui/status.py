@@ -12,7 +12,7 @@ from textual.widget import Widget
 from forewarp.agent.events import Spent
 from forewarp.agent.settings import Settings
 from forewarp.agent.tui import wording
-from forewarp.agent.tui.items import Items
+from forewarp.agent.tui.items import Items, MarkdownItem, RetryItem, ThoughtItem
 from forewarp.agent.tui.printable import TextPart, assemble
 
 SEPARATOR = " · "
@@ -72,7 +72,15 @@ def activity(items: Items, *, asking: bool) -> str:
     call = next(reversed(items.running.values()), None)
     if call is not None:
         return f"{call.tool}: {wording.cut(call.progress, 40)}" if call.progress else call.tool
-    return "writing" if items.writing else "working"
+    match items.all[-1] if items.all else None:
+        case MarkdownItem(done=False):
+            return "writing"
+        case ThoughtItem(done=False):
+            return "thinking"
+        case RetryItem():
+            return "asking again"
+        case _:
+            return "working"
 
 
 def fitting(given: Sequence[tuple[int, str]], width: int) -> str:
@@ -86,8 +94,11 @@ def fitting(given: Sequence[tuple[int, str]], width: int) -> str:
     return ""
 
 
-def parts(settings: Settings, spent: Spent, device: str = "") -> list[tuple[int, str]]:
-    """Return the texts for settings and spending, each with a rank; high ranks are dropped first."""
+def parts(settings: Settings, spent: Spent, room: int, device: str = "") -> list[tuple[int, str]]:
+    """Return the texts for settings and spending, each with a rank; high ranks are dropped first.
+
+    `room` are the tokens from which on the conversation is summarised.
+    """
     cap = settings.budget
     measured = f"{spent.measurements}/{cap.measurements}" if cap.measurements is not None else f"{spent.measurements}"
     seconds = wording.seconds(spent.device_s) if spent.device_s or cap.device_s is not None else ""
@@ -102,7 +113,7 @@ def parts(settings: Settings, spent: Spent, device: str = "") -> list[tuple[int,
         (0, f"{measured} measured"),
         (4, f"{seconds} device" if seconds else ""),
         (5, f"{tokens} tokens" if used else ""),
-        (6, f"context {spent.context_tokens / settings.compact_at:.0%}" if spent.context_tokens else ""),
+        (6, f"context {spent.context_tokens / room:.0%}" if spent.context_tokens else ""),
         (1, "" if spent.dollars == 0 and cap.dollars is None else price),
     ]
 

@@ -12,6 +12,7 @@ from forewarp.agent import commands
 from forewarp.agent.conversation import Conversation
 from forewarp.agent.events import (
     Answered,
+    ApprovalAsked,
     Compacted,
     ConversationEvent,
     Failed,
@@ -57,7 +58,12 @@ def talk(recorded: Recorded, folder: Path, tmp_path: Path) -> Iterator[Conversat
 @pytest.fixture
 def say(talk: Conversation) -> Say:
     async def turn(text: str) -> list[ConversationEvent]:
-        return [event async for event in talk.say(text)]
+        seen: list[ConversationEvent] = []
+        async for event in talk.say(text):
+            seen.append(event)
+            if isinstance(event, ApprovalAsked):
+                talk.answer(event.call, "no")
+        return seen
 
     return turn
 
@@ -169,8 +175,9 @@ async def test_a_candidate_is_exported_with_its_tunables_as_defaults(
     assert (folder / "kept" / "mine.cpp").read_text() == (folder / "toy_1.cpp").read_text()
     await say("/export best.cpp")
     assert "UNROLL = [1, 2, 4, 8, 16]" in (folder / "best.cpp").read_text()
+    (folder / "theirs.cpp").write_text("// the user's own\n")
     for line, says in {
-        "/export 1": "there already",
+        "/export 1 theirs.cpp": "the user said no",
         "/export 1 ../x.cpp": "outside of the working folder",
         "/export 9": "no candidate 9",
         "/export r-123456": "r-123456",
@@ -193,7 +200,8 @@ async def test_the_winner_of_a_run_is_exported_as_a_module(say: Say, talk: Conve
     run = next(e for e in events if isinstance(e, ToolReturned)).result["run_id"]
     assert f"forewarp-runs/{run}/best_module.py" in noted(await say(f"/export {run}"))
     assert f"run {run}" in (folder / "forewarp-runs" / run / "best_module.py").read_text()
-    assert failed(await say(f"/export {run}")).message.endswith("there already")
+    noted(await say("/undo"))
+    assert not (folder / "forewarp-runs" / run / "best_module.py").exists()
 
 
 async def test_candidates_best_and_diff_of_nothing(say: Say) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
-from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from support import autotuned_file
 from support.recorded_pool import Recorded, record
@@ -27,7 +27,6 @@ from forewarp.agent.events import (
     ApprovalAsked,
     ApprovalGiven,
     ApprovalReply,
-    Compacted,
     ConversationEvent,
     Failed,
     Interrupted,
@@ -458,12 +457,13 @@ async def test_a_provider_that_refuses_is_an_event(settings: Callable[..., Setti
 
 
 async def test_a_provider_that_refuses_to_sum_up_is_no_fault_of_ours(settings: Callable[..., Settings]) -> None:
-    async def refuse(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        raise ModelHTTPError(503, "scripted")
+    async def refuse(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        raise ModelHTTPError(400, "scripted")
+        yield ""
 
     talk = Conversation(settings(scripted()))
     await turn(talk)
-    talk.settings = settings(FunctionModel(refuse))
+    talk.settings = settings(FunctionModel(stream_function=refuse))
     last = (await turn(talk, "/compact"))[-1]
     assert isinstance(last, Failed)
     assert (last.code, talk.message_count) == ("model", 2)
@@ -495,17 +495,6 @@ async def test_another_conversation_brings_its_own_memory_and_spending(settings:
     assert isinstance(last, Answered)
     assert last.text.strip() == "1 messages"
     talk.close()
-
-
-async def test_compacting_replaces_what_the_model_remembers(settings: Callable[..., Settings]) -> None:
-    talk = Conversation(settings(scripted(answer=lambda m: f"{len(m)} messages")))
-    await turn(talk)
-    await turn(talk)
-    assert talk.message_count == 4
-    talk.settings = settings(scripted(answer=lambda _: "we tried tiles"), compact_at=0)
-    events = await turn(talk, "Go on")
-    assert [e.text.strip() for e in of(Compacted, events)] == ["we tried tiles"]
-    assert talk.message_count == 4
 
 
 async def test_a_conversation_is_recorded_and_taken_up(

@@ -25,7 +25,7 @@ from support.recorded_pool import Recorded, record
 
 from forewarp.agent.conversation import Conversation
 from forewarp.agent.events import ConversationEvent, Failed, ToolReturned
-from forewarp.agent.model_turn import BLOCK, LEFT_OUT, shortened
+from forewarp.agent.history import BLOCK, LEFT_OUT, shortened
 from forewarp.agent.settings import Settings
 from forewarp.agent.transcript import Transcript, conversations, read
 from forewarp.tools.parts import Amounts, Place

@@ -105,6 +105,10 @@ class Scripted:
             self.spent = event
         return event
 
+    @property
+    def room(self) -> int:
+        return self.settings.room()
+
     def steer(self, text: str) -> bool:
         if self._steerable:
             self.steered.append(text)

@@ -176,7 +176,7 @@ def test_counts(n: int, text: str) -> None:
 def test_the_status_leaves_out_the_least_needed_first() -> None:
     settings = Settings(model="openai:gpt-test", budget=Amounts(measurements=40, dollars=2.0, tokens=100_000))
     spent = Spent(14, 192.0, 12_000, 345, 0.42, 60_000)
-    told = parts(settings, spent, "NVIDIA H200")
+    told = parts(settings, spent, settings.room(), "NVIDIA H200")
     assert fitting(told, 200) == (
         "NVIDIA H200 · gpt-test · 14/40 measured · 3m12s device · 12.3k/100k tokens · context 50% · $0.42/2.00"
     )
@@ -187,5 +187,5 @@ def test_the_status_leaves_out_the_least_needed_first() -> None:
 
 
 def test_an_unknown_price_is_said() -> None:
-    told = parts(Settings(model=None), Spent(dollars=None))
+    told = parts(Settings(model=None), Spent(dollars=None), 1)
     assert fitting(told, 200) == "auto · no model · 0/24 measured · price unknown"

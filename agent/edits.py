@@ -1,0 +1,100 @@
+"""Writes to files of the working folder: with the user's word where it is needed, and with a way back."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+
+from forewarp.agent.base import BaseConversation
+from forewarp.agent.events import ApprovalAsked
+from forewarp.agent.files import approval_reasons, read_whole, readable_file, shown
+from forewarp.core.errors import UsageError
+
+MAX_EDITED = 1 << 20
+"""Bytes of the largest file that is edited, or overwritten after a look at the difference."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileEdit:
+    """A change of a file, to be undone: its text before, None where there was no file, and after."""
+
+    path: Path
+    before: str | None
+    after: str
+
+
+class FileEdits:
+    """Writes files of the working folder, with the user's word where it is needed, and takes writes back.
+
+    `written` holds the files that the model wrote as a whole, in earlier turns too: these are its own.
+    """
+
+    def __init__(self, conversation: BaseConversation) -> None:
+        self._conversation = conversation
+        self.written: set[Path] = set()
+        self._edits: list[FileEdit] = []
+
+    async def write(self, call: str, tool: str, path: str, text: str) -> str:
+        """Write a text and return the path as shown; raises `UsageError` where the user, or the file, says no.
+
+        The user is asked about files that the model did not write, each edit of them, hidden ones, and programs.
+        """
+        folder = self._conversation.settings.folder
+        target = readable_file(folder, path)
+        if target.exists() and not target.is_file():
+            raise UsageError(f"{path} is no file", hint="name a text file")
+        before = await asyncio.to_thread(read_whole, target, MAX_EDITED) if target.exists() else None
+        reasons = approval_reasons(folder, path, text)
+        if reasons or (before is not None and target not in self.written):
+            await self._ask(call, tool, path, target, before, text, "; ".join(reasons))
+        now = await asyncio.to_thread(read_whole, target, MAX_EDITED) if target.exists() else None
+        if readable_file(folder, path) != target or now != before:
+            raise UsageError(f"{path} was not written: it became another file meanwhile", hint="look at it again")
+        await asyncio.to_thread(_write, target, text)
+        self._edits.append(FileEdit(target, before, text))
+        if tool == "write_file":
+            self.written.add(target)
+        return shown(folder, target)
+
+    async def undo(self) -> str:
+        """Take the latest write back and say so; raises `UsageError` where there is none, or the file changed since."""
+        if not self._edits:
+            raise UsageError("nothing was written in this session", hint="there is nothing to undo")
+        edit, folder = self._edits[-1], self._conversation.settings.folder
+        name = shown(folder, edit.path)
+        now = await asyncio.to_thread(read_whole, edit.path, MAX_EDITED) if edit.path.is_file() else None
+        if now != edit.after:
+            raise UsageError(f"{name} was changed since it was written", hint="undo it by hand")
+        self._edits.pop()
+        if edit.before is None:
+            await asyncio.to_thread(edit.path.unlink)
+            self.written.discard(edit.path)
+            return f"`{name}` is removed again: it was not there before."
+        await asyncio.to_thread(_write, edit.path, edit.before)
+        return f"`{name}` is as it was before."
+
+    async def _ask(
+        self, call: str, tool: str, path: str, target: Path, before: str | None, text: str, reason: str
+    ) -> None:
+        name = shown(self._conversation.settings.folder, target)
+        what = "write" if before is None else "edit" if tool == "edit_file" else "overwrite"
+        question = ApprovalAsked(call, tool, f"{what} {name}", reason, difference(before or "", text, name))
+        given = await self._conversation.ask(question)
+        if given.reply == "no":
+            raise UsageError(
+                f"{path} was not written: the user said no{given.why and f': {given.why}'}",
+                hint="go on without it, or say in the answer what the user is to write there",
+            )
+
+
+def difference(before: str, after: str, name: str) -> str:
+    """Return a unified diff of a file's text."""
+    return "\n".join(difflib.unified_diff(before.splitlines(), after.splitlines(), name, name, lineterm=""))
+
+
+def _write(target: Path, text: str) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("w", encoding="utf-8", newline="") as file:
+        file.write(text)

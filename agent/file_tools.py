@@ -1,0 +1,134 @@
+"""Tools of the model for the files of the working folder: list, search, read, edit and write."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from pydantic_ai import RunContext
+
+from forewarp.agent.base import BaseConversation
+from forewarp.agent.edits import MAX_EDITED, FileEdits
+from forewarp.agent.files import lines_with, list_files, read_lines, read_whole, readable_file
+from forewarp.agent.history import refuse_left_out
+from forewarp.core.errors import UsageError
+from forewarp.tools.wording import counted
+
+MAX_FILES = 200
+MAX_LINES_FOUND = 100
+MAX_READ = 32_000
+"""Characters of a file that are read at once, and at most as many as the model's room has tokens."""
+
+ToolOutput = dict[str, Any]
+Context = RunContext[None]
+ToolFunction = Callable[..., Coroutine[Any, Any, ToolOutput]]
+
+
+class FileTools:
+    """The model's tools for files. Each returns a dictionary, or raises an error with a hint."""
+
+    def __init__(self, conversation: BaseConversation, edits: FileEdits) -> None:
+        self._conversation, self._edits = conversation, edits
+
+    @property
+    def _folder(self) -> Path:
+        return self._conversation.settings.folder
+
+    def all(self) -> list[ToolFunction]:
+        """Return the functions."""
+        return [self.list_files, self.grep, self.read_file, self.edit_file, self.write_file]
+
+    async def list_files(self, pattern: str = "**/*") -> ToolOutput:
+        """List files of the working folder.
+
+        Args:
+            pattern: As in glob, seen from the working folder.
+        """
+        files = await asyncio.to_thread(list_files, self._folder, pattern, MAX_FILES + 1)
+        more = "more than " if len(files) > MAX_FILES else ""
+        return {"summary": f"{more}{counted(len(files[:MAX_FILES]), 'file')}", "files": files[:MAX_FILES]}
+
+    async def grep(self, text: str, files: str = "**/*") -> ToolOutput:
+        """Find the lines of files that contain a text, whatever its case.
+
+        Args:
+            text: Plain text, no regular expression; several texts with | between them.
+            files: Which files, as in glob.
+        """
+        words = [word for word in text.lower().split("|") if word]
+        if not words:
+            raise UsageError("there is no text to look for", hint="pass a text")
+        found = await asyncio.to_thread(lines_with, self._folder, words, files, MAX_LINES_FOUND + 1)
+        more = "more than " if len(found) > MAX_LINES_FOUND else ""
+        kept = found[:MAX_LINES_FOUND]
+        return {"summary": f"{more}{counted(len(kept), 'line')} with {text[:60]}", "lines": kept}
+
+    async def read_file(self, path: str, line: int = 1) -> ToolOutput:
+        """Read a text file of the working folder from a line on; files with keys, tokens or passwords are refused.
+
+        Args:
+            path: The file, seen from the working folder.
+            line: Line to start at, from 1.
+        """
+        file = readable_file(self._folder, path)
+        most = min(MAX_READ, self._conversation.room)
+        part = await asyncio.to_thread(read_lines, file, path, max(1, line), most)
+        last = part.first + part.count - 1
+        span = f"lines {part.first} to {last} of {path}" if part.count else f"no line of {path} from {part.first} on"
+        return {"summary": f"{span}{f'; go on with line={last + 1}' if part.more else ''}", "text": part.text}
+
+    async def edit_file(self, context: Context, path: str, old: str, new: str) -> ToolOutput:
+        """Replace a piece of a text file: better than write_file wherever the file is there already.
+
+        The user sees the difference and may say no.
+
+        Args:
+            context: This call.
+            path: The file, seen from the working folder.
+            old: The text to replace, as it stands there once, with its blanks; a few lines around the change.
+            new: The text in its place.
+        """
+        file = readable_file(self._folder, path)
+        if not file.is_file():
+            raise UsageError(f"there is no file {path}", hint="list_files lists them; write_file writes a new one")
+        before = await asyncio.to_thread(read_whole, file, MAX_EDITED)
+        after = replaced(before, old, refuse_left_out(new), path)
+        name = await self._edits.write(context.tool_call_id or "", "edit_file", path, after)
+        changes = list(difflib.ndiff(before.splitlines(), after.splitlines())) if len(after) < 50_000 else []
+        plus, minus = (sum(c.startswith(sign) for c in changes) for sign in "+-")
+        return {"summary": f"edited {name}" + (f": {plus} lines in place of {minus}" if changes else "")}
+
+    async def write_file(self, context: Context, path: str, text: str) -> ToolOutput:
+        """Write a whole text file of the working folder.
+
+        Files that are not your own, hidden ones and programs need the user's word.
+
+        Args:
+            context: This call.
+            path: The file, seen from the working folder.
+            text: Its whole new text.
+        """
+        name = await self._edits.write(context.tool_call_id or "", "write_file", path, refuse_left_out(text))
+        return {"summary": f"wrote {len(text)} characters to {name}"}
+
+
+def replaced(text: str, old: str, new: str, path: str) -> str:
+    """Return the text with the one place of `old` replaced; raises `UsageError` that says what is there instead."""
+    if not old:
+        raise UsageError("the text to replace is empty", hint="pass the lines that the new ones replace")
+    if "\r\n" in text and "\r\n" not in old:
+        old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
+    count = text.count(old)
+    if count == 1:
+        return text.replace(old, new)
+    if count > 1:
+        raise UsageError(f"the text stands {count} times in {path}", hint="pass more of the lines around it")
+    first = next((line.strip() for line in old.splitlines() if line.strip()), "")
+    lines = text.splitlines()
+    near = difflib.get_close_matches(first, [line.strip() for line in lines], 1, 0.5)
+    where = next((n for n, line in enumerate(lines, 1) if near and line.strip() == near[0]), 0)
+    alike = f"line {where} is alike: {lines[where - 1]!r}; blanks count" if where else "read_file shows what is there"
+    raise UsageError(f"the text does not stand in {path}", hint=alike)
