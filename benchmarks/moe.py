@@ -252,7 +252,7 @@ class BothProducts:
         return samples
 
 
-def fastest(samples: dict[str, list[float]]) -> int:
+def winner_of(samples: dict[str, list[float]]) -> int:
     """Return the place with the least median."""
     return int(min(samples, key=lambda name: statistics.median(samples[name])))
 
@@ -346,13 +346,16 @@ class Bench:
         self._state["runs"] = [*self._state.get("runs", []), provenance()]
         self._rows: list[dict[str, Any]] = self._state.setdefault("theirs", [])
         self._batches: dict[str, dict[str, Any]] = self._state.setdefault("batches", {})
+        for count in tokens:
+            self._batches.setdefault(str(count), {"all": {}})
         self._both = {count: BothProducts(folder, count) for count in tokens}
         self._configs = self._both[tokens[0]].configs
+        self._state["space"] = len(self._configs)
 
     def run(self) -> None:
         """Do what the file does not have yet."""
         for count in self._tokens:
-            batch = self._batches.setdefault(str(count), {"all": {}})
+            batch = self._batches[str(count)]
             if "ours" not in batch and self._left() > 30:
                 batch["ours"] = self._ours(self._both[count])
                 self._write()
@@ -382,11 +385,11 @@ class Bench:
         kept = both.ranked(self._target, facts)[:KEPT]
         compiled = time.monotonic()
         samples = both.interleaved({str(place): self._configs[place] for place in kept}, ROUNDS)
-        winner = fastest(samples)
+        winner = winner_of(samples)
         alike = both.alike(winner, self._target)[:KEPT]
         if alike:
             again = both.interleaved({str(p): self._configs[p] for p in (winner, *alike)}, ROUNDS)
-            winner, samples = fastest(again), samples | again
+            winner, samples = winner_of(again), samples | again
         done = {
             "seconds": time.monotonic() - start,
             "forecast_s": ranked - start,
@@ -457,7 +460,7 @@ class Bench:
         fastest = sorted(timed, key=lambda p: timed[p])[:FINALISTS]
         again = both.interleaved({p: self._configs[int(p)] for p in fastest}, ROUNDS)
         configs = {"ours": self._configs[batch["ours"]["place"]]}
-        configs |= {"best": self._configs[fastest(again)]} if again else {}
+        configs |= {"best": self._configs[winner_of(again)]} if again else {}
         configs |= {"table": config_of(self._table[both.tokens])} if both.tokens in self._table else {}
         configs["default"] = config_of(default_of(both.tokens, importlib.import_module("moe_calls").LAYER.experts))
         samples = both.interleaved(configs, AFRESH)
@@ -486,7 +489,7 @@ class Bench:
                 for row in (r for file in files for r in new_rows(file)):
                     left -= 1
                     yield row["place"], row
-                if over:
+                if over or self._left() < 15:
                     return
                 time.sleep(0.02)
 
