@@ -12,6 +12,7 @@ from forewarp.core.protocols import Executor, Proposer
 from forewarp.core.values import Candidate, Measurement, Target, Task
 from forewarp.search.proposers.recorded import Archived, ArchivedProposer, PoolProposer
 from forewarp.search.proposers.tunables import TunablesProposer
+from forewarp.tools.suite_modules import identical
 
 if TYPE_CHECKING:
     from forewarp.search.proposers.plans import Planner
@@ -63,7 +64,10 @@ def earlier_kernels(archive: Archive, task: Task, target: Target, resumed: RunRo
     Similar is a task of the same family, or one whose reference shares half of its words. For a run that is `resumed`,
     what was measured since it began is left out, its own first of all: it goes on with what it knew.
     """
+    # The reference measured against itself, for its time, is no kernel to begin with.
+    itself = identical(task).sha256
     own = archive.measurements(task_sha256=task.sha256, target_name=target.name)
+    own = [r for r in own if r.candidate.sha256 != itself]
     if resumed is not None:
         own = [r for r in own if r.run != resumed.id and r.finished < resumed.created]
     found = [

@@ -1,17 +1,25 @@
 from typing import Any
 
+import pytest
 from contracts.forecaster_contract import TARGET, TASK, failed, measured, source, subject
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
+from support import synthetic_executor as synthetic
 
+from forewarp.archive.store import Archive
 from forewarp.core import bins
+from forewarp.core.budget import Budget
 from forewarp.core.protocols import Attempt, Known, Proposal, Trial
 from forewarp.core.values import Forecast, KernelPlan, RatedPlan
+from forewarp.search.loop import Search
 from forewarp.search.proposers.llm import KernelWriter
 from forewarp.search.proposers.operators import LATER, MENDING, Directive
 from forewarp.search.proposers.past import Past
 from forewarp.search.proposers.plans import Planner
+from forewarp.search.proposers.portfolio import Portfolio
+from forewarp.search.proposers.tunables import TunablesProposer
+from forewarp.search.settings import SearchSettings
 from forewarp.surrogate.models import resolve
 from forewarp.surrogate.plans import PlanForecaster
 
@@ -124,6 +132,32 @@ def test_the_forecaster_sees_what_came_of_earlier_plans_and_the_program_to_chang
     assert "not valid: incorrect" in text
     assert "Measured: S = 1.500" in text
     assert "y[i] = 2 * x[i];" in text
+
+
+def test_a_run_keeps_plans_with_their_forecasts_and_goes_on_from_them() -> None:
+    class Working(Author):
+        def plans(self, text: str) -> dict[str, Any]:
+            self.medians.append([1.5, 2.5])
+            return super().plans(text)
+
+        def source(self, text: str) -> dict[str, Any]:
+            body = synthetic.SOURCE.replace("y[0] =", f"y[0] = {len(self.asked['source'])} +")
+            return {"idea": "write", "language": "cpp", "source": body, "edits": []}
+
+    author = Working()
+    model = resolve(FunctionModel(author))
+    writer = KernelWriter(model, planner=Planner(PlanForecaster(model), 2))
+    settings = SearchSettings(budget=Budget(measurements=9), proposals_per_round=3, confirm=False, holdout=False)
+    with Archive(":memory:") as archive:
+        proposer = Portfolio([writer], TunablesProposer())
+        executor = synthetic.SyntheticExecutor()
+        search = Search.start(archive, synthetic.task(), executor, proposer, None, settings)
+        search.run()
+        kept = archive.plans()
+    assert kept
+    assert {o.rated.plan.change for o in kept} == {"reach 2.5"}
+    assert all(o.rated.forecast.median == pytest.approx(2.5) for o in kept)
+    assert any("Earlier plans of this run" in text for text in author.asked["forecasts"])
 
 
 def test_as_many_are_written_as_were_asked_for() -> None:
