@@ -117,15 +117,13 @@ def task_part(task: Task, target: Target, history: Sequence[Trial], shown: Shown
 
 
 def _shared(task: Task, target: Target, reference: ReferenceTime | None, examples: Sequence[Example]) -> str:
-    rates = reference_table.shipped()
     return render(
         "forecast_task.j2",
         task=task,
         target=target,
         reference=reference,
         versions=reference.versions if reference else {},
-        rates=rates if reference_table.is_known(target) else None,
-        launch_s=rates.launch_s,
+        rates=reference_table.shipped() if reference_table.is_known(target) else None,
         examples=examples,
     )
 
