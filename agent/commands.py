@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import difflib
-import os
 import re
 import secrets
 import shlex
-import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from forewarp.agent import shell
 from forewarp.agent.base import BaseConversation
 from forewarp.agent.candidates import ListedCandidate
 from forewarp.agent.edits import FileEdits
@@ -35,6 +33,9 @@ if TYPE_CHECKING:
     from forewarp.core.values import Language
 
 SEARCH_BUDGET = 12
+DEMO = "gelu_bias"
+"""Operation of the bundled pool that `/demo` searches."""
+
 REFERENCE_LINES = 40
 SHELL_CHARACTERS = 8000
 MOST_CANDIDATES, MOST_RUNS, MOST_CONVERSATIONS = 60, 20, 20
@@ -166,27 +167,9 @@ async def run_shell(line: str, settings: Settings) -> str:
     """
     if not settings.shell:
         raise UsageError("lines for the shell are not allowed here", hint="start forewarp with --shell to allow them")
-    starting = asyncio.ensure_future(
-        asyncio.create_subprocess_shell(
-            line,
-            cwd=settings.folder,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
-    )
-    try:
-        process = await asyncio.shield(starting)
-        output, _ = await process.communicate()
-    except asyncio.CancelledError:
-        # The process may have started before this task knows of it.
-        process = await starting
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-        raise
-    return f"{fenced(trim(output.decode(errors='replace'), SHELL_CHARACTERS))}\n\nexit status {process.returncode}"
+    done = await shell.run(line, settings.folder)
+    ended = f"; {done.ended}" if done.ended else ""
+    return f"{fenced(trim(done.output, SHELL_CHARACTERS))}\n\nexit status {done.status}{ended}"
 
 
 class SlashCommands:
@@ -286,6 +269,16 @@ class SlashCommands:
         arguments = {"budget": budget, "seed_kernels": seeds}
         task = self._task(names)
         return await self._as_tool("search", self._tools.search, {"task": task, **arguments}, task=task, **arguments)
+
+    @command()
+    async def demo(self, given: Arguments) -> str:
+        """Play a search on measurements recorded on an H200: no GPU, no key, some seconds."""
+        here = self._settings.place
+        place = Place(device="replay", archive=here.archive, python=here.python)
+        arguments = {"budget": SEARCH_BUDGET, "place": place}
+        told = {"task": DEMO, "device": "replay"}
+        await self._as_tool("search", self._tools.search, told, task=DEMO, **arguments)
+        return "These times were measured on an H200 and looked up. F3 shows all candidates, `/best` the fastest."
 
     async def _as_tool(self, name: str, tool: Callable[..., Any], arguments: Mapping[str, Any], **values: Any) -> str:
         """Call a tool for the user, with the events of a tool call; its result is told by these."""
@@ -500,6 +493,23 @@ class SlashCommands:
         description = await asyncio.to_thread(_described_device, place)
         self._conversation.change(name, place=place)
         return description
+
+    @command("[trust]", words=1)
+    async def config(self, given: Arguments) -> str:
+        """Show what the configuration files set, or trust the project's file as it is."""
+        from forewarp.agent.config import NAME, configured, trust, user_folder
+
+        folder = self._settings.folder
+        if given.first:
+            _one_of(given.first, ("trust", "show"), "what /config does")
+        if given.first == "trust":
+            project = await asyncio.to_thread(trust, folder)
+            return f"`{project}` is trusted as it is now; what it sets holds from the next start on."
+        found = await asyncio.to_thread(configured, folder)
+        rows = [(name, value, found.origins[name]) for name, value in found.values.items()]
+        rows += [(n, v, "the project's file, **held back**: `/config trust`") for n, v in found.held_back.items()]
+        where = f"Files: `{user_folder() / NAME}` of yours, `{folder / NAME}` of the project. Flags and commands win."
+        return f"{_table('setting | value | from', rows)}\n\n{where}" if rows else f"No file sets anything. {where}"
 
     # Memory
 

@@ -1,4 +1,4 @@
-"""Tools of the model for the files of the working folder: list, search, read, edit and write."""
+"""Tools of the model for the working folder: list, search, read, edit and write files, and run commands there."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from forewarp.agent.base import BaseConversation
 from forewarp.agent.edits import MAX_EDITED, FileEdits
 from forewarp.agent.files import lines_with, list_files, read_lines, read_whole, readable_file
 from forewarp.agent.history import refuse_left_out
+from forewarp.agent.shell import ConfinedShell
 from forewarp.core.errors import UsageError
+from forewarp.tools.parts import trim
 from forewarp.tools.wording import counted
 
 MAX_FILES = 200
 MAX_LINES_FOUND = 100
+MAX_OUTPUT = 8000
 MAX_READ = 32_000
 """Characters of a file that are read at once, and at most as many as the model's room has tokens."""
 
@@ -32,6 +35,7 @@ class FileTools:
 
     def __init__(self, conversation: BaseConversation, edits: FileEdits) -> None:
         self._conversation, self._edits = conversation, edits
+        self._shell = ConfinedShell(conversation)
 
     @property
     def _folder(self) -> Path:
@@ -39,7 +43,7 @@ class FileTools:
 
     def all(self) -> list[ToolFunction]:
         """Return the functions."""
-        return [self.list_files, self.grep, self.read_file, self.edit_file, self.write_file]
+        return [self.list_files, self.grep, self.read_file, self.edit_file, self.write_file, self.run_command]
 
     async def list_files(self, pattern: str = "**/*") -> ToolOutput:
         """List files of the working folder.
@@ -113,6 +117,20 @@ class FileTools:
         """
         name = await self._edits.write(context.tool_call_id or "", "write_file", path, refuse_left_out(text))
         return {"summary": f"wrote {len(text)} characters to {name}"}
+
+    async def run_command(self, context: Context, command: str, seconds: float = 60.0) -> ToolOutput:
+        """Run a shell command in the working folder, confined and without network; the user is asked each time.
+
+        For tests, builds and git; kernels are measured by measure_kernel only.
+
+        Args:
+            context: This call.
+            command: A line for sh.
+            seconds: When to end it, at most 600.
+        """
+        done = await self._shell.run(context.tool_call_id or "", command, max(1.0, seconds))
+        ended = f", ended: {done.ended}" if done.ended else ""
+        return {"summary": f"exit status {done.status}{ended}", "output": trim(done.output, MAX_OUTPUT)}
 
 
 def replaced(text: str, old: str, new: str, path: str) -> str:

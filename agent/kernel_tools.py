@@ -13,7 +13,7 @@ from forewarp.agent.events import ApprovalAsked, Progressed
 from forewarp.agent.files import readable_file, refuse_task_secrets
 from forewarp.agent.settings import over_budget
 from forewarp.core.errors import CandidateError, UsageError
-from forewarp.tools.parts import Amounts, Kernel
+from forewarp.tools.parts import Amounts, Kernel, Place
 
 if TYPE_CHECKING:
     from forewarp.tools.forecast_kernel import ForecastResult
@@ -167,10 +167,12 @@ class KernelTools:
         seed_kernels: Sequence[str] = (),
         write: bool = False,
         origin: str = "user",
+        place: Place | None = None,
     ) -> dict[str, Any]:
         """Search under a budget of measurements; with `write`, the conversation's model writes kernels in it, too.
 
-        Returns the `SearchResult` as data, or the `TuneResult` of a file with autotuned kernels.
+        `place` is another one than the conversation's. Returns the `SearchResult` as data, or the `TuneResult` of a
+        file with autotuned kernels.
         """
         from forewarp.tools.search import SearchRequest
         from forewarp.tools.tune import is_autotuned
@@ -183,7 +185,7 @@ class KernelTools:
         left = None if device_s is None else max(0.1, device_s - spent.device_s)
         request = SearchRequest(
             task=self._task(task),
-            place=settings.place,
+            place=place or settings.place,
             budget=Amounts(measurements=budget, device_s=left),
             seed_kernels=[str(self.inside(p)) for p in seed_kernels],
             model=settings.model if write and isinstance(settings.model, str) else None,

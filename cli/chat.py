@@ -73,6 +73,7 @@ def chat(
         where: Device and archive.
         output: How results are shown.
     """
+    from forewarp.agent.config import Configured, configured
     from forewarp.agent.settings import STEPS, Settings
     from forewarp.core.budget import DEFAULT_MEASUREMENTS
     from forewarp.core.errors import UsageError
@@ -96,22 +97,27 @@ def chat(
         )
     if base_url and model is None:
         raise UsageError("a base URL needs a model", hint="pass --model openai:NAME with --base-url")
+    files = configured(Path.cwd()) if replay is None else Configured()
+    place = where.place()
+    if place.device == "auto":
+        place = place.model_copy(update={"device": files.get("device", None, "auto")})
     settings = Settings(
-        place=where.place(),
+        place=place,
         folder=Path.cwd(),
-        model=model,
-        base_url=base_url,
+        model=files.get("model", model),
+        base_url=base_url if model is not None else files.get("base_url", None),
         budget=Amounts(
-            measurements=DEFAULT_MEASUREMENTS if budget is None else budget,
-            device_s=max_gpu_seconds,
-            dollars=max_usd,
-            tokens=max_tokens,
+            measurements=files.get("budget.measurements", budget, DEFAULT_MEASUREMENTS),
+            device_s=files.get("budget.gpu_seconds", max_gpu_seconds),
+            dollars=files.get("budget.usd", max_usd),
+            tokens=files.get("budget.tokens", max_tokens),
         ),
-        approval=approve or ("never" if alone else "each"),
-        shell=shell,
-        context=context,
-        steps=max_steps or STEPS,
+        approval="never" if alone else files.get("approve", approve, "each"),
+        shell=shell or files.get("shell", None, default=False),
+        context=files.get("context", context),
+        steps=files.get("budget.steps", max_steps, STEPS),
     )
+    theme = files.get("theme", theme)
     if replay is not None and prompt is not None:
         raise UsageError("a replay answers nothing", hint="leave -p or --replay out")
     if not alone:
@@ -130,7 +136,7 @@ def chat(
     text = headless.with_input(prompt or "")
     if not text:
         raise UsageError("there is nothing to do: the prompt is empty", hint='pass -p "…", or -p - and text on stdin')
-    if model is None and not text.startswith(("/", "!")):
+    if settings.model is None and not text.startswith(("/", "!")):
         raise UsageError(
             "no language model is set, so nobody answers",
             hint="pass --model anthropic:NAME or openai:NAME; slash commands need none: forewarp -p /help",

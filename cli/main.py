@@ -123,7 +123,7 @@ def _run(given: list[str]) -> int:
 
 
 def _with_verb(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with the verb that may be left out, and with a value for a --resume that has none."""
+    """Return the arguments with the verb that may be left out, a value for --resume without one, and `-p -` as one."""
     given = list(arguments)
     if not given or (given[0].startswith("-") and given[0] not in _ABOUT):
         given.insert(0, "chat")
@@ -131,6 +131,9 @@ def _with_verb(arguments: Sequence[str]) -> list[str]:
         after = given.index("--resume") + 1
         if after == len(given) or given[after].startswith("-"):
             given.insert(after, "")
+    for flag in ("-p", "--prompt") if given[0] == "chat" else ():
+        if flag in given[:-1] and given[(at := given.index(flag)) + 1] == "-":
+            given[at : at + 2] = ["--prompt=-"]
     return given
 
 

@@ -67,12 +67,13 @@ WAITING_SHOWN = 3
 HELP = """`/` lists commands, `@` files. Enter sends, ctrl+j begins a new line, Esc interrupts.
 F2 chat, F3 candidates, F4 source, F5 plots; ctrl+o unfolds tool calls, ctrl+y copies, ctrl+p has the rest."""
 
-NO_MODEL = """**No language model is set.** What works without one: `/forecast` and `/measure` a kernel file,
-`/search` over a plan's tunables, and looking at what the archive holds (`/runs`, `/candidates`, `/report`).
+NO_MODEL = """**No language model is set.** `/demo` plays a search on measurements that were recorded on an H200: some
+seconds, no GPU and no key. `/search mine.py 12` does one here, where `mine.py` is a PyTorch problem (a KernelBench
+file); `/help` lists the rest.
 
-To add one, set `ANTHROPIC_API_KEY` or `OPENAI_API_KEY` and start with `--model anthropic:NAME` or
-`--model openai:NAME`, or type `/model NAME`. A model of your own:
-`--model openai:NAME --base-url http://127.0.0.1:8000/v1`."""
+To add a model, set `ANTHROPIC_API_KEY` or `OPENAI_API_KEY` and type `/model anthropic:NAME` or `/model openai:NAME`;
+for one of your own, `/model openai:NAME --base-url http://127.0.0.1:8000/v1`. `model = "…"` in `forewarp.toml` keeps
+it."""
 
 REPLAYED = """**A recorded conversation, played again**: no model is asked, nothing is measured. Esc stops it, Enter
 goes on with the prompts that come back."""
@@ -460,6 +461,8 @@ class ForewarpApp(App[int]):
             self._leave()
         else:
             self._armed = self._clock()
+            if self.prompt.whole.strip():
+                self._history.add(self.prompt.whole)  # up brings it back
             self.prompt.fill("")
             self._status.message = "ctrl+c again leaves"
             self.set_timer(AGAIN_S, lambda: setattr(self._status, "message", ""))

@@ -149,3 +149,24 @@ async def test_nothing_waits_for_a_pipe_and_nothing_large_is_read_whole(talk: Ma
         "@pipe.py",
     ):
         assert isinstance((await turn(talk(), text))[-1], Failed)
+
+
+async def test_a_command_is_confined_and_asked_for_each_time(talk: Make, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside.txt").write_text("secret")
+    lines = ["cat mine.cpp | wc -l > count", "cat ../outside.txt", "echo x > ../made", "sleep 60", "yes"]
+    calls: list[Call] = [("run_command", {"command": line, "seconds": 2}) for line in lines]
+    refused = await turn(talk(calls[0]), reply="no")
+    [question] = [e for e in refused if isinstance(e, ApprovalAsked)]
+    assert question.command == f"run: {lines[0]}"
+    assert question.once
+    assert "no network" in question.reason
+    assert not (folder / "count").exists()
+    events = await turn(talk(*calls))
+    assert sum(isinstance(e, ApprovalAsked) for e in events) == len(lines)
+    counted, outside, made, slept, endless = results(events)
+    assert (counted["summary"], (folder / "count").read_text().strip()) == ("exit status 0", "3")
+    assert "secret" not in outside["output"]
+    assert not (tmp_path / "made").exists()
+    assert "Permission denied" in made["output"]
+    assert "longer than 2 s" in slept["summary"]
+    assert "printed more than" in endless["summary"]

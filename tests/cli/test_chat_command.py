@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import pty
@@ -332,3 +333,13 @@ def test_what_a_model_and_its_tools_say_does_nothing_to_a_terminal(
     else:
         documents = [json.loads(line) for line in out.splitlines()]
         assert HOSTILE in documents[-1]["summary"]
+
+
+def test_a_dash_reads_stdin_alone_and_the_demo_needs_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("/demo\n"))
+    assert main(["-p", "-", "--archive", str(tmp_path / "demo.db")]) == 0
+    out, err = capsys.readouterr()
+    assert "were measured on an H200 and looked up" in out
+    assert "(replay)" in err

@@ -352,6 +352,9 @@ async def test_ctrl_c_clears_and_twice_leaves(monkeypatch: pytest.MonkeyPatch) -
         await pilot.press(*"text", "ctrl+c")
         assert prompt(app).whole == ""
         await seen(app, pilot, "ctrl+c again leaves")
+        await pilot.press("up")
+        assert prompt(app).whole == "text"
+        prompt(app).fill("")
         clock.now += 60
         await pilot.press("ctrl+c")
         assert app.return_value is None

@@ -1,0 +1,81 @@
+"""A line for the shell in a process that is confined like strangers' code, but for one folder that it may change.
+
+The process is started by `argv`, confines itself, writes what holds to a pipe that the line never sees, and becomes the
+shell. Run as a program it is that process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from forewarp.gpu_runner.worker import environment, memory, protections, toolchain
+from forewarp.gpu_runner.worker.least import Unprotected, missing, require
+from forewarp.gpu_runner.worker.protections import Confinement
+
+REFUSED = 125
+"""Exit status where the process could not be confined, and the line was not run."""
+
+_CPU_S = 600
+_BESIDE = 4 << 30
+
+
+def argv(folder: Path, own: Path, report: int, line: str) -> list[str]:
+    """Return the command that runs a line in `folder`; `own` is for its temporary files, `report` a pipe's end.
+
+    Start it with `environment.allowed` variables only: the rest is refused as secrets.
+    """
+    return [sys.executable, "-m", __name__, str(folder), str(own), str(report), line]
+
+
+def variables() -> dict[str, str]:
+    """Return the variables to start the process with."""
+    return environment.allowed(os.environ)
+
+
+def read_report(text: bytes) -> tuple[list[str], list[str]]:
+    """Return the protections that held, and those of the least that were missing, from what came through the pipe."""
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return [], ["the process did not start"]
+    return list(told["in_force"]), list(told["missing"])
+
+
+def _confine(folder: str, own: str) -> list[str]:
+    device = "cuda" if Path("/dev/nvidiactl").exists() else "cpu"
+    free = memory.host_available()
+    how = Confinement(
+        own,
+        files=[folder, *protections.device_files(device)],
+        memory=None if device == "cuda" else (1 << 62 if free is None else free + _BESIDE),
+        drop_user=False,
+        reads_only=[*toolchain.readable(device), folder],
+        cautious=device == "cuda",
+        cpu_s=_CPU_S * (os.cpu_count() or 1),
+    )
+    return require(protections.take(how))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Confine this process and become the shell."""
+    folder, own, report, line = arguments
+    os.chdir(own)
+    try:
+        told = {"in_force": _confine(folder, own), "missing": []}
+    except Unprotected as e:
+        told = {"in_force": list(e.in_force), "missing": list(missing(e.in_force))}
+    os.write(int(report), json.dumps(told).encode())
+    os.close(int(report))
+    if told["missing"]:
+        sys.exit(REFUSED)
+    environment.use_folder(own)
+    os.chdir(folder)
+    os.execv("/bin/sh", ["sh", "-c", line])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
