@@ -753,6 +753,35 @@ def tuned() -> Iterator[Row]:
         )
 
 
+MOE = (
+    "tokens",
+    "by forecasts, s",
+    "vLLM's way, s",
+    "times less",
+    "winner's time over the best's (95 %)",
+    "over that of vLLM's table; default",
+    "configurations timed to know the best",
+)
+
+
+def moe() -> Iterator[Row]:
+    """Tuning of vLLM's fused mixture of experts by forecasts and as vLLM does it, by number of tokens; misses bold."""
+    found = load("moe.json")
+    fit = found["space"] - found["cannot_fit"]
+    for tokens, row in found["moe"].items():
+        estimate = f" (estimated from {n})" if (n := row["theirs_estimated_from"]) else ""
+        best = row["ours_over_best"]
+        yield (
+            tokens,
+            f"{row['ours_s']:.0f}",
+            f"{row['theirs_s']:.0f}{estimate}",
+            _marked(f"{row['times_less']:.0f}", met=row["times_less"] >= 50),
+            _marked("{:.3f} ({:.3f} to {:.3f})".format(*best), met=best[0] <= 1.02),
+            "; ".join(f"{row[name][0]:.3f}" for name in ("ours_over_table", "ours_over_default") if name in row),
+            f"{row['timed_to_know_the_best']} of {fit} that can fit",
+        )
+
+
 BUSY = ("machine", "n each", "told from itself", "interval covers 1", "half-width", "5 % more work: `slower`; `faster`")
 
 
@@ -804,6 +833,7 @@ TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "tune": (("order", "share of the best, nothing measured", "after 8 measured", "needed, median"), (tune,)),
     "tuned": (("kernel", "measured", "seconds", "chosen", "best recorded", "speed-up over the file's first"), (tuned,)),
     "first call": (("way", "seconds", "of Triton's own", "slowest kernel's time over Triton's choice"), (first_call,)),
+    "moe": (MOE, (moe,)),
     "inspecting": (MEASURED, (inspecting,)),
     "seedless": (("what was measured", "beside it", "result (95 % interval)"), (seedless,)),
 }
