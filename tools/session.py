@@ -469,7 +469,10 @@ def measure_reference(archive: Archive, task: Task, executor: Executor) -> dict[
     """Measure the reference against itself and record it; returns its seconds by workload, empty where that failed."""
     module = identical(task)
     build = executor.compile(task, module)
-    measured = executor.measure(task, module, build)
+    try:
+        measured = executor.measure(task, module, build)
+    except (TaskError, WorkerError):  # such as where it does not fit: whoever measures is told
+        return {}
     archive.record(task, executor.target, module, build, measured)
     return {w.workload: w.anchor_median_s for w in measured.workloads}
 

@@ -101,3 +101,11 @@ def test_nothing_is_known_of_a_reference_that_fails_or_on_a_cpu(archive: Archive
     cpu = synthetic.SyntheticExecutor()
     assert reference_time(archive, TASK, cpu, at_hand=True) == {}
     assert cpu.measured == []
+
+
+def test_a_reference_that_cannot_be_measured_is_forecast(archive: Archive) -> None:
+    class Small(Card):
+        def answer(self, asked: synthetic.Asked) -> Measurement:
+            raise TaskError("it does not fit")
+
+    assert known(archive, Small()).sd_log2 > 0
