@@ -328,10 +328,8 @@ class ModelTurn:
         if response.finish_reason == "content_filter":
             raise exceptions.ContentFilterError("it refused to go on")
         # Where a provider did not say how the answer ends, the library takes it for whole.
-        broke_off = self._model.model.provider is not None and not (response.provider_details or {}).get(
-            "finish_reason"
-        )
-        if broke_off or response.finish_reason == "error":
+        ended = self._model.model.provider is None or (response.provider_details or {}).get("finish_reason")
+        if not ended or response.finish_reason == "error":
             raise _NoAnswerError(f"the answer of {label} broke off")
         if not response.tool_calls and not text:
             raise _NoAnswerError(f"{label} gave an empty answer", feedback=_EMPTY)

@@ -118,6 +118,11 @@ def chat(
         steps=files.get("budget.steps", max_steps, STEPS),
     )
     theme = files.get("theme", theme)
+    if settings.model is not None and settings.budget.dollars is not None:
+        from forewarp.tools import session
+
+        if (made := session.make_model(settings.model, settings.base_url)) is not None:
+            session.check_price(made)
     if replay is not None and prompt is not None:
         raise UsageError("a replay answers nothing", hint="leave -p or --replay out")
     if not alone:

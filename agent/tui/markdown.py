@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from forewarp.agent.candidates import ListedCandidate
 
-LONGEST = 60_000
+LONGEST = 20_000
 """Characters from which on a program is shown without colours: highlighting it would cause a delay."""
 
 _LEXERS = {"triton": "python", "cu": "cuda", "c++": "cpp", "py": "python"}

@@ -343,3 +343,12 @@ def test_a_dash_reads_stdin_alone_and_the_demo_needs_nothing(
     out, err = capsys.readouterr()
     assert "were measured on an H200 and looked up" in out
     assert "(replay)" in err
+
+
+def test_dollars_that_cannot_be_counted_are_refused_before_anything_is_asked(run: Run) -> None:
+    code, out, err = run(
+        "-p", "Hello", "--model", "openai:mine", "--base-url", "http://models.example/v1", "--max-usd", "1"
+    )
+    assert (code, out) == (2, "")
+    assert "price of openai:mine@models.example is unknown" in err
+    assert "FOREWARP_PRICES" in err
