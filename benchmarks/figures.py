@@ -11,7 +11,7 @@ import json
 import math
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -342,6 +342,33 @@ def _spanned(value: Sequence[float], digits: int, sign: str = "") -> str:
     return f"{one} ({low} to {high})"
 
 
+SHOWN = {
+    "exact": ("exact bin", 2, "0.80"),
+    "within_one": ("±1 bin", 2, "0.98"),
+    "pairwise": ("order of pairs over 10 % apart", 2, "0.96"),
+    "crps": ("CRPS", 3, "0.035"),
+    "ece": ("ECE", 2, "0.03"),
+    "auroc_confidence": ("AUROC of confidence", 2, "0.90"),
+}
+
+
+def shown() -> Iterator[Row]:
+    """A model's forecasts by what it was shown, the same kernels for all."""
+    found = load("llm_shown.json")
+    changed = found["differences"]["evidence - alike"]
+    for name, (title, digits, target) in SHOWN.items():
+        yield (
+            title,
+            *(_inside(found["figures"][arm][name], digits) for arm in ("evidence", "reference", "alike")),
+            _inside(changed[name], digits, sign="+"),
+            target,
+        )
+
+
+def _inside(figure: Mapping[str, float], digits: int, sign: str = "") -> str:
+    return _spanned([figure[k] for k in ("value", "low", "high")], digits, sign)
+
+
 def families() -> Iterator[Row]:
     """CRPS of a cascade's pool by family, and how much it lies below or above its members'."""
     found = load("evaluate/pooled.json")["differences"]
@@ -473,6 +500,7 @@ KNOWING = {
     "error": ("\\|error\\|, octaves", 2, ""),
     "coverage": ("measured within the 80 % interval", 2, "0.80"),
 }
+SHOWN_COLUMNS = ("figure", "facts", "and reference's time", "and kernels of other tasks", "first − third", "target")
 KNOWN = ("figure", "reference's time unknown", "forecast", "measured", "forecast − unknown", "target (measured)")
 REFERENCES = (
     "references",
@@ -819,6 +847,7 @@ TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "paying": (PAYS, (paying,)),
     "references": (REFERENCES, (references,)),
     "knowing": (KNOWN, (knowing,)),
+    "shown": (SHOWN_COLUMNS, (shown,)),
     "families": (FAMILIES, (families,)),
     "stopping": (STOPPING, (stopping,)),
     "forecasting": (ASKED, (forecasting,)),
