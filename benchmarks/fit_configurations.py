@@ -8,8 +8,10 @@ of its calls, on all cards. `--write` also fits to everything and writes `tuning
 Figures, each a geometric mean or a median over spaces: `share.0`, the best time over that of the configuration forecast
 fastest; `share.8`, over the best of the first eight; `needed`, how many of them until one is within 5 % of the best.
 Configurations that do not compile or do not fit are passed over, as tuning passes over them. `two_stages` forecasts
-without compiling, and again the best `COMPILED` of them with the compiler's facts. Beside it stand physics
-alone (a roofline with waves), random order (its expectation) and the author's order.
+without compiling, and again the best `COMPILED` of them with the compiler's facts. `…_fed_back` measures `FIRST`, and
+goes on by forecasts that these have corrected (`tuning/feedback.py`); `gain` says what that adds to `share.8`. Beside
+them stand physics alone (a roofline with waves), random order (its expectation) and the author's order; and searches
+and rules of others (`configuration_baselines.py`), whose figures are left as they are.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from record_configurations import HOME
 from forewarp.core.trees import Array, Trees
 from forewarp.core.values import Target
 from forewarp.gpu_runner.devices import known_targets
-from forewarp.tuning import forecasts, physics
+from forewarp.tuning import feedback, forecasts, physics
 from forewarp.tuning.physics import CompilerFacts, LaunchTotals, Times
 from forewarp.tuning.space import Configuration, Space, TensorArgument
 
@@ -52,6 +54,10 @@ SETTINGS: Mapping[str, Any] = {
 NEAR, FLOOR = 0.5, 0.1
 """A configuration that comes in `NEAR` octaves behind the best weighs 1/e, and none less than `FLOOR`."""
 COMPILED, FOLDS = 24, 9
+FIRST = 4
+OTHERS = ("searches", "published")
+"""Keys that `configuration_baselines.py` writes."""
+RESAMPLED = 10_000
 WORST = 4.0
 """Octaves behind the best beyond which nothing is told apart."""
 
@@ -164,15 +170,17 @@ def write_learned(spaces: Sequence[Measured]) -> None:
 
 def judge(spaces: Sequence[Measured], out: Path) -> None:
     """Write how well each kernel's configurations are ordered by trees that were fitted without it."""
-    names = ("uncompiled", "compiled", "two_stages", "physics", "listed")
+    names = ("uncompiled", "compiled", "two_stages", "physics", "listed", "uncompiled_fed_back", "two_stages_fed_back")
     orders: dict[str, list[list[int]]] = {name: [] for name in names}
     trained = left_out(spaces)
     without = left_out([s for s in spaces if s.card == "h200"], [s.kernel for s in spaces])
     elsewhere: dict[str, list[list[int]]] = {"uncompiled": [], "compiled": [], "two_stages": []}
     rows: list[dict[str, Any]] = []
     for s in spaces:
-        cold, warm, both = ordered(s, trained[s.kernel, False], trained[s.kernel, True])
-        for name, order in (("uncompiled", cold), ("compiled", warm), ("two_stages", both)):
+        trees = trained[s.kernel, False], trained[s.kernel, True]
+        for name, order in zip(names, ordered(s, *trees), strict=False):
+            orders[name].append(order)
+        for name, order in zip(names[-2:], fed_back(s, *trees), strict=True):
             orders[name].append(order)
         orders["physics"].append(s.times(False).order())
         orders["listed"].append(list(range(len(s.us))))
@@ -193,6 +201,7 @@ def judge(spaces: Sequence[Measured], out: Path) -> None:
         "configurations": sum(len(s.us) for s in spaces),
         **{name: figures(spaces, found) for name, found in orders.items()},
         "random": averaged([at_random(s) for s in spaces]),
+        "gain": {n: gain(spaces, orders[n], orders[f"{n}_fed_back"]) for n in ("uncompiled", "two_stages")},
         "h100_trained_without": {name: figures(h100, found) for name, found in elsewhere.items()},
         "gemm": {
             name: figures(*chosen(spaces, found, lambda s: s.kernel.startswith("gemm_bf16")))
@@ -201,7 +210,8 @@ def judge(spaces: Sequence[Measured], out: Path) -> None:
         "rank_1000_s": rank_seconds(spaces),
         "rows": rows,
     }
-    write(out, result)
+    before = json.loads(out.read_text()) if out.exists() else {}
+    write(out, result | {name: before[name] for name in OTHERS if name in before})
 
 
 def left_out(spaces: Sequence[Measured], kernels: Sequence[str] = ()) -> dict[tuple[str, bool], Trees]:
@@ -223,6 +233,33 @@ def ordered(s: Measured, cold: Trees, warm: Trees) -> tuple[list[int], list[int]
     second = forecasts.corrected(s.counted, s.times(True), s.target, warm).order()
     head = set(first[:COMPILED])
     return first, second, [i for i in second if i in head] + [i for i in first if i not in head]
+
+
+def fed_back(s: Measured, cold: Trees, warm: Trees) -> tuple[list[int], list[int]]:
+    """Return the orders without compiling and in two stages, from the fifth on by corrected forecasts."""
+    first, _, both = ordered(s, cold, warm)
+    uncompiled = np.log2(forecasts.corrected(s.counted, s.times(False), s.target, cold).seconds)
+    compiled = np.log2(forecasts.corrected(s.counted, s.times(True), s.target, warm).seconds)
+    known = feedback.with_compiled(uncompiled, {i: compiled[i] for i in both[:COMPILED] if np.isfinite(s.us[i])})
+
+    def again(order: list[int], octaves: Array) -> list[int]:
+        head = [i for i in order if np.isfinite(s.us[i])][:FIRST]
+        measured = {i: math.log2(s.us[i] / 1e6) for i in head}
+        return head + feedback.following(order, octaves, s.space.configurations, measured)
+
+    return again(first, uncompiled), again(both, known)
+
+
+def gain(spaces: Sequence[Measured], before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Return the ratio of `share.8` of two orders, with a 95 % interval from kernels drawn with all their calls."""
+    by_kernel: dict[str, list[float]] = {}
+    for s, *orders in zip(spaces, before, after, strict=True):
+        old, new = (figures([s], [order])["share"]["8"] for order in orders)
+        by_kernel.setdefault(s.kernel, []).append(math.log(new / old))
+    sums, counts = np.array([(sum(v), len(v)) for v in by_kernel.values()]).T
+    drawn = np.random.default_rng(0).integers(len(sums), size=(RESAMPLED, len(sums)))
+    low, high = np.exp(np.quantile(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1), (0.025, 0.975)))
+    return {"ratio": math.exp(sums.sum() / counts.sum()), "low": float(low), "high": float(high)}
 
 
 def figures(spaces: Sequence[Measured], orders: Sequence[Sequence[int]]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def provenance() -> dict[str, Any]:
         "command": " ".join(["python", *(Path(a).name if a.startswith("/") else a for a in sys.argv)]),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "versions": {n: metadata.version(n) for n in ("torch", "triton", "numpy") if _installed(n)},
+        "versions": {n: metadata.version(n) for n in ("torch", "triton", "numpy", "optuna") if _installed(n)},
         "gpu": _gpu(),
     }
 

@@ -20,12 +20,13 @@ import numpy as np
 from scipy.stats import t as student
 
 from forewarp.core.errors import CandidateError, WorkerError
+from forewarp.core.trees import Array
 from forewarp.core.values import Target
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
 from forewarp.gpu_runner.worker.channel import MACHINE
 from forewarp.gpu_runner.worker.requests import ConfinedFolder, WorkerJob
 from forewarp.inspection.tracing.values import SourceFile
-from forewarp.tuning import forecasts, physics
+from forewarp.tuning import feedback, forecasts, physics
 from forewarp.tuning.jobs import (
     TRITON_CACHE,
     CompileShareJob,
@@ -124,6 +125,63 @@ def _may_be_chosen(t: Tried) -> bool:
     return not t.problem and (t.checked or not t.proposed)
 
 
+class Exploration:
+    """What is known of a space so far: `order` of its configurations, forecast octaves, the compiler's facts."""
+
+    def __init__(self, space: Space, octaves: Array, tried: dict[int, Tried], order: list[int]) -> None:
+        self.tried, self.order = tried, order
+        self.facts: dict[int, Mapping[str, Any]] = {}
+        self.folders: list[Path] = []
+        self._space, self._cold, self._octaves = space, octaves, octaves
+
+    def add(self, facts: Mapping[int, Mapping[str, Any]], target: Target) -> None:
+        """Put the compiler's facts into `tried`, and the compiled ones in their new order before the others."""
+        tried, order, space = self.tried, self.order, self._space
+        self.facts |= facts
+        places = [i for i in order if i in self.facts] + [i for i in self.facts if i not in order]
+        right = [i for i in places if "problem" not in self.facts[i]]
+        for i in places:
+            if i not in right:
+                tried[i] = replace(tried[i], problem=self.facts[i]["problem"])
+        if right:
+            said = physics.CompilerFacts(
+                *([float(self.facts[i][n]) for i in right] for n in ("registers", "spills", "shared"))
+            )
+            part = replace(
+                space, configurations=[space.configurations[i] for i in right], grids=[space.grids[i] for i in right]
+            )
+            seconds = forecasts.forecast(part, target, said).seconds
+            for i, s in zip(right, seconds, strict=True):
+                said_of = {name: int(self.facts[i][name]) for name in ("registers", "spills", "shared")}
+                problem = _refused(self.facts[i], target)
+                tried[i] = replace(tried[i], forecast=float(s / seconds.min()), problem=problem, **said_of)
+            runs = {i: math.log2(s) for i, s in zip(right, seconds, strict=True) if not tried[i].problem}
+            self._octaves = feedback.with_compiled(self._cold, runs)
+        head = sorted(right, key=lambda i: (bool((t := tried[i]).problem), t.forecast, t.proposed, t.label))
+        codes = [self.facts[i]["code"] for i in head]
+        same = [i for place, i in enumerate(head) if codes[place] in codes[:place]]  # compiled to one that came before
+        head = [i for i in head if i not in same]
+        self.order = [*head, *(i for i in order if i not in {*head, *same}), *same]
+
+    def promising(self, among: Sequence[int] = ()) -> list[int]:
+        """Return the configurations to measure next, the best first: no two of the same code, none with a problem."""
+        measured = {i: math.log2(t.measured_us / 1e6) for i, t in self.tried.items() if t.measured_us and not t.problem}
+        following = feedback.following(self.order, self._octaves, self._space.configurations, measured)
+        codes = {self.facts[i].get("code") for i in measured if i in self.facts}
+        return [
+            i
+            for i in following
+            if not self.tried[i].problem
+            and (not among or i in among)
+            and (i not in self.facts or self.facts[i]["code"] not in codes)
+        ]
+
+    def fastest(self) -> list[int]:
+        """Return the place of the fastest measured configuration, if there is one."""
+        measured = [i for i, t in self.tried.items() if t.measured_us and not t.problem]
+        return sorted(measured, key=lambda i: self.tried[i].measured_us or math.inf)[:1]
+
+
 class Tuner:
     """Tunes the kernels of one file for a card; a context manager, because its children need an end."""
 
@@ -132,7 +190,7 @@ class Tuner:
     ) -> None:
         """`reads` names what the file may read beside its tools, such as the folder that it imports from.
 
-        With `space`, configurations beyond the author's are looked at, too.
+        With `space`, configurations beyond the author's are state at, too.
         """
         self._space = space
         self._file, self._target, self._reads = file, target, tuple(reads)
@@ -193,10 +251,11 @@ class Tuner:
         until: float = math.inf,
         stage: Callable[[str], None] = lambda _: None,
     ) -> Tuned:
-        """Forecast all, compile the `compiled` best, and measure the `measured` best of them and the author's first.
+        """Forecast all, compile the `compiled` best, and measure `measured` promising ones and the author's first.
 
-        Speed-ups are over the configuration at `baseline`, which is measured, too. Once the monotonic clock says
-        `until`, nothing more is compiled or measured.
+        The second half of them is chosen by forecasts that the first half has corrected. Speed-ups are over the
+        configuration at `baseline`, which is measured with both. Once the monotonic clock says `until`, nothing more is
+        compiled or measured.
 
         Raises `NotCounted` where the kernel's text cannot be followed.
         """
@@ -208,20 +267,26 @@ class Tuner:
             i: Tried(i, space.configurations[i].label, float(seconds[i] / seconds.min()), proposed=i >= observed.listed)
             for i in order
         }
-        folders: list[Path] = []
+        state = Exploration(space, np.log2(seconds), tried, order)
         if compiled and time.monotonic() < until:
             stage(f"compiling {min(compiled, len(order))} of {len(order)} configurations of {name}")
             own = [i for i in order if not tried[i].proposed]
-            chosen = list(dict.fromkeys([*order[:compiled], *own[: compiled // 2], 0, baseline]))
-            facts, folders = self._compile(observed, chosen, until)
-            order = self._again(space, tried, order, facts)
+            self._compile(observed, state, [*order[:compiled], *own[: compiled // 2], 0, baseline], until)
         protections: tuple[str, ...] = ()
-        if measured and time.monotonic() < until:
-            chosen = [i for i in order if not tried[i].problem][:measured]
-            chosen += [i for i in dict.fromkeys((0, baseline)) if i not in chosen and not tried[i].problem]
+        first = math.ceil(measured / 2)
+        for count, beside in ((first, [0, baseline]), (measured - first, [baseline])):
+            chosen = state.promising()[:count]
+            if not chosen or time.monotonic() >= until:
+                break
+            if compiled and (missing := set(chosen) - state.facts.keys()):
+                stage(f"compiling {len(missing)} more configurations of {name}")
+                self._compile(observed, state, chosen, until)
+                chosen = state.promising(chosen)
+            chosen += [i for i in dict.fromkeys([*state.fastest(), *beside]) if i not in chosen]
+            chosen = [i for i in chosen if not tried[i].problem]
             stage(f"measuring {len(chosen)} configurations of {name}")
-            protections = self._measure(observed, chosen, baseline, folders, tried)
-        ranked = sorted(order, key=lambda i: (bool(tried[i].problem), tried[i].measured_us or math.inf))
+            protections = self._measure(observed, chosen, baseline, state.folders, tried)
+        ranked = sorted(state.order, key=lambda i: (bool(tried[i].problem), tried[i].measured_us or math.inf))
         return Tuned(observed, tuple(tried[i] for i in ranked), baseline, protections)
 
     def keep_timings(self, tuned: Tuned, path: Path) -> str:
@@ -242,37 +307,9 @@ class Tuner:
                 shutil.copy(found, path / found.parent.name)
         return problem
 
-    def _again(
-        self, space: Space, tried: dict[int, Tried], order: Sequence[int], facts: Mapping[int, Mapping[str, Any]]
-    ) -> list[int]:
-        """Put the compiler's facts into `tried`, and return the compiled ones in their new order before the others."""
-        places = [i for i in order if i in facts] + [i for i in facts if i not in order]
-        right = [i for i in places if "problem" not in facts[i]]
-        for i in places:
-            if i not in right:
-                tried[i] = replace(tried[i], problem=facts[i]["problem"])
-        if right:
-            said = physics.CompilerFacts(
-                *([float(facts[i][n]) for i in right] for n in ("registers", "spills", "shared"))
-            )
-            part = replace(
-                space, configurations=[space.configurations[i] for i in right], grids=[space.grids[i] for i in right]
-            )
-            seconds = forecasts.forecast(part, self._target, said).seconds
-            for i, s in zip(right, seconds, strict=True):
-                said_of = {name: int(facts[i][name]) for name in ("registers", "spills", "shared")}
-                problem = _refused(facts[i], self._target)
-                tried[i] = replace(tried[i], forecast=float(s / seconds.min()), problem=problem, **said_of)
-        head = sorted(right, key=lambda i: (bool((t := tried[i]).problem), t.forecast, t.proposed, t.label))
-        codes = [facts[i]["code"] for i in head]
-        same = [i for place, i in enumerate(head) if codes[place] in codes[:place]]  # compiled to one that came before
-        head = [i for i in head if i not in same]
-        return [*head, *(i for i in order if i not in {*head, *same}), *same]
-
-    def _compile(
-        self, observed: Observed, places: Sequence[int], until: float
-    ) -> tuple[dict[int, Mapping[str, Any]], list[Path]]:
-        """Compile configurations in several children; return what the compiler said of each, and where they lie."""
+    def _compile(self, observed: Observed, state: Exploration, places: Sequence[int], until: float) -> None:
+        """Compile configurations that were not yet, in several children, and take in what the compiler said."""
+        places = [i for i in dict.fromkeys(places) if i not in state.facts]
         seconds = min(COMPILE_S, max(1.0, until - time.monotonic()))
         count = min(MOST_JOBS, os.cpu_count() or 1, len(places))
         shares = [tuple(places[k::count]) for k in range(count)]
@@ -295,8 +332,8 @@ class Tuner:
 
         with ThreadPoolExecutor(count) as pool:
             answers = list(pool.map(share, range(count)))
-        facts = {int(place): found for answer in answers for place, found in answer.items()}
-        return facts, [folder / TRITON_CACHE for folder in folders]
+        state.folders += [folder / TRITON_CACHE for folder in folders]
+        state.add({int(place): found for answer in answers for place, found in answer.items()}, self._target)
 
     def _measure(
         self,
