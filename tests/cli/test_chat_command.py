@@ -25,6 +25,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from support.recorded_pool import Recorded, record
 from support.scripted_model import Call, endless, scripted
 
+from forewarp.agent import model_turn
 from forewarp.agent.conversation import Conversation
 from forewarp.agent.settings import Settings
 from forewarp.agent.transcript import conversations
@@ -225,8 +226,10 @@ def test_nobody_is_asked_and_the_budget_ends_it(
 
 
 def test_a_provider_that_is_overloaded_may_be_asked_again(
-    talk: Callable[..., Conversation], capsys: pytest.CaptureFixture[str]
+    talk: Callable[..., Conversation], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(model_turn, "FIRST_WAIT_S", 0.01)
+
     async def refuse(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         raise ModelServerError("scripted", "overloaded")
         yield ""

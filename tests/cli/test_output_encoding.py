@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,20 +21,32 @@ SOURCE = str(Path(forewarp.__file__).parents[1])
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+PROGRAM = """
+import json, sys
+from forewarp.cli.main import main
+for command in json.loads(sys.argv[1]):
+    sys.argv[1:] = command
+    print(f"\\f{main()}", flush=True)
+"""
+
+
+def run(folder: Path, *commands: list[str]) -> list[tuple[int, bytes]]:
+    """Give commands to one process with the arguments of each as its own; return their exit codes and what they print."""
     done = subprocess.run(
-        [sys.executable, "-m", "forewarp.cli.main", *arguments],
+        [sys.executable, "-c", PROGRAM, json.dumps(commands)],
         env=os.environ | ASCII | {"PYTHONPATH": SOURCE},
         cwd=folder,
         capture_output=True,
-        check=False,
+        check=True,
         timeout=100,
     )
     assert b"Unicode" not in done.stderr, done.stderr
     assert b"this is a bug" not in done.stderr, done.stderr
     assert done.stdout.isascii()
     assert done.stderr.isascii()
-    return done
+    printed = re.findall(rb"(.*?)\f(\d+)\n", done.stdout, re.DOTALL)
+    assert len(printed) == len(commands)
+    return [(int(code), text) for text, code in printed]
 
 
 @pytest.fixture
@@ -44,7 +57,7 @@ def recorded(tmp_path: Path) -> tuple[Path, str]:
 
 def test_verbs_print_in_ascii(recorded: tuple[Path, str]) -> None:
     folder, name = recorded
-    for arguments in (
+    commands = [
         *(["--help"], ["tasks"], ["optimize", "softmax", "--dry-run", "--device", "cpu", "--archive", "new.db"]),
         *(
             ["runs", "--archive", "µ.db"],
@@ -52,21 +65,22 @@ def test_verbs_print_in_ascii(recorded: tuple[Path, str]) -> None:
             ["archive", "check", "--archive", "µ.db"],
         ),
         ["report", name, "--archive", "µ.db", "--out", "seite-×.html"],
-    ):
-        done = run(folder, *arguments)
-        assert (done.returncode, done.stdout != b"") == (0, True), (arguments, done.stderr)
+    ]
+    *shown, (unknown, _) = run(folder, *commands, ["show", "r-×"])
+    for arguments, (code, text) in zip(commands, shown, strict=True):
+        assert (code, text != b"") == (0, True), arguments
     assert "×" in (folder / "seite-×.html").read_text(encoding="utf-8")
-    assert run(folder, "show", "r-×").returncode == 2
+    assert unknown == 2
 
 
 def test_json_is_the_same_in_ascii(recorded: tuple[Path, str]) -> None:
     folder, name = recorded
-    for arguments in (["show", name, "--json"], ["runs", "--json"], ["show", "r-×", "--json"]):
-        done = run(folder, *arguments, "--archive", "µ.db")
-        told = json.loads(done.stdout)
-        assert ("×" in json.dumps(told, ensure_ascii=False)) == (b"\\u00d7" in done.stdout)
+    commands = (["show", name, "--json"], ["runs", "--json"], ["show", "r-×", "--json"])
+    for arguments, (_, text) in zip(commands, run(folder, *([*c, "--archive", "µ.db"] for c in commands)), strict=True):
+        told = json.loads(text)
+        assert ("×" in json.dumps(told, ensure_ascii=False)) == (b"\\u00d7" in text)
         if arguments[0] == "show":
-            assert b"\\u00d7" in done.stdout
+            assert b"\\u00d7" in text
 
 
 def test_what_cannot_be_shown_has_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
