@@ -203,7 +203,7 @@ class Provider(BaseHTTPRequestHandler):
 def provider() -> Iterator[HTTPServer]:
     server = HTTPServer(("127.0.0.1", 0), Provider)
     server.asked = []  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     yield server
     server.shutdown()

@@ -111,7 +111,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     yield f"http://127.0.0.1:{server.server_port}/v1"
     server.shutdown()

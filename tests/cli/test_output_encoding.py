@@ -31,7 +31,7 @@ for command in json.loads(sys.argv[1]):
 
 
 def run(folder: Path, *commands: list[str]) -> list[tuple[int, bytes]]:
-    """Give commands to one process with the arguments of each as its own; return their exit codes and what they print."""
+    """Run commands one after another in one process; return the exit code of each and what it prints."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(commands)],
         env=os.environ | ASCII | {"PYTHONPATH": SOURCE},

@@ -15,6 +15,7 @@ from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.formats.candidate import load
 
 
+@pytest.mark.slow
 def test_a_device_only_triton_kernel_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sitecustomize.py").write_text("import tempfile\ntempfile.gettempdir()\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from support import without_landlock
 from support.small_tasks import cpp, small_task
 
-from forewarp.gpu_runner.devices import detect_cpu
+from forewarp.gpu_runner.cache import default_cache
 from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.gpu_runner.worker import least, survey
 from forewarp.gpu_runner.worker.least import INSIST, LEAST, MISSING, Unprotected
@@ -56,15 +57,10 @@ def test_the_survey_refuses_nothing_and_hides_nothing(monkeypatch: pytest.Monkey
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(cpu_executor: LocalExecutor, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a cache that knows one task and one kernel: what is known needs no code to be run."""
-    folder = tmp_path_factory.mktemp("cache")
-    executor = LocalExecutor(detect_cpu(), cache=folder)
-    try:
-        assert executor.compile(small_task(), cpp()).status == "ok"
-    finally:
-        executor.close()
-    return folder
+    assert cpu_executor.compile(small_task(), cpp()).status == "ok"
+    return shutil.copytree(default_cache(), tmp_path_factory.mktemp("known") / "cache")
 
 
 def _without_landlock(cache: Path, **variables: str) -> dict[str, Any]:

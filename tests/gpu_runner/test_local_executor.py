@@ -178,7 +178,7 @@ _LATE = (
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in _LATE)) for n in BAD_CPP])
 def test_bad_cpp(executor: LocalExecutor, name: str) -> None:
     candidate, status, word = BAD_CPP[name]
-    with limited(executor, replace(LIMITS, call_s=1.5) if status == "timeout" else LIMITS):
+    with limited(executor, replace(LIMITS, call_s=0.5) if status == "timeout" else LIMITS):
         result = measure(executor, candidate)
     assert result.status == status, result.log
     assert word in result.log
@@ -193,14 +193,16 @@ def changed(old: str, new: str) -> Candidate:
 FORWARD = "return torch.softmax(x * self.weight + self.bias, dim=-1)"
 
 
-@pytest.mark.parametrize(("mark", "status"), [("torch.compile", "ok"), ("nothing", "timeout")])
+@pytest.mark.parametrize(
+    ("mark", "status"), [pytest.param("torch.compile", "ok", marks=pytest.mark.slow), ("nothing", "timeout")]
+)
 def test_a_module_that_uses_inductor_has_time_to_compile_in_its_first_call(
     executor: LocalExecutor, mark: str, status: str
 ) -> None:
-    first = "import time; self.n = getattr(self, 'n', 0) + 1; time.sleep(3 * (self.n == 1))"
+    first = "import time; self.n = getattr(self, 'n', 0) + 1; time.sleep(0.5 * (self.n == 1))"
     slow = changed(FORWARD, f"{first}\n        {FORWARD}")
     marked = Candidate(f"{slow.source}\n# {mark}\n", "python")
-    with limited(executor, replace(LIMITS, call_s=1.5, inductor_s=30.0)):
+    with limited(executor, replace(LIMITS, call_s=0.2, inductor_s=30.0)):
         assert measure(executor, marked).status == status
 
 

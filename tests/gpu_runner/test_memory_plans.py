@@ -14,7 +14,7 @@ import torch
 
 from forewarp.core.errors import TaskError
 from forewarp.core.values import Candidate, Signature, Target, Task, TensorSpec, Workload
-from forewarp.gpu_runner.devices import detect_cpu, known_targets
+from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.gpu_runner.worker import memory
 from forewarp.gpu_runner.worker.memory import Plan
@@ -126,24 +126,20 @@ def task(rows: int) -> Task:
 MODULE = Candidate(LARGE.format(rows=1).replace("class Model(", "class ModelNew("), "python")
 
 
-def test_a_shape_that_does_not_fit_is_refused_in_a_second(tmp_path: Path) -> None:
+def test_a_shape_that_does_not_fit_is_refused_in_a_second(cpu_executor: LocalExecutor) -> None:
     huge = task(1 << 22)  # 16 TiB
-    executor = LocalExecutor(detect_cpu(), cache=tmp_path)
-    try:
-        executor.describe(huge)  # starts the worker
-        build = executor.compile(huge, MODULE)
-        started = time.perf_counter()
-        with pytest.raises(TaskError, match=r"whatever the candidate: the workload huge needs .* this machine has"):
-            executor.measure(huge, MODULE, build)
-        assert time.perf_counter() - started < 1.0
-        with pytest.raises(TaskError, match=r"needs .* GB .* of main memory"):
-            executor.validate(huge)
-        # Where it has no meta form, drawing the inputs is refused, not ended by the kernel.
-        drawn = replace(huge, reference=huge.reference.replace("relu(x)", "relu(x) + float(x[0, 0])"))
-        with pytest.raises(TaskError, match="allocate"):
-            executor.describe(drawn)
-    finally:
-        executor.close()
+    cpu_executor.describe(huge)  # starts the worker
+    build = cpu_executor.compile(huge, MODULE)
+    started = time.perf_counter()
+    with pytest.raises(TaskError, match=r"whatever the candidate: the workload huge needs .* this machine has"):
+        cpu_executor.measure(huge, MODULE, build)
+    assert time.perf_counter() - started < 1.0
+    with pytest.raises(TaskError, match=r"needs .* GB .* of main memory"):
+        cpu_executor.validate(huge)
+    # Where it has no meta form, drawing the inputs is refused, not ended by the kernel.
+    drawn = replace(huge, reference=huge.reference.replace("relu(x)", "relu(x) + float(x[0, 0])"))
+    with pytest.raises(TaskError, match="allocate"):
+        cpu_executor.describe(drawn)
 
 
 def test_a_cards_own_memory_counts_for_it(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Victim]:
             parent.chmod(0o755)
     tmp_path.chmod(0o755)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         # A process that was started with the key; of this one, the kernel shows what it was started with.
         monkeypatch.setenv("SOME_API_KEY", KEY)
         holder = os.posix_spawn("/bin/sleep", ["sleep", "600"], os.environ)

@@ -34,7 +34,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[dict[str, 
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     yield f"http://127.0.0.1:{server.server_port}/v1", kept
     server.shutdown()

@@ -37,6 +37,12 @@ from forewarp.tools.session import Executors
 Opens = Callable[[], RemoteExecutor]
 
 
+def open_in(folder: Path) -> RemoteExecutor:
+    """Return an executor whose agent keeps its books in `folder`."""
+    command = [sys.executable, synthetic_agent.__file__, str(folder)]
+    return RemoteExecutor(lambda: Link(command), {}, where="there", cache=folder / "near")
+
+
 @pytest.fixture
 def opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opens]:
     """Open executors whose agents keep their books in the test's folder."""
@@ -44,8 +50,7 @@ def opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opens]:
     made: list[RemoteExecutor] = []
 
     def opened() -> RemoteExecutor:
-        command = [sys.executable, synthetic_agent.__file__, str(tmp_path)]
-        made.append(RemoteExecutor(lambda: Link(command), {}, where="there", cache=tmp_path / "near"))
+        made.append(open_in(tmp_path))
         return made[-1]
 
     yield opened
@@ -57,10 +62,17 @@ def count(folder: Path, name: str) -> int:
     return len((folder / name).read_text().split())
 
 
+@pytest.fixture(scope="module")
+def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
+    made = open_in(tmp_path_factory.mktemp("there"))
+    yield made
+    made.close()
+
+
 class TestContract(ExecutorContract):
     @pytest.fixture
-    def executor(self, opens: Opens) -> Executor:
-        return opens()
+    def executor(self, executor: Executor) -> Executor:
+        return executor
 
     @pytest.fixture
     def task(self) -> Task:
@@ -77,6 +89,9 @@ class TestContract(ExecutorContract):
             (synthetic.seed(synthetic.SOURCE + "// wrong\n"), "incorrect"),
             (synthetic.seed(synthetic.SOURCE + "// crash\n"), "crashed"),
         ]
+
+    def test_closing_twice_is_fine(self, opens: Opens) -> None:
+        super().test_closing_twice_is_fine(opens())
 
 
 def saying(text: str) -> Candidate:
