@@ -20,6 +20,7 @@ from support import autotuned_file
 from support.recorded_pool import Recorded, record
 from support.scripted_model import Call, endless, returns, scripted
 
+from forewarp.agent import model_turn
 from forewarp.agent.commands import run_shell
 from forewarp.agent.conversation import Conversation
 from forewarp.agent.events import (
@@ -446,7 +447,11 @@ async def test_without_a_model_it_says_what_works(settings: Callable[..., Settin
     assert isinstance(events[-1], Failed)
 
 
-async def test_a_provider_that_refuses_is_an_event(settings: Callable[..., Settings]) -> None:
+async def test_a_provider_that_refuses_is_an_event(
+    settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_turn, "FIRST_WAIT_S", 0.01)
+
     async def refuse(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         raise ModelHTTPError(503, "scripted")
         yield ""
@@ -519,8 +524,10 @@ async def test_a_conversation_is_recorded_and_taken_up(
 
 
 async def test_a_turn_that_fails_in_its_middle_is_remembered(
-    recorded: Recorded, settings: Callable[..., Settings]
+    recorded: Recorded, settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(model_turn, "FIRST_WAIT_S", 0.01)
+
     async def fail(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
         if returns(messages):
             raise ModelHTTPError(503, "scripted")

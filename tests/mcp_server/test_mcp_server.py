@@ -224,9 +224,9 @@ async def test_unknown_arguments_are_refused_by_name(served: Served, mode: Mode)
         assert not [j for j in Spool(default_path().parent).jobs() if j.kind == "search"]
 
 
-async def test_search_of_an_autotuned_file_gives_its_configurations(served: Served, mode: Mode) -> None:
+async def test_search_of_an_autotuned_file_gives_its_configurations(served: Served) -> None:
     (served.workspace / "scale.py").write_text(autotuned_file.SOURCE)
-    async with served.in_memory(mode) as client:
+    async with served.in_memory() as client:
         found = await call(client, "search", task="scale.py")
         found = await ended(client, found)
     assert (found["status"], found["run_id"][:2], found["poll_after_s"]) == ("finished", "t-", None)

@@ -85,19 +85,28 @@ def test_a_table_of_vllm_has_the_best_of_each_call_and_its_evidence_beside_it(
 
 
 def test_what_is_no_table_of_vllm_is_refused_before_anything_is_compiled(
-    kernel: Path, named_as_in_vllm: Path, tmp_path: Path
+    named_as_in_vllm: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "moe.json"
     for calls in (["run(64)", "run(n=64)"], ["run(4096)", "other(8192)"], ["run"], ["run(64)", "run(64)"]):
         with pytest.raises(UsageError, match="one key"):
             tabled(named_as_in_vllm, out, format="vllm", calls=calls)
-    with pytest.raises(UsageError, match="reads configurations of BLOCK_SIZE_K"):
-        tabled(kernel, out, format="vllm", compile=24)
     with pytest.raises(UsageError, match="form of a table"):
-        tabled(kernel, out, format="vllm", table=None)
+        tabled(named_as_in_vllm, out, format="vllm", table=None)
     assert not out.exists()
 
 
+@pytest.mark.slow
+def test_configurations_that_vllm_does_not_read_are_refused_before_anything_is_compiled(
+    kernel: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "moe.json"
+    with pytest.raises(UsageError, match="reads configurations of BLOCK_SIZE_K"):
+        tabled(kernel, out, format="vllm", compile=24)
+    assert not out.exists()
+
+
+@pytest.mark.slow
 def test_speed_ups_are_over_the_table_in_use(named_as_in_vllm: Path, tmp_path: Path) -> None:
     used = tmp_path / "used.json"
     used.write_text(json.dumps({"4000": {"BLOCK_SIZE_M": 32, "num_warps": 4}, "9000": {"BLOCK_SIZE_M": 7}}))
@@ -142,6 +151,7 @@ print(tuner.cache[key])
 """
 
 
+@pytest.mark.slow
 def test_triton_finds_the_timings_in_the_cache_that_was_written_for_it(kernel: Path, tmp_path: Path) -> None:
     found = tabled(kernel, tmp_path / "cache", format="triton", calls=["run(4096)"])
     assert not found.problems
@@ -160,6 +170,7 @@ HOOKED = SOURCE.replace("num_warps=w)", "num_warps=w, pre_hook=clear)").replace(
 )
 
 
+@pytest.mark.slow
 def test_hooks_of_configurations_are_not_patched_away(tmp_path: Path) -> None:
     path = tmp_path / "hooked.py"
     path.write_text(HOOKED)
@@ -174,6 +185,7 @@ RULES = SOURCE.replace("BLOCK: tl.constexpr", "BLOCK: tl.constexpr, EVEN: tl.con
 )
 
 
+@pytest.mark.slow
 def test_what_heuristics_derive_stands_in_no_table_and_no_patch(tmp_path: Path) -> None:
     path = tmp_path / "rules.py"
     path.write_text(RULES)
@@ -282,6 +294,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "many.py"
 
 
+@pytest.mark.slow
 def test_kernels_of_a_library_are_found_at_import_and_by_guessed_calls(library: Path) -> None:
     tuned = tune_file(TuneRequest(file=str(library), target="h200", compile=1, measure=0))
     first, third, second = sorted(tuned.kernels, key=lambda k: ("at_import", "refused", "guessed").index(k.kernel))
@@ -296,6 +309,7 @@ def test_kernels_of_a_library_are_found_at_import_and_by_guessed_calls(library: 
     assert second.best.registers
 
 
+@pytest.mark.slow
 def test_tensors_of_a_call_are_named_and_take_no_memory(library: Path) -> None:
     calls = ["more(float16[512, 512])", "large(1048576)"]
     tuned = tune_file(TuneRequest(file=str(library), calls=calls, target="h200", compile=0, measure=0))
@@ -305,6 +319,7 @@ def test_tensors_of_a_call_are_named_and_take_no_memory(library: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_configurations_beyond_the_files_own_are_told_and_not_chosen_unmeasured(kernel: Path) -> None:
     request = TuneRequest(file=str(kernel), calls=["run(1048576)"], target="h200", compile=4, measure=0, space=True)
     [found] = tune_file(request).kernels

@@ -350,7 +350,13 @@ def test_a_pool_cannot_validate(tmp_path: Path) -> None:
         validate_task(ValidateRequest(task=recorded.task, place=Place(device="replay", pool=recorded.pool)))
 
 
-@pytest.mark.parametrize("name", tasks.bundled())
+LARGE = {"layernorm_gelu", "rmsnorm", "softmax"}
+"""Bundled tasks whose validation takes several seconds each."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in tasks.bundled()]
+)
 def test_bundled_tasks_are_sound(executors: Executors, name: str) -> None:
     result = validate(name, executors)
     assert result.verdict == "sound", result.summary
