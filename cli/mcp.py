@@ -29,15 +29,17 @@ SUFFIX = ".mcpb"
 def mcp(
     options: ServerOptions,
     action: Annotated[
-        Literal["serve", "install", "bundle"],
+        Literal["serve", "install", "uninstall", "bundle"],
         Parameter(
-            help="serve; install: put it, with the other flags, into a client's configuration; bundle: into one file."
+            help="serve; install: have a client start it, with the other flags; uninstall: no longer; bundle: into one "
+            "file."
         ),
     ] = "serve",
     to: Annotated[
-        Literal["claude-code", "claude-desktop", "cursor", "vscode", "codex"] | Path | None,
+        Literal["claude-code", "claude-desktop", "cursor", "vscode", "codex", "opencode"] | Path | None,
         Parameter(
-            help="With install, the client; with bundle, the file for Claude Desktop to install, which ends in .mcpb."
+            help="With install and uninstall, the client; with bundle, the file for Claude Desktop to install, which "
+            "ends in .mcpb."
         ),
     ] = None,
     /,
@@ -65,9 +67,11 @@ def mcp(
     """Serve forecasts, measurements and searches over MCP on stdio, or over HTTP; see docs/mcp.md."""
     if action != "serve":
         _check_written(action, http, host_name, where)
-        if action == "install":
-            from forewarp.cli import mcp_install
+        from forewarp.cli import mcp_install
 
+        if action == "uninstall":
+            return mcp_install.uninstall(to)
+        if action == "install":
             given = _given(options.model_copy(update={"workspace": options.folder()}), where)
             return mcp_install.install(to, _flags(given, options.model), only_print=print_)
         return _bundle(Path(to or f"forewarp{SUFFIX}"), _given(options, where), options.model, only_print=print_)

@@ -5,31 +5,38 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
 from pydantic import BeforeValidator, ConfigDict, Field
 
+from forewarp.mcp_server.wording import in_arguments
 from forewarp.tools.parts import ChosenConfiguration, Part, trim
 
 if TYPE_CHECKING:
     from forewarp.tools.forecast_kernel import ForecastResult
+    from forewarp.tools.inspect_kernel import InspectResult
     from forewarp.tools.measured import MeasureResult
     from forewarp.tools.run_report import CandidateLine, SearchResult
     from forewarp.tools.tune import TuneResult
+    from forewarp.tools.validate_task import ValidateResult
 
-LIMIT_BYTES = 6_000
-"""Most bytes of an answer: well under 2,000 tokens, also of text that takes a token for every three bytes."""
+LIMIT_BYTES = 3_200
+"""Most bytes of an answer: 800 tokens of four bytes."""
+CODE_BYTES = 8_000
+"""The same for a task with its reference, a kernel and the format: one answer in place of a page of documentation."""
 DETAILED_BYTES = 24_000
-LOG = {"concise": 800, "detailed": 4_000}
+LOG = {"concise": 1_000, "detailed": 4_000}
 """Most characters of a log."""
-SOURCE = 2_500
-SHAPES = 6
+SOURCE = 1_800
+SHAPES = 4
 LINES = 20
-TUNED = 12
+TUNED = 8
 """Most kernels of a tuned file that are listed."""
 POLL_S = 5.0
-_LOGS = (800, 400, 200, 80)
+_SAID = ("summary", "reason", "log", "flags", "problems", "problem")
+"""Fields with sentences of forewarp, which may name a flag."""
+_LOGS = (800, 400, 200, 80, 40)
 
 Detail = Literal["concise", "detailed"]
 
@@ -54,7 +61,7 @@ Chance = Annotated[float | None, BeforeValidator(lambda v: None if v is None els
 Reason = Annotated[str, BeforeValidator(lambda v: trim(v, 300))]
 Speedup = Annotated[Text, Field(description="Ratio with its 95 % interval.")]
 Median = Annotated[Text, Field(description="Forecast speed-up with its 80 % interval.")]
-PollAfter = Annotated[float | None, Field(description="When to call search_status; null once it is over.")]
+PollAfter = Annotated[float | None, Field(description="When to call search_status; left out once it is over.")]
 
 
 class ToolAnswer(Part):
@@ -236,7 +243,8 @@ class SearchAnswer(ToolAnswer):
     source: str | None = None
     best: Best | None = None
     near_shapes: str | None = Field(default=None, description="How best does on shapes that nobody tuned for.")
-    counts: dict[str, Any] = Field(default_factory=dict[str, Any])
+    measurements: str = Field(default="", description="Of the budget, as progress counts them.")
+    counts: dict[str, Any] = Field(default_factory=dict[str, Any], description="Candidates by how far they came.")
     alarms: int = Field(default=0, description="How often outcomes did not fit the forecasts.")
     spent: dict[str, Digits] = Field(default_factory=dict[str, float])
     limit: dict[str, Digits] = Field(default_factory=dict[str, float])
@@ -275,7 +283,7 @@ def search_answer(found: SearchResult, detail: Detail, *, lost: bool, folder: st
     if running and not found.counts.considered:
         summary = f"The run on {found.task} has begun; nothing is measured yet."
     if lost:
-        summary += f" Its process is gone; `forewarp resume {run}` goes on with it."
+        summary += f" Its process is gone; search_resume with run_id {run} goes on with it."
     elif running:
         summary += f" Call search_status with run_id {run} again."
         summary += f" It shares the device with {others} other run{'s' * (others != 1)}." if others else ""
@@ -294,12 +302,18 @@ def search_answer(found: SearchResult, detail: Detail, *, lost: bool, folder: st
         best=best,
         near_shapes=found.holdout.said if found.holdout else None,
         counts=found.counts.model_dump(),
-        spent=found.budget.spent.model_dump(exclude_none=True),
+        measurements=measurements_of(found.budget.spent.measurements or 0, found.budget.limit.measurements),
+        spent={name: amount for name, amount in found.budget.spent.model_dump(exclude_none=True).items() if amount},
         limit=found.budget.limit.model_dump(exclude_none=True),
         candidates=[_candidate(c) for c in ordered[:LINES]] if detail == "detailed" else None,
         folder=folder if not running and not lost else None,
         links=links,
     )
+
+
+def measurements_of(spent: int, most: int | None) -> str:
+    """Return how many measurements of how many are spent, a second one of the winner counted."""
+    return f"{spent} of {most}" if most else str(spent)
 
 
 def _candidate(line: CandidateLine) -> RunCandidate:
@@ -320,36 +334,163 @@ class StatusAnswer(ToolAnswer):
 
     run_id: str
     status: str
-    poll_after_s: float | None = Field(description="When to call again; null once it is over.")
+    poll_after_s: PollAfter = None
     task: str
 
 
 class Described(ToolAnswer):
-    """Description of device, tasks, budget and recent work: each part only where it was asked for."""
+    """Description of device, tasks, budget and recent work, of a task, or of a format: each part where asked for."""
 
     device: dict[str, Any] | None = None
     tasks: dict[str, str] | None = None
-    task: dict[str, Any] | None = None
     budget: dict[str, Any] | None = None
     recent: dict[str, Any] | None = None
+    task: dict[str, Any] | None = None
+    interface: dict[str, Any] | None = Field(default=None, description="What a kernel is passed, with C types.")
+    start: dict[str, Any] | None = Field(default=None, description="A kernel to start from.")
+    format: str | None = Field(default=None, description="Rules of candidates, with an example.")
     links: dict[str, str] = Field(default_factory=dict[str, str])
+
+
+class TaskAnswer(ToolAnswer):
+    """A task made of a function: the file to pass as `task`."""
+
+    task: str
+    interface: dict[str, Any]
+
+
+class ValidatedShape(Part):
+    """One shape of a task; the first of its fields that is there says what is wrong."""
+
+    name: str
+    sound: bool
+    passed: list[str] = Field(default_factory=list[str], description="Wrong answers that were let through.")
+    problems: list[str] = Field(default_factory=list[str])
+    notes: list[str] = Field(default_factory=list[str])
+
+
+class ValidateAnswer(ToolAnswer):
+    """Whether measurements on a task mean anything."""
+
+    status: str = Field(description="running or finished.")
+    verdict: str | None = Field(default=None, description="sound, random or degenerate.")
+    task: str
+    device: Name | None = None
+    shapes: list[ValidatedShape] = Field(default_factory=list[ValidatedShape])
+
+
+def validate_answer(found: ValidateResult) -> ValidateAnswer:
+    """Convert a validation."""
+    shapes = [ValidatedShape.of(w, passed=[str(n) for n in w.nulls if n.passed]) for w in found.workloads]
+    return ValidateAnswer.of(found, summary=trim(found.summary, 900), status="finished", shapes=shapes)
+
+
+class InspectedLaunch(Part):
+    """One launch: what its kernel compiled to, and how it fills the GPU."""
+
+    kernel: str
+    grid: list[int] | None = None
+    block: list[int] | None = None
+    registers: int
+    spills_bytes: int = 0
+    shared_bytes: int = 0
+    occupancy: Chance = None
+    limiter: str | None = None
+    waves: AnyDigits = None
+
+
+class InspectedShape(Part):
+    """One shape of the task."""
+
+    name: str
+    floor_us: AnyDigits = Field(default=None, description="Least time by the roofline.")
+    bound: str | None = None
+    launches: list[InspectedLaunch] = Field(default_factory=list[InspectedLaunch])
+    library_calls: list[str] = Field(default_factory=list[str])
+
+
+class InspectAnswer(ToolAnswer):
+    """What a kernel compiles to."""
+
+    status: str
+    task: str = ""
+    target: Name
+    shapes: list[InspectedShape] = Field(default_factory=list[InspectedShape])
+    problems: Annotated[list[str], _cut(300, 6)] = Field(default_factory=list[str])
+    check: dict[str, Any] | None = Field(default=None, description="Outcome of the run on the CPU.")
+    log: str = ""
+
+
+def inspect_answer(found: InspectResult, target: str) -> InspectAnswer:
+    """Convert the inspection of one kernel; `target` is the short name of the device."""
+    kernel = found.kernels[0]
+    check = kernel.check
+    return InspectAnswer.of(
+        found,
+        summary=trim(found.summary, 600),
+        status=kernel.status or "unreadable",
+        shapes=[
+            InspectedShape(
+                name=w.workload,
+                floor_us=w.floors_us.get(target),
+                bound=w.bound,
+                launches=[
+                    InspectedLaunch.of(
+                        e,
+                        grid=e.grid and list(e.grid),
+                        block=e.block and list(e.block),
+                        spills_bytes=e.local_bytes,
+                        shared_bytes=e.static_shared_bytes + e.dynamic_shared_bytes,
+                    )
+                    for e in w.launches[:SHAPES]
+                ],
+                library_calls=w.calls[:LINES],
+            )
+            for w in kernel.workloads[:SHAPES]
+        ],
+        problems=kernel.problems,
+        check=check
+        and {
+            "status": check.status,
+            "how": check.how,
+            "message": trim(check.message, 300),
+            "faults": [f"{f.kind} at {f.where}: {trim(f.message, 200)}" for f in check.findings[:6]],
+        },
+        log=trim(kernel.log, LOG["concise"]),
+    )
 
 
 def reply(answer: ToolAnswer, detail: Detail = "concise") -> CallToolResult:
     """Return an answer as structured content, as text that says the same, and as links to what is not in it."""
     limit = LIMIT_BYTES if detail == "concise" else DETAILED_BYTES
-    data = fitted(answer.model_dump(mode="json"), limit)
+    if isinstance(answer, Described) and answer.start is not None:
+        limit = CODE_BYTES
+    data = fitted(_filled(answer.model_dump(mode="json")), limit)
     content: list[ContentBlock] = [TextContent(type="text", text=as_text(data))]
     links: dict[str, str] = getattr(answer, "links", {})
     content += [ResourceLink(type="resource_link", name=name, uri=uri) for name, uri in links.items()]
     return CallToolResult(content=content, structured_content=data)
 
 
+def _filled(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what says something: nothing that is null or empty."""
+    found = {key: _filled_value(value, key) for key, value in data.items()}
+    return {key: value for key, value in found.items() if value is not None and value not in ("", [], {})}
+
+
+def _filled_value(value: Any, key: str) -> Any:
+    if isinstance(value, dict):
+        return _filled(cast("dict[str, Any]", value))
+    if isinstance(value, list):
+        return [_filled_value(v, key) for v in cast("list[Any]", value)]
+    return in_arguments(value) if isinstance(value, str) and key in _SAID else value
+
+
 def as_text(data: dict[str, Any]) -> str:
     """Return the summary, then a line for each field that says something."""
     lines = [str(data["summary"])]
     for name, value in data.items():
-        if name != "summary" and value not in (None, "", [], {}):
+        if name != "summary":
             shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             lines.append(f"{name}: {shown}")
     return "\n".join(lines)
@@ -375,4 +516,4 @@ def _shortened(value: Any, longest: int, items: int, key: str = "") -> Any:
     if isinstance(value, list):
         return [_shortened(v, longest, items) for v in value[:items]]
     # The summary has to stay whole: it holds the recommendation.
-    return trim(value, longest) if isinstance(value, str) and key not in ("summary", "folder") else value
+    return trim(value, longest) if isinstance(value, str) and key not in ("summary", "folder", "format") else value

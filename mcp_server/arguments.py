@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import re
 import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_origin
 
@@ -15,9 +16,10 @@ from mcp.server.mcpserver import Context
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from forewarp.core.errors import UsageError
+from forewarp.core.errors import CandidateError, UsageError
 from forewarp.core.languages import C_SUFFIXES
-from forewarp.mcp_server.answers import Detail, ToolAnswer
+from forewarp.core.values import Language
+from forewarp.mcp_server.answers import Detail
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.tools.parts import Kernel, Part, Place
 from forewarp.tools.requests import Caps, checked
@@ -27,39 +29,58 @@ Made = TypeVar("Made", bound=Part)
 MAX_BYTES = 200_000
 MAX_FILES = 2_000
 """Most files and folders below a folder that a client names."""
+TASK_SUFFIX = "_task.py"
+MADE = "# A task that forewarp made; made again, it is replaced.\n"
+"""First line of the tasks that are written to the workspace."""
 MAX_WAIT_S = 45.0
 """Longest wait of a call in seconds; clients give a request 60 s by default."""
 _LIMITS = {"source": MAX_BYTES, "tunables": 64, "paths": 16, "seed_kernels": 16, "run_id": 100, "model": 200}
 """Most characters or items of an argument, where they are not 4,000."""
 _Budget = Annotated[int | None, Field(ge=1, le=1000)]
+_Positive = Annotated[float | None, Field(gt=0, allow_inf_nan=False)]
 _Wait, _Handle = Field(ge=0, le=MAX_WAIT_S), Annotated[str, Field(min_length=1)]
+Targets = Literal["a100", "h100", "h200", "b200", "l40s", "rtx4090"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 _OWN: dict[str, tuple[Any, Any, str]] = {
-    "task": (str, ..., "Bundled task, or task folder or KernelBench file of the workspace."),
-    "path": (str | None, None, "File of the workspace that holds the kernel; or pass source."),
-    "inputs": (str | None, None, "File of the workspace with captured calls, in place of the task's shapes."),
-    "paths": (list[str] | None, None, "Files to rank, instead of source or path."),
-    "against": (str | None, None, "File of a kernel to compare with, instead of the reference."),
-    "model": (str | None, None, "anthropic:NAME or openai:NAME; the key is the server's."),
-    "budget": (_Budget, None, "Most measurements; 24 if left out, less if less is left."),
-    "deadline_s": (Annotated[float | None, Field(gt=0)], None, "Most seconds of wall time."),
-    "device": (Literal["auto", "cuda", "cpu", "replay"] | None, None, "Device; the server's own if left out."),
-    "run_id": (_Handle, ..., "run_id that search or measure_kernel returned."),
-    "wait_s": (Annotated[float, _Wait], 0.0, "Seconds to wait for the end; at most 45."),
-    "measure_kernel.wait_s": (
-        Annotated[float | None, _Wait],
-        None,
-        "Seconds until it becomes a handle; 40 if left out.",
-    ),
-    "about": (Literal["all", "device", "tasks", "budget", "recent"], "all", "Which part to tell."),
-    "describe.task": (str | None, None, "Task to show, instead of about."),
-    "detail": (Detail, "concise", "detailed adds evidence, phases, candidates and longer logs."),
+    "task": (str, ..., "Bundled task, or file or folder of the workspace."),
+    "path": (str | None, None, "Kernel file of the workspace; or pass source."),
+    "source": (str | None, None, ""),
+    "tunables": (dict[str, int] | None, None, ""),
+    "language": (Language | None, None, ""),
+    "inputs": (str | None, None, "File of captured calls."),
+    "allow_tf32": (bool, False, "Accept TF32 for fp32."),
+    "paths": (list[str] | None, None, "Files to rank."),
+    "against": (str | None, None, "Kernel file in place of the reference."),
+    "forecaster": (Literal["learned", "llm", "cascade"] | None, None, ""),
+    "search.forecaster": (Literal["learned", "llm", "cascade", "none"], "learned", "none measures everything."),
+    "model": (str | None, None, "anthropic:NAME or openai:NAME."),
+    "target": (Targets | None, None, "GPU that need not be here."),
+    "inspect_kernel.target": (Targets | None, None, "GPU; this machine's, else h200."),
+    "budget": (_Budget, None, "Most measurements."),
+    "max_gpu_seconds": (_Positive, None, ""),
+    "max_usd": (_Positive, None, ""),
+    "max_tokens": (Annotated[int | None, Field(gt=0)], None, ""),
+    "seed_kernels": (list[str] | None, None, "Files to start from."),
+    "seed": (int, 0, ""),
+    "deadline_s": (_Positive, None, ""),
+    "device": (Literal["auto", "cuda", "cpu", "replay"] | None, None, ""),
+    "check": (bool, False, "Also run it on the CPU."),
+    "run_id": (_Handle, ..., ""),
+    "wait_s": (Annotated[float, _Wait], 0.0, ""),
+    "measure_kernel.wait_s": (Annotated[float | None, _Wait], None, "40 if left out."),
+    "about": (Literal["all", "device", "tasks", "budget", "recent", "format"], "all", ""),
+    "describe.task": (str | None, None, "Task to show."),
+    "make_task.path": (str, ..., "Python file of the workspace."),
+    "function": (str, ..., "Function or module class of the file."),
+    "args": (str, "", "Its arguments, or those of forward."),
+    "init": (str, "", "Arguments of a module's constructor."),
+    "detail": (Detail, "concise", ""),
 }
 """Arguments that differ from a request's field of that name, or are of no request: type, default and text."""
 
 
-def signature(tool: str, arguments: str, request: type[Part] | None, answer: type[ToolAnswer]) -> inspect.Signature:
+def signature(tool: str, arguments: str, request: type[Part] | None) -> inspect.Signature:
     """Return what a tool takes and returns: types, defaults and texts are those of the request's fields."""
     fields = {**Kernel.model_fields, **Caps.model_fields, **(request.model_fields if request else {})}
     parameters = [inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Context)]
@@ -75,12 +96,12 @@ def signature(tool: str, arguments: str, request: type[Part] | None, answer: typ
         kind, default, text = found
         if "str" in str(kind) and get_origin(kind) is not Literal:
             kind = Annotated[kind, Field(max_length=_LIMITS.get(name, 4_000))]
-        annotation = Annotated[kind, Field(description=text)]
+        annotation = Annotated[kind, Field(description=text)] if text else kind
         default = inspect.Parameter.empty if default is ... else default
         parameters.append(
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
         )
-    return inspect.Signature(parameters, return_annotation=Annotated[CallToolResult, answer])
+    return inspect.Signature(parameters, return_annotation=CallToolResult)
 
 
 class Requests:
@@ -94,9 +115,10 @@ class Requests:
         """Return the request that arguments make, with `more` fields; raises `UsageError`."""
         fields: dict[str, Any] = {n: v for n, v in given.items() if n in kind.model_fields} | {
             "task": self.task(given["task"]),
-            "place": self.place(given["device"]),
             "inputs": self.inputs(given["inputs"]),
         }
+        if "place" in kind.model_fields:
+            fields["place"] = self.place(given["device"])
         if given.get("against"):
             fields["against"] = self.file(given["against"], "against")
         if "model" in given:
@@ -159,13 +181,29 @@ class Requests:
     def seed(self, path: str) -> Path:
         """Return a copy of a kernel's file, which nobody changes while a run reads it."""
         from forewarp.tools import runs
+        from forewarp.tools import session as sessions
 
         kernel = self.file(path, "seed_kernels")
         folder = runs.home(self._options.place) / "mcp-jobs" / "seeds" / secrets.token_hex(4)
         folder.mkdir(parents=True)
         copy = folder / Path(path).name
         copy.write_text(kernel.source or "")
+        try:
+            sessions.read_candidate(copy)
+        except CandidateError as e:
+            raise CandidateError(f"seed_kernels: {path}: {e.message}", hint=e.hint) from None
         return copy
+
+    def made_task(self, path: str, text: str) -> str:
+        """Write the task that was made of a file beside it, and return its path in the workspace; raises `UsageError`.
+
+        A file that was not made so is not replaced.
+        """
+        return self._files.write_beside(path, f"{Path(path).stem}{TASK_SUFFIX}", MADE + text, MADE)
+
+    def text(self, path: str) -> str:
+        """Return the text of a file of the workspace; raises `UsageError`."""
+        return self._files.read(path)[0]
 
     def place(self, device: str | None) -> Place:
         """Return where to measure; the archive and all paths are the operator's."""
@@ -189,7 +227,7 @@ class Requests:
         said = f"allowed: {', '.join(allowed)}" if allowed else "the operator allows none here"
         raise UsageError(
             f"model {name!r} is not allowed; {said}",
-            hint="leave model out, or pass an allowed one; the operator names them with --model",
+            hint="leave model out, or pass an allowed one; the operator names them when the server starts",
         )
 
 
@@ -205,17 +243,8 @@ class Workspace:
         No component is followed if it is a link, also not one that is put there meanwhile. Raises `UsageError`.
         """
         parts = self._parts(path, what)
-        descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = self._opened(path, what, parts, folder=False)
         try:
-            for number, part in enumerate(parts):
-                last = number == len(parts) - 1
-                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | (0 if last else os.O_DIRECTORY)
-                try:
-                    found = os.open(part, flags, dir_fd=descriptor)
-                except OSError as e:
-                    raise self._unreadable(path, what, parts[: number + 1], e) from None
-                os.close(descriptor)
-                descriptor = found
             seen = os.fstat(descriptor)
             if not stat.S_ISREG(seen.st_mode):
                 raise UsageError(f"{what} {path!r} is no regular file", hint="pass the path of one kernel file")
@@ -232,6 +261,49 @@ class Workspace:
             return raw.decode(), self.root.joinpath(*parts)
         except UnicodeDecodeError:
             raise UsageError(f"{what} {path!r} is not UTF-8 text", hint="pass source code, no compiled file") from None
+
+    def _opened(self, path: str, what: str, parts: Sequence[str], *, folder: bool) -> int:
+        """Return a descriptor of a file or folder, to be closed by the caller; raises `UsageError`."""
+        descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+        for number, part in enumerate(parts):
+            file = not folder and number == len(parts) - 1
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | (0 if file else os.O_DIRECTORY)
+            try:
+                found = os.open(part, flags, dir_fd=descriptor)
+            except OSError as e:
+                raise self._unreadable(path, what, parts[: number + 1], e) from None
+            finally:
+                os.close(descriptor)
+            descriptor = found
+        return descriptor
+
+    def write_beside(self, path: str, name: str, text: str, mark: str) -> str:
+        """Write a file into the folder of another and return its path; replaces only what begins with `mark`.
+
+        Raises `UsageError`.
+        """
+        beside = str(Path(path).with_name(name))
+        parts = self._parts(beside, "path")
+        descriptor = self._opened(path, "path", parts[:-1], folder=True)
+        draft = f".{name}.{secrets.token_hex(4)}"
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                if not self.read(beside)[0].startswith(mark):
+                    raise UsageError(
+                        f"{beside} is there already, and forewarp did not make it", hint="rename it, or the file"
+                    )
+            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=descriptor)
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            os.replace(draft, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+        except OSError as e:
+            raise UsageError(
+                f"{beside} cannot be written: {e.strerror}", hint="pass a file in another folder"
+            ) from None
+        finally:
+            os.close(descriptor)
+        return beside
 
     def locate(self, path: str, what: str = "path") -> Path:
         """Return where a file or folder of the workspace is; neither it nor what it holds may be a link."""
@@ -268,14 +340,14 @@ class Workspace:
             if not given.is_relative_to(self.root):
                 raise UsageError(
                     f"{what} {path!r} is outside the workspace {self.root}",
-                    hint="pass a file inside it, or the text as source; the operator chooses it with --workspace DIR",
+                    hint="pass a file inside it, or the text as source; the operator chooses the workspace",
                 )
             given = given.relative_to(self.root)
         if not given.parts:
             raise UsageError(f"{what} {path!r} is the workspace itself", hint="pass a file inside it")
         return given.parts
 
-    def _unreadable(self, path: str, what: str, parts: tuple[str, ...], error: OSError | None) -> UsageError:
+    def _unreadable(self, path: str, what: str, parts: Sequence[str], error: OSError | None) -> UsageError:
         at = self.root.joinpath(*parts)
         if at.is_symlink():
             return UsageError(

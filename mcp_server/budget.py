@@ -50,6 +50,9 @@ class ClientBudget:
         if not any(budget.caps for budget in budgets.values()):
             return []
         jobs = self._spool.jobs(time.time() - 3600 * self._options.window)
+        # A run that was taken up again belongs to the job that did so last.
+        latest = {run: job.id for job in jobs if job.kind == "search" and (run := self._spool.run(job.id))}
+        jobs = [job for job in jobs if latest.get(self._spool.run(job.id) or "", job.id) == job.id]
         spent = [(job.session, self._of(job)) for job in jobs]
         found: list[CurrencyLine] = []
         for scope, budget in budgets.items():
@@ -81,7 +84,7 @@ class ClientBudget:
             raise UsageError(
                 f"the {tight.scope}'s budget of {tight.cap:g} {name} is spent ({tight.spent:g} used or set aside)",
                 hint="forecast_kernel costs nothing without model; search_status shows what is known. Only the operator"
-                f" can raise --{'session' if tight.scope == 'session' else 'max'}-{name.replace(' ', '-')}",
+                " of the server can raise it",
             )
         if wanted is not None and wanted > tight.left:
             raise UsageError(

@@ -7,26 +7,33 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import forewarp
 from forewarp.core.budget import Budget
 from forewarp.core.errors import ForewarpError, UsageError
+from forewarp.mcp_server.answers import measurements_of
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.spool import LATEST, LIVE, Spool, SpooledJob, owner, slot_name
 from forewarp.tools import processes, runs
 from forewarp.tools.measured import MeasureResult
 
 if TYPE_CHECKING:
-    from forewarp.tools.search import SearchRequest
+    from forewarp.tools.requests import ResumeRequest, SearchRequest
 
 POLL_S = 0.1
 GLANCE_S = 0.5
 WRITE_S = 15.0
 
-Say = Callable[[str], None]
+
+class Say(Protocol):
+    """Takes the latest message of a call's progress, and what is done of what there is to do."""
+
+    def __call__(self, message: str, done: float = 0.0, total: float | None = None) -> None:
+        """Take the latest."""
+        ...
 
 
 class Jobs:
@@ -107,8 +114,10 @@ class Jobs:
             with (self.spool.folder / "worker.log").open("ab") as log:
                 self._workers[number] = _detached(command, self.home, log, log)
 
-    def start_search(self, session: str, task: str, request: SearchRequest, reserved: Budget) -> SpooledJob:
-        """Start a search in a process of its own."""
+    def start_search(
+        self, session: str, task: str, request: SearchRequest | ResumeRequest, reserved: Budget
+    ) -> SpooledJob:
+        """Start a search, or go on with one, in a process of its own."""
         job = self.spool.add("search", session, task, request.model_dump(mode="json"), reserved)
         command = [sys.executable, "-m", "forewarp.mcp_server.worker", str(self.home), job.id]
         with (self.spool.at(job.id) / "log.txt").open("wb") as log:
@@ -141,7 +150,8 @@ class Jobs:
             if time.monotonic() >= deadline:
                 return None
             best = f"best {seen.best:.3g}×" if seen.best else "nothing correct yet"
-            say(f"{best} after {seen.spent.measurements} measurements")
+            spent, most = seen.spent.measurements, seen.budget.measurements
+            say(f"{best} after {measurements_of(spent, most)} measurements", spent, most)
             time.sleep(min(GLANCE_S, max(0.0, deadline - time.monotonic())))
 
     def cancel_start(self, job: SpooledJob) -> None:

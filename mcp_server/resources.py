@@ -12,8 +12,11 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 
 from forewarp.core.errors import ForewarpError, UsageError
+from forewarp.core.languages import LANGUAGES
+from forewarp.core.values import Language
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.verbs import Verbs, text_of
+from forewarp.mcp_server.wording import in_arguments
 
 
 def register(server: MCPServer[None], verbs: Verbs, options: ServerOptions) -> None:
@@ -87,11 +90,30 @@ def register(server: MCPServer[None], verbs: Verbs, options: ServerOptions) -> N
 
         return await _read(text)
 
+    @server.resource("forewarp://tasks/{+task}", title="Task", mime_type="application/json")
+    async def task_facts(task: str) -> str:
+        """A task, bundled or of the workspace: reference, shapes, what a kernel is passed, a kernel to begin with."""
+        work = await verbs.work()
+        return await _read(lambda: work.interface(task, None).model_dump_json())
+
+    @server.resource("forewarp://formats/{language}", title="Format of kernels", mime_type="text/markdown")
+    async def kernel_format(language: str) -> str:
+        """The rules of kernels in cpp, cuda, triton or python, with a complete example."""
+        from forewarp.tools.interface import format_of
+
+        def text() -> str:
+            languages: dict[str, Language] = {name: name for name in LANGUAGES}
+            if (known := languages.get(language)) is None:
+                raise UsageError(f"{language!r} is no language", hint=f"it is one of {', '.join(LANGUAGES)}")
+            return format_of(known)
+
+        return await _read(text)
+
 
 async def _read(what: Callable[[], str]) -> str:
     try:
         return await anyio.to_thread.run_sync(what)
     except UsageError as e:
-        raise ResourceNotFoundError(text_of(e)) from e
+        raise ResourceNotFoundError(in_arguments(text_of(e))) from e
     except ForewarpError as e:
-        raise ResourceError(text_of(e)) from e
+        raise ResourceError(in_arguments(text_of(e))) from e

@@ -17,25 +17,29 @@ from mcp.types import Tool as ListedTool
 from pydantic import Field
 
 import forewarp
-from forewarp.mcp_server import resources, texts
+from forewarp.mcp_server import resources, schemas, stdio, texts
 from forewarp.mcp_server.answers import (
     Described,
     ForecastAnswer,
+    InspectAnswer,
     MeasureAnswer,
     SearchAnswer,
     StatusAnswer,
+    TaskAnswer,
     ToolAnswer,
+    ValidateAnswer,
 )
 from forewarp.mcp_server.arguments import signature
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.verbs import Verbs
 from forewarp.tools.parts import Part
-from forewarp.tools.requests import ForecastRequest, MeasureRequest, SearchRequest
+from forewarp.tools.requests import ForecastRequest, InspectRequest, MeasureRequest, SearchRequest, ValidateRequest
 
 # The world is open where a language model may be asked. No tool deletes or overwrites anything, but ending a run cannot
 # be undone by the same client.
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 RUNS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
+WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 ENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 OPEN = {"open_world_hint": True}
 KERNEL = "task source path language tunables"
@@ -45,7 +49,6 @@ class Tool(NamedTuple):
     """One tool: what clients are told of it, and the request whose fields are its arguments."""
 
     name: str
-    title: str
     description: str
     hints: ToolAnnotations
     arguments: str
@@ -54,9 +57,12 @@ class Tool(NamedTuple):
 
 
 TOOLS = (
+    Tool("describe", texts.DESCRIBE, READS, "task language about", Described),
+    Tool("make_task", texts.MAKE_TASK, WRITES, "path function args init", TaskAnswer),
+    Tool("validate_task", texts.VALIDATE, READS, "task inputs device", ValidateAnswer, ValidateRequest),
+    Tool("inspect_kernel", texts.INSPECT, READS, f"{KERNEL} target check inputs", InspectAnswer, InspectRequest),
     Tool(
         "forecast_kernel",
-        "Forecast a kernel",
         texts.FORECAST,
         READS.model_copy(update=OPEN),
         f"{KERNEL} paths inputs against allow_tf32 target device forecaster model detail",
@@ -65,7 +71,6 @@ TOOLS = (
     ),
     Tool(
         "measure_kernel",
-        "Measure a kernel",
         texts.MEASURE,
         RUNS,
         f"{KERNEL} inputs against allow_tf32 device wait_s detail",
@@ -74,7 +79,6 @@ TOOLS = (
     ),
     Tool(
         "search",
-        "Search for a faster kernel",
         texts.SEARCH,
         RUNS.model_copy(update=OPEN),
         "task budget max_gpu_seconds max_usd max_tokens deadline_s forecaster model seed_kernels language inputs "
@@ -82,9 +86,9 @@ TOOLS = (
         SearchAnswer,
         SearchRequest,
     ),
-    Tool("search_status", "Look at a run or measurement", texts.STATUS, READS, "run_id wait_s detail", StatusAnswer),
-    Tool("search_cancel", "Cancel a run or measurement", texts.CANCEL, ENDS, "run_id", StatusAnswer),
-    Tool("describe", "Describe device, tasks, budget, runs", texts.DESCRIBE, READS, "about task", Described),
+    Tool("search_status", texts.STATUS, READS, "run_id wait_s detail", StatusAnswer),
+    Tool("search_cancel", texts.CANCEL, ENDS, "run_id", StatusAnswer),
+    Tool("search_resume", texts.RESUME, RUNS.model_copy(update=OPEN), "run_id model", StatusAnswer),
 )
 
 
@@ -96,7 +100,7 @@ def _function(verbs: Verbs, tool: Tool) -> Callable[..., Awaitable[CallToolResul
 
     call.__name__ = tool.name
     call.__annotations__ = {"ctx": Context}
-    call.__dict__["__signature__"] = signature(tool.name, tool.arguments, tool.request, tool.answer)
+    call.__dict__["__signature__"] = signature(tool.name, tool.arguments, tool.request)
     return call
 
 
@@ -104,14 +108,19 @@ class Server(MCPServer[None]):
     """The SDK's server, which refuses unknown arguments, and prompts that cannot be given as the protocol asks for."""
 
     async def list_tools(self) -> list[ListedTool]:
-        """Return the tools without the titles that pydantic makes of names: a model reads every word of this."""
+        """Return the tools with short schemas: a model reads every word of this, with each request."""
         tools = await super().list_tools()
         return [
             t.model_copy(
-                update={"input_schema": _untitled(t.input_schema), "output_schema": _untitled(t.output_schema)}
+                update={"input_schema": schemas.arguments(t.input_schema), "output_schema": schemas.answer(tool.answer)}
             )
-            for t in tools
+            for t, tool in zip(tools, TOOLS, strict=True)
         ]
+
+    async def run_stdio_async(self) -> None:
+        """Serve on stdio, and answer lines that are no messages."""
+        async with stdio.served() as (incoming, outgoing):
+            await self._lowlevel_server.run(incoming, outgoing, self._lowlevel_server.create_initialization_options())
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
@@ -133,12 +142,6 @@ class Server(MCPServer[None]):
             # that an internal error, and log it as a crash.
             known = [f"{p.name}({', '.join(a.name for a in p.arguments or [])})" for p in await self.list_prompts()]
             raise MCPError(INVALID_PARAMS, f"{e}; prompts: {', '.join(known)}") from e
-
-
-def _untitled(schema: Any) -> Any:
-    if isinstance(schema, dict):
-        return {k: _untitled(v) for k, v in schema.items() if k != "title" or not isinstance(v, str)}
-    return [_untitled(part) for part in schema] if isinstance(schema, list) else schema
 
 
 def _check_names(tool: str, given: Iterable[str], known: Sequence[str]) -> None:
@@ -173,7 +176,7 @@ def build_server(options: ServerOptions | None = None) -> MCPServer[None]:
     )
     for tool in TOOLS:
         function = _function(verbs, tool)
-        server.tool(title=tool.title, description=tool.description, annotations=tool.hints)(function)
+        server.tool(description=tool.description, annotations=tool.hints)(function)
     resources.register(server, verbs, options)
     _prompts(server)
     return server

@@ -4,80 +4,94 @@ from __future__ import annotations
 
 INSTRUCTIONS = """\
 forewarp makes GPU kernels faster on few measurements. A task is a bundled name (cross_entropy, layernorm_gelu, matmul,
-rmsnorm, softmax, topk_gate) or the path of a KernelBench file. A kernel is source text or a file of the workspace: C++
-(cpu), Triton or CUDA with a launch plan in its first comment, or a KernelBench module with class ModelNew.
+rmsnorm, softmax, topk_gate) or a KernelBench file of the workspace; make_task makes one of a PyTorch function or
+module. A kernel is text or a file of the workspace: a KernelBench module with class ModelNew, which needs nothing else,
+or C++ (cpu), Triton or CUDA functions with a launch plan in the first comment.
 
-The loop: describe (device, tasks, budget; with task, its reference and a kernel to start from). Then for each idea:
-forecast_kernel first (seconds, no device); measure_kernel what is promising or uncertain, that is, what it recommends
-to measure; drop the rest. For the long haul, search tries many variants under a budget by itself, and search_status
-looks at it. Speed-ups are over the task's reference; above 1 is faster. Trust a measured number by its interval and
-only where trusted is true. A kernel that fails is an answer with a status and a log, not an error of the tool. An error
-says what is wrong, what is allowed and what to call next. Handles (run_id) stay valid when the server restarts.
+Begin with describe: with task and language it gives the reference, what a kernel is passed with its C types, a kernel
+to start from, and the format with an example. The loop: forecast_kernel each idea first (seconds, no device);
+measure_kernel what it recommends to measure; drop the rest. inspect_kernel says what a GPU kernel compiles to, without
+a GPU. For the long haul, search tries many variants under a budget by itself; search_status looks at it. Speed-ups are
+over the task's reference; above 1 is faster. Believe a measured number within its interval and only where trusted is
+true. A kernel that fails is an answer with a status and a log, not an error of the tool. Fields that say nothing are
+left out. An error says what is wrong, what is allowed and what to call next. Handles (run_id) stay valid when the
+server restarts, but those of tuned files (t-…).
 """
 
+DESCRIBE = """\
+Say what there is: device with its languages, tasks, budget left, recent work. With task: reference, shapes, what a
+kernel is passed, C types, and a kernel to start from; with language too, the format of candidates. about "format" with
+language gives that alone.
+When not: to learn how fast a kernel is.
+Cost: none; seconds for the first look at a task. Side effects: none.
+Example: {"task": "softmax", "language": "cpp"}"""
+
+MAKE_TASK = """\
+Make a task of a function or torch module in a Python file of the workspace. Returns the new file, to be passed as task.
+When not: for a KernelBench file, which is one already.
+Cost: seconds. Side effects: writes NAME_task.py beside the file, and replaces only its own.
+Example: {"path": "model.py", "function": "attention", "args": "q=float32[8,128,64], k=float32[8,128,64], scale=0.1"}"""
+
+VALIDATE = """\
+Check whether a task can be cheated: answers that compute nothing, or too coarsely, must be turned down. The verdict is
+sound, random or degenerate; measure nothing on a degenerate task. If the status is running, call it again.
+When not: for bundled tasks, which are sound.
+Cost: 5 to 60 s of the device, no measurement. Side effects: none.
+Example: {"task": "problem.py"}"""
+
+INSPECT = """\
+Say what a Triton, CUDA or module kernel compiles to, for a GPU that need not be here: registers, spills, occupancy,
+waves, least time by the roofline, problems. check also runs it on the CPU at small shapes, and finds wrong results,
+races and reads outside.
+When not: for C++ kernels; for speed (forecast_kernel).
+Cost: 2 to 30 s, no device, no measurement. Side effects: none.
+Example: {"task": "softmax", "path": "softmax.cu", "target": "h200", "check": true}"""
+
 FORECAST = """\
-Forecast how fast a kernel will be over the task's reference, before running it: compiles it, then gives the median
-speed-up with 80 % interval, the probabilities that it is correct and faster, and a recommendation with the reason:
-measure; skip; or accept, where a measurement would hardly change the answer.
-paths ranks up to 16 files in one call, the best first; against compares with a kernel file instead of the reference;
-target forecasts for a GPU that is not here.
-When not: as proof. While trials is 0 nothing of this task was measured on this device and the numbers are a broad
-prior; measure something first.
-Cost: 1 to 5 s, no device, no measurement of the budget; with model also its dollars, and the model is only asked where
-its answer could change the recommendation. Side effects: none; no kernel runs.
-Example: {"task": "softmax", "path": "kernels/softmax.cpp", "device": "cpu"},
-or {"task": "softmax", "paths": ["a.cu", "b.py"], "target": "h200"}"""
+Forecast a kernel's speed-up before running it: compiles it, then gives the median with 80 % interval, p_valid,
+p_faster, and a recommendation: measure, skip or accept. A launch plan that does not fit is a compile_error that names
+the entry of args. paths ranks several files; target forecasts for a GPU that is not here.
+When not: as proof; while trials is 0 the numbers are a broad prior.
+Cost: 1 to 5 s, no measurement; with model its dollars. Side effects: none; no kernel runs.
+Example: {"task": "softmax", "path": "softmax.cpp"}"""
 
 MEASURE = """\
-Check a kernel against the task's reference on fresh inputs and time both in turn: speed-up with 95 % interval and
-verdict, as a whole and per shape. Verdicts: faster, slower, tie (within 1 %), inconclusive (measure again), ambiguous
-(equal kernels came out unequal: measure again, claim nothing), suspicious and impossible (do not believe the time, see
-flags), incorrect, failed. against times it against a kernel file instead.
-When not: before forecast_kernel recommends it; for many variants of one kernel (search does that).
-Cost: 3 to 60 s on the device and one measurement of the budget (none where it does not compile). Measurements queue;
-one at a time per device. If it takes longer than wait_s, the answer has status queued or running with run_id: call
-search_status with it. Cancelling the call, or search_cancel, frees the device within about a second.
-Side effects: runs the kernel's code in a sandboxed process; the result stays in the archive and improves later
-forecasts. Compile errors, crashes and wrong results come back as a status with a log.
-Example: {"task": "softmax", "path": "kernels/softmax.cpp", "tunables": {"WIDTH": 16}}"""
+Check a kernel against the reference on fresh inputs and time both in turn: verdict and speed-up with 95 % interval, as
+a whole and per shape. tie is within 1 %; inconclusive and ambiguous prove nothing; suspicious and impossible are not to
+be believed. trusted is false where equal kernels came out far apart.
+When not: before forecast_kernel recommends it; for many variants (search).
+Cost: 3 to 60 s of the device and one measurement (none where it does not compile). Not done after wait_s, it has status
+queued or running: call search_status with its run_id. Side effects: runs the kernel confined; keeps the result.
+Example: {"task": "softmax", "path": "softmax.cpp", "tunables": {"WIDTH": 16}}"""
 
 SEARCH = """\
-Start an optimisation that goes on by itself: propose variants, forecast them, measure only what is worth it, until the
-budget is spent. Returns run_id within 30 s; the run outlives this server. Without model, variants come from the
-declared tunables of seed_kernels or of the task's own; with model, it writes kernels. A task file of your own needs
-seed_kernels or model. A file with @triton.autotune kernels as task needs neither: its configurations are forecast and
-the best compiled, in about half a minute (run_id t-… until then); those to take and a patch, nothing measured.
-When not: to judge one kernel (forecast_kernel, measure_kernel), or to look at a run (search_status).
-Cost: up to budget measurements (24), each some seconds of the device, minutes in all; with model also dollars: set
-max_usd. The seeds are measured anew and the best twice, out of the same budget. Side effects: runs generated code in
-sandboxed processes, writes the run to the archive and its files to a folder beside it. Run ids stay valid for as
-long as the archive.
-Example: {"task": "softmax", "budget": 12, "device": "cpu"}, then search_status {"run_id": "r-7f3a2c", "wait_s": 45}"""
+Start an optimisation that goes on by itself until the budget is spent: propose variants, forecast, measure the best.
+Returns a run_id within 30 s. Variants are tunables of seed_kernels, else of the task's own kernels, else of code made
+from the reference; with model, it writes kernels. A file with @triton.autotune as task gives the configurations to
+take, and measures nothing.
+When not: to judge one kernel.
+Cost: up to budget measurements (24), minutes; with model dollars: set max_usd. Side effects: runs kernels confined;
+writes the run and its files.
+Example: {"task": "softmax", "budget": 12}, then search_status with its run_id and wait_s 45"""
 
 STATUS = """\
-Say where a handle of search (r-…, s-…, t-…) or measure_kernel (m-…) stands. Waits up to wait_s (at most 45) for its
-end, reporting progress, then returns status, best with interval, counts and what was spent; repeat while poll_after_s
-is not null. Of a finished run, best.source or the resource forewarp://runs/RUN/best is the kernel, with its tunables as
-defaults. Works for handles of earlier servers.
+Say where a run (r-…, s-…, t-…) or measurement (m-…) stands; waits up to wait_s for its end. Repeat while it gives
+poll_after_s. best.source, else forewarp://runs/RUN/best, is the kernel.
 When not: in a tight loop with wait_s 0.
-Cost: none. Side effects: none; giving up the wait does not end the work.
+Cost: none. Side effects: none.
 Example: {"run_id": "r-7f3a2c", "wait_s": 45}"""
 
 CANCEL = """\
-End the work behind a handle: a run keeps its best so far and counts as interrupted; a measurement, waiting or in
-progress, and the tuning of a file (t-…) are thrown away. The device is free within about a second. What was spent
-stays spent. run_id must be whole. Over HTTP, a session ends only what it started itself.
-When not: to stop waiting; just call nothing. A run that is over needs no cancelling: that is said, and changes nothing.
-Cost: none. Side effects: kills the processes of that work; `forewarp resume RUN` can take a run up again.
+End a run, which keeps its best so far, or a measurement, which is thrown away; frees the device within a second.
+When not: to stop waiting; just call nothing.
+Cost: none; what was spent stays spent. Side effects: kills that work; search_resume can take a run up again.
 Example: {"run_id": "r-7f3a2c"}"""
 
-DESCRIBE = """\
-Say what there is, without measuring anything: the device and its languages, the tasks, what is left of the budget,
-recent runs and jobs. With task: its reference, shapes, tolerance, and a kernel that works, to start from (its launch
-plan alone where it is long; links has the whole). about keeps the answer to one part.
-When not: to learn how fast a kernel is (forecast_kernel, measure_kernel).
-Cost: none, well under a second. Side effects: none.
-Example: {}, or {"task": "softmax"}, or {"about": "budget"}"""
+RESUME = """\
+Take up a run that was cancelled, interrupted or lost, with what is left of its budget.
+When not: for a run that finished: start another search.
+Cost: what is left of the run's budget. Side effects: those of search.
+Example: {"run_id": "r-7f3a2c"}"""
 
 OPTIMIZE = """\
 Make this kernel faster than it is, for task {task}, kernel {kernel}.

@@ -19,6 +19,7 @@ from mcp.types import CallToolResult
 from forewarp.core.errors import ForewarpError
 from forewarp.mcp_server.answers import ToolAnswer, reply
 from forewarp.mcp_server.options import ServerOptions
+from forewarp.mcp_server.wording import in_arguments
 
 if TYPE_CHECKING:
     from forewarp.mcp_server.work import Work
@@ -32,8 +33,12 @@ STATELESS = "2026-07-28"
 """First revision of the protocol that has no sessions."""
 THREADS = 64
 _FIRST = {
+    "make_task": "running the function",
+    "validate_task": "starting the device",
+    "inspect_kernel": "compiling",
     "measure_kernel": "waiting for the device",
     "search": "starting the run",
+    "search_resume": "starting the run",
     "search_status": "the work goes on",
 }
 """First message of the tools that report progress."""
@@ -96,9 +101,7 @@ class Verbs:
                         answer = await self._aside(partial(getattr(work, tool), session, given, say))
             return reply(answer, given.get("detail", "concise"))
 
-    async def _measured(
-        self, work: Work, session: str, given: Mapping[str, Any], say: Callable[[str], None]
-    ) -> ToolAnswer:
+    async def _measured(self, work: Work, session: str, given: Mapping[str, Any], say: Progress) -> ToolAnswer:
         # Not abandoned: a measurement that nobody knows the handle of would hold the device for nothing.
         job = await self._surely(partial(work.begin_measurement, session, given))
         wait_s = SOFT_DEADLINE_S if given["wait_s"] is None else given["wait_s"]
@@ -122,7 +125,8 @@ def told() -> Generator[None]:
     try:
         yield
     except ForewarpError as e:
-        raise ToolError(text_of(e)) from e
+        # A model has arguments, and no flags of the command line.
+        raise ToolError(in_arguments(text_of(e))) from e
     except (OSError, ValueError, RuntimeError, NotImplementedError) as e:
         raise ToolError(f"internal error of forewarp, not of the kernel: {type(e).__name__}: {e}") from e
 
@@ -133,27 +137,38 @@ def text_of(error: ForewarpError) -> str:
     return "\n".join(part for part in (error.message, error.hint, again, f"(error code: {error.code})") if part)
 
 
+class Progress:
+    """Progress of one call: the latest message, and what is done of what there is to do, where that is known."""
+
+    def __init__(self, message: str) -> None:
+        self.message, self.done = message, 0.0
+        self.total: float | None = None
+
+    def __call__(self, message: str, done: float = 0.0, total: float | None = None) -> None:
+        """Take the latest."""
+        self.message, self.done, self.total = message, done, total
+
+
 @asynccontextmanager
-async def _progress(ctx: Context, first: str) -> AsyncGenerator[Callable[[str], None]]:
+async def _progress(ctx: Context, first: str) -> AsyncGenerator[Progress]:
     """Report every few seconds that the work goes on, with the latest message, if any; yields what takes messages."""
-    latest = [first]
+    latest = Progress(first)
 
     async def beat() -> None:
-        count, shown, passed = 0, "", HEARTBEAT_S
+        sent, shown, passed = 0.0, "", HEARTBEAT_S
         while True:
-            if latest[0] and (latest[0] != shown or passed >= HEARTBEAT_S):
-                count, shown, passed = count + 1, latest[0], 0.0
-                await ctx.report_progress(float(count), message=shown)
+            if latest.message and (latest.message != shown or passed >= HEARTBEAT_S):
+                # Each notification has to be above the one before it, also where nothing more is done.
+                step = 0.001 if latest.total else 1.0
+                sent, shown, passed = max(latest.done, sent + step), latest.message, 0.0
+                await ctx.report_progress(round(sent, 3), latest.total, shown)
             await anyio.sleep(0.5)
             passed += 0.5
-
-    def say(message: str) -> None:
-        latest[0] = message
 
     # Not a task group around the body: it would wrap the body's errors in a group.
     task = asyncio.ensure_future(beat())
     try:
-        yield say
+        yield latest
     finally:
         task.cancel()
         with anyio.CancelScope(shield=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,18 +13,24 @@ from typing import Any, TypeVar
 
 from forewarp.core.budget import DEFAULT_MEASUREMENTS, Budget
 from forewarp.core.errors import DeviceError, UsageError
+from forewarp.core.values import Language
 from forewarp.mcp_server.answers import (
-    LIMIT_BYTES,
+    CODE_BYTES,
     POLL_S,
     Described,
     Detail,
     ForecastAnswer,
+    InspectAnswer,
     MeasureAnswer,
     SearchAnswer,
+    TaskAnswer,
+    ValidateAnswer,
     forecast_answer,
+    inspect_answer,
     measure_answer,
     search_answer,
     size,
+    validate_answer,
 )
 from forewarp.mcp_server.arguments import Requests
 from forewarp.mcp_server.budget import PUBLIC, ClientBudget
@@ -33,17 +40,29 @@ from forewarp.mcp_server.spool import SpooledJob
 from forewarp.mcp_server.tunes import PREFIX, Tunes, Tuning
 from forewarp.tools import describe, runs
 from forewarp.tools.forecast_kernel import forecast_kernel
+from forewarp.tools.inspect_kernel import inspect_kernels, short_name
+from forewarp.tools.interface import TaskInterface, format_of, task_interface
+from forewarp.tools.make_task import make_task
 from forewarp.tools.parts import Amounts, trim
-from forewarp.tools.requests import ForecastRequest, MeasureRequest, SearchRequest
+from forewarp.tools.requests import (
+    ForecastRequest,
+    InspectRequest,
+    MeasureRequest,
+    ResumeRequest,
+    SearchRequest,
+    TaskCall,
+    ValidateRequest,
+)
 from forewarp.tools.session import Executors, check_price, make_model
 from forewarp.tools.tune import is_autotuned
+from forewarp.tools.validate_task import ValidateResult, validate_task
 
 MEASURE_LIMIT_S = 120.0
 START_S = 30.0
 TUNE_S, TUNE_WAIT_S = 25.0, 12.0
 """Seconds after which a file's configurations are no longer compiled, and after which a client gets a handle."""
-ROOM = 600
-"""Bytes of an answer about a task that are neither reference nor kernel."""
+VALIDATE_S = 40.0
+"""Longest wait for a validation before the client is asked to call again."""
 FORECAST_COMPILE_S = 20.0
 """Most seconds that compiling a kernel may take for a forecast; a measurement waits longer."""
 
@@ -59,6 +78,9 @@ class Work:
         self.tunes = Tunes()
         self._executors = Executors(compile_s=FORECAST_COMPILE_S)
         self._forecasts = threading.BoundedSemaphore(2)
+        self._starting = threading.Lock()
+        self._validating = ThreadPoolExecutor(1, "validation")
+        self._validations: dict[str, Future[ValidateResult]] = {}
         self.jobs.spool.prune()
 
     def close(self) -> None:
@@ -99,6 +121,56 @@ class Work:
     def _book(self, session: str, task: str, usd: float | None, tokens: int) -> None:
         job = self.jobs.spool.add("forecast", session, task, {})
         self.jobs.spool.write(job.id, "result.json", f'{{"usd": {usd or 0.0}, "tokens": {tokens}}}')
+
+    def inspect_kernel(self, session: str, given: Mapping[str, Any], say: Say) -> InspectAnswer:
+        """Inspect one kernel for a GPU."""
+        del session
+        request = InspectRequest(
+            task=self.requests.task(given["task"]),
+            kernels=[self.requests.kernel(given)],
+            inputs=self.requests.inputs(given["inputs"]),
+            target=given["target"] or "auto",
+            check=given["check"],
+            python=self.options.place.python,
+        )
+        with self._forecasts:
+            found = inspect_kernels(request, stage=say)
+        return inspect_answer(found, short_name(found.target.name))
+
+    def validate_task(self, session: str, given: Mapping[str, Any], say: Say) -> ValidateAnswer:
+        """Validate a task, for as long as a client waits; called again, it goes on waiting for the same validation."""
+        del session
+        request = self.requests.make(ValidateRequest, given)
+        key = request.model_dump_json()
+        with self._starting:
+            running = self._validations.get(key)
+            if running is None:
+                executors = self._executors
+                running = self._validating.submit(
+                    lambda: validate_task(request, stage=lambda text: say(text), executors=executors)
+                )
+                self._validations[key] = running
+        done, _ = wait([running], timeout=VALIDATE_S)
+        if not done:
+            said = "The task is still being validated; call validate_task with the same arguments again."
+            return ValidateAnswer(summary=said, status="running", task=given["task"])
+        with self._starting:
+            self._validations.pop(key, None)
+        return validate_answer(running.result())
+
+    def make_task(self, session: str, given: Mapping[str, Any], say: Say) -> TaskAnswer:
+        """Make a task of a function of a file, and write it beside that once its reference has run."""
+        del session, say
+        call = TaskCall(function=given["function"], args=given["args"], init=given["init"])
+        source, name = self.requests.text(given["path"]), Path(given["path"]).stem
+        made = make_task(source, name, call, self.options.place, self._executors)
+        path = self.requests.made_task(given["path"], made.text)
+        return TaskAnswer(
+            summary=f"Task {path} calls {call.function} on new random inputs; look at get_inputs() there, then "
+            "pass it as task to the other tools.",
+            task=path,
+            interface=made.interface.model_dump(),
+        )
 
     def begin_measurement(self, session: str, given: Mapping[str, Any]) -> SpooledJob:
         """Put a measurement into the queue; raises `UsageError` where the budget does not allow it."""
@@ -146,13 +218,7 @@ class Work:
         seeds = [str(self.requests.seed(p)) for p in given["seed_kernels"] or ()]
         request = self.requests.make(SearchRequest, given, seed_kernels=seeds, budget=Amounts())
         with self.budget.deciding():
-            live = self.jobs.searching()
-            if len(live) >= self.options.max_searches:
-                ids = ", ".join(self.jobs.spool.run(j.id) or j.id for j in live)
-                raise UsageError(
-                    f"{len(live)} runs go on already ({ids}); at most {self.options.max_searches} may at a time",
-                    hint="wait for one with search_status, or end one with search_cancel",
-                )
+            self._check_room()
             caps = self._caps(session, given, asks=request.model is not None)
             place = request.place
             pool = place.pool if place.device == "replay" else None
@@ -162,6 +228,41 @@ class Work:
             job = self.jobs.start_search(session, given["task"], request, caps)
         say("starting the run")
         return self.run_of(job, given["detail"], START_S, 0.0, say)
+
+    def _check_room(self) -> None:
+        """Raise `UsageError` where as many runs go on as may at a time."""
+        live = self.jobs.searching()
+        if len(live) >= self.options.max_searches:
+            ids = ", ".join(self.jobs.spool.run(j.id) or j.id for j in live)
+            raise UsageError(
+                f"{len(live)} runs go on already ({ids}); at most {self.options.max_searches} may at a time",
+                hint="wait for one with search_status, or end one with search_cancel",
+            )
+
+    def search_resume(self, session: str, given: Mapping[str, Any], say: Say) -> SearchAnswer:
+        """Take up a run and return its state."""
+        seen = runs.glance(self.options.place, given["run_id"])
+        if seen.run_id != given["run_id"] or not seen.ended or seen.status == "finished":
+            why = {"finished": "is finished", "running": "goes on"}.get(seen.status, "is meant")
+            raise UsageError(
+                f"run {seen.run_id} {why}",
+                hint="pass the whole run_id of one that was cancelled, interrupted or lost; search starts another",
+            )
+        model = self.requests.model(given["model"])
+        with self.budget.deciding():
+            self._check_room()
+            for currency in seen.budget.caps:
+                if currency in PUBLIC and self.budget.left(session, currency) is not None:
+                    self.budget.grant(session, currency, seen.budget.left(currency, seen.spent))
+            request = ResumeRequest(
+                run_id=seen.run_id,
+                place=self.options.place.model_copy(update={"archive": str(runs.archive_path(self.options.place))}),
+                model=model,
+                base_url=self.options.base_url if model else None,
+            )
+            job = self.jobs.start_search(session, seen.task, request, seen.budget)
+        say("starting the run")
+        return self.run_of(job, "concise", START_S, 0.0, say)
 
     def _caps(self, session: str, given: Mapping[str, Any], *, asks: bool) -> Budget:
         """Return what a run may spend of each currency; raises `UsageError` where that is not left."""
@@ -263,7 +364,13 @@ class Work:
         """Return the description of a task, or of device, tasks, budget and recent work."""
         del say
         if given["task"] is not None:
-            return self._task(given["task"])
+            return self._task(given["task"], given["language"])
+        if given["about"] == "format":
+            language: Language = given["language"] or describe.languages_at(self.options.place)[0]
+            return Described(
+                summary=f"Candidates in {language}; describe with task and language shows what a task passes.",
+                format=format_of(language),
+            )
         every = {
             "device": self._device,
             "tasks": self._tasks,
@@ -271,27 +378,34 @@ class Work:
             "recent": self._recent,
         }
         parts = {name: part() for name, part in every.items() if given["about"] in ("all", name)}
-        return Described(
-            summary=" ".join(text for _, text in parts.values()),
-            links={"runs": "forewarp://runs"} if "recent" in parts else {},
-            **{name: data for name, (data, _) in parts.items()},
-        )
+        fields: dict[str, Any] = {name: data for name, (data, _) in parts.items()}
+        links = {"runs": "forewarp://runs"} if "recent" in parts else {}
+        return Described(summary=" ".join(text for _, text in parts.values()), links=links, **fields)
 
-    def _task(self, name: str) -> Described:
-        found = describe.task_of(self.requests.task(name), self.options.place)
-        data = found.model_dump()
-        data["reference"] = trim(data["reference"], 2_000)
-        seeds = sorted(data.pop("seeds").items(), key=lambda pair: len(pair[1]))
-        data["seed"] = {seeds[0][0]: seeds[0][1]} if seeds else {}
-        if seeds and size(data) > LIMIT_BYTES - ROOM:
-            data["seed"] = {seeds[0][0]: _opening(seeds[0][1])}
-        links = {f"seed {lang}": f"forewarp://tasks/{found.name}/seeds/{lang}" for lang, _ in seeds}
-        kinds = ", ".join(lang for lang, _ in seeds) or "no language"
-        return Described(
-            summary=f"Task {found.name}: {found.title}. {len(found.shapes)} shapes; kernels to start from in {kinds}.",
-            task=data,
-            links=links if name in describe.bundled_tasks() else {},
+    def interface(self, task: str, language: Language | None) -> TaskInterface:
+        """Return what a task passes to a kernel, and a kernel to begin with."""
+        return task_interface(self.requests.task(task), self.options.place, language, self._executors)
+
+    def _task(self, name: str, language: Language | None) -> Described:
+        """Describe a task; with a language also the format of candidates in it."""
+        found = self.interface(name, language)
+        facts, start = found.facts, found.start
+        said = f"What it passes to a kernel is not known: {found.problem}." if found.problem else ""
+        said = start.note if start and start.note else said
+        answer = Described(
+            summary=f"Task {facts.name}: {facts.title}. {len(facts.shapes)} shapes; kernels that work in "
+            f"{', '.join(facts.seeds) or 'no language yet'}. {said}".strip(),
+            task=facts.model_dump(exclude={"seeds"}) | {"reference": trim(facts.reference, 2_000)},
+            interface=found.interface and found.interface.model_dump(),
+            start=start and start.model_dump(exclude={"note"}),
+            format=format_of(found.language) if language else None,
+            links={f"seed {kind}": f"forewarp://tasks/{facts.name}/seeds/{kind}" for kind in facts.seeds}
+            if name in describe.bundled_tasks()
+            else {},
         )
+        if start and size(answer.model_dump(mode="json")) > CODE_BYTES:
+            answer = answer.model_copy(update={"start": {"language": start.language, "source": _opening(start.source)}})
+        return answer
 
     def _tasks(self) -> tuple[dict[str, Any], str]:
         found = describe.bundled_tasks()
@@ -345,5 +459,5 @@ def _noted(answer: AnyAnswer, *, over: bool) -> AnyAnswer:
     return answer.model_copy(update={"summary": f"It was over before. {answer.summary}"}) if over else answer
 
 
-def _silent(message: str) -> None:
-    del message
+def _silent(message: str, done: float = 0.0, total: float | None = None) -> None:
+    del message, done, total

@@ -15,7 +15,9 @@ import signal
 import sys
 import threading
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from forewarp.core.errors import ForewarpError
 from forewarp.mcp_server.spool import Spool, SpooledJob, error_of, owner, slot_name
@@ -24,6 +26,9 @@ from forewarp.tools.measure_kernel import MeasureRequest, MeasureStage, measure_
 from forewarp.tools.parts import Place
 from forewarp.tools.session import Executors
 from forewarp.tools.slots import SlotExecutors
+
+if TYPE_CHECKING:
+    from forewarp.tools.search import SearchJob
 
 POLL_S = 0.05
 GLANCE_S = 1.0
@@ -98,13 +103,11 @@ def _out_of_budget(spool: Spool, job: SpooledJob, seconds: float) -> None:
 def search(home: Path, job_id: str) -> int:
     """Do the search of one job; return 1 where it ended before its time."""
     from forewarp.report import artifacts
-    from forewarp.tools.requests import SearchRequest
-    from forewarp.tools.search import open_search
     from forewarp.tools.signals import stopping
 
     spool, error = Spool(home), None
     try:
-        with open_search(SearchRequest.model_validate(spool.job(job_id).request)) as job:
+        with _opened(spool.job(job_id).request) as job:
             spool.write(job_id, "run", job.run_id)
             try:
                 with stopping(job, logging.getLogger(__name__).warning, (signal.SIGTERM,)):
@@ -117,6 +120,16 @@ def search(home: Path, job_id: str) -> int:
         spool.write(job_id, "result.json", json.dumps({"error": error_of(e)}))
         return 1
     return int(error is not None)
+
+
+def _opened(request: dict[str, Any]) -> AbstractContextManager[SearchJob]:
+    """Begin a run, or take up the one that the request names."""
+    from forewarp.tools.requests import ResumeRequest, SearchRequest
+    from forewarp.tools.search import open_search, resume_search
+
+    if "run_id" in request:
+        return resume_search(ResumeRequest.model_validate(request))
+    return open_search(SearchRequest.model_validate(request))
 
 
 if __name__ == "__main__":

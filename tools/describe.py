@@ -9,7 +9,7 @@ from pydantic import Field
 from forewarp.archive.pools.parquet import tasks_of
 from forewarp.core.errors import DeviceError
 from forewarp.core.languages import languages_on
-from forewarp.core.values import DeviceKind, Tolerance
+from forewarp.core.values import DeviceKind, Language, Tolerance
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.compilers import cpp
 from forewarp.gpu_runner.formats import task as tasks
@@ -83,6 +83,11 @@ def _kind(place: Place) -> DeviceKind:
     if place.device == "replay" or place.executor != "local":
         return "cpu" if place.device == "cpu" else "cuda"
     return devices.choose(place.device).kind
+
+
+def languages_at(place: Place) -> tuple[Language, ...]:
+    """Return the languages of kernels at a place, those with launch plans first."""
+    return languages_on(_kind(place))
 
 
 def _compiler() -> str | None:

@@ -211,6 +211,11 @@ def choose_target(name: str) -> Target:
     raise UsageError(f"target {name!r} is unknown", hint=f"use one of {', '.join(known)}, cuda or auto")
 
 
+def short_name(device: str) -> str:
+    """Return the short name of a known device; "" for another."""
+    return next((short for short, known in devices.known_targets().items() if known.name == device), "")
+
+
 def _inspect(bench: _Bench, kernel: Kernel) -> KernelInspection:
     start = time.perf_counter()
     path = kernel.path or ""

@@ -33,6 +33,9 @@ from forewarp.tools.parts import (
     trim,
 )
 
+MAX_NOISE_PERCENT = 50.0
+"""Noise of equal kernels above which a time is not trusted, whatever its own interval says."""
+
 
 class Micros(Part):
     """Median time of one call in microseconds, with the 95 % interval of the median where samples are kept."""
@@ -91,7 +94,9 @@ class MeasureResult(Part):
     schema_version: int = SCHEMA_VERSION
     status: Status
     verdict: Verdict
-    trusted: bool = Field(description="Correct, and its time is to be believed.")
+    trusted: bool = Field(
+        description="Correct, its time is to be believed, and equal kernels came out at most 50 % apart."
+    )
     source: Source
     speedup: Interval | None
     task: str
@@ -118,9 +123,11 @@ def result_of(
     task: str, target: Target, candidate: Candidate, build: Build, m: Measurement, number: int | None = None
 ) -> MeasureResult:
     """Convert a measurement into a result."""
+    noise = max((_noise_percent(w.control) or 0.0 for w in m.workloads), default=0.0)
     return MeasureResult.of(
         m,
-        summary=_summary(task, target, m) + _insisted(m),
+        summary=_summary(task, target, m) + _loud(noise) + _insisted(m),
+        trusted=m.trusted and noise <= MAX_NOISE_PERCENT,
         speedup=speedup_of(m),
         task=task,
         device=Device.of(target),
@@ -215,6 +222,13 @@ def _planned(looks: int) -> int:
 def _mhz(hertz: Sequence[float]) -> float | None:
     known = [value for value in hertz if value > 0]
     return median(known) / 1e6 if known else None
+
+
+def _loud(noise: float) -> str:
+    """Say that equal kernels came out too far apart for the number to be trusted; "" where they did not."""
+    if noise <= MAX_NOISE_PERCENT:
+        return ""
+    return f" Not to be trusted: equal kernels came out up to {noise:.0f} % apart; measure again on a quieter device."
 
 
 def _insisted(m: Measurement) -> str:

@@ -199,6 +199,14 @@ class InspectRequest(Part):
     )
 
 
+class TaskCall(Part):
+    """Call of a function, or of a module class, of which a task is made."""
+
+    function: str = Field(description="Function or module class of the file.")
+    args: str = Field(default="", description='Arguments, or those of forward: "x=float32[4096,4096], n=3".')
+    init: str = Field(default="", description="Arguments of a module's constructor.")
+
+
 class ValidateRequest(TaskRequest):
     """Request for a validation, on the shapes of the place's device."""
 

@@ -256,7 +256,9 @@ def report(archive: Archive, run_id: str) -> SearchResult:
     share = Interval(ratio=audits.share, low=audits.low, high=audits.high) if audits else None
     return SearchResult.of(
         found,
-        summary=" ".join(part for part in (_summary(row, found, best, source), found.note) if part),
+        summary=" ".join(
+            part for part in (_summary(row, found, best, source), "" if best else _why_none(lines), found.note) if part
+        ),
         run_id=row.id,
         device=Device.of(row.target),
         source=source,
@@ -388,6 +390,20 @@ def _line(row: CandidateRow) -> CandidateLine:
         forecast=prediction_of(row.forecast),
         measured=m and MeasuredFigures.of(m, speedup=speedup_of(m), id=row.measurement_id or 0, log=trim(m.log, 400)),
     )
+
+
+def _why_none(lines: Sequence[CandidateLine]) -> str:
+    """Say what is wrong with the first candidate that failed: often it is the seed, and so all others fail alike."""
+    for line in lines:
+        if line.measured is not None and line.measured.status != "ok":
+            status, log = line.measured.status, line.measured.log
+        elif line.outcome in ("malformed", "compile_error"):
+            status, log = line.outcome, line.reason
+        else:
+            continue
+        first = next((text for text in log.splitlines() if text.strip()), "")
+        return f"The first that failed, {line.kernel.short}, is {status.replace('_', ' ')}: {trim(first, 300)}"
+    return ""
 
 
 def _summary(row: RunRow, found: RunSummary, best: BestKernel | None, source: str) -> str:

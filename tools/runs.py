@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forewarp.archive.rows import RunRow, RunStatus
-from forewarp.core.budget import Spend
+from forewarp.core.budget import Budget, Spend
 from forewarp.core.errors import UsageError
+from forewarp.search.settings import stored
 from forewarp.tools import processes
 from forewarp.tools import session as sessions
 from forewarp.tools.parts import Place
@@ -36,7 +37,9 @@ class Glance:
     run_id: str
     status: RunStatus
     lost: bool
+    task: str
     spent: Spend
+    budget: Budget
     best: float | None
 
     @property
@@ -68,7 +71,8 @@ def glance(place: Place, run_id: str) -> Glance:
         row = archive.run(run_id)
         best = archive.best(row.id)
         speedup = best.measurement.speedup if best and best.measurement else None
-        return Glance(row.id, row.status, lost(row), archive.spend(row.id), speedup)
+        budget = stored(row.settings).budget
+        return Glance(row.id, row.status, lost(row), row.task.name, archive.spend(row.id), budget, speedup)
 
 
 def cancel(place: Place, run_id: str) -> None:

@@ -341,7 +341,7 @@ def check_language(candidate: Candidate, executor: Executor) -> None:
     if candidate.language not in languages_on(kind):
         hint = f"this device runs {', '.join(languages_on(kind))}"
         if kind == "cpu" and candidate.language in languages_on("cuda"):
-            hint += "; without a GPU, use `forewarp forecast --target h200` or `forewarp inspect`"
+            hint += "; without a GPU, forecast it with --target h200, or inspect it"
         raise CandidateError(
             f"a {candidate.language} kernel does not run on {executor.target.name} ({kind})", hint=hint
         )

@@ -10,26 +10,13 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from forewarp.core.values import Language
 from forewarp.gpu_runner.compilers.process import CompileError
+from forewarp.gpu_runner.formats import c_types
 from forewarp.gpu_runner.formats.plan import Argument, ResolvedPlan
 
 T = TypeVar("T")
 
-C_TYPES = {
-    "float64": "double",
-    "float32": "float",
-    "float16": "__half (cuda), _Float16 (cpp)",
-    "bfloat16": "__nv_bfloat16 (cuda), uint16_t (cpp)",
-    "int64": "int64_t",
-    "int32": "int32_t",
-    "int16": "int16_t",
-    "int8": "int8_t",
-    "uint8": "uint8_t",
-    "bool": "bool",
-}
-"""Types that pointers to a tensor's elements point to, by dtype."""
-NUMBERS = {"i32": "int", "i64": "int64_t", "f32": "float", "f64": "double"}
-"""C types of the numbers in a plan's `args`."""
 _FILE = "launch-plan"
 """Name of the file in which compilers find the assertions."""
 _FAILED = re.compile(rf"{_FILE}\W\d+.*?static.assert.*?(args\b.*?)\"?$", re.MULTILINE)
@@ -93,26 +80,28 @@ def _assertions(plan: ResolvedPlan) -> Iterator[str]:
             said = f"args of {name} has {count} entries, but the function takes {word} parameters"
             yield f"static_assert(P{number}::count {sign} {count}, {json.dumps(said)});\n"
         for i, argument in enumerate(launch.args):
-            for wrong, why in _mismatches(argument, scratch=argument.name in scratch):
-                said = f"args[{i}] of {name}, {argument.name!r}, is {_described(argument)}, but parameter {i + 1} {why}"
+            known = _described(argument, plan.language)
+            for wrong, why in _mismatches(argument, plan.language, scratch=argument.name in scratch):
+                said = f"args[{i}] of {name}, {argument.name!r}, is {known}, but parameter {i + 1} {why}"
                 condition = wrong.replace("@", f"P{number}::at<{i}>::")
                 yield f"static_assert(!({condition}), {json.dumps(said)});\n"
 
 
-def _described(argument: Argument) -> str:
+def _described(argument: Argument, language: Language) -> str:
     if argument.kind == "ptr":
         return f"a pointer to {argument.dtype}"
-    return f"{argument.kind} ({NUMBERS[argument.kind]})"
+    return f"{argument.kind} ({c_types.number(argument.kind, language)})"
 
 
-def _mismatches(argument: Argument, *, scratch: bool) -> Iterator[tuple[str, str]]:
+def _mismatches(argument: Argument, language: Language, *, scratch: bool) -> Iterator[tuple[str, str]]:
     """Yield conditions under which a parameter does not fit, with `@` for the parameter, and what it is then."""
     name, kind = argument.name, argument.kind
     if kind == "ptr":
         yield "@kind == integer || @kind == real", "is a number"
-        if argument.dtype in C_TYPES and not scratch:
-            fits = {"float32": 4, "float64": 8}.get(argument.dtype, 0)
-            yield f"@to == real && @to_bytes != {fits}", f"points to other elements; use {C_TYPES[argument.dtype]}"
+        element = c_types.element(argument.dtype, language)
+        if element and not scratch:
+            fits = {"float": 4, "double": 8}.get(element, 0)
+            yield f"@to == real && @to_bytes != {fits}", f"points to other elements; use {element}"
         return
     yield "@kind == pointer", "is a pointer"
     if kind in ("i32", "i64"):
@@ -123,4 +112,4 @@ def _mismatches(argument: Argument, *, scratch: bool) -> Iterator[tuple[str, str
         return
     yield "@kind == integer", f"is an integer; write {name}:i32 or {name}:i64"
     bytes_, other = (8, "f64") if kind == "f32" else (4, "f32")
-    yield f"@kind == real && @bytes == {bytes_}", f"is a {NUMBERS[other]}; write {name}:{other}"
+    yield f"@kind == real && @bytes == {bytes_}", f"is a {c_types.number(other, language)}; write {name}:{other}"

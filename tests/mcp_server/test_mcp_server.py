@@ -18,10 +18,13 @@ from forewarp.gpu_runner.worker import least
 from forewarp.mcp_server import texts
 from forewarp.mcp_server.answers import LIMIT_BYTES, MeasureAnswer, reply, size
 from forewarp.mcp_server.spool import Spool
-from forewarp.tools.parts import Place
 from forewarp.tools.search import SearchRequest, open_search
 
-TOOLS = ["forecast_kernel", "measure_kernel", "search", "search_status", "search_cancel", "describe"]
+TOOLS = [
+    *("describe", "make_task", "validate_task", "inspect_kernel", "forecast_kernel", "measure_kernel"),
+    *("search", "search_status", "search_cancel", "search_resume"),
+]
+READING = ("describe", "validate_task", "inspect_kernel", "forecast_kernel", "search_status")
 
 
 async def test_offers_few_tools_that_say_what_they_are_for(served: Served, mode: Mode) -> None:
@@ -38,10 +41,10 @@ async def test_offers_few_tools_that_say_what_they_are_for(served: Served, mode:
         assert all(word in tool.description for word in ("Cost:", "Side effects:", "Example:", "When not:"))
         hints, schema = tool.annotations, tool.output_schema
         assert hints is not None
-        assert hints.read_only_hint is (tool.name in ("forecast_kernel", "search_status", "describe"))
+        assert hints.read_only_hint is (tool.name in READING)
         assert hints.destructive_hint is (tool.name == "search_cancel")
-        assert hints.open_world_hint is (tool.name in ("forecast_kernel", "search"))
-        assert hints.idempotent_hint is (tool.name not in ("measure_kernel", "search"))
+        assert hints.open_world_hint is (tool.name in ("forecast_kernel", "search", "search_resume"))
+        assert hints.idempotent_hint is (tool.name not in ("measure_kernel", "search", "search_resume"))
         assert schema is not None
         assert next(iter(schema["properties"])) == "summary"
     assert prompts == {"optimize_this_kernel", "explain_this_verdict"}
@@ -89,20 +92,14 @@ async def test_forecasts_measures_and_shows_what_it_kept(served: Served, mode: M
         kernel = await client.read_resource(measured["links"]["kernel"])
         assert kernel.contents[0].text == source  # type: ignore[union-attr]
         broken = await call(client, "measure_kernel", task="toy.py", path="broken.cpp", detail="detailed")
-        assert (broken["status"], broken["speedup"]) == ("compile_error", None)
+        assert (broken["status"], "speedup" in broken) == ("compile_error", False)
         assert "no such instruction" in broken["log"]
         recent = (await call(client, "describe", about="recent"))["recent"]
         assert [m["status"] for m in recent["measurements"]] == ["finished", "finished"]
-        task = (await call(client, "describe", task="softmax"))["task"]
-        assert "class Model" in task["reference"]
-        assert task["seed"]
-        assert "0.0001 + 0.0001 for float32" in task["tolerance"]
-    async with served.in_memory(mode, place=Place(device="cpu")) as client:
-        whole = (await call(client, "describe", task="rmsnorm"))["task"]["seed"]["cpp"]
-        assert whole.endswith("}\n")
-        plan = (await call(client, "describe", task="layernorm_gelu"))["task"]["seed"]["cpp"]
-        assert "[[launch]]" in plan
-        assert plan.endswith("see links …")
+        softmax = await call(client, "describe", task="softmax")
+        assert "class Model" in softmax["task"]["reference"]
+        assert "0.0001 + 0.0001 for float32" in softmax["task"]["tolerance"]
+        assert softmax["start"]["language"] in ("cuda", "triton")
 
 
 async def test_errors_say_all_in_the_text(served: Served) -> None:
@@ -137,7 +134,7 @@ async def test_work_outlives_the_server_that_started_it(served: Served) -> None:
         done = await ended(client, queued)
         assert (done["status"], done["verdict"]) == ("ok", "tie")
         state = await ended(client, began)
-        assert (state["status"], state["poll_after_s"]) == ("finished", None)
+        assert (state["status"], state.get("poll_after_s")) == ("finished", None)
         assert state["counts"]["proposed"] >= 90
         assert size(state) <= LIMIT_BYTES
         run = f"forewarp://runs/{state['run_id']}"
@@ -161,7 +158,7 @@ async def test_a_killed_run_is_called_lost(served: Served) -> None:
     async with served.in_memory() as client:
         state = await call(client, "search_status", run_id=run_id)
     assert state["status"] == "lost"
-    assert f"forewarp resume {run_id}" in state["summary"]
+    assert f"search_resume with run_id {run_id}" in state["summary"]
 
 
 def test_long_logs_and_lists_are_cut_to_fit() -> None:
@@ -229,7 +226,7 @@ async def test_search_of_an_autotuned_file_gives_its_configurations(served: Serv
     async with served.in_memory() as client:
         found = await call(client, "search", task="scale.py")
         found = await ended(client, found)
-    assert (found["status"], found["run_id"][:2], found["poll_after_s"]) == ("finished", "t-", None)
+    assert (found["status"], found["run_id"][:2], found.get("poll_after_s")) == ("finished", "t-", None)
     assert [t["kernel"] for t in found["tuned"]] == ["scale"]
     assert "+@triton.autotune(configs=[triton.Config(" in found["patch"]
     assert "forewarp tune" in found["summary"]

@@ -60,6 +60,6 @@ def test_what_is_printed_does_not_reach_the_client(served: Served) -> None:
         process.stdin.close()
         rest = process.stdout.read()
     assert [a["id"] for a in answers] == [1, 2, 3]
-    assert len(answers[1]["result"]["tools"]) == 6
+    assert len(answers[1]["result"]["tools"]) == 10
     assert not answers[2]["result"].get("isError"), answers[2]
     assert all(json.loads(line) for line in rest.splitlines())

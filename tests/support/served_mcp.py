@@ -139,7 +139,7 @@ async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
 async def ended(client: Client, answer: dict[str, Any]) -> dict[str, Any]:
     """Ask for work until it is over; returns the last answer."""
     deadline = time.monotonic() + WAIT_S
-    while answer["poll_after_s"] is not None:
+    while answer.get("poll_after_s") is not None:
         assert time.monotonic() < deadline, answer
         answer = await call(client, "search_status", run_id=answer["run_id"], wait_s=20)
     return answer

@@ -1,0 +1,81 @@
+"""The stdio transport, which answers lines that are no messages; the SDK drops them without a word."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self, cast
+
+import anyio
+from mcp.server.stdio import stdio_server
+from mcp.shared._stream_protocols import ReadStream, WriteStream
+from mcp.shared.message import SessionMessage
+from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from pydantic import ValidationError
+
+
+class AnsweringStream:
+    """Messages of a transport, without what could not be read: that is answered with an error of the protocol."""
+
+    def __init__(self, source: ReadStream[SessionMessage | Exception], replies: WriteStream[SessionMessage]) -> None:
+        self._source, self._replies = source, replies
+
+    @property
+    def last_context(self) -> Any:
+        """Context of the latest message's sender."""
+        return getattr(self._source, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message."""
+        while True:
+            item = await self._source.receive()
+            if not isinstance(item, ValidationError):
+                return item
+            if (answer := _answer_to(item)) is not None:
+                await self._replies.send(SessionMessage(answer))
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._source.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def _answer_to(error: ValidationError) -> JSONRPCError | None:
+    """Return the answer to a line that could not be read; None to an empty one, and to a damaged response."""
+    first = error.errors(include_url=False)[0]
+    given: Any = first["input"]
+    if first["type"] == "json_invalid":
+        if not str(given).strip():
+            return None
+        return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=PARSE_ERROR, message=first["msg"]))
+    found = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    if "result" in found or "error" in found:
+        return None
+    key = found.get("id")
+    key = key if isinstance(key, str) or type(key) is int else None
+    said = f"Invalid request: {first['loc'][-1]}: {first['msg']}"
+    return JSONRPCError(jsonrpc="2.0", id=key, error=ErrorData(code=INVALID_REQUEST, message=said))
+
+
+@asynccontextmanager
+async def served() -> AsyncGenerator[tuple[AnsweringStream, WriteStream[SessionMessage]]]:
+    """Claim standard input and output, and yield the messages and the stream for answers."""
+    async with stdio_server() as (incoming, outgoing):
+        yield AnsweringStream(incoming, outgoing), outgoing

@@ -1,0 +1,122 @@
+"""What a task passes to a kernel, and a kernel to begin with in each language."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from forewarp.core.errors import DeviceError, WorkerError
+from forewarp.core.values import Language, Signature, Task, TensorSpec
+from forewarp.gpu_runner import devices
+from forewarp.gpu_runner.formats import c_types
+from forewarp.gpu_runner.formats.skeleton import Names, skeleton
+from forewarp.prompts.render import render
+from forewarp.tools import describe
+from forewarp.tools import session as sessions
+from forewarp.tools.describe import TaskFacts
+from forewarp.tools.parts import Part, Place
+from forewarp.tools.session import Executors
+from forewarp.tools.suite_modules import identical
+
+C_LANGUAGES: tuple[Language, ...] = ("cpp", "cuda")
+BARE = "It fits the task, but computes nothing yet; with language python there is a module that is right."
+SAME = "It is the reference under the name that a candidate has: right, and as fast."
+
+
+class KernelInterface(Part):
+    """What a kernel gets and must write, on the task's first shape."""
+
+    inputs: list[str] = Field(description="Tensors and numbers of get_inputs() in order: name: dtype[shape].")
+    parameters: list[str] = Field(description="Parameters and buffers of the model: state_dict key: dtype[shape].")
+    numbers: dict[str, int | float] = Field(description="Numbers of get_init_inputs(), as plans call them.")
+    outputs: list[str]
+    c_types: dict[str, str] = Field(description="Types of pointers' elements and of numbers in C++ and CUDA.")
+
+
+class Start(Part):
+    """A kernel to begin with."""
+
+    language: Language
+    source: str
+    note: str = Field(description="What is yet to be done; empty for a tuned kernel of a bundled task.")
+
+
+class TaskInterface(Part):
+    """A task as the author of a kernel sees it."""
+
+    facts: TaskFacts
+    language: Language
+    interface: KernelInterface | None = Field(description="Null where the reference cannot run here.")
+    start: Start | None = Field(description="Null where there is none that was written, and none can be made here.")
+    problem: str = ""
+
+
+def task_interface(name: str, place: Place, language: Language | None, executors: Executors) -> TaskInterface:
+    """Return what a task passes to a kernel, and a kernel to begin with; its reference runs, confined.
+
+    Without a language, the task's shortest own kernel decides, else the device. Raises `TaskError`.
+    """
+    task, facts = sessions.load_task(name, place), describe.task_of(name, place)
+    written = [seed for seed in task.seeds if seed.language in facts.seeds]
+    shortest = min(written, key=lambda seed: len(seed.source), default=None)
+    chosen: Language = language or (shortest.language if shortest else describe.languages_at(place)[0])
+    try:
+        signature = signature_of(task, place, executors)
+    except (DeviceError, WorkerError) as e:
+        own = facts.seeds.get(chosen)
+        start = Start(language=chosen, source=own, note="") if own else None
+        return TaskInterface(facts=facts, language=chosen, interface=None, start=start, problem=e.message)
+    return TaskInterface(
+        facts=facts,
+        language=chosen,
+        interface=interface_of(task, signature, chosen),
+        start=start_of(task, signature, chosen),
+    )
+
+
+def signature_of(task: Task, place: Place, executors: Executors) -> Signature:
+    """Return the signature of a task's first shape; its reference runs, confined. Raises `TaskError`."""
+    if place.device == "replay":
+        return executors.compiler(place, devices.known_targets()["h200"]).describe(task)[0]
+    return executors.get(place, task).describe(task)[0]
+
+
+def interface_of(task: Task, signature: Signature, language: Language) -> KernelInterface:
+    """Return what a task passes to a kernel in a language."""
+    names, tensors = Names.of(task, signature), iter(signature.inputs)
+    inputs = [
+        f"{name}: {signature.scalars[str(i)]}" if str(i) in signature.scalars else _shown(name, next(tensors))
+        for i, name in enumerate(names.inputs)
+    ]
+    held = [t.dtype for t in (*signature.inputs, *signature.params, *signature.outputs)]
+    types: dict[str, str] = {}
+    if language in C_LANGUAGES:
+        types = {dtype: c_types.element(dtype, language) for dtype in dict.fromkeys(held)}
+        types["numbers"] = ", ".join(f":{kind} {c_types.number(kind, language)}" for kind in c_types.KINDS)
+    return KernelInterface(
+        inputs=inputs,
+        parameters=[_shown(p.name, p) for p in signature.params],
+        numbers={f"init{i}": value for i, value in signature.init.items()},
+        outputs=[_shown(name, spec) for name, spec in zip(names.outputs, signature.outputs, strict=True)],
+        c_types={dtype: name for dtype, name in types.items() if name},
+    )
+
+
+def _shown(name: str, spec: TensorSpec) -> str:
+    return f"{name}: {spec.dtype}[{', '.join(map(str, spec.shape))}]"
+
+
+def start_of(task: Task, signature: Signature, language: Language) -> Start:
+    """Return the task's own kernel in a language, else one that is made for it."""
+    own = [s.source for s in task.seeds if s.language == language]
+    if own:
+        return Start(language=language, source=own[0], note="")
+    if language == "python":
+        return Start(language=language, source=identical(task).source, note=SAME)
+    return Start(language=language, source=skeleton(task, signature, language), note=BARE)
+
+
+def format_of(language: Language) -> str:
+    """Return the rules of candidates in a language, with a complete example."""
+    example = render(f"_example_{language}.j2")
+    rules = render("_module.j2") if language == "python" else render("_format.j2", languages=[language])
+    return f"{rules}\nA complete example (y = x * sigmoid(x)):\n\n{example}"
