@@ -12,7 +12,7 @@ _TOKEN = re.compile(r'\s+|//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|[{}\[\],:]|[^\s
 
 
 @dataclass(slots=True)
-class Node:
+class JsonNode:
     """A value with its place in the text; of an object, its members by key."""
 
     start: int
@@ -26,7 +26,7 @@ class Member:
     """One member of an object: where its key begins, and its value."""
 
     start: int
-    node: Node
+    node: JsonNode
 
 
 class _Reader:
@@ -53,7 +53,7 @@ class _Reader:
         self.at += 1
         return self.tokens[self.at - 1]
 
-    def node(self) -> Node:
+    def node(self) -> JsonNode:
         start, end, text = self.take()
         if text == "{":
             return self._object(start)
@@ -63,10 +63,10 @@ class _Reader:
                 items.append(self.node().value)
                 if self.peek() != "]":
                     self.take(",")
-            return Node(start, self.take("]")[1], items)
-        return Node(start, end, json.loads(text))
+            return JsonNode(start, self.take("]")[1], items)
+        return JsonNode(start, end, json.loads(text))
 
-    def _object(self, start: int) -> Node:
+    def _object(self, start: int) -> JsonNode:
         members: dict[str, Member] = {}
         while self.peek() != "}":
             at, _, key = self.take()
@@ -79,10 +79,10 @@ class _Reader:
             if self.peek() != "}":
                 self.take(",")
         end = self.take("}")[1]
-        return Node(start, end, {name: m.node.value for name, m in members.items()}, members)
+        return JsonNode(start, end, {name: m.node.value for name, m in members.items()}, members)
 
 
-def _read(text: str) -> Node:
+def _read(text: str) -> JsonNode:
     reader = _Reader(text)
     found = reader.node()
     if reader.peek():
@@ -113,7 +113,7 @@ def _shown(value: Any, depth: int) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False).replace("\n", "\n" + "  " * depth)
 
 
-def _inserted(text: str, parent: Node, key: str, value: Any, depth: int) -> str:
+def _inserted(text: str, parent: JsonNode, key: str, value: Any, depth: int) -> str:
     """Return the text with a member behind the last one of an object, and behind the comments there."""
     last = max((m.node.end for m in parent.members.values()), default=parent.start + 1)
     tail = text[last : parent.end - 1]

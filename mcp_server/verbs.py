@@ -101,7 +101,7 @@ class Verbs:
                         answer = await self._aside(partial(getattr(work, tool), session, given, say))
             return reply(answer, given.get("detail", "concise"))
 
-    async def _measured(self, work: Work, session: str, given: Mapping[str, Any], say: Progress) -> ToolAnswer:
+    async def _measured(self, work: Work, session: str, given: Mapping[str, Any], say: CallProgress) -> ToolAnswer:
         # Not abandoned: a measurement that nobody knows the handle of would hold the device for nothing.
         job = await self._surely(partial(work.begin_measurement, session, given))
         wait_s = SOFT_DEADLINE_S if given["wait_s"] is None else given["wait_s"]
@@ -137,7 +137,7 @@ def text_of(error: ForewarpError) -> str:
     return "\n".join(part for part in (error.message, error.hint, again, f"(error code: {error.code})") if part)
 
 
-class Progress:
+class CallProgress:
     """Progress of one call: the latest message, and what is done of what there is to do, where that is known."""
 
     def __init__(self, message: str) -> None:
@@ -150,9 +150,9 @@ class Progress:
 
 
 @asynccontextmanager
-async def _progress(ctx: Context, first: str) -> AsyncGenerator[Progress]:
+async def _progress(ctx: Context, first: str) -> AsyncGenerator[CallProgress]:
     """Report every few seconds that the work goes on, with the latest message, if any; yields what takes messages."""
-    latest = Progress(first)
+    latest = CallProgress(first)
 
     async def beat() -> None:
         sent, shown, passed = 0.0, "", HEARTBEAT_S

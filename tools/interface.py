@@ -8,7 +8,7 @@ from forewarp.core.errors import DeviceError, WorkerError
 from forewarp.core.values import Language, Signature, Task, TensorSpec
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.formats import c_types
-from forewarp.gpu_runner.formats.skeleton import Names, skeleton
+from forewarp.gpu_runner.formats.skeleton import PlanNames, skeleton
 from forewarp.prompts.render import render
 from forewarp.tools import describe
 from forewarp.tools import session as sessions
@@ -82,7 +82,7 @@ def signature_of(task: Task, place: Place, executors: Executors) -> Signature:
 
 def interface_of(task: Task, signature: Signature, language: Language) -> KernelInterface:
     """Return what a task passes to a kernel in a language."""
-    names, tensors = Names.of(task, signature), iter(signature.inputs)
+    names, tensors = PlanNames.of(task, signature), iter(signature.inputs)
     inputs = [
         f"{name}: {signature.scalars[str(i)]}" if str(i) in signature.scalars else _shown(name, next(tensors))
         for i, name in enumerate(names.inputs)

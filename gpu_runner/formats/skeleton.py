@@ -13,7 +13,7 @@ from forewarp.core.values import Language, Signature, Task, TensorSpec
 from forewarp.gpu_runner.formats import c_types
 
 _TAKEN = {"n", "run", "int", "long", "float", "double", "char", "bool", "void", "const", "auto", "register", "signed"}
-"""Names that the text uses for something else, or that C reserves."""
+"""PlanNames that the text uses for something else, or that C reserves."""
 _BODIES = {
     "cpp": """\
 #include <cstdint>
@@ -43,8 +43,8 @@ def run({parameters}, BLOCK: tl.constexpr):
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
-    """Names that a plan may give to what a task passes; `params` are by `state_dict` key."""
+class PlanNames:
+    """PlanNames that a plan may give to what a task passes; `params` are by `state_dict` key."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -52,7 +52,7 @@ class Names:
     numbers: tuple[str, ...]
 
     @staticmethod
-    def of(task: Task, signature: Signature) -> Names:
+    def of(task: Task, signature: Signature) -> PlanNames:
         """Return the parameters of the reference's `forward` as names, where there are as many of them as inputs."""
         count = len(signature.inputs) + len(signature.scalars)
         own = _forward(task.reference)
@@ -64,7 +64,7 @@ class Names:
         keys = [p.name for p in signature.params]
         params = _distinct([re.sub(r"\W", "_", key) for key in keys], {*_TAKEN, *inputs, *outputs})
         numbers = [name for i, name in enumerate(inputs) if str(i) in signature.scalars]
-        return Names(
+        return PlanNames(
             tuple(inputs),
             tuple(outputs),
             dict(zip(keys, params, strict=True)),
@@ -107,7 +107,7 @@ def _distinct(names: Sequence[str], taken: set[str]) -> list[str]:
 
 def skeleton(task: Task, signature: Signature, language: Language) -> str:
     """Return a kernel that compiles for the task and writes zeros to its first output; for all languages but Python."""
-    names = Names.of(task, signature)
+    names = PlanNames.of(task, signature)
     first = names.outputs[0]
     args = [*names.buffers(signature), *names.numbers, f"numel({first}):i64"]
     lines = ["format = 1", f"inputs = {_listed(names.inputs)}", f"outputs = {_listed(names.outputs)}"]
@@ -131,7 +131,7 @@ def _listed(names: Iterable[str]) -> str:
     return json.dumps(list(names))
 
 
-def _parameters(names: Names, signature: Signature, language: Language) -> str:
+def _parameters(names: PlanNames, signature: Signature, language: Language) -> str:
     if language == "triton":
         return ", ".join([*names.buffers(signature), *names.numbers, "n"])
     written = {*names.outputs, *(names.tensors(signature)[i] for i in signature.written)}
