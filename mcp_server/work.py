@@ -277,9 +277,10 @@ class Work:
 
     def run_of(self, job: SpooledJob, detail: Detail, start_s: float, wait_s: float, say: Say) -> SearchAnswer:
         """Return the state of the run that a job became, or that it still starts."""
+        began = time.monotonic()
         run_id = self.jobs.await_id(job, start_s)
         if run_id is not None:
-            return self.run(run_id, detail, wait_s, say)
+            return self.run(run_id, detail, max(0.0, wait_s - (time.monotonic() - began)), say)
         return SearchAnswer(
             summary=f"The run still starts; call search_status with run_id {job.id} again.",
             run_id=job.id,
@@ -312,7 +313,7 @@ class Work:
         if run_id.startswith("m-"):
             return self.measurement(self.jobs.spool.job(run_id), detail, wait_s, say)
         if run_id.startswith("s-"):
-            return self.run_of(self.jobs.spool.job(run_id), detail, wait_s, 0.0, say)
+            return self.run_of(self.jobs.spool.job(run_id), detail, wait_s, wait_s, say)
         return self.run(run_id, detail, wait_s, say)
 
     def cancel(self, session: str, run_id: str, *, alone: bool) -> SearchAnswer | MeasureAnswer:
