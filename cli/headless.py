@@ -53,12 +53,12 @@ REPLAY = "This is a replay of a recorded conversation: no model was asked, nothi
 def run(
     talk: BaseConversation, texts: Sequence[str], shape: OutputFormat, output: Output, *, replay: bool = False
 ) -> int:
-    """Send each text as a turn, print output, and return the exit code; stop when a turn fails or is interrupted."""
+    """Send each text as a turn, print output, and return the exit code; stop when a turn fails, except in a replay."""
     if replay and not output.quiet:
         printing.err(f"forewarp: {REPLAY}")
     began = time.perf_counter()
     try:
-        seen = asyncio.run(_said(talk, texts, _view(talk, shape, quiet=output.quiet, replay=replay)))
+        seen = asyncio.run(_said(talk, texts, _view(talk, shape, quiet=output.quiet, replay=replay), to_the_end=replay))
     finally:
         talk.close()
     if shape != "text":
@@ -75,18 +75,22 @@ def run(
 
 
 async def _said(
-    talk: BaseConversation, texts: Sequence[str], show: Callable[[ConversationEvent], None]
+    talk: BaseConversation, texts: Sequence[str], show: Callable[[ConversationEvent], None], *, to_the_end: bool
 ) -> list[ConversationEvent]:
     seen: list[ConversationEvent] = []
-    loop = asyncio.get_running_loop()
+    loop, stopped = asyncio.get_running_loop(), False
 
     def interrupt() -> None:
+        nonlocal stopped
+        stopped = True
         # A second signal gets the default handling and ends the process at once.
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
         talk.interrupt()
 
     def hang_up() -> None:
+        nonlocal stopped
+        stopped = True
         signals.leave_terminal()
         talk.interrupt()
 
@@ -101,7 +105,7 @@ async def _said(
             show(event)
             if isinstance(event, ApprovalAsked):
                 talk.answer(event.call, "no", NOBODY)
-        if seen and isinstance(seen[-1], Failed | Interrupted):
+        if stopped or (not to_the_end and seen and isinstance(seen[-1], Failed | Interrupted)):
             break
     return seen
 

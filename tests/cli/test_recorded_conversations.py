@@ -1,0 +1,35 @@
+"""Replays of the committed conversations go on to the end, past a turn that failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forewarp.agent.events import Answered, Compacted, Failed, UserSaid
+from forewarp.agent.replay import Replay
+from forewarp.agent.transcript import read
+from forewarp.cli import headless
+from forewarp.cli.options import Output
+
+FOLDER = Path(__file__).parents[2] / "benchmarks/results/conversations"
+
+
+@pytest.mark.parametrize(
+    ("name", "turns", "failed", "summaries"), [("gated_norm_cpu", 2, 1, 0), ("soft_loss_cpu_32k", 4, 0, 2)]
+)
+def test_replay_ends_with_the_faster_kernel(
+    name: str, turns: int, failed: int, summaries: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = read(FOLDER / f"{name}.jsonl").events
+    assert sum(isinstance(e, Failed) for e in events) == failed
+    assert sum(isinstance(e, Compacted) for e in events) == summaries
+    assert sum(isinstance(e, UserSaid) for e in events) == turns
+    replay = Replay(events, speed=float("inf"))
+    assert headless.run(replay, replay.prompts, "text", Output(quiet=True), replay=True) == 0
+    assert isinstance(events[-1], Answered)
+    assert events[-1].text.strip() in capsys.readouterr().out
+    best = replay.candidates.best()
+    assert best is not None
+    assert best.measured is not None
+    assert best.measured.verdict == "faster"
