@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 from provenance import provenance
 
-KERNEL = "fused_moe_kernel"
+MODULE, KERNEL = "fused_moe", "fused_moe_kernel"
 COMPILED, KEPT = 24, 8
 ROUNDS, AFRESH, FINALISTS = 3, 21, 5
 """Rounds of replays to choose from, rounds that judge, and the fastest of all that are timed again before them."""
@@ -92,7 +92,7 @@ def main() -> None:
 def write_module(kernel: Path, folder: Path) -> None:
     """Write the kernel, with what it needs of its file, as a module that wraps Triton's autotuner around it."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "fused_moe.py").write_text(HEADER + kernel_text(kernel.read_text()) + FOOTER)
+    (folder / f"{MODULE}.py").write_text(HEADER + kernel_text(kernel.read_text()) + FOOTER)
     shutil.copy(Path(__file__).with_name("moe_calls.py"), folder)
 
 
@@ -132,7 +132,7 @@ class BothProducts:
 
         if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
-        module, calls = importlib.import_module("fused_moe"), importlib.import_module("moe_calls")
+        module, calls = importlib.import_module(MODULE), importlib.import_module("moe_calls")
         self.tokens, self.outputs = tokens, list[Any]()
         self.launches: list[TunedLaunch] = []
         for first in (True, False):
