@@ -18,6 +18,7 @@ from forewarp.gpu_runner.worker import least
 from forewarp.mcp_server import texts
 from forewarp.mcp_server.answers import LIMIT_BYTES, MeasureAnswer, reply, size
 from forewarp.mcp_server.spool import Spool
+from forewarp.tools.parts import Amounts, Place
 from forewarp.tools.search import SearchRequest, open_search
 
 TOOLS = [
@@ -242,3 +243,43 @@ async def test_the_tuning_of_a_file_can_be_cancelled(served: Served) -> None:
         again = await call(client, "search_cancel", run_id=begun["run_id"])
         assert again["summary"].startswith("It was over before.")
         assert "tunes no file" in await refused(client, "search_status", run_id="t-00000000")
+
+
+async def test_progress_counts_the_measurements_that_the_answer_tells(served: Served) -> None:
+    heard: list[tuple[float, float | None, str]] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        heard.append((progress, total, message or ""))
+
+    async with served.in_memory() as client:
+        run = await call(client, "search", task="toy.py", budget=60, forecaster="none")
+        while run.get("poll_after_s"):
+            arguments = {"run_id": run["run_id"], "wait_s": 20}
+            answer = await client.call_tool("search_status", arguments, progress_callback=hear)
+            assert answer.structured_content is not None
+            run = answer.structured_content
+    spent, _, most = run["measurements"].partition(" of ")
+    assert (int(spent), most) == (run["spent"]["measurements"], "60")
+    counted = [(p, t, m) for p, t, m in heard if t is not None]
+    assert all(t == 60 and f"after {int(p)} of 60 measurements" in m for p, t, m in counted)
+
+
+async def test_a_search_says_what_is_wrong_with_its_seed(served: Served) -> None:
+    (served.workspace / "torn.cpp").write_text('/*forewarp\ninputs = ["x"\n*/\n')
+    async with served.in_memory(place=Place(device="cpu")) as client:
+        text = await refused(client, "search", task="toy.py", seed_kernels=["torn.cpp"])
+    assert "seed_kernels: torn.cpp: the launch plan is not valid TOML" in text
+
+
+async def test_a_run_is_taken_up_again(served: Served) -> None:
+    place = served.options.place
+    budget = Amounts(measurements=3)
+    request = SearchRequest(task=served.recorded.task, place=place, budget=budget, forecaster="none")
+    with open_search(request) as job:
+        run_id = job.run_id
+    with Archive(default_path()) as archive:
+        archive.set_status(run_id, "interrupted")
+    async with served.in_memory() as client:
+        done = await ended(client, await call(client, "search_resume", run_id=run_id))
+        assert (done["run_id"], done["status"], done["measurements"]) == (run_id, "finished", "3 of 3")
+        assert "is finished" in await refused(client, "search_resume", run_id=run_id)

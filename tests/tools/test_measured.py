@@ -88,3 +88,12 @@ def test_the_summary_names_the_other_kernel() -> None:
     found = shown(replace(full_measurement("slower"), anchor="ab" * 32))
     assert "kernel ababababab on toy" in found.summary
     assert "Slower than the other kernel" in found.summary
+
+
+@pytest.mark.parametrize(("high", "trusted"), [(1.4, True), (2.5, False)])
+def test_a_number_is_not_trusted_where_equal_kernels_come_out_far_apart(high: float, trusted: bool) -> None:
+    whole = full_measurement()
+    loud = replace(whole.workloads[-1], control=Comparison(1.0, 0.9, high, 1.0, 1.0))
+    found = shown(replace(whole, workloads=(*whole.workloads[:-1], loud)))
+    assert found.trusted is trusted
+    assert ("equal kernels came out up to 150 % apart" in found.summary) is not trusted
