@@ -19,6 +19,7 @@ MOST_OUTPUT = 1 << 20
 """Bytes of output that are read; a process that prints more is ended."""
 
 LONGEST_S = 600.0
+DRAINING_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,12 @@ async def run(
                 await asyncio.wait_for(process.wait(), 0.0 if ended else 1.0)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        # asyncio takes a process to be over once its output is at an end, which it reads no further while nobody does.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAINING_S):
+                while process.stdout is not None and await process.stdout.read(1 << 16):
+                    pass
+                await process.wait()
     return ShellResult(kept[:MOST_OUTPUT].decode(errors="replace"), process.returncode or 0, ended)
 
 
