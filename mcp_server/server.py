@@ -109,12 +109,15 @@ class Server(MCPServer[None]):
 
     async def list_tools(self) -> list[ListedTool]:
         """Return the tools with short schemas: a model reads every word of this, with each request."""
-        tools = await super().list_tools()
+        answers = {tool.name: schemas.answer(tool.answer) for tool in TOOLS}
         return [
             t.model_copy(
-                update={"input_schema": schemas.arguments(t.input_schema), "output_schema": schemas.answer(tool.answer)}
+                update={
+                    "input_schema": schemas.arguments(t.input_schema),
+                    "output_schema": answers.get(t.name, t.output_schema),
+                }
             )
-            for t, tool in zip(tools, TOOLS, strict=True)
+            for t in await super().list_tools()
         ]
 
     async def run_stdio_async(self) -> None:
