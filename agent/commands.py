@@ -57,6 +57,10 @@ class Arguments:
         """The first word; "" without one."""
         return self.words[0] if self.words else ""
 
+    def last(self, option: str) -> str:
+        """Return the last value of an option; "" without one."""
+        return self.options.get(option, [""])[-1]
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -151,6 +155,11 @@ async def run_command(line: str, conversation: BaseConversation, tools: KernelTo
     return await command.run(SlashCommands(conversation, tools, edits), command.parse(rest))
 
 
+def _call_of_user() -> str:
+    """Return the id of a tool call that the user makes by a slash command."""
+    return f"user-{secrets.token_hex(4)}"
+
+
 def find_command(name: str) -> Command:
     """Return the command of this name; raises `UsageError` with the nearest one for a typo."""
     if name in COMMANDS:
@@ -205,7 +214,7 @@ class SlashCommands:
     async def forecast(self, given: Arguments) -> str:
         """Forecast kernels without running them, and rank them, here or for a card that need not be here."""
         task, kernels = await asyncio.to_thread(self._kernels, given, COMMANDS["forecast"].usage)
-        target = given.options.get("--target", [""])[-1]
+        target = given.last("--target")
         named = [" ".join(filter(None, (k.path or "text", shown(k.tunables)))) for k in kernels]
         arguments = {"kernels": named, "target": target}
         return await self._as_tool(
@@ -220,7 +229,7 @@ class SlashCommands:
             raise UsageError(
                 "one kernel is measured at a time", hint="/forecast ranks several; measure the best of them"
             )
-        [kernel], insist = kernels, given.options.get("--insist", [""])[-1]
+        [kernel], insist = kernels, given.last("--insist")
         arguments = {"kernel": kernel.path or "text", "tunables": kernel.tunables, "insist": insist}
         return await self._as_tool(
             "measure_kernel", self._tools.measure, arguments, task=task, kernel=kernel, insist=insist
@@ -238,7 +247,7 @@ class SlashCommands:
 
     async def _inspected(self, given: Arguments, usage: str, *, check: bool) -> str:
         task, [kernel, *_] = await asyncio.to_thread(self._kernels, given, usage)
-        target = given.options.get("--target", [""])[-1]
+        target = given.last("--target")
         arguments = {"kernel": kernel.path or "text", "tunables": kernel.tunables, "target": target}
         return await self._as_tool(
             "inspect_kernel", self._tools.inspect, arguments, task=task, kernel=kernel, target=target, check=check
@@ -251,7 +260,7 @@ class SlashCommands:
             raise UsageError("which file?", hint=f"it is {COMMANDS['tune'].usage}")
         file = _existing(self._settings.folder, given.first)
         budget = _integer(given.words[1], "how many to measure") if len(given.words) > 1 else SEARCH_BUDGET
-        arguments = {"file": file, "budget": budget, "target": given.options.get("--target", [""])[-1]}
+        arguments = {"file": file, "budget": budget, "target": given.last("--target")}
         return await self._as_tool("tune", self._tools.tune, arguments, **arguments)
 
     @command("[TASK] [N] [--seed-kernel FILE]", words=2, option="--seed-kernel")
@@ -282,7 +291,7 @@ class SlashCommands:
 
     async def _as_tool(self, name: str, tool: Callable[..., Any], arguments: Mapping[str, Any], **values: Any) -> str:
         """Call a tool for the user, with the events of a tool call; its result is told by these."""
-        call = f"user-{secrets.token_hex(4)}"
+        call = _call_of_user()
         told = {"task": values["task"]} if "task" in values else {}
         self._conversation.emit(ToolCalled(call, name, told | {k: v for k, v in arguments.items() if v}))
         start, result = time.perf_counter(), {"error": "interrupted"}
@@ -378,7 +387,7 @@ class SlashCommands:
             path, text, told = await asyncio.to_thread(_winner, self._settings, which, path)
         else:
             path, text, told = await asyncio.to_thread(_row_text, self._row(which) if which else self._best(""), path)
-        call = f"user-{secrets.token_hex(4)}"
+        call = _call_of_user()
         written = await self._edits.write(call, "export", path, text)
         return told.format(written=written)
 

@@ -39,7 +39,7 @@ class BudgetTable(BaseModel):
 
 
 class ConfigFile(BaseModel):
-    """What a configuration file may say."""
+    """Contents of a configuration file."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from forewarp.tools.session import LanguageModel
 
 SHORTENED = 4
-"""How often the memory may be shortened within one turn: a conversation of few large messages stays too long."""
+"""Most times that the memory is shortened within one turn: a conversation of few large messages stays too long."""
 
 NO_MODEL = """No language model is set, so this cannot be answered. Without one there is still
 `/forecast`, `/measure`, `/search`, `/runs`, `/report` and `/export`; `/help` lists all.

@@ -1,4 +1,4 @@
-"""What a model is sent of a conversation: the latest part whole, older parts without their long texts."""
+"""Messages as they are sent to a model: the latest part whole, older parts without their long texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONGEST = 400
 LEFT_OUT = "characters were left out here"
 _KEPT = ("summary", "reason", "error", "hint")
 
-# What is sent of the history. Each step sends all of it; most are kernels that were written and details of results,
+# Each step sends the whole history; most of it are kernels that were written and details of results,
 # which tools can return again, so older messages go without them. The boundary moves only now and then, by whole
 # blocks: the text before it stays the same from step to step, so that the provider's cache of it stays valid.
 

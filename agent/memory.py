@@ -46,7 +46,7 @@ GOES_ON = "I go on from there."
 
 @dataclass(frozen=True, slots=True)
 class ShorterMemory:
-    """What the model is to remember. `why_outline` says why the summary is only an outline, "" where it is not."""
+    """Summary, and messages to go on from. `why_outline` says why it is only an outline, "" where it is not."""
 
     summary: str
     messages: list[ModelMessage]

@@ -54,13 +54,13 @@ if TYPE_CHECKING:
     from forewarp.tools.session import LanguageModel
 
 LOST_TRIES, NO_ANSWER_TRIES = 5, 3
-"""How often a model is asked again after an answer that was lost on the way, and after one that was none."""
+"""Most times that a model is asked again: after answers that were lost on the way, and after those that were none."""
 
 MALFORMED = 4
 """Malformed calls in a row that go back to the model; one more ends the turn."""
 
 SAME_CALLS, REFUSED_CALLS = 3, 3
-"""How often one call with one result is carried out in a turn, and how many more of them are refused before it ends."""
+"""Most times that one call with one result is carried out in a turn, and most refusals of it before the turn ends."""
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 30.0
 """Seconds before a lost answer is asked for again: at first, doubled each time, and at most."""

@@ -24,7 +24,7 @@ DRAINING_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ShellResult:
-    """What a line printed and its exit status; `ended` says why it was ended, "" where it ended by itself."""
+    """Output of a line and its exit status; `ended` says why it was ended, "" where it ended by itself."""
 
     output: str
     status: int
@@ -56,9 +56,9 @@ async def run(
             ended = f"it took longer than {limit_s:g} s"
     finally:
         process = await starting  # it may have started before this task knows of it
-        if ended or process.returncode is None:
+        if not ended and process.returncode is None:
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(process.wait(), 0.0 if ended else 1.0)
+                await asyncio.wait_for(process.wait(), 1.0)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         # asyncio takes a process to be over once its output is at an end, which it reads no further while nobody does.

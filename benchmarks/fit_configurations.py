@@ -50,7 +50,7 @@ SETTINGS: Mapping[str, Any] = {
     "use_missing": True,
     "force_row_wise": False,
 }
-"""What differs from `learned_prior.SETTINGS`."""
+"""Settings other than those of `learned_prior.SETTINGS`."""
 NEAR, FLOOR = 0.5, 0.1
 """A configuration that comes in `NEAR` octaves behind the best weighs 1/e, and none less than `FLOOR`."""
 COMPILED, FOLDS = 24, 9

@@ -1,4 +1,4 @@
-"""How much better are forecasts that know the reference's time, or a forecast of it.
+"""Compare forecasts that know the reference's time, or a forecast of it, with those that do not.
 
     python benchmarks/reference_time.py pool --out benchmarks/results/reference_time.json
 

@@ -135,11 +135,8 @@ class CascadeForecaster:
         unanswered = {sha256: f for sha256, f in now.items() if len(answers[sha256]) == 1}
         scores = {k: f.p_valid * float(compare.gains(f, incumbent, np.zeros(1))[0]) for k, f in now.items()}
         values = self._worth_asking(unanswered, scores, incumbent)
-        dearer = {
-            sha256
-            for sha256, gain in values.items()
-            if self._is_dearer(target, asked[sha256], gain, max([RIVAL_GAIN, *scores.values()]), history)
-        }
+        promised = max([RIVAL_GAIN, *scores.values()])
+        dearer = {k for k, gain in values.items() if self._is_dearer(target, asked[k], gain, promised, history)}
         kept = sorted((k for k in values if k not in dearer), key=lambda k: (-values[k], k))
         new = kept[: self._limit]
         problem = self._ask(task, target, [asked[sha256] for sha256 in new], history) if new else ""

@@ -160,8 +160,7 @@ def _reference(known: ReferenceTime | None, history: Sequence[Trial]) -> Referen
     times = reference_times(history)
     if not times:
         return known
-    told = history[-1].measurement.environment
-    versions = {shown: told[name] for name, shown in (("torch", "torch"), ("triton", "Triton")) if name in told}
+    versions = reference_table.versions_of(history[-1].measurement.environment)
     return ReferenceTime(times, operations=known.operations if known else 0, versions=versions)
 
 

@@ -45,6 +45,12 @@ class ReferenceTime:
         return statistics.geometric_mean(self.seconds.values())
 
 
+def versions_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the versions of torch and Triton in an environment, as prompts name them."""
+    shown = {"torch": "torch", "triton": "Triton"}
+    return {name: environment[key] for key, name in shown.items() if key in environment}
+
+
 @dataclass(frozen=True, slots=True)
 class OperationRates:
     """Shares of a card's peaks that operations reach, fitted to measured references.

@@ -9,7 +9,7 @@ from pydantic import Field
 from forewarp.archive.pools.parquet import tasks_of
 from forewarp.core.errors import DeviceError
 from forewarp.core.languages import languages_on
-from forewarp.core.values import DeviceKind, Language, Tolerance
+from forewarp.core.values import DeviceKind, Language, Task, Tolerance
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.compilers import cpp
 from forewarp.gpu_runner.formats import task as tasks
@@ -116,8 +116,8 @@ def tasks_at(place: Place) -> dict[str, str]:
     return {task.name: task.title for task in tasks_of(Path(place.pool).expanduser()).values()}
 
 
-def task_of(name: str, place: Place) -> TaskFacts:
-    """Return a task with its reference, shapes and seed kernels; raises `TaskError`."""
+def task_of(name: str | Task, place: Place) -> TaskFacts:
+    """Return a task, by name or loaded, with its reference, shapes and seed kernels; raises `TaskError`."""
     task = sessions.load_task(name, place)
     kind = _kind(place)
     kind = kind if task.workloads.get(kind) else next(iter(task.workloads))

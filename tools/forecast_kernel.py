@@ -212,8 +212,8 @@ def forecast_kernel(
     other = sessions.choose_candidate(request.against) if request.against else None
     model = sessions.make_model(request.model, request.base_url) if forecaster is None else None
     chosen = request.forecaster or ("cascade" if model else "learned")
-    if forecaster is None and sessions.make_forecaster(chosen, model) is None:
-        raise UsageError("a forecast needs a forecaster", hint="use learned, llm or cascade")
+    if forecaster is None:
+        sessions.check_forecaster(chosen, model)
     with _opened(request, executors) as opened:
         start = time.perf_counter()
         each(lambda kernel: kernel.candidate and sessions.check_language(kernel.candidate, opened.executor))

@@ -55,7 +55,8 @@ def task_interface(name: str, place: Place, language: Language | None, executors
 
     Without a language, the task's shortest own kernel decides, else the device. Raises `TaskError`.
     """
-    task, facts = sessions.load_task(name, place), describe.task_of(name, place)
+    task = sessions.load_task(name, place)
+    facts = describe.task_of(task, place)
     written = [seed for seed in task.seeds if seed.language in facts.seeds]
     shortest = min(written, key=lambda seed: len(seed.source), default=None)
     chosen: Language = language or (shortest.language if shortest else describe.languages_at(place)[0])

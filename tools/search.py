@@ -130,16 +130,11 @@ class Prepared:
         make = sessions.seed_maker(target.kind, executor)
         task, settings, expected = self.expected(opened.task, target, devices, archive.path, replay, make)
         earlier = archive if settings.learn_across_runs else None
-        references = references_for(self.request.forecaster, settings.plans, archive, task, executor)
-        proposer = self.own.proposer or make_proposer(
-            executor,
-            task,
-            self.models.writers,
-            archive=earlier,
-            planner=self.models.planner(settings.plans, references),
+        forecaster, planner = forecasting(
+            self.own, self.models, self.request.forecaster, settings.plans, archive, task, executor
         )
-        forecaster = self.own.forecaster or sessions.make_forecaster(
-            self.request.forecaster, self.models.forecaster, references=references, measures=True
+        proposer = self.own.proposer or make_proposer(
+            executor, task, self.models.writers, archive=earlier, planner=planner
         )
         return Ready(opened, task, settings, proposer, forecaster, expected)
 
@@ -197,7 +192,7 @@ def prepare(request: SearchRequest, own: Own = NOTHING) -> Prepared:
         for model in (*models.writers, *([models.forecaster] if models.forecaster else [])):
             sessions.check_price(model)
     if own.forecaster is None and request.forecaster in ("llm", "cascade") and models.forecaster is None:
-        sessions.make_forecaster(request.forecaster, None)  # raises the error for a missing model
+        sessions.check_forecaster(request.forecaster, None)
     return Prepared(request, own, settings, models)
 
 
@@ -216,11 +211,16 @@ def _able(opened: Session) -> Able:
     return lambda candidate: candidate.language in languages
 
 
-def references_for(
-    forecaster: str, plans: int, archive: Archive, task: Task, executor: Executor
-) -> dict[str, ReferenceTime]:
-    """Return the reference's time by the task's sha256, if anybody forecasts."""
-    return {} if forecaster == "none" and not plans else sessions.reference_time(archive, task, executor, at_hand=True)
+def forecasting(
+    own: Own, models: Models, name: str, plans: int, archive: Archive, task: Task, executor: Executor
+) -> tuple[Forecaster | None, Planner | None]:
+    """Return a run's forecaster and planner; the reference's time, which both know, is found out for them alone."""
+    needed = plans or (own.forecaster is None and name != "none")
+    references = sessions.reference_time(archive, task, executor, at_hand=True) if needed else {}
+    forecaster = own.forecaster or sessions.make_forecaster(
+        name, models.forecaster, references=references, measures=True
+    )
+    return forecaster, models.planner(plans, references)
 
 
 def estimate_search(request: SearchRequest, own: Own = NOTHING) -> Estimate:
@@ -361,11 +361,8 @@ def resume_search(request: ResumeRequest, own: Own = NOTHING, islands: Islands |
     )
     with sessions.open_session(_place_of(row, request.place, replayed=replayed), row.task, own.executors) as opened:
         plans = int(settings.get("plans", 0))
-        references = references_for(kind, plans, opened.archive, row.task, opened.executor)
-        forecaster = own.forecaster or sessions.make_forecaster(
-            kind, models.forecaster, references=references, measures=True
-        )
-        earlier, planner = opened.archive if reads_archive(proposes) else None, models.planner(plans, references)
+        forecaster, planner = forecasting(own, models, kind, plans, opened.archive, row.task, opened.executor)
+        earlier = opened.archive if reads_archive(proposes) else None
         proposer = own.proposer or make_proposer(
             opened.executor, row.task, models.writers, archive=earlier, resumed=row, planner=planner
         )

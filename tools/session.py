@@ -386,6 +386,12 @@ def seed_maker(kind: DeviceKind, executor: Executor | None = None) -> Callable[[
     return executor.make_seeds if isinstance(executor, SeedMaker) else lambda task: (compiled(task.reference, kind),)
 
 
+def check_forecaster(name: str, model: LanguageModel | None) -> None:
+    """Raise `UsageError` where a forecaster needs a model and there is none."""
+    if name not in ("none", "learned") and model is None:
+        raise UsageError(f"the {name} forecaster needs a model", hint="pass --model anthropic:NAME or openai:NAME")
+
+
 def make_forecaster(
     name: str,
     model: LanguageModel | None,
@@ -400,10 +406,9 @@ def make_forecaster(
     tasks' sha256. A cascade for who `measures` does not ask where measuring is cheaper. Raises `UsageError` where the
     model is missing.
     """
+    check_forecaster(name, model)
     if name == "none":
         return None
-    if name != "learned" and model is None:
-        raise UsageError(f"the {name} forecaster needs a model", hint="pass --model anthropic:NAME or openai:NAME")
     from forewarp.surrogate.calibration import Recalibrated
 
     def finished(made: Forecaster) -> Forecaster:
@@ -461,8 +466,8 @@ def reference_time(archive: Archive, task: Task, executor: Executor, *, at_hand:
     found = reference.ReferenceTime(known) if known else reference.forecast(signatures, target)
     if found is None:
         return {}
-    versions = {shown: there[name] for name, shown in (("torch", "torch"), ("triton", "Triton")) if name in there}
-    return {task.sha256: replace(found, operations=reference.count(signatures), versions=versions)}
+    operations = reference.count(signatures)
+    return {task.sha256: replace(found, operations=operations, versions=reference.versions_of(there))}
 
 
 def measure_reference(archive: Archive, task: Task, executor: Executor) -> dict[str, float]:

@@ -190,7 +190,7 @@ class Tuner:
     ) -> None:
         """`reads` names what the file may read beside its tools, such as the folder that it imports from.
 
-        With `space`, configurations beyond the author's are state at, too.
+        With `space`, configurations beyond the author's are looked at, too.
         """
         self._space = space
         self._file, self._target, self._reads = file, target, tuple(reads)

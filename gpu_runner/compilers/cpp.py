@@ -12,7 +12,7 @@ from typing import Any
 
 from forewarp.core.values import Target
 from forewarp.gpu_runner.compilers import signatures
-from forewarp.gpu_runner.compilers.cubin import exports
+from forewarp.gpu_runner.compilers.cubin import check_defined
 from forewarp.gpu_runner.compilers.process import CompileError, run_compiler
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
 
@@ -45,9 +45,7 @@ def build(source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: s
         run_compiler(command, folder, "the compiler", TIMEOUT_S)
 
     signatures.checked(source, plan, compile_text)
-    defined = exports((folder / library).read_bytes())
-    if missing := sorted({launch.kernel for launch in plan.launches} - set(defined)):
-        raise CompileError(f'the launch plan names {missing}, which the source does not define as extern "C" functions')
+    check_defined((folder / library).read_bytes(), (launch.kernel for launch in plan.launches))
     return {"files": [library], "kernels": {}, "facts": _facts(folder / library)}
 
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from forewarp.core.inspection import Code
 from forewarp.gpu_runner.compilers import sass
+from forewarp.gpu_runner.compilers.process import CompileError
 
 _FOR_DEBUGGERS = re.compile(r"(?:\.rela?)?\.(?:nv_)?debug_|\.note|\.comment")
 _REGISTERS, _FRAME = 0x2F, 0x11
@@ -77,6 +78,12 @@ def digest(image: bytes) -> bytes:
     except (struct.error, ValueError, IndexError, OverflowError):
         found.update(image)
     return found.digest()
+
+
+def check_defined(library: bytes, functions: Iterable[str]) -> None:
+    """Raise `CompileError` for functions of a launch plan that a shared library does not have."""
+    if missing := sorted(set(functions) - exports(library)):
+        raise CompileError(f'the launch plan names {missing}, which the source does not define as extern "C" functions')
 
 
 def exports(library: bytes) -> set[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from forewarp.core import serde
 from forewarp.core.values import Target
 from forewarp.gpu_runner.compilers import signatures
-from forewarp.gpu_runner.compilers.cubin import codes, exports
+from forewarp.gpu_runner.compilers.cubin import check_defined, codes
 from forewarp.gpu_runner.compilers.nvrtc import exact_architecture
 from forewarp.gpu_runner.compilers.process import CompileError, run_compiler
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
@@ -56,10 +56,7 @@ def build(source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: s
         images = [p.read_bytes() for p in sorted(kept.glob("*.cubin"))]
     finally:
         shutil.rmtree(kept, ignore_errors=True)
-    function = plan.launches[0].kernel
-    image = (folder / library).read_bytes()
-    if function not in exports(image):
-        raise CompileError(f'the plan names the function {function!r}, which the source does not define as extern "C"')
+    check_defined((folder / library).read_bytes(), [plan.launches[0].kernel])
     # Which of them the host code launches, and how, is known once it runs.
     found = [code for image in images for code in codes(image, target.arch).values()]
     return {"files": [library], "kernels": {}, "codes": serde.to_data(found)}

@@ -13,7 +13,7 @@ from forewarp.core.values import Language, Signature, Task, TensorSpec
 from forewarp.gpu_runner.formats import c_types
 
 _TAKEN = {"n", "run", "int", "long", "float", "double", "char", "bool", "void", "const", "auto", "register", "signed"}
-"""PlanNames that the text uses for something else, or that C reserves."""
+"""Names that the text uses for something else, or that C reserves."""
 _BODIES = {
     "cpp": """\
 #include <cstdint>
@@ -44,7 +44,7 @@ def run({parameters}, BLOCK: tl.constexpr):
 
 @dataclass(frozen=True, slots=True)
 class PlanNames:
-    """PlanNames that a plan may give to what a task passes; `params` are by `state_dict` key."""
+    """Names that a plan may give to what a task passes; `params` are by `state_dict` key."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]

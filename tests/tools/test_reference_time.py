@@ -12,8 +12,10 @@ from forewarp.archive.store import Archive
 from forewarp.core.errors import TaskError
 from forewarp.core.values import Build, Measurement, Operation, Signature, Target, Task
 from forewarp.surrogate import reference
+from forewarp.surrogate.baselines import uniform
 from forewarp.surrogate.reference import ReferenceTime
 from forewarp.tools.proposer import earlier_kernels
+from forewarp.tools.search import Models, Own, forecasting
 from forewarp.tools.session import reference_time
 from forewarp.tools.suite_modules import identical
 
@@ -109,3 +111,11 @@ def test_a_reference_that_cannot_be_measured_is_forecast(archive: Archive) -> No
             raise TaskError("it does not fit")
 
     assert known(archive, Small()).sd_log2 > 0
+
+
+def test_nothing_is_measured_for_a_forecaster_of_the_callers_own(archive: Archive) -> None:
+    card, mine = Card(), uniform()
+    assert forecasting(Own(forecaster=mine), Models([], None), "learned", 0, archive, TASK, card) == (mine, None)
+    assert card.measured == []
+    forecasting(Own(), Models([], None), "learned", 0, archive, TASK, card)
+    assert card.measured == [identical(TASK)]
