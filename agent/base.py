@@ -9,7 +9,16 @@ from dataclasses import replace
 from typing import Any
 
 from forewarp.agent.candidates import Candidates
-from forewarp.agent.events import ApprovalAsked, ApprovalGiven, ApprovalReply, ConversationEvent, SettingChanged, Spent
+from forewarp.agent.events import (
+    ApprovalAsked,
+    ApprovalGiven,
+    ApprovalReply,
+    ConversationEvent,
+    Failed,
+    Interrupted,
+    SettingChanged,
+    Spent,
+)
 from forewarp.agent.settings import Settings
 from forewarp.core.errors import UsageError
 
@@ -70,6 +79,10 @@ class BaseConversation:
                 self.interrupt()
                 await asyncio.wait([self._work])
             self._work, self.busy = None, False
+
+    def goes_on(self, last: ConversationEvent | None) -> bool:
+        """Return whether queued messages are sent after a turn that ended with this event."""
+        return not isinstance(last, Interrupted | Failed)
 
     def steer(self, text: str) -> bool:
         """Give the model a message before its next step; return False if no turn of the model is running."""

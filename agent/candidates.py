@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from forewarp.tools.parts import shown
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ListedCandidate:
-    """One candidate of one task. `number` is its place in the order of appearance, from 1.
+    """One candidate of one task. `number` is its place in the order of appearance, from 1; `label` what it is in words.
 
     `forecast` is its latest forecast. `expected` is the best informed one of those before its first measurement, since
     later ones know the outcome. A search begins without the measurements before it, so that its forecast of a candidate
@@ -26,6 +27,7 @@ class ListedCandidate:
     forecast: CandidateForecast
     expected: CandidateForecast
     measured: CandidateMeasured | None = None
+    label: str = ""
 
     @property
     def speedup(self) -> float | None:
@@ -59,6 +61,7 @@ class Candidates:
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str], ListedCandidate] = {}
         self._measured: dict[tuple[str, str], ListedCandidate] = {}
+        self._first: dict[tuple[str, str], ListedCandidate] = {}
 
     def __iter__(self) -> Iterator[ListedCandidate]:
         return iter(self._rows.values())
@@ -75,6 +78,8 @@ class Candidates:
         if isinstance(event, CandidateForecast):
             if row is None:
                 row = self._rows[key] = ListedCandidate(len(self._rows) + 1, event, event)
+                first = self._first.setdefault((event.task, event.source), row)
+                row.label = _label(event, self.parent(row), first if first is not row else None)
             row.forecast = event
             if row.measured is None and event.outweighs(row.expected):
                 row.expected = event
@@ -108,3 +113,14 @@ class Candidates:
         task = task or (rows[-1].forecast.task if rows else "")
         valid = (r for r in rows if r.is_valid and r.forecast.task == task)
         return max(valid, key=lambda r: r.speedup or 0.0, default=None)
+
+
+def _label(f: CandidateForecast, parent: ListedCandidate | None, same_text: ListedCandidate | None) -> str:
+    """Return a candidate's language and what it changes in its parent, else in the first one of the same text."""
+    base = parent or same_text
+    before = base.forecast.tunables if base is not None else {}
+    changed = {name: value for name, value in f.tunables.items() if before.get(name) != value}
+    edited = base is not None and base.forecast.source != f.source
+    words = [f.note or ("new text" if edited else ""), shown(changed)]
+    whence = "" if base is None else f"from #{base.number}: " if parent is not None else f"like #{base.number}: "
+    return f"{f.language} {whence}{', '.join(filter(None, words))}".rstrip(" :")

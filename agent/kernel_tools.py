@@ -171,8 +171,8 @@ class KernelTools:
     ) -> dict[str, Any]:
         """Search under a budget of measurements; with `write`, the conversation's model writes kernels in it, too.
 
-        `place` is another one than the conversation's. Returns the `SearchResult` as data, or the `TuneResult` of a
-        file with autotuned kernels.
+        `place` is another one than the conversation's; what is measured there does not count in its budget. Returns the
+        `SearchResult` as data, or the `TuneResult` of a file with autotuned kernels.
         """
         from forewarp.tools.search import SearchRequest
         from forewarp.tools.tune import is_autotuned
@@ -186,17 +186,18 @@ class KernelTools:
         request = SearchRequest(
             task=self._task(task),
             place=place or settings.place,
-            budget=Amounts(measurements=budget, device_s=left),
+            budget=Amounts(measurements=budget, device_s=left if place is None else None),
             seed_kernels=[str(self.inside(p)) for p in seed_kernels],
             model=settings.model if write and isinstance(settings.model, str) else None,
             base_url=settings.base_url if write else None,
         )
         command = f"search {task} with up to {budget} measurements"
-        refusal = await self._refusal(call, "search", command, "", budget, asked_by=origin)
-        if refusal:
+        if place is None and (refusal := await self._refusal(call, "search", command, "", budget, asked_by=origin)):
             raise UsageError(f"the search was not started: {refusal}")
         async with self._device:
-            return await self._in_thread(lambda executors: self._search(call, request, budget, executors))
+            return await self._in_thread(
+                lambda executors: self._search(call, request, budget, executors, counts=place is None)
+            )
 
     async def tune(
         self, call: str, *, file: str, budget: int, target: str = "", origin: str = "agent"
@@ -233,7 +234,9 @@ class KernelTools:
             found = await asyncio.to_thread(tune)
         return found.model_dump(mode="json") | {"tuned": [c.model_dump(mode="json") for c in found.chosen()]}
 
-    def _search(self, call: str, request: SearchRequest, budget: int, executors: Executors) -> dict[str, Any]:
+    def _search(
+        self, call: str, request: SearchRequest, budget: int, executors: Executors, *, counts: bool
+    ) -> dict[str, Any]:
         """Run a search in this thread; each measurement is counted as it comes, so that an interrupt loses none."""
         from forewarp.tools.search import Own, open_search
         from forewarp.tools.steps import CandidateMeasured, RunSteps
@@ -245,12 +248,13 @@ class KernelTools:
             def book() -> int:
                 nonlocal booked
                 before, booked = booked, job.spend()
-                self._conversation.spend(
-                    measurements=booked.measurements - before.measurements,
-                    device_s=booked.device_s - before.device_s,
-                    tokens=booked.tokens - before.tokens,
-                    dollars=booked.dollars - before.dollars,
-                )
+                if counts:
+                    self._conversation.spend(
+                        measurements=booked.measurements - before.measurements,
+                        device_s=booked.device_s - before.device_s,
+                        tokens=booked.tokens - before.tokens,
+                        dollars=booked.dollars - before.dollars,
+                    )
                 return booked.measurements
 
             try:

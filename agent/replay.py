@@ -59,6 +59,10 @@ class Replay(BaseConversation):
         """User's messages of the turns that are still to be played."""
         return [t[0].text for t in self._turns if isinstance(t[0], UserSaid)]
 
+    def goes_on(self, last: ConversationEvent | None) -> bool:
+        """Return True unless the user stopped it: recorded failures and interruptions are part of what is played."""
+        return not self._interrupted
+
     async def _run(self, text: str) -> None:
         """Play the next turn; `text` is shown only once the recording has ended."""
         ended: list[ConversationEvent] = [UserSaid(text), Noted("This is a replay, and it has ended."), Answered("")]
@@ -75,7 +79,7 @@ class Replay(BaseConversation):
             if not isinstance(turn[-1], Answered | Interrupted | Failed):
                 self.emit(Interrupted("the recording, which ends here"))
         except asyncio.CancelledError:
-            self.emit(Interrupted("the replay"))
+            self.emit(Interrupted("the replay, and the rest of this turn is left out"))
 
     def _note(self, event: ConversationEvent) -> None:
         super()._note(event)

@@ -14,7 +14,7 @@ import asyncio
 import json
 import re
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from forewarp.agent.tui.approval import Approvals
 from forewarp.agent.tui.candidates import CandidatesPane
 from forewarp.agent.tui.plots import PlotsPane
 from forewarp.agent.tui.prompt import History
+from forewarp.agent.tui.themes import DARK, LIGHT
 from forewarp.tools.parts import Amounts, Place
 
 HERE = Path(__file__).parent
@@ -39,13 +40,8 @@ PROMPT = f"Which launch parameters make {TASK} fastest on the H200? Spend at mos
 AGAIN = "Measure the best one once more."
 TITLE = "forewarp — scripted model, measurements of an H200 replayed from a recorded pool"
 FONTS = 'ui-monospace, "SFMono-Regular", Menlo, Consolas, "DejaVu Sans Mono", monospace'
-THEMES = {
-    "chat": ("dark", "light"),
-    "approval": ("dark",),
-    "source": ("dark",),
-    "difference": ("dark",),
-    "plots": ("dark",),
-}
+SIZES = {"": (140, 36), "-80": (80, 30)}
+"""Ends of the pictures' names, each with the columns and rows of its terminal."""
 PATIENCE_S = 180.0
 DOWN = 45
 """Lines from the top of a candidate, which says what can be tuned, to its first kernel."""
@@ -78,15 +74,20 @@ def script(board: Candidates) -> FunctionModel:
     return FunctionModel(stream_function=stream, model_name="scripted")
 
 
-async def take(out: Path, theme: str, size: tuple[int, int]) -> None:
-    """Run the conversation in a terminal of this size, and write a picture of each main screen."""
+async def take(out: Path) -> None:
+    """Run the conversation, and write a picture of each view in both themes and in both sizes."""
 
-    async def save(name: str) -> None:
+    async def save(name: str, sizes: Mapping[str, tuple[int, int]] = SIZES) -> None:
+        for end, size in sizes.items():
+            await pilot.resize_terminal(*size)
+            for theme in (DARK, LIGHT):
+                app.theme = theme.name
+                await pilot.pause(0.5)
+                path = out / f"{name}-{theme.name.removeprefix('forewarp-')}{end}.svg"
+                path.write_text(alone(app.export_screenshot(title=TITLE)))
+                print(f"{path.name}  {path.stat().st_size / 1000:.0f} kB")
+        await pilot.resize_terminal(*SIZES[""])
         await pilot.pause(0.3)
-        if theme in THEMES[name]:
-            path = out / f"{name}-{theme}.svg"
-            path.write_text(alone(app.export_screenshot(title=TITLE)))
-            print(f"{path.name}  {path.stat().st_size / 1000:.0f} kB")
 
     async def asked(prompt: str) -> None:
         await pilot.press("f2", *prompt, "enter")
@@ -100,8 +101,8 @@ async def take(out: Path, theme: str, size: tuple[int, int]) -> None:
         budget = Amounts(measurements=BUDGET + 4)
         talk = Conversation(Settings(place=place, folder=work, task=TASK, budget=budget))
         talk.settings = replace(talk.settings, model=script(talk.candidates))
-        app = ForewarpApp(talk, theme=theme, history=History(lambda: Path(folder) / "prompts.jsonl"))
-        async with app.run_test(size=size) as pilot:
+        app = ForewarpApp(talk, history=History(lambda: Path(folder) / "prompts.jsonl"))
+        async with app.run_test(size=SIZES[""]) as pilot:
             await asked(PROMPT)
             await pilot.press("y")
             await until(pilot, lambda: not talk.busy)
@@ -109,8 +110,10 @@ async def take(out: Path, theme: str, size: tuple[int, int]) -> None:
             assert best is not None
             await pilot.press("f3", "m")
             table.select(best)
+            await save("candidates", {"-80": SIZES["-80"]})  # a wide terminal shows them beside the chat
+            await pilot.press("f2")
             await save("chat")
-            await pilot.press("enter", *("down" for _ in range(DOWN)))
+            await pilot.press("f3", "enter", *("down" for _ in range(DOWN)))
             await save("source")
             same = [
                 r for r in talk.candidates.measured() if r is not best and r.forecast.source == best.forecast.source
@@ -153,8 +156,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "pictures")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    for theme in ("dark", "light"):
-        asyncio.run(take(args.out, theme, (160, 40)))
+    asyncio.run(take(args.out))
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def run(
         printing.err(f"forewarp: {REPLAY}")
     began = time.perf_counter()
     try:
-        seen = asyncio.run(_said(talk, texts, _view(talk, shape, quiet=output.quiet, replay=replay), to_the_end=replay))
+        seen = asyncio.run(_said(talk, texts, _view(talk, shape, quiet=output.quiet, replay=replay)))
     finally:
         talk.close()
     if shape != "text":
@@ -75,7 +75,7 @@ def run(
 
 
 async def _said(
-    talk: BaseConversation, texts: Sequence[str], show: Callable[[ConversationEvent], None], *, to_the_end: bool
+    talk: BaseConversation, texts: Sequence[str], show: Callable[[ConversationEvent], None]
 ) -> list[ConversationEvent]:
     seen: list[ConversationEvent] = []
     loop, stopped = asyncio.get_running_loop(), False
@@ -105,7 +105,7 @@ async def _said(
             show(event)
             if isinstance(event, ApprovalAsked):
                 talk.answer(event.call, "no", NOBODY)
-        if stopped or (not to_the_end and seen and isinstance(seen[-1], Failed | Interrupted)):
+        if stopped or (seen and not talk.goes_on(seen[-1])):
             break
     return seen
 

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from forewarp.tools.run_report import CandidateLine
 
 WIDTH, HEIGHT = 76, 14
-TICKS = (1 / 64, 1 / 32, 1 / 16, 0.125, 0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 16, 32, 64)
+TICKS = (1 / 64, 1 / 32, 1 / 16, 0.125, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 16, 32, 64)
+FINE = (*(k / 10 for k in range(1, 10)), 1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2, 2.25, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9, 10)
+LEAST_TICKS = 4
 SHARES = (0, 0.2, 0.4, 0.6, 0.8, 1)
 
 _DRAWING = threading.Lock()  # plotext has one figure for the whole process
@@ -69,7 +71,7 @@ def progress(
     curve = [(i, b) for i, b in enumerate(best, 1) if b is not None]
     if len(curve) < 2:
         return ""
-    with _figure("best so far with its 95 % interval, by measurements made", width, height) as plot:
+    with _figure("best so far [95 %], by measurements made", width, height) as plot:
         steps = [(x, math.log2(b.ratio)) for i, b in curve for x in (i, i + 1)]
         plot.plot([x for x, _ in steps], [y for _, y in steps])
         values = [v for _, b in curve for v in (b.low, b.high)] + [e for e in each or () if e]
@@ -94,8 +96,7 @@ def against(pairs: Sequence[tuple[Interval, Interval]], width: int, height: int,
     """
     if len(pairs) < 2:
         return ""
-    axes = "measured (95 %) against forecast (80 %)" if intervals else "measured (up) against forecast (across)"
-    with _figure(f"{axes}; on the dots they agree", width, height) as plot:
+    with _figure("measured (up), forecast (across), equal (···)", width, height) as plot:
         values = [v for pair in pairs for i in pair for v in ((i.low, i.high) if intervals else (i.ratio,))]
         low, high = math.log2(min(values)), math.log2(max(values))
         steps = [low + (high - low) * k / 20 for k in range(21)]
@@ -159,7 +160,8 @@ def _points(plot: Any, each: Sequence[float | None], foot: float) -> None:
 
 def _log_axis(ticks: Any, limits: Any, values: Sequence[float]) -> None:
     low, high = min(values), max(values)
-    chosen = [t for t in TICKS if low * 0.99 <= t <= high * 1.01] or [low, high]
+    scales = [[t for t in scale if low * 0.99 <= t <= high * 1.01] for scale in (TICKS, FINE)]
+    chosen = next((scale for scale in scales if len(scale) >= LEAST_TICKS), [low, math.sqrt(low * high), high])
     ticks([math.log2(t) for t in chosen], [f"{t:.3g}×" for t in chosen])
     limits(math.log2(low) - 0.05, math.log2(high) + 0.05)
 

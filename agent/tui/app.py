@@ -15,12 +15,14 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.filter import LineFilter
 from textual.screen import Screen
+from textual.timer import Timer
 from textual.widgets import ContentSwitcher, Static
 
 import forewarp
 from forewarp.agent.base import BaseConversation
 from forewarp.agent.candidates import ListedCandidate
 from forewarp.agent.events import (
+    Answered,
     ApprovalAsked,
     ApprovalGiven,
     ConversationEvent,
@@ -30,7 +32,7 @@ from forewarp.agent.events import (
     Spent,
     UserSaid,
 )
-from forewarp.agent.replay import Replay
+from forewarp.agent.replay import LONGEST_S, Replay, turns
 from forewarp.agent.settings import Settings
 from forewarp.agent.tui import themes
 from forewarp.agent.tui.approval import Approvals
@@ -61,6 +63,9 @@ LONG_TURN_S = 10.0
 AGAIN_S = 3.0
 """Seconds within which a second ctrl+c leaves."""
 
+COPIED_S = 2.0
+"""Seconds for which the status line says what was copied."""
+
 WAITING_SHOWN = 3
 """Messages that wait, each in a line above the prompt."""
 
@@ -75,8 +80,11 @@ To add a model, set `ANTHROPIC_API_KEY` or `OPENAI_API_KEY` and type `/model ant
 for one of your own, `/model openai:NAME --base-url http://127.0.0.1:8000/v1`. `model = "…"` in `forewarp.toml` keeps
 it."""
 
-REPLAYED = """**A recorded conversation, played again**: no model is asked, nothing is measured. Esc stops it, Enter
-goes on with the prompts that come back."""
+REPLAYED = f"""**A recorded conversation, played again**: no model is asked, nothing is measured. Waits are cut to
+{LONGEST_S:.0f} s, changes of settings left out. Esc stops it, Enter goes on with the turns that come back, to the
+end."""
+
+CUT_OFF = """**The record ends within a turn**: the terminal was closed or killed there, and what came after is lost."""
 
 
 class TurnQueue:
@@ -141,7 +149,7 @@ class TurnQueue:
         # Steering messages that came too late for the model are sent as the next turn.
         self.queued[:0] = self.steering
         self.steering.clear()
-        return not isinstance(last, Interrupted | Failed)
+        return self._conversation.goes_on(last)
 
 
 class ViewName(Static):
@@ -195,6 +203,7 @@ class ForewarpApp(App[int]):
         self._earlier, self._first, self._clock = earlier, first, clock
         self._history = history or History()
         self._armed = float("-inf")
+        self._telling: Timer | None = None
         self._changed: dict[int, ListedCandidate] = {}
         self._shown_candidates = conversation.candidates
         for each in themes.THEMES:
@@ -243,6 +252,10 @@ class ForewarpApp(App[int]):
         elif self._earlier:
             self._status.label = "resumed"
             self.chat.open(self._earlier)
+            if (past := turns(self._earlier)) and not any(
+                isinstance(e, Answered | Interrupted | Failed) for e in past[-1]
+            ):
+                self.chat.note(CUT_OFF)
         else:
             self.chat.note(welcome(self.conversation.settings))
         self._refresh_status()
@@ -300,7 +313,14 @@ class ForewarpApp(App[int]):
 
     def _announce(self, text: str) -> None:
         self.bell()
-        self.notify(text, timeout=8, markup=False)
+        self._tell(text, 8)
+
+    def _tell(self, text: str, for_s: float) -> None:
+        """Show a message in the status line for some seconds: it covers nothing."""
+        if self._telling is not None:
+            self._telling.stop()
+        self._status.message = text
+        self._telling = self.set_timer(for_s, lambda: setattr(self._status, "message", ""))
 
     def _offer_keys(self) -> None:
         """Give a question the keys, unless something is being typed."""
@@ -322,7 +342,10 @@ class ForewarpApp(App[int]):
             case "/quit":
                 self._leave()
             case _:
-                self._send(message.text.strip())
+                # A replay goes on to its end, whatever is typed.
+                left = self.conversation.prompts if isinstance(self.conversation, Replay) else []
+                for text in left or [message.text.strip()]:
+                    self._send(text)
         self._offer_keys()
 
     def _send(self, text: str) -> None:
@@ -456,7 +479,7 @@ class ForewarpApp(App[int]):
         selected = self.screen.get_selected_text() or self.prompt.selected_text
         if selected:
             self.copy_to_clipboard(selected)
-            self.notify("copied", timeout=2)
+            self._tell("copied", COPIED_S)
         elif self._clock() - self._armed < AGAIN_S:
             self._leave()
         else:
@@ -464,8 +487,7 @@ class ForewarpApp(App[int]):
             if self.prompt.whole.strip():
                 self._history.add(self.prompt.whole)  # up brings it back
             self.prompt.fill("")
-            self._status.message = "ctrl+c again leaves"
-            self.set_timer(AGAIN_S, lambda: setattr(self._status, "message", ""))
+            self._tell("ctrl+c again leaves", AGAIN_S)
 
     def _leave(self) -> None:
         self.conversation.interrupt()
@@ -486,9 +508,9 @@ class ForewarpApp(App[int]):
         text, what = (text, what) if text else (self.chat.items.last_answer, "the latest answer")
         if text:
             self.copy_to_clipboard(text)
-            self.notify(f"copied {what}, {len(text.splitlines())} lines", timeout=2)
+            self._tell(f"copied {what}, {len(text.splitlines())} lines", COPIED_S)
         else:
-            self.notify("there is nothing to copy yet", severity="warning", timeout=2)
+            self._tell("there is nothing to copy yet", COPIED_S)
 
     def action_unfold(self) -> None:
         """Unfold all tool calls, or fold them."""

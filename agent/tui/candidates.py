@@ -25,7 +25,10 @@ GAP = 2
 """Blanks between columns."""
 
 EMPTY = "No candidates yet:\nask for a faster kernel, or type\n/forecast TASK FILE"
+OFF_BY = "off by: standard deviations (σ) from the forecast"
 _SHORT, _LONG = 8, 18
+MOST_CHANGE = 60
+"""Characters that the column of what changed takes at most."""
 
 SortKey = str | float | None
 
@@ -65,7 +68,9 @@ def _interval(
     def cell(row: ListedCandidate, width: int) -> tuple[str, Tone]:
         ratio, low, high = of(row)
         text = within(ratio, low, high) if width > _SHORT else times(ratio)
-        return text, "dim" if ratio is None else mark(row)
+        if ratio is None and name == "measured":
+            text = verdict(row) or text  # the column of verdicts does not always fit
+        return text, mark(row) if ratio is not None or text != NONE else "dim"
 
     return Column(name, name, (_SHORT, _LONG), cell, lambda r: of(r)[0])
 
@@ -91,9 +96,9 @@ def _device_s(row: ListedCandidate, _: int) -> tuple[str, Tone]:
 
 COLUMNS = (
     Column("number", "#", (4,), lambda r, _: (str(r.number), ""), lambda r: r.number),
+    Column("change", "what changed", (12, 24), lambda r, _: (r.label, ""), lambda r: r.label, number=False),
     _words("kernel", "kernel", (7,), lambda r: r.forecast.kernel[:7]),
     _words("task", "task", (12, 20), lambda r: r.forecast.task),
-    _words("language", "lang", (6,), lambda r: r.forecast.language),
     _words("origin", "origin", (8,), lambda r: r.forecast.origin),
     _interval("forecast", lambda r: (r.expected.median, r.expected.low, r.expected.high), lambda _: ""),
     _share("correct", "P(ok)", lambda r: r.expected.p_valid),
@@ -107,15 +112,18 @@ COLUMNS = (
 BY_NAME = {column.name: column for column in COLUMNS}
 
 _WANTED = (
-    *(("number", 0), ("measured", 0), ("forecast", 0), ("verdict", 0), ("surprise", 0)),
-    *(("measured", 1), ("forecast", 1), ("verdict", 1), ("correct", 0), ("advice", 0), ("kernel", 0)),
-    *(("task", 0), ("origin", 0), ("confidence", 0), ("language", 0), ("device", 0), ("task", 1)),
+    *(("number", 0), ("measured", 0), ("forecast", 0), ("change", 0), ("surprise", 0), ("verdict", 0)),
+    *(("change", 1), ("measured", 1), ("forecast", 1), ("verdict", 1), ("correct", 0), ("advice", 0)),
+    *(("task", 0), ("origin", 0), ("kernel", 0), ("confidence", 0), ("device", 0), ("task", 1)),
 )
 """Columns by priority, the most wanted first, each with the index of its width."""
 
 
 def fit(width: int, left_out: Sequence[str] = ()) -> list[tuple[Column, int]]:
-    """Return the columns that fit into so many characters, in order, with the width of each."""
+    """Return the columns that fit into so many characters, in order, with the width of each.
+
+    What is left over goes to the column of what changed.
+    """
     taken: dict[str, int] = {}
     for name, place in _WANTED:
         if name in left_out or (place and name not in taken):
@@ -125,6 +133,9 @@ def fit(width: int, left_out: Sequence[str] = ()) -> list[tuple[Column, int]]:
             taken = wider
         elif not place:
             break
+    if "change" in taken:
+        spare = width - sum(taken.values()) - GAP * (len(taken) - 1)
+        taken["change"] = min(taken["change"] + spare, MOST_CHANGE)
     return [(c, taken[c.name]) for c in COLUMNS if c.name in taken]
 
 
@@ -370,7 +381,8 @@ class CandidatesPane(Widget):
         if not self._in_order:
             parts.append(f"by {self._column.name} {'↓' if self._falling else '↑'}")
         parts.append(shown[0] if len(shown) == 1 else f"{len(shown)} tasks")
-        self._summary.update(" · ".join(parts) if everything else EMPTY)
+        told = [" · ".join(parts), *([OFF_BY] if any(r.surprise is not None for r in rows) else [])]
+        self._summary.update("\n".join(told) if everything else EMPTY)
         self._table.display = bool(everything)
 
 

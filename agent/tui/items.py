@@ -37,6 +37,9 @@ from forewarp.tools.steps import CandidateMeasured
 SHOWN_LINES = 8
 """Lines of a long message, and rows of measured candidates, that are shown at once."""
 
+LABEL = 20
+"""Characters for what a measured candidate is; its intervals are left out rather than that."""
+
 THOUGHT_LINES = 3
 """Latest lines of thinking that are shown while it comes."""
 
@@ -145,8 +148,11 @@ class CallItem(Item):
         """Return what was called, what it is doing or came to, and all of it when expanded."""
         took = now - self.began if self.state in ("running", "waiting") else self.seconds
         given = arguments_in_short(self.arguments)
-        parts: list[TextPart] = [_MARKS[self.state], (self.tool, "bold"), (f" {given}" if given else "", "dim")]
-        parts += [(f"  {wording.seconds(took)}", "dim")]
+        head = assemble(
+            (self.tool, "bold"), (f" {given}" if given else "", "dim"), (f"  {wording.seconds(took)}", "dim")
+        )
+        first, *rest = head.wrap(max(width - 2, 20))
+        parts: list[TextPart] = [_MARKS[self.state], first, *(part for row in rest for part in ("\n  ", row))]
         lines: list[TextPart] = [(f"approval: {self.approval}", "dim")] if self.approval else []
         match self.state:
             case "waiting":
@@ -178,8 +184,10 @@ class MeasuredItem(Item):
     def draw(self, width: int, now: float) -> Content:
         """Return the latest rows, a line each, in as many words as fit."""
         rows = self.rows[-SHOWN_LINES:]
-        forms = [[measured_line(r, words) for r in rows] for words in (3, 2, 1, 0)]
-        lines = next((form for form in forms if not width or all(c.cell_length <= width for c in form)), forms[-1])
+        forms = [[measured_line(r, words) for r in rows] for words in (2, 1, 0)]
+        longest = [max(c.cell_length for c in form) for form in forms]
+        words = next((2 - n for n, length in enumerate(longest) if not width or length + LABEL <= width), 0)
+        lines = [measured_line(r, words, (width or 2 * LABEL + longest[2 - words]) - longest[2 - words]) for r in rows]
         earlier = len(self.rows) - len(rows)
         more = [styled(f"… {earlier} earlier ones under Candidates (F3)", "dim")] if earlier else []
         return Content("\n").join([*more, *lines])
@@ -342,6 +350,8 @@ def arguments_in_short(given: Mapping[str, Any]) -> str:
             continue
         if isinstance(value, str) and ("\n" in value or len(value) > 2 * _SHORT):
             words.append(f"{name}: {value.count(chr(10)) + 1} lines")
+        elif name == "tunables" and isinstance(value, Mapping):
+            words.append(wording.cut(shown(value), _SHORT))
         elif name in _PATHS:
             words.append(wording.cut(str(value), _SHORT))
         else:
@@ -363,8 +373,11 @@ def call_in_full(given: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     return "\n".join([*parts, *([block("→", dict(result))] if result else [])])
 
 
-def measured_line(row: ListedCandidate, words: int) -> Content:
-    """Return a measured candidate as one line: `words` 3 has tunables, 2 labels, 1 neither, 0 no intervals either."""
+def measured_line(row: ListedCandidate, words: int, room: int = 0) -> Content:
+    """Return a measured candidate as one line: `words` 2 names the numbers, 1 does not, 0 leaves intervals out.
+
+    `room` are the characters for what the candidate is.
+    """
     f, m = row.expected, row.measured
     assert m is not None
 
@@ -373,9 +386,9 @@ def measured_line(row: ListedCandidate, words: int) -> Content:
 
     label = "forecast " if words > 1 else ""
     forecast = label + number(f.median, f.low, f.high) if f.median is not None else "no forecast"
-    tunables = f"{shown(f.tunables)} " if words > 2 and f.tunables else ""
+    name = f"{wording.cut(row.label, room - 1)} " if room > LABEL // 2 and row.label else ""
     measured = "replayed " if m.provenance == "replay" else "measured " if words > 1 else ""
-    parts: list[TextPart] = [(f"#{row.number} ", "bold"), tunables, (f"{forecast} → {measured}", "dim")]
+    parts: list[TextPart] = [(f"#{row.number} ", "bold"), name, (f"{forecast} → {measured}", "dim")]
     if m.speedup is None:
         parts.append((m.verdict, "$text-error"))
         parts.append((f" ({m.status})" if m.status and m.status != m.verdict else "", "dim"))
@@ -384,7 +397,12 @@ def measured_line(row: ListedCandidate, words: int) -> Content:
         parts += [(number(m.speedup, m.low, m.high), "bold"), " ", (m.verdict, tone)]
     if m.surprise is not None:
         surprising = abs(m.surprise) > wording.SURPRISING
-        parts.append((f" ({wording.sigmas(m.surprise)})", "$text-warning" if surprising else "dim"))
+        parts.append(
+            (
+                f" (off by {wording.sigmas(m.surprise)})" if words else f" ({wording.sigmas(m.surprise)})",
+                "$text-warning" if surprising else "dim",
+            )
+        )
     if not m.trusted:
         parts.append((f" untrusted{': ' if m.flags else ''}{', '.join(m.flags)}", "$text-warning"))
     return assemble(*parts)

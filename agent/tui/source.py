@@ -127,5 +127,5 @@ def _measured(row: ListedCandidate) -> list[TextPart]:
         parts += [within(m.speedup, m.low, m.high), (" 95 %", "dim"), " · "]
     parts.append((verdict(row), f"$text-{mark}" if mark not in ("", "dim") else mark))
     if m.surprise is not None:
-        parts += [" · ", (sigmas(m.surprise), "bold $text-accent" if abs(m.surprise) > SURPRISING else "")]
+        parts += [" · off by ", (sigmas(m.surprise), "bold $text-accent" if abs(m.surprise) > SURPRISING else "")]
     return [*parts, (" · replay", "dim")] if m.provenance == "replay" else parts

@@ -7,6 +7,7 @@ from support.scripted_conversation import forecast, long_past, measured
 from forewarp.agent.events import (
     Answered,
     ConversationEvent,
+    Failed,
     Interrupted,
     Noted,
     SettingChanged,
@@ -57,7 +58,8 @@ async def test_an_interrupt_ends_the_turn_that_is_played() -> None:
         await asyncio.sleep(0)
     replay.interrupt()
     await asyncio.wait_for(task, 60)
-    assert seen == [UserSaid("go"), Interrupted("the replay")]
+    assert seen == [UserSaid("go"), Interrupted("the replay, and the rest of this turn is left out")]
+    assert not replay.goes_on(seen[-1])
 
 
 async def test_a_recording_that_was_cut_off_ends_as_interrupted() -> None:
@@ -79,3 +81,10 @@ def test_steering_belongs_to_its_turn_and_settings_are_not_replayed() -> None:
 
 def test_nothing_can_be_steered() -> None:
     assert not Replay([]).steer("x")
+
+
+async def test_a_recorded_failure_does_not_end_a_replay() -> None:
+    replay = Replay([UserSaid("a"), Failed("model", "no"), UserSaid("b"), Answered("")], speed=INSTANT)
+    last = [e async for e in replay.say("")][-1]
+    assert isinstance(last, Failed)
+    assert replay.goes_on(last)

@@ -43,9 +43,9 @@ WIDE, SMALL, TINY = (120, 36), (80, 24), (60, 15)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat, "FRAME_S", 0.001)
     monkeypatch.setattr(Approvals, "GRACE_S", 0.001)
-    notify = ForewarpApp.notify
+    tell = ForewarpApp._tell
     # What is told for a few seconds stays until a busy machine has looked.
-    monkeypatch.setattr(ForewarpApp, "notify", lambda app, text, **how: notify(app, text, **{**how, "timeout": 600}))
+    monkeypatch.setattr(ForewarpApp, "_tell", lambda app, text, _: tell(app, text, 600))
 
 
 class Clock:
@@ -115,7 +115,7 @@ async def test_a_turn_is_shown_from_the_first_word_to_what_it_took() -> None:
         await seen(app, pilot, "Make softmax faster", "I look at softmax first.", "measure_kernel softmax", "compiling")
         await until(pilot, lambda: "measure_kernel: compiling" in shown(app).splitlines()[-1])
         hold.set()
-        await seen(app, pilot, "1.90× faster", "#1 1.80× [1.21, 2.59] → 1.90× [1.86, 1.94] faster (+0.2σ)")
+        await seen(app, pilot, "1.90× faster", "#1 cuda BLOCK=256 1.80× → 1.90× faster (+0.2σ)")
         await seen(app, pilot, "7.5 s · 12.0k in, 800 out · $0.25", "ready")
         for part in ("NVIDIA H200", "scripted", "1/24 measured", "2.5 s device", "12.8k tokens", "$0.25"):
             await until(pilot, lambda part=part: part in shown(app).splitlines()[-1], part)

@@ -119,9 +119,9 @@ def test_only_turns_of_a_model_say_what_they_took() -> None:
 @pytest.mark.parametrize(
     ("width", "line"),
     [
-        (0, "#1 BLOCK=256 forecast 1.80× [1.21, 2.59] → measured 1.90× [1.86, 1.94] faster (+0.2σ)"),
-        (75, "#1 forecast 1.80× [1.21, 2.59] → measured 1.90× [1.86, 1.94] faster (+0.2σ)"),
-        (70, "#1 1.80× [1.21, 2.59] → 1.90× [1.86, 1.94] faster (+0.2σ)"),
+        (0, "#1 cuda BLOCK=256 forecast 1.80× [1.21, 2.59] → measured 1.90× [1.86, 1.94] faster (off by +0.2σ)"),
+        (90, "#1 cuda BLOCK=256 1.80× [1.21, 2.59] → 1.90× [1.86, 1.94] faster (off by +0.2σ)"),
+        (70, "#1 cuda BLOCK=256 1.80× → 1.90× faster (+0.2σ)"),
         (40, "#1 1.80× → 1.90× faster (+0.2σ)"),
     ],
 )
@@ -137,7 +137,7 @@ def test_a_candidate_without_forecast_or_time() -> None:
     wrong = replace(measured("a1b2c3d4", None), trusted=False, flags=("throttled",), provenance="replay")
     for event in (forecast("a1b2c3d4", median=None), wrong):
         log.take(event)
-    assert log.all[0].draw(90, 0.0).plain == ("#1 BLOCK=256 no forecast → replayed incorrect untrusted: throttled")
+    assert log.all[0].draw(90, 0.0).plain == ("#1 cuda BLOCK=256 no forecast → replayed incorrect untrusted: throttled")
 
 
 def test_what_a_call_came_to_is_indented_under_it() -> None:
