@@ -116,11 +116,17 @@ class Candidates:
 
 
 def _label(f: CandidateForecast, parent: ListedCandidate | None, same_text: ListedCandidate | None) -> str:
-    """Return a candidate's language and what it changes in its parent, else in the first one of the same text."""
+    """Return what a candidate changes in its parent, else in the first one of the same text, else its language.
+
+    The language stands there, too, where it is another one.
+    """
     base = parent or same_text
-    before = base.forecast.tunables if base is not None else {}
-    changed = {name: value for name, value in f.tunables.items() if before.get(name) != value}
-    edited = base is not None and base.forecast.source != f.source
-    words = [f.note or ("new text" if edited else ""), shown(changed)]
-    whence = "" if base is None else f"from #{base.number}: " if parent is not None else f"like #{base.number}: "
-    return f"{f.language} {whence}{', '.join(filter(None, words))}".rstrip(" :")
+    before = base.forecast if base is not None else None
+    changed = {
+        name: value for name, value in f.tunables.items() if before is None or before.tunables.get(name) != value
+    }
+    edited = before is not None and before.source != f.source
+    words = ", ".join(filter(None, [f.note or ("new text" if edited else ""), shown(changed)]))
+    language = "" if before is not None and before.language == f.language else f.language
+    start = " ".join(filter(None, [language, f"#{base.number}:" if base is not None else ""]))
+    return f"{start} {words or ('same text' if base is not None else '')}".strip()

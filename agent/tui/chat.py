@@ -10,6 +10,7 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.geometry import Size
 from textual.message import Message
 from textual.widgets import Static
 
@@ -48,6 +49,10 @@ class Block(Static):
     def on_resize(self) -> None:
         """Draw in as many words as the new width allows."""
         self.redraw()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Return the height of the item in this width: what it shows was drawn for the width before."""
+        return self.item.draw(width, self._clock()).get_height(self.styles, width) if width else 0
 
     def action_unfold(self) -> None:
         """Unfold or fold."""

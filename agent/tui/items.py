@@ -187,7 +187,9 @@ class MeasuredItem(Item):
         forms = [[measured_line(r, words) for r in rows] for words in (2, 1, 0)]
         longest = [max(c.cell_length for c in form) for form in forms]
         words = next((2 - n for n, length in enumerate(longest) if not width or length + LABEL <= width), 0)
-        lines = [measured_line(r, words, (width or 2 * LABEL + longest[2 - words]) - longest[2 - words]) for r in rows]
+        space = width - longest[2 - words] if width else 2 * LABEL
+        room = min(space, max(len(r.label) for r in rows) + 1) if space > LABEL // 2 else 0
+        lines = [measured_line(r, words, room) for r in rows]
         earlier = len(self.rows) - len(rows)
         more = [styled(f"… {earlier} earlier ones under Candidates (F3)", "dim")] if earlier else []
         return Content("\n").join([*more, *lines])
@@ -376,7 +378,7 @@ def call_in_full(given: Mapping[str, Any], result: Mapping[str, Any]) -> str:
 def measured_line(row: ListedCandidate, words: int, room: int = 0) -> Content:
     """Return a measured candidate as one line: `words` 2 names the numbers, 1 does not, 0 leaves intervals out.
 
-    `room` are the characters for what the candidate is.
+    `room` are the characters for what the candidate is and a blank.
     """
     f, m = row.expected, row.measured
     assert m is not None
@@ -386,15 +388,16 @@ def measured_line(row: ListedCandidate, words: int, room: int = 0) -> Content:
 
     label = "forecast " if words > 1 else ""
     forecast = label + number(f.median, f.low, f.high) if f.median is not None else "no forecast"
-    name = f"{wording.cut(row.label, room - 1)} " if room > LABEL // 2 and row.label else ""
+    name = f"{wording.cut(row.label, room - 1):<{room}}" if room > 1 else ""
     measured = "replayed " if m.provenance == "replay" else "measured " if words > 1 else ""
     parts: list[TextPart] = [(f"#{row.number} ", "bold"), name, (f"{forecast} → {measured}", "dim")]
     if m.speedup is None:
         parts.append((m.verdict, "$text-error"))
         parts.append((f" ({m.status})" if m.status and m.status != m.verdict else "", "dim"))
     else:
-        tone = {"faster": "$text-success", "slower": "$text-warning"}.get(m.verdict, "dim")
-        parts += [(number(m.speedup, m.low, m.high), "bold"), " ", (m.verdict, tone)]
+        tone = wording.tone(row)
+        mark = f"$text-{tone}" if tone not in ("", "dim") else "dim"
+        parts += [(number(m.speedup, m.low, m.high), "bold"), " ", (m.verdict, mark)]
     if m.surprise is not None:
         surprising = abs(m.surprise) > wording.SURPRISING
         parts.append(

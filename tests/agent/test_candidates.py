@@ -94,3 +94,18 @@ async def test_a_search_leaves_the_better_forecast_of_a_candidate_in_the_table(t
     assert (seed.expected.origin, seed.expected.trials) == ("user", 1)
     assert (seed.forecast.origin[:2], seed.forecast.trials) == ("r-", 0)
     assert seed.forecast.median != seed.expected.median
+
+
+def test_a_label_says_what_a_candidate_changes() -> None:
+    first = replace(forecast(1), language="cuda", tunables={"BLOCK": 256})
+    other = replace(forecast(2), language="cuda", source="// other", tunables={"BLOCK": 64, "WARPS": 8})
+    child = replace(forecast(3, parent=1), language="cuda", source="// child", tunables={}, note="vector loads")
+    moved = replace(forecast(4, parent=1), language="cpp", source="// moved", tunables={"BLOCK": 64})
+    again = replace(first, kernel="again", tunables={"BLOCK": 64})
+    assert [r.label for r in told(first, other, child, moved, again)] == [
+        "cuda BLOCK=256",
+        "cuda BLOCK=64 WARPS=8",
+        "#1: vector loads",
+        "cpp #1: new text, BLOCK=64",
+        "#1: BLOCK=64",
+    ]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from shutil import copy
 
@@ -18,6 +19,7 @@ from forewarp.agent.events import (
     Failed,
     Noted,
     SettingChanged,
+    Spent,
     ToolCalled,
     ToolReturned,
     UserSaid,
@@ -330,3 +332,12 @@ async def test_what_cannot_be_done_is_told_with_a_hint(say: Say, line: str, says
     assert says in end.message
     assert end.hint
     assert end.code in ("usage", "task")
+
+
+async def test_the_demo_is_not_asked_about_and_counts_in_no_budget(talk: Conversation, say: Say) -> None:
+    talk.settings = replace(talk.settings, approval="each", budget=Amounts(measurements=0, device_s=0.001))
+    events = await say("/demo")
+    assert "looked up" in noted(events)
+    assert not [e for e in events if isinstance(e, ApprovalAsked)]
+    assert talk.candidates.best() is not None
+    assert talk.spent == Spent()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from pathlib import Path
 
+from forewarp.agent.base import BaseConversation
 from forewarp.agent.candidates import Candidates
 from forewarp.agent.events import (
     Answered,
@@ -33,6 +34,8 @@ class Scripted:
     `UserSaid` comes first by itself. A script that does not end its turn ends with `Answered`. An `ApprovalAsked` waits
     for its answer. What it was asked to do is in `said`, `steered`, `answers`, `interrupts` and `closed`.
     """
+
+    goes_on = BaseConversation.goes_on
 
     def __init__(self, *scripts: Iterable[Step], settings: Settings | None = None, steerable: bool = False) -> None:
         self.settings = settings or Settings(folder=Path.cwd(), model="openai:scripted")

@@ -128,7 +128,7 @@ async def test_new_rows_are_followed_from_the_last_row_only() -> None:
         assert added is not None
         app.pane.refresh_rows(added)
         await pilot.pause()
-        assert app.screen._compositor.render_strips()[2].text.split()[0] == "1"
+        assert app.screen._compositor.render_strips()[3].text.split()[0] == "1"
         app.query_one(CandidateTable).focus()
         await pilot.press("end")
         app.set_focus(None)
@@ -168,14 +168,16 @@ async def test_control_characters_do_not_reach_the_terminal() -> None:
         await until(pilot, lambda: "evil?]0;tit…" in app.query_one(CandidateTable).render_line(1).text)
 
 
-@pytest.mark.parametrize("width", range(8, 160, 7))
+@pytest.mark.parametrize("width", range(8, 170, 7))
 def test_columns_fit_and_the_most_wanted_stay(width: int) -> None:
     taken = columns.fit(width)
     assert sum(w for _, w in taken) + columns.GAP * (len(taken) - 1) <= max(width, 0)
     names = {c.name for c, _ in taken}
-    if width >= 34:
-        assert {"number", "measured", "forecast", "verdict"} <= names
-    if width >= 150:
+    if width >= 38:
+        assert {"number", "change", "measured", "forecast"} <= names
+    if width >= 57:
+        assert {"surprise", "verdict"} <= names
+    if width >= 157:
         assert names == set(columns.BY_NAME)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from support.scripted_conversation import forecast, measured
+from textual.geometry import Size
 
 from forewarp.agent.candidates import Candidates
 from forewarp.agent.events import (
@@ -23,6 +24,7 @@ from forewarp.agent.events import (
 )
 from forewarp.agent.settings import Settings
 from forewarp.agent.tui import wording
+from forewarp.agent.tui.chat import Block
 from forewarp.agent.tui.items import (
     CallItem,
     CostItem,
@@ -189,3 +191,9 @@ def test_the_status_leaves_out_the_least_needed_first() -> None:
 def test_an_unknown_price_is_said() -> None:
     told = parts(Settings(model=None), Spent(dollars=None), 1)
     assert fitting(told, 200) == "auto · no model · 0/24 measured · price unknown"
+
+
+def test_the_height_of_a_block_is_that_in_the_new_width() -> None:
+    block = Block(UserItem("some words " * 20))
+    heights = [block.get_content_height(Size(), Size(), width) for width in (220, 60, 20)]
+    assert heights == [1, 4, 14]
