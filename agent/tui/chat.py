@@ -52,7 +52,7 @@ class Block(Static):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Return the height of the item in this width: what it shows was drawn for the width before."""
-        return self.item.draw(width, self._clock()).get_height(self.styles, width) if width else 0
+        return self.item.draw(width, self._clock()).get_height({}, width) if width else 0
 
     def action_unfold(self) -> None:
         """Unfold or fold."""
