@@ -27,6 +27,8 @@ class ListedCandidate:
     forecast: CandidateForecast
     expected: CandidateForecast
     measured: CandidateMeasured | None = None
+    before: tuple[CandidateMeasured, ...] = ()
+    """Measurements before the latest one."""
     label: str = ""
 
     @property
@@ -86,6 +88,7 @@ class Candidates:
         elif row is not None:
             if row.expected.device != row.forecast.device:
                 row.expected = row.forecast
+            row.before += (row.measured,) if row.measured else ()
             row.measured = event.against(row.expected)
             self._measured.pop(key, None)
             self._measured[key] = row

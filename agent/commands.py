@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from forewarp.agent import shell
+from forewarp.agent import files, shell
 from forewarp.agent.base import BaseConversation
 from forewarp.agent.candidates import ListedCandidate
 from forewarp.agent.edits import FileEdits
@@ -388,8 +388,8 @@ class SlashCommands:
         else:
             path, text, told = await asyncio.to_thread(_row_text, self._row(which) if which else self._best(""), path)
         call = _call_of_user()
-        written = await self._edits.write(call, "export", path, text)
-        return told.format(written=written)
+        edit = await self._edits.write(call, "export", path, lambda _: text)
+        return told.format(written=files.shown(self._settings.folder, edit.path))
 
     @command()
     async def undo(self, given: Arguments) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,28 +37,35 @@ class FileEdits:
         self._conversation = conversation
         self.written: set[Path] = set()
         self._edits: list[FileEdit] = []
+        self._writing = asyncio.Lock()
 
-    async def write(self, call: str, tool: str, path: str, text: str) -> str:
-        """Write a text and return the path as shown; raises `UsageError` where the user, or the file, says no.
+    async def write(self, call: str, tool: str, path: str, change: Callable[[str | None], str]) -> FileEdit:
+        """Write what `change` makes of a file's text, None for no file; raises `UsageError` for a no of user or system.
 
         The user is asked about files that the model did not write, each edit of them, hidden ones, and programs.
+        Several calls of one step take turns: each reads what the one before it wrote.
         """
         folder = self._conversation.settings.folder
-        target = readable_file(folder, path)
-        if target.exists() and not target.is_file():
-            raise UsageError(f"{path} is no file", hint="name a text file")
-        before = await asyncio.to_thread(read_whole, target, MAX_EDITED) if target.exists() else None
-        reasons = approval_reasons(folder, path, text)
-        if reasons or (before is not None and target not in self.written):
-            await self._ask(call, tool, path, target, before, text, "; ".join(reasons))
-        now = await asyncio.to_thread(read_whole, target, MAX_EDITED) if target.exists() else None
-        if readable_file(folder, path) != target or now != before:
-            raise UsageError(f"{path} was not written: it became another file meanwhile", hint="look at it again")
-        await asyncio.to_thread(_write, target, text)
+        async with self._writing:
+            with _as_usage_error(f"{path} was not written"):
+                target = readable_file(folder, path)
+                if target.exists() and not target.is_file():
+                    raise UsageError(f"{path} is no file", hint="name a text file")
+                before = await asyncio.to_thread(read_whole, target, MAX_EDITED) if target.exists() else None
+                text = change(before)
+                reasons = approval_reasons(folder, path, text)
+                if reasons or (before is not None and target not in self.written):
+                    await self._ask(call, tool, path, target, before, text, "; ".join(reasons))
+                now = await asyncio.to_thread(read_whole, target, MAX_EDITED) if target.exists() else None
+                if readable_file(folder, path) != target or now != before:
+                    raise UsageError(
+                        f"{path} was not written: it became another file meanwhile", hint="look at it again"
+                    )
+                await asyncio.to_thread(_write, target, text)
         self._edits.append(FileEdit(target, before, text))
         if tool == "write_file":
             self.written.add(target)
-        return shown(folder, target)
+        return self._edits[-1]
 
     async def undo(self) -> str:
         """Take the latest write back and say so; raises `UsageError` where there is none, or the file changed since."""
@@ -64,15 +73,18 @@ class FileEdits:
             raise UsageError("nothing was written in this session", hint="there is nothing to undo")
         edit, folder = self._edits[-1], self._conversation.settings.folder
         name = shown(folder, edit.path)
-        now = await asyncio.to_thread(read_whole, edit.path, MAX_EDITED) if edit.path.is_file() else None
-        if now != edit.after:
-            raise UsageError(f"{name} was changed since it was written", hint="undo it by hand")
+        with _as_usage_error(f"{name} was not changed back"):
+            now = await asyncio.to_thread(read_whole, edit.path, MAX_EDITED) if edit.path.is_file() else None
+            if now != edit.after:
+                raise UsageError(f"{name} was changed since it was written", hint="undo it by hand")
+            if edit.before is None:
+                await asyncio.to_thread(edit.path.unlink)
+            else:
+                await asyncio.to_thread(_write, edit.path, edit.before)
         self._edits.pop()
         if edit.before is None:
-            await asyncio.to_thread(edit.path.unlink)
             self.written.discard(edit.path)
             return f"`{name}` is removed again: it was not there before."
-        await asyncio.to_thread(_write, edit.path, edit.before)
         return f"`{name}` is as it was before."
 
     async def _ask(
@@ -92,6 +104,15 @@ class FileEdits:
 def difference(before: str, after: str, name: str) -> str:
     """Return a unified diff of a file's text."""
     return "\n".join(difflib.unified_diff(before.splitlines(), after.splitlines(), name, name, lineterm=""))
+
+
+@contextmanager
+def _as_usage_error(what: str) -> Generator[None]:
+    """Turn what the system says, such as no permission or a full disk, into a `UsageError`."""
+    try:
+        yield
+    except OSError as e:
+        raise UsageError(f"{what}: {e.strerror or e}", hint="write elsewhere, or have the user look at it") from None
 
 
 def _write(target: Path, text: str) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 from pydantic_ai import RunContext
 
 from forewarp.agent.base import BaseConversation
-from forewarp.agent.edits import MAX_EDITED, FileEdits
-from forewarp.agent.files import lines_with, list_files, read_lines, read_whole, readable_file
+from forewarp.agent.edits import FileEdits
+from forewarp.agent.files import lines_with, list_files, read_lines, readable_file, shown
 from forewarp.agent.history import refuse_left_out
 from forewarp.agent.shell import ConfinedShell
 from forewarp.core.errors import UsageError
@@ -22,6 +22,8 @@ from forewarp.tools.wording import counted
 MAX_FILES = 200
 MAX_LINES_FOUND = 100
 MAX_OUTPUT = 8000
+MAX_COMPARED = 50_000
+"""Characters of the longest text whose changed lines are counted."""
 MAX_READ = 32_000
 """Characters of a file that are read at once, and at most as many as the model's room has tokens."""
 
@@ -95,15 +97,20 @@ class FileTools:
             old: The text to replace, as it stands there once, with its blanks; a few lines around the change.
             new: The text in its place.
         """
-        file = readable_file(self._folder, path)
-        if not file.is_file():
-            raise UsageError(f"there is no file {path}", hint="list_files lists them; write_file writes a new one")
-        before = await asyncio.to_thread(read_whole, file, MAX_EDITED)
-        after = replaced(before, old, refuse_left_out(new), path)
-        name = await self._edits.write(context.tool_call_id or "", "edit_file", path, after)
-        changes = list(difflib.ndiff(before.splitlines(), after.splitlines())) if len(after) < 50_000 else []
-        plus, minus = (sum(c.startswith(sign) for c in changes) for sign in "+-")
-        return {"summary": f"edited {name}" + (f": {plus} lines in place of {minus}" if changes else "")}
+        new = refuse_left_out(new)
+
+        def change(text: str | None) -> str:
+            if text is None:
+                raise UsageError(f"there is no file {path}", hint="list_files lists them; write_file writes a new one")
+            return replaced(text, old, new, path)
+
+        edit = await self._edits.write(context.tool_call_id or "", "edit_file", path, change)
+        before, after, said = edit.before or "", edit.after, f"edited {shown(self._folder, edit.path)}"
+        if len(after) < MAX_COMPARED:
+            changes = list(difflib.ndiff(before.splitlines(), after.splitlines()))
+            plus, minus = (sum(c.startswith(sign) for c in changes) for sign in "+-")
+            said += f": {counted(plus, 'line')} in place of {minus}"
+        return {"summary": said}
 
     async def write_file(self, context: Context, path: str, text: str) -> ToolOutput:
         """Write a whole text file of the working folder.
@@ -115,8 +122,10 @@ class FileTools:
             path: The file, seen from the working folder.
             text: Its whole new text.
         """
-        name = await self._edits.write(context.tool_call_id or "", "write_file", path, refuse_left_out(text))
-        return {"summary": f"wrote {len(text)} characters to {name}"}
+        whole = refuse_left_out(text)
+        edit = await self._edits.write(context.tool_call_id or "", "write_file", path, lambda _: whole)
+        written = counted(len(whole), "character")
+        return {"summary": f"wrote {written} to {shown(self._folder, edit.path)}"}
 
     async def run_command(self, context: Context, command: str, seconds: float = 60.0) -> ToolOutput:
         """Run a shell command in the working folder, confined and without network; the user is asked each time.

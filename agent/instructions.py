@@ -24,7 +24,7 @@ def instructions(settings: Settings) -> str:
         device = describe.device_of(settings.place)
     except ForewarpError:
         device = None
-    languages = device.languages if device else LANGUAGES
+    languages = [name for name in (device.languages if device else LANGUAGES) if name != "python"]
     tasks, notes = session.bundled_tasks(), notes_of(settings.folder)
     return render("agent_system.j2", tasks=tasks, device=device, languages=languages, notes=notes)
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from forewarp.agent.base import BaseConversation
 from forewarp.agent.events import ApprovalAsked, Progressed
-from forewarp.agent.files import readable_file, refuse_task_secrets
+from forewarp.agent.files import readable_file, refuse_task_secrets, shown
 from forewarp.agent.settings import over_budget
 from forewarp.core.errors import CandidateError, UsageError
 from forewarp.tools.parts import Amounts, Kernel, Place
+from forewarp.tools.wording import counted
 
 if TYPE_CHECKING:
     from forewarp.tools.forecast_kernel import ForecastResult
@@ -95,6 +96,7 @@ class KernelTools:
 
         host = self._conversation
         kernel = self._inside(kernel)
+        name = shown(host.settings.folder, Path(kernel.path)) if kernel.path else ""
         request = MeasureRequest(task=self._task(task), kernel=kernel, place=host.settings.place)
         steps, stages = list[CandidateForecast](), list[str]()
         loop, left = asyncio.get_running_loop(), asyncio.Event()
@@ -104,7 +106,7 @@ class KernelTools:
             host.emit(steps[0])
 
         def allow(result: ForecastResult) -> str:
-            command = f"measure {kernel.path or f'kernel {result.kernel.short}'} for {task}"
+            command = f"measure {name or f'kernel {result.kernel.short}'} for {task}"
             return asyncio.run_coroutine_threadsafe(ask(command, result.reason), loop).result()
 
         async def ask(command: str, reason: str) -> str:
@@ -191,7 +193,7 @@ class KernelTools:
             model=settings.model if write and isinstance(settings.model, str) else None,
             base_url=settings.base_url if write else None,
         )
-        command = f"search {task} with up to {budget} measurements"
+        command = f"search {task} with up to {counted(budget, 'measurement')}"
         if place is None and (refusal := await self._refusal(call, "search", command, "", budget, asked_by=origin)):
             raise UsageError(f"the search was not started: {refusal}")
         async with self._device:
@@ -215,7 +217,7 @@ class KernelTools:
             python=host.settings.place.python,
         )
         if here:
-            command = f"tune {file} with up to {budget} configurations measured"
+            command = f"tune {file} with up to {counted(budget, 'configuration')} measured"
             if refusal := await self._refusal(call, "tune", command, "", budget, asked_by=origin):
                 raise UsageError(f"nothing was measured: {refusal}")
         else:
@@ -271,11 +273,21 @@ class KernelTools:
             return job.result().model_dump(mode="json")
 
     async def describe(self, task: str) -> dict[str, Any]:
-        """Return a task's `TaskFacts` as data: reference, shapes, tolerance, and seed kernels by language."""
-        from forewarp.tools.describe import task_of
+        """Return a task's `TaskFacts` as data, with what it passes to a kernel, and a kernel to begin with.
 
-        facts = await asyncio.to_thread(task_of, self._task(task), self._conversation.settings.place)
-        return {"summary": f"{facts.name}: {facts.title}", **facts.model_dump(mode="json")}
+        Its reference runs, confined.
+        """
+        from forewarp.tools.interface import task_interface
+
+        name, place = self._task(task), self._conversation.settings.place
+        found = await self._in_thread(lambda executors: task_interface(name, place, None, executors))
+        facts = found.facts
+        title = f": {facts.title}" if facts.title != facts.name else ""
+        problem = f"; what it passes to a kernel is not known: {found.problem}" if found.problem else ""
+        data = facts.model_dump(mode="json") | found.model_dump(mode="json", include={"interface"})
+        start = found.start.model_dump() if found.start and not facts.seeds else None
+        shapes = {shape: text for shape, text in facts.shapes.items() if text}
+        return data | {"summary": f"{facts.name}{title}{problem}", "shapes": shapes, "start": start}
 
     def inside(self, path: str) -> Path:
         """Return a path of the working folder; raises `UsageError` for one outside of it and for one with secrets."""

@@ -21,6 +21,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.usage import RunUsage
 
+from forewarp.agent.edits import difference
 from forewarp.agent.events import ConversationEvent, Retrying
 from forewarp.agent.history import arguments_of, length_of, without_long_texts
 from forewarp.agent.model_turn import CHARACTERS_PER_TOKEN, ModelTurn
@@ -39,7 +40,7 @@ KEPT, PIECE = 0.25, 0.4
 """Parts of the model's room: for the latest messages, which stay, and for a piece of older ones to summarise."""
 
 LONGEST_PROMPT, LONGEST_ANSWER, LONGEST_CALL = 4000, 1500, 300
-"""Characters of a prompt, an answer, and a call or its result in what is summarised."""
+"""Characters of a prompt, an answer, and a call in what is summarised; its result, or an edit, has three times that."""
 
 GOES_ON = "I go on from there."
 
@@ -72,7 +73,7 @@ async def summarised(
     characters = int(room * CHARACTERS_PER_TOKEN)
     cut = _cut(history, int(characters * KEPT)) if keep else len(history)
     old, kept = history[:cut], [without_long_texts(m) if _is_large(m, characters) else m for m in history[cut:]]
-    lines = [line for message in old for line in _lines(message)]
+    lines = [line for message in old for line in told_lines(message)]
     asking = ModelTurn(model, "", [], lambda event: emit(event) if isinstance(event, Retrying) else None)
     summary, why = "", ""
     turn(asking)
@@ -126,7 +127,7 @@ def _latest_prompt(old: Sequence[ModelMessage]) -> str:
     return ""
 
 
-def _lines(message: ModelMessage) -> list[str]:
+def told_lines(message: ModelMessage) -> list[str]:
     """Return a message as lines for a reader: who said or called what, and what came of it."""
     lines: list[str] = []
     for part in message.parts:
@@ -136,7 +137,7 @@ def _lines(message: ModelMessage) -> list[str]:
             case TextPart(content=text) if text.strip():
                 lines.append(f"You: {trim(text, LONGEST_ANSWER)}")
             case ToolCallPart():
-                lines.append(f"You called {part.tool_name}: {trim(str(arguments_of(part) or part.args), LONGEST_CALL)}")
+                lines.append(f"You called {part.tool_name}: {_call_in_short(part)}")
             case ToolReturnPart():
                 content = part.content
                 told = (
@@ -146,6 +147,15 @@ def _lines(message: ModelMessage) -> list[str]:
             case _:
                 pass
     return lines
+
+
+def _call_in_short(part: ToolCallPart) -> str:
+    """Return a call's arguments; of an edit, the lines that it changed."""
+    match part.tool_name, arguments_of(part):
+        case "edit_file", {"path": str(path), "old": str(old), "new": str(new)}:
+            return trim(difference(old, new, path), 3 * LONGEST_CALL)
+        case _, given:
+            return trim(str(given or part.args), LONGEST_CALL)
 
 
 def _pieces(lines: Sequence[str], characters: int) -> list[str]:

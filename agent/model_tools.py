@@ -16,7 +16,8 @@ from forewarp.agent.kernel_tools import KernelTools
 from forewarp.core.errors import UsageError
 from forewarp.tools.measured import Micros
 from forewarp.tools.parts import Kernel, trim
-from forewarp.tools.wording import microseconds, spread
+from forewarp.tools.steps import CandidateMeasured
+from forewarp.tools.wording import counted, microseconds, spread
 
 MAX_CANDIDATES = 40
 MAX_LOG = 1200
@@ -59,6 +60,8 @@ class ModelTools:
         target: str = "",
     ) -> ToolOutput:
         """Compile a kernel and forecast its speed-up over the reference without running it: free, takes seconds.
+
+        A module that builds a C++ or CUDA extension takes as long as that.
 
         Args:
             context: This call.
@@ -163,12 +166,12 @@ class ModelTools:
         return _short_search(found) | {"budget": self._budget()}
 
     async def describe_task(self, task: str) -> ToolOutput:
-        """Read a task: its reference program, shapes and tolerance, and a kernel that works, to start from.
+        """Read a task: reference program, what it passes to a kernel, tolerance, and a kernel to start from.
 
         Args:
             task: Bundled task, or the path of a KernelBench file.
         """
-        return await self._tools.describe(task)
+        return _brief(await self._tools.describe(task))
 
     async def list_candidates(self, task: str = "") -> ToolOutput:
         """List the candidates so far with forecast, measurement and verdict: those measured first, the fastest on top.
@@ -183,7 +186,7 @@ class ModelTools:
         rows = [r for r in self._conversation.candidates if not task or r.forecast.task == task]
         rows.sort(key=standing, reverse=True)
         listed = [_listed(r) for r in rows[:MAX_CANDIDATES]]
-        return {"summary": f"{len(rows)} candidates; {self._budget()}", "candidates": listed}
+        return {"summary": f"{counted(len(rows), 'candidate')}; {self._budget()}", "candidates": listed}
 
     async def read_candidate(self, number: int) -> ToolOutput:
         """Read the text of a candidate of this conversation.
@@ -199,7 +202,11 @@ class ModelTools:
     def _budget(self) -> str:
         """Say how much of the user's budget is spent."""
         cap, spent = self._conversation.settings.budget.measurements, self._conversation.spent.measurements
-        return f"{spent}{'' if cap is None else f' of {cap}'} measurements spent"
+        return (
+            f"{spent} of {counted(cap, 'measurement')} spent"
+            if cap is not None
+            else f"{counted(spent, 'measurement')} spent"
+        )
 
 
 def _call(context: Context) -> str:
@@ -266,8 +273,12 @@ def _listed(row: ListedCandidate) -> ToolOutput:
     if e.median is not None:
         entry["forecast"] = spread(e.median, e.low, e.high)
     if m is not None:
-        entry |= {"measured": m.status if m.speedup is None else spread(m.speedup, m.low, m.high), "verdict": m.verdict}
+        entry |= {"measured": _outcome(m), "verdict": m.verdict, "measured_before": list(map(_outcome, row.before))}
     return _brief(entry)
+
+
+def _outcome(measured: CandidateMeasured) -> str:
+    return measured.status if measured.speedup is None else spread(measured.speedup, measured.low, measured.high)
 
 
 def _shapes(measured: ToolOutput) -> list[ToolOutput]:

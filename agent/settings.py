@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from forewarp.agent.events import Spent
 from forewarp.core.budget import DEFAULT_MEASUREMENTS, Spend
 from forewarp.tools.parts import Amounts, Place
+from forewarp.tools.wording import counted
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -75,6 +76,6 @@ def over_budget(cap: Amounts, spent: Spent, measurements: int = 0) -> str:
         budget = replace(budget, device_s=None)
     elif budget.measurements is not None and spent.measurements + measurements > budget.measurements:
         what = "spent" if measurements == 1 else "too small for it"
-        return f"the budget of {budget.measurements} measurements is {what}"
+        return f"the budget of {counted(budget.measurements, 'measurement')} is {what}"
     over = replace(budget, measurements=None).exhausted(amounts)
     return budget.spent_words(over) if over else ""

@@ -56,6 +56,7 @@ from forewarp.tools.requests import (
 from forewarp.tools.session import Executors, check_price, make_model
 from forewarp.tools.tune import is_autotuned
 from forewarp.tools.validate_task import ValidateResult, validate_task
+from forewarp.tools.wording import counted
 
 MEASURE_LIMIT_S = 120.0
 START_S = 30.0
@@ -394,7 +395,7 @@ class Work:
         said = f"What it passes to a kernel is not known: {found.problem}." if found.problem else ""
         said = start.note if start and start.note else said
         answer = Described(
-            summary=f"Task {facts.name}: {facts.title}. {len(facts.shapes)} shapes; kernels that work in "
+            summary=f"Task {facts.name}: {facts.title}. {counted(len(facts.shapes), 'shape')}; kernels that work in "
             f"{', '.join(facts.seeds) or 'no language yet'}. {said}".strip(),
             task=facts.model_dump(exclude={"seeds"}) | {"reference": trim(facts.reference, 2_000)},
             interface=found.interface and found.interface.model_dump(),

@@ -275,12 +275,10 @@ def _speedups(
 
 
 def _note(own: _Residuals, more: _Residuals, scale: float) -> str:
-    programs = len(set(own.rows[:, -1]))
+    trials, programs = len(own.y), len(set(own.rows[:, -1]))
+    counts = f"{trials} timed trial{'s' * (trials != 1)} of {programs} program{'s' * (programs != 1)}"
     elsewhere = f" and {len(more.y)} on other targets" if len(more.y) else ""
-    return (
-        f"Gaussian process on {len(own.y)} trials of {programs} program{'s' * (programs != 1)}{elsewhere},"
-        f" spread × {scale:.2f}"
-    )
+    return f"Gaussian process on {counts}{elsewhere}, spread × {scale:.2f}"
 
 
 def _residuals(own: _Residuals, more: _Residuals, prior: Variances, *, quick: bool) -> Array:

@@ -448,7 +448,7 @@ def _evidence_used(k: _Kernel, trials: Sequence[Trial]) -> list[str]:
     return [
         f"{len(facts)} facts of the compiled kernel" if facts else "no fact of the compiled kernel",
         *([f"{len(problems)} problems found by looking"] if problems else []),
-        f"{len(trials)} measured trials of this task on this device, {related} of them of this program",
+        f"{wording.counted(len(trials), 'trial')} of this task on this device, {related} of this program",
         f"the answers of {' and '.join(asked)}",
     ]
 

@@ -241,7 +241,7 @@ def _insisted(m: Measurement) -> str:
 
 _VERDICTS = {
     "faster": "Faster: keep it",
-    "slower": "Slower than the {other}: drop it",
+    "slower": "Slower than the {other}: no gain",
     "tie": "As fast as the {other}, within 1 %",
     "inconclusive": "Inconclusive, faster and slower are both possible: measure again on a quieter device",
     "ambiguous": "Ambiguous, equal kernels came out unequal or seconds and clock cycles disagree: measure again on a "

@@ -158,6 +158,7 @@ async def test_the_users_word(
     assert len(of(ApprovalGiven, events)) == asked
     assert results(events)[0]["decision"] == ("measured" if measured else "refused")
     assert talk.spent.measurements == measured
+    assert all(e.command == "measure toy.cpp for " + recorded.task for e in of(ApprovalAsked, events))
     if asked and reply == "no":
         assert "because" in results(events)[0]["summary"]
 

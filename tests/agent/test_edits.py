@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.scripted_model import Call, scripted
+from support.scripted_model import Call, at_once, scripted
 
 from forewarp.agent.conversation import Conversation
 from forewarp.agent.events import Answered, ApprovalAsked, ApprovalReply, ConversationEvent, Failed, Noted, ToolReturned
@@ -170,3 +170,30 @@ async def test_a_command_is_confined_and_asked_for_each_time(talk: Make, folder:
     assert "Permission denied" in made["output"]
     assert "longer than 2 s" in slept["summary"]
     assert "printed more than" in endless["summary"]
+
+
+async def test_two_edits_of_one_step_on_one_file_take_turns(folder: Path, tmp_path: Path) -> None:
+    edits: list[Call] = [
+        ("edit_file", {"path": "mine.cpp", "old": f"int {name}", "new": f"long {name}"}) for name in "ab"
+    ]
+    place = Place(device="cpu", archive=str(tmp_path / "archive.db"))
+    events = await turn(Conversation(Settings(place, folder, at_once(*edits), approval="never")))
+    assert [r["summary"] for r in results(events)] == ["edited mine.cpp: 1 line in place of 1"] * 2
+    assert (folder / "mine.cpp").read_text() == KERNEL.replace("int a", "long a").replace("int b", "long b")
+    first, second = [e.text for e in events if isinstance(e, ApprovalAsked)]
+    assert "+long a" in first
+    assert " long a" in second
+
+
+async def test_what_the_system_refuses_is_no_fault_of_forewarp(talk: Make, folder: Path) -> None:
+    (folder / "file").write_text("x\n")
+    calls: list[Call] = [
+        ("write_file", {"path": "file/below.cpp", "text": "x"}),
+        ("write_file", {"path": f"{'long' * 100}.cpp", "text": "x"}),
+    ]
+    events = await turn(talk(*calls))
+    assert isinstance(events[-1], Answered)
+    assert [r["error"] for r in results(events)] == [
+        "file/below.cpp was not written: File exists",
+        f"{'long' * 100}.cpp was not written: File name too long",
+    ]

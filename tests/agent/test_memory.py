@@ -9,12 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from pydantic_ai.exceptions import ModelContextWindowExceededError, ModelHTTPError
-from pydantic_ai.messages import ModelMessage, ModelRequest, ToolCallPart, ToolReturnPart, UserPromptPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
 from forewarp.agent.conversation import Conversation
 from forewarp.agent.events import Answered, Compacted, ConversationEvent, Failed, Noted
 from forewarp.agent.history import length_of
+from forewarp.agent.memory import told_lines
 from forewarp.agent.model_turn import MOST_CHARACTERS
 from forewarp.agent.settings import Settings
 from forewarp.tools.parts import Place
@@ -123,3 +131,12 @@ async def test_a_prompt_that_no_summary_makes_short_enough_ends_with_a_sentence(
     assert isinstance(end, Failed)
     assert "no room" in end.message
     assert isinstance((await turn(talk, "And now?"))[-1], Answered)
+
+
+def test_a_summary_is_made_from_the_lines_that_an_edit_changed() -> None:
+    around = "".join(f"line {n} stays as it is\n" for n in range(40))
+    edit = {"path": "toy.py", "old": f"{around}x = 1\n{around}", "new": f"{around}x = 2\n{around}"}
+    [line] = told_lines(ModelResponse([ToolCallPart("edit_file", edit)]))
+    assert line.startswith("You called edit_file: --- toy.py")
+    assert "-x = 1\n+x = 2" in line
+    assert len(line) < 1000

@@ -30,6 +30,19 @@ def scripted(*calls: Call, answer: Callable[[list[ModelMessage]], str] = lambda 
     return FunctionModel(whole, stream_function=stream)
 
 
+def at_once(*calls: Call) -> FunctionModel:
+    """A model that makes all these calls in one step, then answers."""
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
+        if returns(messages):
+            yield "Done."
+            return
+        for number, (tool, arguments) in enumerate(calls):
+            yield {number: DeltaToolCall(name=tool, json_args=json.dumps(arguments), tool_call_id=f"call{number}")}
+
+    return FunctionModel(stream_function=stream)
+
+
 def endless(said: asyncio.Event) -> FunctionModel:
     """A model that begins to speak, sets `said`, and never ends."""
 

@@ -74,7 +74,7 @@ def test_trials_move_the_level_and_narrow_it() -> None:
     after = LearnedForecaster().forecast(TASK, GPU, [kernel(1, 128)], trials)[0]
     assert after.median == pytest.approx(2.0, rel=0.25)
     assert after.interval[1] / after.interval[0] < before.interval[1] / before.interval[0]
-    assert "corrected by a Gaussian process on 2 trials" in after.rationale
+    assert "corrected by a Gaussian process on 2 timed trials" in after.rationale
 
 
 def test_what_the_trees_do_not_know_falls_back() -> None:

@@ -72,6 +72,7 @@ def test_the_noise_floor_is_the_far_end_of_the_control() -> None:
     ("verdict", "says", "trusted"),
     [
         ("faster", "keep it", True),
+        ("slower", "no gain", True),
         ("ambiguous", "measure again", True),
         ("suspicious", "do not trust", False),
         ("impossible", "do not trust", False),
