@@ -1,4 +1,4 @@
-"""Verbs on searches: `optimize`, `resume`, `runs`, `show` and `report`."""
+"""Verbs on searches: `optimize`, `resume`, `runs`, `show`, `report` and `export`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forewarp.cli.flags import takes
 from forewarp.cli.options import PLAIN, ArchiveOption, Output, Switch, positive
 from forewarp.core.errors import UsageError
 from forewarp.tools.parts import Place
-from forewarp.tools.requests import ResumeRequest, SearchRequest
+from forewarp.tools.requests import ExportKernelRequest, ResumeRequest, SearchRequest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -199,6 +199,29 @@ def report(
     output.show(document, render)
     if open_:
         _open(path)
+    return exits.OK
+
+
+@takes(ExportKernelRequest, "subject", tunables=Parameter(name="--tunable"))
+def export(request: ExportKernelRequest, *, output: Output = PLAIN) -> int:
+    """Write a winner or a measured kernel as a torch package, a module, or a file for vLLM."""
+    from forewarp.report.documents import Artifact, ExportDocument
+    from forewarp.tools.export import export_kernel
+
+    result = export_kernel(request)
+    made = [Artifact(kind="module", path=path) for path in result.files]
+    run = result.evidence.run_id or None
+    document = ExportDocument(command="export", status="ok", run_id=run, artifacts=made, **dict(result))
+
+    def render(console: Console) -> None:
+        for path in result.files:
+            console.print(path, soft_wrap=True)
+        console.print(result.summary, style="bold")
+        if result.format == "package":
+            test = f"pip install '{result.folder}[test]' && pytest {result.folder}"
+            console.print(f"Install and test it: {test}", soft_wrap=True)
+
+    output.show(document, render)
     return exits.OK
 
 

@@ -1,1 +1,1 @@
-"""Winners as Python modules that drop in for the task's own."""
+"""Winners as Python modules that drop in for the task's own, and as ops of torch."""

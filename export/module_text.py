@@ -53,27 +53,68 @@ def of(winning: Winning, evidence: Sequence[str]) -> str:
     candidate = winning.candidate
     if candidate.language not in DEVICE_ONLY:
         return "".join(f"# {line}".rstrip() + "\n" for line in evidence) + "\n" + bake(candidate)
-    parsed = plans.parse(candidate)
-    resolved = [(j, plans.resolve(parsed, j.signature, candidate.tunables)) for j in winning.judged]
-    kernel = _kernel(candidate, resolved)
-    launcher = _launcher(winning, host_code=parsed.host_code)
+    dispatch = dispatch_of(winning)
     reference, face = _faces(winning)
-    guard = (_PARTS / "guard.py").read_text()
+    kernel = dispatch.kernel if candidate.language == "triton" else ""
+    check_names({"the reference": reference, "the kernel": kernel, "the module itself": dispatch.names})
+    return joined(evidence, [*with_constants(winning, reference), kernel, *dispatch.parts, face])
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """The kernel's text, and the parts that run it: the guard, what compiles and launches it, and the judged shapes."""
+
+    kernel: str
+    parts: tuple[str, ...]
+    cases: tuple[Mapping[str, Any], ...]
+
+    @property
+    def names(self) -> str:
+        """Return a text with the names that the parts define."""
+        return "".join(self.parts[:-1]) + TABLE_NAMES
+
+
+def dispatch_of(winning: Winning, source: Expression | None = None) -> Dispatch:
+    """Return what runs the kernel; `source` is where a native kernel's text comes from, left out the text itself.
+
+    Raises `CandidateError`.
+    """
+    candidate = winning.candidate
+    parsed = plans.parse(candidate)
+    resolved = [(j, None) for j in winning.judged]
+    if candidate.language in DEVICE_ONLY:
+        resolved = [(j, plans.resolve(parsed, j.signature, candidate.tunables)) for j in winning.judged]
+    kernel = _kernel(candidate, resolved)
     seen = _seen_by_model(winning.task)
-    cases = [_case(winning, j, r, seen, kernel) for j, r in resolved]
-    _check_names({"the reference": reference, "the kernel": kernel, "the module itself": guard + launcher + _NAMES})
-    # The first workload's constants: shapes that the module is for should be those that it starts out with.
-    chosen = {k: v for k, v in winning.judged[0].constants.items() if winning.task.format == "kernelbench"}
-    texts = [reference, *(f"{k} = {v!r}" for k, v in chosen.items()), kernel, guard, launcher, _tables(winning, cases)]
-    imports = dict.fromkeys(line for text in (*texts, face) for line in _imports(text))
-    body = "\n\n\n".join(part for part in (_body(text) for text in (*texts, face)) if part)
-    return f"{_docstring(evidence)}\n\nfrom __future__ import annotations\n\n{chr(10).join(imports)}\n\n\n{body}\n"
+    cases = tuple(_case(winning, j, r, seen, kernel) for j, r in resolved)
+    launcher = _launcher(winning, source, host_code=parsed.host_code)
+    return Dispatch(kernel, (part("guard.py"), launcher, _tables(winning, cases)), cases)
 
 
-_NAMES = "\n_CASES = _GUARD = _WRITTEN = None\n"
+def with_constants(winning: Winning, reference: str) -> list[str]:
+    """Return the reference's text, and the constants of the first workload, those that a module starts out with."""
+    chosen = winning.judged[0].constants.items() if winning.task.format == "kernelbench" else ()
+    return [reference, *(f"{k} = {v!r}" for k, v in chosen)]
+
+
+def joined(evidence: Sequence[str], texts: Sequence[str], imports: Sequence[str] = ()) -> str:
+    """Return one module of several texts; imports come first, each once."""
+    lines = dict.fromkeys([*(line for text in texts for line in _imports(text)), *imports])
+    body = "\n\n\n".join(part for part in map(_body, texts) if part)
+    return f"{docstring(evidence)}\n\nfrom __future__ import annotations\n\n{chr(10).join(lines)}\n\n\n{body}\n"
+
+
+class Expression(str):
+    """An expression, where another text would be written as a string."""
+
+    __slots__ = ()
+
+
+TABLE_NAMES = "\n_CASES = _GUARD = _WRITTEN = None\n"
 
 _MODULE = '''
 import inspect
+import operator
 
 
 class ModelNew(Model):
@@ -90,7 +131,8 @@ class ModelNew(Model):
 
     def forward(self, *args, **kwargs):
         values = inspect.signature(super().forward).bind(*args, **kwargs).args if kwargs else args
-        found = _GUARD.run(values, self, self._given, self._wanted, globals())
+        find = operator.attrgetter
+        found = _GUARD.run(values, lambda n: find(n)(self), self.training, self._given, self._wanted, globals())
         return super().forward(*args, **kwargs) if found is None else found
 '''
 
@@ -98,10 +140,13 @@ _SUBMISSION = '''
 import torch
 
 
+_NO_STATE = {}.__getitem__
+
+
 def custom_kernel(data):
     """Return what the task's `ref_kernel` does, by the kernel where it was found right."""
     values = _flat(data, [])
-    found = None if values is None else _GUARD.run(values, None, (), (), {})
+    found = None if values is None else _GUARD.run(values, _NO_STATE, False, (), (), {})
     if found is None:
         from reference import ref_kernel
 
@@ -132,14 +177,16 @@ def _faces(winning: Winning) -> tuple[str, str]:
     return "", _SUBMISSION
 
 
-def _kernel(candidate: Candidate, resolved: Sequence[tuple[ExportedShape, ResolvedPlan]]) -> str:
-    """Return the kernel as text of the module: Triton as it is, but for numbers that are wide; others as a string."""
-    source = plans.without_block(candidate.source)
+def _kernel(candidate: Candidate, resolved: Sequence[tuple[ExportedShape, ResolvedPlan | None]]) -> str:
+    """Return the kernel's text, with the types of a Triton kernel's wide numbers, and a module's chosen tunables."""
+    if candidate.language == "python":
+        return bake(candidate)
+    source = plans.without_block(candidate.source).lstrip("\n")
     if candidate.language != "triton":
-        return ""
+        return source
     wide: dict[tuple[str, str], str] = {}
     for _, plan in resolved:
-        for launch in plan.launches:
+        for launch in plan.launches if plan else ():
             names = _parameters(source, launch.kernel)[0]
             wide |= {
                 (launch.kernel, name): _WIDE[a.kind]
@@ -170,56 +217,72 @@ def _parameters(source: str, kernel: str) -> tuple[list[str], list[str]]:
     return [a.arg for a in found if a.arg not in fixed], fixed
 
 
-def _launcher(winning: Winning, *, host_code: bool) -> str:
+def _launcher(winning: Winning, source: Expression | None, *, host_code: bool) -> str:
     """Return the part that compiles and launches, with what it needs to know filled in."""
     candidate, arch = winning.candidate, winning.target.arch
     if candidate.language == "triton":
-        return (_PARTS / "jit.py").read_text()
-    source = plans.without_block(candidate.source).lstrip("\n")
+        return part("jit.py")
+    if candidate.language == "python":
+        return filled(part("module.py"), {"_TRAINING": winning.task.mode == "train"})
+    text = source or plans.without_block(candidate.source).lstrip("\n")
     if candidate.language == "cuda" and not host_code:
-        return _filled("nvrtc.py", {"_SOURCE": source, "_ARCH": exact_architecture(arch)})
-    values: dict[str, Any] = {"_SOURCE": source, "_FLAGS": cpp.FLAGS, "_AFTER": ("-lm",)}
+        return filled(part("nvrtc.py"), {"_SOURCE": text, "_ARCH": exact_architecture(arch)})
+    values: dict[str, Any] = {"_SOURCE": text, "_FLAGS": cpp.FLAGS, "_AFTER": ("-lm",)}
     if host_code:
         places = ("nvcc", "/usr/local/cuda/bin/nvcc")
         values |= {"_SUFFIX": ".cu", "_COMPILERS": places, "_FLAGS": (*nvcc.FLAGS, nvcc.architecture(arch))}
         values["_AFTER"] = ()
-    return _filled("native.py", values)
+    return filled(part("native.py"), values)
 
 
-def _filled(name: str, values: Mapping[str, Any]) -> str:
-    """Return a part with other values for its constants."""
-    lines = (_PARTS / name).read_text().splitlines()
+def part(name: str) -> str:
+    """Return the text of a file of `drop_in`."""
+    return (_PARTS / name).read_text(encoding="utf-8")
+
+
+def filled(text: str, values: Mapping[str, Any]) -> str:
+    """Return a part with other values for its constants, as far as it has them."""
+    lines = text.splitlines()
     for node in ast.parse("\n".join(lines)).body:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
         if isinstance(target, ast.Name) and target.id in values:
             value = values[target.id]
+            lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or 0) - node.lineno + 1)
             lines[node.lineno - 1] = f"{target.id} = {_literal(value) if isinstance(value, str) else repr(value)}"
     return "\n".join(lines) + "\n"
 
 
 def _literal(text: str) -> str:
-    """Return a string literal that reads as the text does where that can be."""
+    """Return a string literal that reads as the text does where that can be; an expression as it is."""
+    if isinstance(text, Expression):
+        return str(text)
     if "\n" not in text or '"""' in text or "\\" in text or not text.endswith("\n"):
         return repr(text)
     return f'"""\\\n{text}"""'
 
 
-def _case(winning: Winning, judged: ExportedShape, plan: ResolvedPlan, seen: set[str], kernel: str) -> dict[str, Any]:
-    """Return what the guard has to know of one shape."""
-    s = judged.signature
+def _case(
+    winning: Winning, judged: ExportedShape, plan: ResolvedPlan | None, seen: set[str], kernel: str
+) -> dict[str, Any]:
+    """Return what the guard has to know of one shape, and what a launch has."""
+    s, task = judged.signature, winning.task
     tensors = iter(s.inputs)
     values = [
         (type(s.scalars[str(i)]).__name__, s.scalars[str(i)]) if str(i) in s.scalars else _spec(next(tensors))
         for i in range(len(s.inputs) + len(s.scalars))
     ]
-    return {
+    guarded = {
         "name": judged.name,
         "values": tuple(values),
         "constants": {k: v for k, v in judged.constants.items() if k in seen},
         "init": {int(i): v for i, v in s.init.items()},
         "state": {p.name: _spec(p) for p in s.params},
-        "eval": bool(_MODES.search(winning.task.reference)),
+        "training": task.mode == "train" if has_modes(task) else None,
         "writes": bool(s.written),
+    }
+    if plan is None:
+        return guarded
+    return guarded | {
         "inputs": plan.inputs,
         "params": dict(plan.params),
         "outputs": {name: _spec(o) for name, o in zip(plan.outputs, s.outputs, strict=True)},
@@ -228,6 +291,11 @@ def _case(winning: Winning, judged: ExportedShape, plan: ResolvedPlan, seen: set
         "defines": dict(plan.constants),
         "launches": [_launch(launch, plan, kernel) for launch in plan.launches],
     }
+
+
+def has_modes(task: Task) -> bool:
+    """Return whether the reference may compute something else in training than in evaluation."""
+    return task.format == "kernelbench" and bool(_MODES.search(task.reference))
 
 
 def _spec(tensor: Any) -> tuple[str, tuple[int, ...]]:
@@ -260,10 +328,14 @@ def _tables(winning: Winning, cases: Sequence[Mapping[str, Any]]) -> str:
     listed = pprint.pformat(cases, width=118, sort_dicts=False, compact=True)
     device = {"kind": winning.target.kind, "name": winning.target.name}
     numbers = "from math import inf, nan\n\n" if re.search(r"[^'\w](?:inf|nan)\b", listed) else ""
-    return f"{numbers}_CASES = {listed}\n_GUARD = _Guard(_CASES, {device!r}, _prepare)\n"
+    prepare = "_prepare"
+    if winning.candidate.language in DEVICE_ONLY:
+        prepare = "lambda case, device: _on_buffers(case, _prepare(case, device))"
+    return f"{numbers}_CASES = {listed}\n_GUARD = _Guard(_CASES, {device!r}, {prepare})\n"
 
 
-def _docstring(evidence: Sequence[str]) -> str:
+def docstring(evidence: Sequence[str]) -> str:
+    """Return lines as a docstring."""
     text = "\n".join(evidence).replace("\\", "\\\\").replace('"""', "'''")
     return f'"""{text}\n"""'
 
@@ -289,18 +361,18 @@ def _body(text: str) -> str:
     return "\n".join(line for line in lines if not line.startswith("# pyright:")).strip("\n")
 
 
-def _check_names(texts: Mapping[str, str]) -> None:
+def check_names(texts: Mapping[str, str]) -> None:
     """Raise `CandidateError` where two parts mean different things by one name."""
     known: dict[str, tuple[str, str]] = {}
     for place, text in texts.items():
         for name, meaning in _bindings(text).items():
             other, before = known.setdefault(name, (place, meaning))
-            if other != place and (meaning != before or not meaning):
+            if other != place and meaning != before:
                 raise CandidateError(f"{other} and {place} both define {name!r}", hint="rename it in the kernel")
 
 
 def _bindings(text: str) -> dict[str, str]:
-    """Return the names that a text defines at its top level; for imports with what they mean."""
+    """Return the names that a text defines at its top level, each with what it means there."""
     found: dict[str, str] = {}
     for node in ast.parse(text).body:
         if isinstance(node, ast.Import):
@@ -308,7 +380,8 @@ def _bindings(text: str) -> dict[str, str]:
         elif isinstance(node, ast.ImportFrom):
             found |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names if a.name != "*"}
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found[node.name] = ""
+            found[node.name] = ast.dump(node)
         else:
-            found |= {n.id: "" for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            stored = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+            found |= {n.id: ast.dump(node) for n in stored}
     return found

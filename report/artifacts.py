@@ -19,7 +19,7 @@ from forewarp.tools import session
 from forewarp.tools.files import write_whole
 from forewarp.tools.joint_report import JointResult, joint_report
 from forewarp.tools.parts import Interval, Place, shown
-from forewarp.tools.run_report import RunRecord, SearchResult, report
+from forewarp.tools.run_report import RunRecord, SearchResult, latest_run, report
 from forewarp.tools.targets import is_group
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def write_page(place: Place, run: str | None, out: Path | None = None, *, folder
             found = joint_report(archive, run)
             name, text = found.group_id, joint.page(found, {})
         else:
-            found = report(archive, run if run is not None else _latest(archive))
+            found = report(archive, run if run is not None else latest_run(archive))
             name, text = found.run_id, html.page(found, RunRecord.read(archive, found.run_id))
     path = (out or (folder or Path.cwd()) / "forewarp-runs" / name).expanduser().absolute()
     path = path if path.suffix in (".html", ".htm") else path / "report.html"
@@ -163,16 +163,6 @@ def _with_result(document: Document, files: _Folder) -> Document:
     document = document.model_copy(update={"artifacts": [*files.made, Artifact(kind="result", path=str(path))]})
     write_whole(path, model_json(document, indent=2) + "\n")
     return document
-
-
-def _latest(archive: Archive) -> str:
-    runs = archive.runs(limit=1)
-    if not runs:
-        raise UsageError(
-            f"there are no runs in {archive.path} yet",
-            hint="start one with `forewarp optimize softmax`, or pass --archive",
-        )
-    return runs[0].id
 
 
 def _csv(document: SearchDocument) -> str:

@@ -18,6 +18,7 @@ from forewarp.tools.calibration import CalibrationResult
 from forewarp.tools.data import DataResult
 from forewarp.tools.estimate import Estimate
 from forewarp.tools.evaluate import EvaluateResult
+from forewarp.tools.export import ExportResult
 from forewarp.tools.forecast_kernel import ForecastResult
 from forewarp.tools.inspect_kernel import InspectResult
 from forewarp.tools.joint_report import JointResult
@@ -175,6 +176,12 @@ class ReportDocument(Envelope):
     bytes: int = Field(description="Its size.")
 
 
+class ExportDocument(ExportResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `export`; `artifacts` are the files."""
+
+    model_config = ConfigDict(title="forewarp export --json")
+
+
 class DoctorCheck(BaseModel):
     """One thing that doctor looked at. `costs` says what is lost where it is missing."""
 
@@ -293,6 +300,7 @@ DOCUMENTS: dict[str, type[Envelope]] = {
     "tasks": TasksDocument,
     "runs": RunsDocument,
     "report": ReportDocument,
+    "export": ExportDocument,
     "doctor": DoctorDocument,
     "chat": ChatDocument,
     "conversations": ConversationsDocument,

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 import forewarp
-from forewarp.archive.rows import MeasurementRow, RunRow
 from forewarp.archive.store import Archive
 from forewarp.core import serde
-from forewarp.core.errors import CandidateError
-from forewarp.core.values import DEVICE_ONLY
-from forewarp.export import module_text
+from forewarp.core.errors import CandidateError, UsageError
+from forewarp.core.untrusted_text import model_json
+from forewarp.core.values import DEVICE_ONLY, UNTRUSTED, Candidate, Measurement, Signature, Target, Task
+from forewarp.export import module_text, package
 from forewarp.export.module_text import ExportedShape, Winning
 from forewarp.search.holdout import Holdout
-from forewarp.search.summary import RunWinner, best_of
+from forewarp.search.summary import best_of
+from forewarp.tools import session
+from forewarp.tools.files import write_whole
 from forewarp.tools.measured import workload_result
-from forewarp.tools.parts import Device, Interval, Part, speedup_of
+from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Part, Place, speedup_of
+from forewarp.tools.requests import ExportFormat, ExportKernelRequest
+from forewarp.tools.run_report import latest_run
 
 MODULE = "best_module.py"
 """Name of the exported module's file."""
@@ -43,7 +50,7 @@ class DropInEvidence(Part):
 
     schema_version: int = 1
     forewarp: str = Field(description="Version that measured it.")
-    run_id: str
+    run_id: str = Field(description="The run that found it; empty for a kernel that was measured by itself.")
     task: str
     task_sha256: str
     kernel_sha256: str
@@ -74,8 +81,91 @@ class DropIn(Part):
     evidence: DropInEvidence
 
 
+class ExportResult(Part):
+    """Files that a kernel was written to, with what its numbers rest on."""
+
+    summary: str
+    schema_version: int = SCHEMA_VERSION
+    format: ExportFormat
+    name: str
+    folder: str
+    files: list[str]
+    evidence: DropInEvidence
+
+
 def drop_in(archive: Archive, run_id: str) -> DropIn | None:
     """Return the winner of a run as a module; None where there is no winner. Raises `UsageError` for an unknown run."""
+    found = _of_run(archive, run_id)
+    if found is None:
+        return None
+    winning, evidence = found
+    text, why = None, ""
+    try:
+        _check_shapes(winning)
+        text = module_text.of(winning, _in_words(evidence))
+    except CandidateError as e:
+        why = e.message
+    digest = hashlib.sha256(text.encode()).hexdigest() if text else None
+    update = {"module": MODULE if text else None, "module_sha256": digest, "why_no_module": why}
+    return DropIn(text=text, evidence=evidence.model_copy(update=update))
+
+
+def export_kernel(request: ExportKernelRequest) -> ExportResult:
+    """Write a run's winner, or a kernel that was measured, as a module, a package or a file for vLLM.
+
+    Raises `UsageError` where there is no such run or measurement, `CandidateError` where the form does not fit.
+    """
+    place = Place(archive=request.archive)
+    with session.existing_archive(place, "" if request.task else request.subject) as archive:
+        if request.task is not None:
+            winning, evidence = _of_kernel(archive, request, place)
+        else:
+            run_id = _run_of(archive, request.subject)
+            found = _of_run(archive, run_id)
+            if found is None:
+                raise UsageError(f"nothing worked in run {run_id}, so there is no winner")
+            winning, evidence = found
+    _check_shapes(winning)
+    name = request.name or re.sub(r"\W+", "_", winning.task.name).strip("_").lower()
+    words, facts = _in_words(evidence), model_json(evidence, indent=2) + "\n"
+    match request.format:
+        case "package":
+            texts, default = package.package(winning, name, words, facts), name
+        case "vllm-op":
+            texts, default = {f"{name}.py": package.vllm_op(winning, name, words)}, "."
+        case "file":
+            texts, default = {f"{request.name or MODULE.removesuffix('.py')}.py": module_text.of(winning, words)}, "."
+    folder = Path(request.out or default).expanduser().absolute()
+    try:
+        for path, text in texts.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            write_whole(folder / path, text)
+    except OSError as e:
+        raise UsageError(f"{folder} cannot be written: {e.strerror}", hint="pass another --out") from None
+    return ExportResult(
+        summary=f"{evidence.task}: {evidence.speedup} (95 % interval) on {evidence.device.name}, as {request.format}.",
+        format=request.format,
+        name=name,
+        folder=str(folder),
+        files=[str(folder / path) for path in texts],
+        evidence=evidence,
+    )
+
+
+def _run_of(archive: Archive, subject: str) -> str:
+    """Return the run that is meant by an id, by `latest`, or by a folder that holds a run's files."""
+    if subject == "latest":
+        return latest_run(archive)
+    file = Path(subject).expanduser() / "evidence.json"
+    if not file.is_file():
+        return archive.run(subject).id
+    try:
+        return archive.run(str(json.loads(file.read_text(encoding="utf-8"))["run_id"])).id
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UsageError(f"{file} names no run", hint="pass the run's id; `forewarp runs` lists them") from None
+
+
+def _of_run(archive: Archive, run_id: str) -> tuple[Winning, DropInEvidence] | None:
     run = archive.run(run_id)
     best, _ = best_of(archive, run.id)
     row = archive.measurement(best.measurement_id) if best else None
@@ -84,60 +174,99 @@ def drop_in(archive: Archive, run_id: str) -> DropIn | None:
     found = archive.holdouts(run.id).get(best.candidate.sha256)
     holdout = serde.from_data(Holdout, found) if found else None
     signatures = archive.signatures(run.task.sha256, run.target.name)
-    judged = [
-        ExportedShape(s.workload, w.constants, s)
-        for w, s in zip(run.task.workloads[run.target.kind], signatures, strict=False)
-        if w.name in {t.workload for t in row.measurement.workloads}
-    ]
-    judged += [ExportedShape(s.name, s.constants, s.signature) for s in holdout.shapes if s.right] if holdout else []
-    winning = Winning(run.task, run.target, best.candidate, tuple(judged))
-    why = ""
-    if not judged and best.candidate.language in DEVICE_ONLY:
-        why = "the archive does not say which tensors the kernel was measured on"
-    guarded = {j.name for j in judged}
-    evidence = _evidence(run, best, row, holdout, guarded)
-    text = None
-    try:
-        text = None if why else module_text.of(winning, _in_words(evidence))
-    except CandidateError as e:
-        why = e.message
-    digest = hashlib.sha256(text.encode()).hexdigest() if text else None
-    update = {"module": MODULE if text else None, "module_sha256": digest, "why_no_module": why}
-    return DropIn(text=text, evidence=evidence.model_copy(update=update))
-
-
-def _evidence(
-    run: RunRow, best: RunWinner, row: MeasurementRow, holdout: Holdout | None, guarded: Container[str]
-) -> DropInEvidence:
-    m = row.measurement
-    assert m is not None
-    constants = {w.name: w.constants for w in run.task.workloads[run.target.kind]}
-    shapes = [
-        ShapeEvidence.of(workload_result(w), near=False, status=m.status, constants=constants.get(w.workload, {}))
-        for w in m.workloads
-    ]
-    shapes += [ShapeEvidence.of(s, near=True, speedup=speedup_of(s)) for s in (holdout.shapes if holdout else ())]
-    return DropInEvidence.of(
-        m,
+    winning = _winning(run.task, run.target, best.candidate, signatures, row.measurement, holdout)
+    evidence = _evidence(
+        winning,
+        row.measurement,
+        holdout,
         forewarp=run.version or forewarp.__version__,
         run_id=run.id,
-        task=run.task.name,
-        task_sha256=run.task.sha256,
-        kernel_sha256=best.candidate.sha256,
-        language=best.candidate.language,
-        tunables=best.candidate.tunables,
-        device=Device.of(run.target),
-        driver=m.environment.get("driver", ""),
         date=row.finished,
         speedup=speedup_of(best),
         first_speedup=best.first_speedup,
         confirmed=best.confirmed,
         verdict=best.verdict,
+    )
+    return winning, evidence
+
+
+def _of_kernel(archive: Archive, request: ExportKernelRequest, place: Place) -> tuple[Winning, DropInEvidence]:
+    """Return a kernel of the user's own with its latest trusted measurement against the reference."""
+    task = session.load_task(str(request.task), place)
+    candidate = session.read_candidate(request.subject, request.tunables)
+    rows = [
+        r
+        for r in archive.recorded(task_sha256=task.sha256)
+        if r.candidate.sha256 == candidate.sha256 and r.measurement.status == "ok" and speedup_of(r.measurement)
+    ]
+    rows = [r for r in rows if r.measurement.verdict not in UNTRUSTED]
+    if not rows:
+        raise UsageError(
+            f"the archive has no trusted measurement of {request.subject} on {task.name}",
+            hint=f"`forewarp measure {request.task} {request.subject}` makes one",
+        )
+    row, measured = rows[-1], rows[-1].measurement
+    winning = _winning(row.task, row.target, candidate, row.signatures, measured, None)
+    assert measured.speedup is not None
+    evidence = _evidence(
+        winning,
+        measured,
+        None,
+        forewarp=row.version,
+        run_id=row.run or "",
+        date=row.finished,
+        speedup=speedup_of(measured),
+        first_speedup=measured.speedup,
+        confirmed=False,
+        verdict=measured.verdict,
+    )
+    return winning, evidence
+
+
+def _winning(
+    task: Task,
+    target: Target,
+    candidate: Candidate,
+    signatures: Sequence[Signature],
+    measured: Measurement,
+    holdout: Holdout | None,
+) -> Winning:
+    right = {t.workload for t in measured.workloads}
+    workloads = zip(task.workloads[target.kind], signatures, strict=False)
+    judged = [ExportedShape(w.name, w.constants, s) for w, s in workloads if w.name in right]
+    judged += [ExportedShape(s.name, s.constants, s.signature) for s in holdout.shapes if s.right] if holdout else []
+    return Winning(task, target, candidate, tuple(judged))
+
+
+def _check_shapes(winning: Winning) -> None:
+    if not winning.judged and winning.candidate.language in DEVICE_ONLY:
+        raise CandidateError("the archive does not say which tensors the kernel was measured on")
+
+
+def _evidence(winning: Winning, m: Measurement, holdout: Holdout | None, **fields: Any) -> DropInEvidence:
+    task, target, candidate = winning.task, winning.target, winning.candidate
+    constants = {w.name: w.constants for w in task.workloads[target.kind]}
+    shapes = [
+        ShapeEvidence.of(workload_result(w), near=False, status=m.status, constants=constants.get(w.workload, {}))
+        for w in m.workloads
+    ]
+    shapes += [ShapeEvidence.of(s, near=True, speedup=speedup_of(s)) for s in (holdout.shapes if holdout else ())]
+    guarded = {j.name for j in winning.judged}
+    return DropInEvidence.of(
+        m,
+        task=task.name,
+        task_sha256=task.sha256,
+        kernel_sha256=candidate.sha256,
+        language=candidate.language,
+        tunables=candidate.tunables,
+        device=Device.of(target),
+        driver=m.environment.get("driver", ""),
         generalises=holdout.generalises if holdout else None,
         said=holdout.said if holdout else "no near shape was examined",
         shapes=[s.model_copy(update={"guarded": s.name in guarded}) for s in shapes],
         module=None,
         module_sha256=None,
+        **fields,
     )
 
 
@@ -150,7 +279,7 @@ def _in_words(e: DropInEvidence) -> list[str]:
         f"verdict:   {e.verdict}, {confirmed}",
         f"device:    {e.device.name}{f', driver {e.driver}' if e.driver else ''}",
         f"measured:  {e.date}",
-        f"forewarp:  {e.forewarp}, run {e.run_id}",
+        f"forewarp:  {e.forewarp}{f', run {e.run_id}' if e.run_id else ''}",
         f"kernel:    {e.language}, sha256 {e.kernel_sha256}",
     ]
     lines += [f"tunables:  {', '.join(f'{k} = {v}' for k, v in e.tunables.items())}"] if e.tunables else []

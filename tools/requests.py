@@ -19,6 +19,7 @@ AnyPart = TypeVar("AnyPart", bound=Part)
 Baseline = Literal["eager", "compile"]
 RewardShape = Literal["correctness", "brier", "crps", "decision"]
 Split = Literal["train", "validation", "test"]
+ExportFormat = Literal["package", "file", "vllm-op"]
 
 TaskName = Annotated[TaskOrFile, Field(description="Bundled task, task folder or KernelBench file.")]
 Inputs = Annotated[
@@ -98,6 +99,28 @@ class MeasureManyRequest(TaskRequest):
         min_length=1, description="Files that hold the kernels; one that fails stops no other."
     )
     against: Against = None
+
+
+class ExportKernelRequest(Part):
+    """Request to write a winner, or a measured kernel, in a form that others can use."""
+
+    subject: str = Field(
+        description="A run's id, `latest`, or the folder of a run's files; with `task`, the file of a measured kernel."
+    )
+    task: FilePath | None = Field(default=None, description="Task that the kernel was measured on.")
+    format: ExportFormat = Field(
+        default="package",
+        description="package is an installable op of torch with tests and benchmark; file a module in the place of the "
+        "reference; vllm-op a file that registers the op in vLLM's way.",
+    )
+    name: str | None = Field(default=None, description="Name of the package and op; the task's if left out.")
+    tunables: dict[str, int] = Field(
+        default_factory=dict[str, int], description="NAME=VALUE of a declared tunable of the kernel."
+    )
+    out: FilePath | None = Field(
+        default=None, description="Folder to write to; for a package ./NAME if left out, else this folder."
+    )
+    archive: ArchiveFile = None
 
 
 class ForecastRequest(TaskRequest):

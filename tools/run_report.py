@@ -245,6 +245,17 @@ class RunRecord:
         )
 
 
+def latest_run(archive: Archive) -> str:
+    """Return the id of the latest run; raises `UsageError` where there is none."""
+    runs = archive.runs(limit=1)
+    if not runs:
+        raise UsageError(
+            f"there are no runs in {archive.path} yet",
+            hint="start one with `forewarp optimize softmax`, or pass --archive",
+        )
+    return runs[0].id
+
+
 def report(archive: Archive, run_id: str) -> SearchResult:
     """Return the result of a run so far; raises `UsageError` for an unknown run."""
     row = archive.run(run_id)

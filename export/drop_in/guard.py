@@ -1,9 +1,8 @@
-# pyright: reportUnusedClass=false
+# pyright: reportUnusedClass=false, reportUnusedFunction=false
 """The shape guard: the kernel where it was found right, the reference everywhere else."""
 
 from __future__ import annotations
 
-import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,47 +11,56 @@ import torch
 
 _Case = Mapping[str, Any]
 _Launch = Callable[[Mapping[str, torch.Tensor]], None]
+_Answer = Callable[[Sequence[Any], Mapping[str, torch.Tensor]], Any]
 
 
 class _Guard:
     """Calls the kernel for values of a known case; says None for all others."""
 
     def __init__(
-        self, cases: Sequence[_Case], device: Mapping[str, str], prepare: Callable[[_Case, torch.device], _Launch]
+        self, cases: Sequence[_Case], device: Mapping[str, str], prepare: Callable[[_Case, torch.device], _Answer]
     ) -> None:
         self._device, self._prepare = device, prepare
         self._cases: dict[Any, list[_Case]] = {}
         for case in cases:
             self._cases.setdefault(case["values"], []).append(case)
-        self._ready: dict[tuple[str, torch.device], _Launch] = {}
+        self._ready: dict[tuple[str, torch.device], _Answer] = {}
         self._broken = False
         self.calls = 0
 
     def run(
-        self, values: Sequence[Any], owner: Any, given: Sequence[Any], wanted: Sequence[Any], names: Mapping[str, Any]
+        self,
+        values: Sequence[Any],
+        find: Callable[[str], torch.Tensor],
+        training: bool,
+        given: Sequence[Any],
+        wanted: Sequence[Any],
+        names: Mapping[str, Any],
     ) -> Any:
         """Return what the reference would, or None where it has to be asked.
 
-        `owner` is the module that holds the parameters, `given` what it was made with, `wanted` what it was made with
-        when the kernel was judged, `names` the constants that the reference sees.
+        `find` returns a parameter by name, `training` is the module's mode, `given` what it was made with, `wanted`
+        what it was made with when the kernel was judged, `names` the constants that the reference sees.
         """
         case = None if self._broken else self._case(values, given, wanted, names)
         if case is None:
             return None
         tensors = [v for v in values if isinstance(v, torch.Tensor)]
-        state = self._state(case, owner)
+        state = self._state(case, find)
         if state is None or not self._plain([*tensors, *state.values()], case):
             return None
-        if owner is not None and owner.training and case["eval"]:
+        if case["training"] not in (None, training):
             return None
+        key = (case["name"], tensors[0].device)
         try:
-            launch = self._launch(case, tensors[0].device)
+            answer = self._ready.get(key) or self._prepare(case, tensors[0].device)
         except Exception as e:
             self._broken = True
             warnings.warn(f"the kernel cannot be used here, so the reference is: {e}", RuntimeWarning, stacklevel=3)
             return None
+        self._ready[key] = answer
         self.calls += 1
-        return self._call(case, launch, values, state)
+        return answer(values, state)
 
     def _case(
         self, values: Sequence[Any], given: Sequence[Any], wanted: Sequence[Any], names: Mapping[str, Any]
@@ -67,11 +75,11 @@ class _Guard:
                 return None
         return next((c for c in self._cases.get(tuple(key), ()) if _fits(c, given, wanted, names)), None)
 
-    def _state(self, case: _Case, owner: Any) -> dict[str, torch.Tensor] | None:
+    def _state(self, case: _Case, find: Callable[[str], torch.Tensor]) -> dict[str, torch.Tensor] | None:
         found: dict[str, torch.Tensor] = {}
         for name, (dtype, shape) in case["state"].items():
             try:
-                tensor = operator.attrgetter(name)(owner)
+                tensor = find(name)
             except AttributeError:
                 return None
             if str(tensor.dtype) != f"torch.{dtype}" or tuple(tensor.shape) != shape:
@@ -95,13 +103,11 @@ class _Guard:
             for t in tensors
         )
 
-    def _launch(self, case: _Case, device: torch.device) -> _Launch:
-        key = (case["name"], device)
-        if key not in self._ready:
-            self._ready[key] = self._prepare(case, device)
-        return self._ready[key]
 
-    def _call(self, case: _Case, launch: _Launch, values: Sequence[Any], state: Mapping[str, torch.Tensor]) -> Any:
+def _on_buffers(case: _Case, launch: _Launch) -> _Answer:
+    """Return a function of values and parameters that makes the other buffers of a launch and returns its outputs."""
+
+    def answer(values: Sequence[Any], state: Mapping[str, torch.Tensor]) -> Any:
         device = next(v for v in values if isinstance(v, torch.Tensor)).device
         buffers: dict[str, Any] = dict(zip(case["inputs"], values, strict=True))
         buffers |= {local: state[key] for local, key in case["params"].items()}
@@ -115,6 +121,8 @@ class _Guard:
             outputs.append(made)
         launch(buffers)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    return answer
 
 
 def _fits(case: _Case, given: Sequence[Any], wanted: Sequence[Any], names: Mapping[str, Any]) -> bool:

@@ -267,3 +267,25 @@ def test_names_that_two_parts_define_are_refused() -> None:
     clash = replace(task, reference=task.reference + "\ndef _prepare():\n    pass\n")
     with pytest.raises(CandidateError, match="_prepare"):
         exported(clash, candidates.load(ROOT / "examples" / "problem.cpp"))
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_a_module_keeps_to_the_mode_that_it_was_judged_in(mode: str, tmp_path: Path) -> None:
+    (tmp_path / "modes.py").write_text(DOUBLE.replace("2 * x", "2 * x if self.training else 3 * x"))
+    factor, other = (2, 3) if mode == "train" else (3, 2)
+    task = replace(tasks.load(str(tmp_path / "modes.py")), mode=mode)
+    kernel = f"""/*forewarp
+inputs = ["x"]
+outputs = ["y"]
+[[launch]]
+kernel = "times"
+args = ["x", "y", "numel(x)"]
+*/
+extern "C" void times(const float* x, float* y, int n) {{ for (int i = 0; i < n; i++) y[i] = {factor} * x[i]; }}
+"""
+    module: Any = imported(exported(task, candidates.from_source(kernel, "cpp")), tmp_path)
+    model, x = module.ModelNew(), torch.randn(200)
+    assert torch.equal(model.train(mode == "train")(x), factor * x)
+    assert module._GUARD.calls == 1
+    assert torch.equal(model.train(mode != "train")(x), other * x)
+    assert module._GUARD.calls == 1

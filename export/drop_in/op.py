@@ -1,0 +1,121 @@
+# pyright: reportUnusedFunction=false
+"""What the op does: the kernel where it was found right, else the reference, and the reference's gradients."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+_NAMES: Mapping[str, Any] = {}
+_STATE: Sequence[str] = ()
+_NUMBERS: Sequence[int] = ()
+_TRAINING = False
+_GUARD: Any = None
+_KEPT: dict[Any, torch.nn.Module] = {}
+
+
+def _answer(values: Sequence[Any], state: Sequence[torch.Tensor], numbers: Sequence[Any]) -> Any:
+    """Return the outputs, in memory of their own and in plain order."""
+    given, wanted = _constructor(numbers)
+    device = _device(values)
+    with torch.no_grad(), _plainly(device):
+        found = _GUARD.run(values, dict(zip(_STATE, state, strict=True)).__getitem__, _TRAINING, given, wanted, _NAMES)
+        outputs = _several(_call(_kept(numbers, device), values, state) if found is None else found)
+    taken = {t.untyped_storage().data_ptr() for t in (*values, *state) if isinstance(t, torch.Tensor)}
+    own: list[torch.Tensor] = []
+    for output in outputs:
+        plain = output.contiguous()
+        own.append(plain.clone() if plain.untyped_storage().data_ptr() in taken else plain)
+        taken.add(own[-1].untyped_storage().data_ptr())
+    return own[0] if len(own) == 1 else tuple(own)
+
+
+def _shapes(values: Sequence[Any], state: Sequence[torch.Tensor], numbers: Sequence[Any]) -> Any:
+    """Return outputs without elements, by the reference on tensors without elements."""
+    device = _device(values)
+    with torch.no_grad(), _plainly(device):
+        outputs = _several(_call(_made(numbers, device), values, state))
+    made = [torch.empty_like(o, memory_format=torch.contiguous_format) for o in outputs]
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def _gradients(
+    grads: Sequence[torch.Tensor], values: Sequence[Any], state: Sequence[torch.Tensor], numbers: Sequence[Any]
+) -> list[torch.Tensor]:
+    """Return the gradients of all floating-point tensors, by the reference's own autograd, which computes it again."""
+    device = _device(values)
+    together = [*values, *state]
+    places = [i for i, t in enumerate(together) if _is_float(t)]
+
+    def reference(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        whole = list(together)
+        for place, tensor in zip(places, tensors, strict=True):
+            whole[place] = tensor
+        outputs = _several(_call(_kept(numbers, device), whole[: len(values)], whole[len(values) :]))
+        return tuple(o for o in outputs if _is_float(o))
+
+    with torch.no_grad(), _plainly(device):
+        pull = torch.func.vjp(reference, *(together[i] for i in places))[1]
+        return [g.clone(memory_format=torch.contiguous_format) for g in pull(tuple(g for g in grads if _is_float(g)))]
+
+
+def _gradient_shapes(
+    values: Sequence[Any], state: Sequence[torch.Tensor], numbers: Sequence[Any]
+) -> list[torch.Tensor]:
+    """Return gradients without elements."""
+    return [torch.empty_like(t, memory_format=torch.contiguous_format) for t in (*values, *state) if _is_float(t)]
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _device(values: Sequence[Any]) -> torch.device:
+    return next(v.device for v in values if isinstance(v, torch.Tensor))
+
+
+def _plainly(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Compute in the dtypes given, whatever autocast says around: fake and real outputs must not differ."""
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return contextlib.nullcontext()
+
+
+def _constructor(numbers: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the constructor's arguments, with `numbers` for those that differ among shapes, and the usual ones."""
+    wanted = list(_NAMES["get_init_inputs"]())
+    given = list(wanted)
+    for place, number in zip(_NUMBERS, numbers, strict=True):
+        given[place] = number
+    return given, wanted
+
+
+def _made(numbers: Sequence[Any], device: torch.device) -> torch.nn.Module:
+    """Return the reference without weights of its own: each call brings its weights along."""
+    with torch.device(device):
+        model = _NAMES["Model"](*_constructor(numbers)[0]).train(_TRAINING).requires_grad_(False)
+    held = model.state_dict(keep_vars=True)
+    for name in _STATE:
+        held[name].data = held[name].data.new_empty(()).expand(held[name].shape)
+    return model
+
+
+def _kept(numbers: Sequence[Any], device: torch.device) -> torch.nn.Module:
+    key = repr(_constructor(numbers)[0]), device
+    if key not in _KEPT:
+        _KEPT[key] = _made(numbers, device)
+    return _KEPT[key]
+
+
+def _call(model: torch.nn.Module, values: Sequence[Any], state: Sequence[torch.Tensor]) -> Any:
+    return torch.func.functional_call(model, dict(zip(_STATE, state, strict=True)), tuple(values))
+
+
+def _several(result: Any) -> tuple[torch.Tensor, ...]:
+    outputs = (result,) if isinstance(result, torch.Tensor) else tuple(result)
+    if not all(isinstance(o, torch.Tensor) for o in outputs):
+        raise TypeError("the op returns tensors, and the reference returns something else")
+    return outputs

@@ -1,0 +1,77 @@
+"""`forewarp export`: a run's winner and a kernel of one's own, in each form."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.small_tasks import REFERENCE, cpp
+
+from forewarp.cli.main import main
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """Return an archive with a run that was replayed, and the folder of its files."""
+    folder = tmp_path_factory.mktemp("run")
+    archive = str(folder / "archive.db")
+    flags = ("--device", "replay", "--budget", "2", "--quiet", "--archive", archive, "--out", str(folder / "out"))
+    assert main(["optimize", "gelu_bias", *flags]) == 0
+    return archive, folder / "out"
+
+
+def exported(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["export", *arguments, "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_run_is_named_by_id_by_latest_or_by_its_folder(
+    run: tuple[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive, folder = run
+    flags = ("--archive", archive, "--out", str(tmp_path))
+    latest = exported(capsys, "latest", "--format", "file", *flags)
+    assert latest["files"] == [str(tmp_path / "best_module.py")]
+    first = (tmp_path / "best_module.py").read_text()
+    assert first == (folder / "best_module.py").read_text()
+    for subject in (str(folder), latest["run_id"]):
+        assert exported(capsys, subject, "--format", "file", *flags)["run_id"] == latest["run_id"]
+        assert (tmp_path / "best_module.py").read_text() == first
+    assert "there is no run" in exported(capsys, "r-nothing", *flags, code=2)["error"]["message"]
+
+
+def test_a_run_becomes_a_package_or_a_file_for_vllm(
+    run: tuple[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = exported(capsys, "latest", "--archive", run[0])
+    assert made["folder"] == str(tmp_path / "gelu_bias")
+    assert {str(Path(f).relative_to(made["folder"])) for f in made["files"]} >= {
+        *("pyproject.toml", "README.md", "LICENSE", "evidence.json", "benchmark.py", "tests/test_gelu_bias.py"),
+        *("src/gelu_bias/__init__.py", "src/gelu_bias/op.py", "src/gelu_bias/reference.py", "src/gelu_bias/kernel.py"),
+    }
+    evidence = json.loads((tmp_path / "gelu_bias" / "evidence.json").read_text())
+    assert evidence["run_id"] == made["run_id"]
+    exported(capsys, "latest", "--archive", run[0], "--format", "vllm-op", "--name", "fast_gelu")
+    assert "torch.ops.vllm.fast_gelu" in (tmp_path / "fast_gelu.py").read_text()
+    assert "no name of a package" in exported(capsys, "latest", "--archive", run[0], "--name", "9", code=2)["summary"]
+
+
+def test_a_measured_kernel_of_ones_own_is_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task, kernel, archive = tmp_path / "task.py", tmp_path / "mine.cpp", str(tmp_path / "archive.db")
+    task.write_text(REFERENCE)
+    kernel.write_text(cpp().source)
+    flags = (str(kernel), "--task", str(task), "--archive", archive, "--out", str(tmp_path / "made"))
+    assert "there is no archive" in exported(capsys, *flags, code=2)["error"]["message"]
+    assert main(["measure", str(task), str(kernel), "--device", "cpu", "--archive", archive]) == 0
+    made = exported(capsys, *flags)
+    assert made["run_id"] is None
+    assert made["evidence"]["confirmed"] is False
+    assert (tmp_path / "made" / "src" / "task" / "kernel.cpp").exists()
+    kernel.write_text(cpp().source.replace("int c = 0", "int c=0"))
+    error = exported(capsys, *flags, code=2)["error"]
+    assert "no trusted measurement" in error["message"]
+    assert "forewarp measure" in error["hint"]
