@@ -713,7 +713,8 @@ def _winner(settings: Settings, run: str, path: str) -> tuple[str, str, str]:
         raise UsageError(f"no module can be made: {made.evidence.why_no_module}", hint="/export NUMBER writes the text")
     evidence = made.evidence.said.replace("{", "{{").replace("}", "}}")
     default = str(Path("forewarp-runs", run, MODULE))
-    return path or default, made.text, f"The winner of run `{run}` is a module, `{{written}}`: {evidence}."
+    told = f"The winner of run `{run}` is a module, `{{written}}`: {evidence}."
+    return path or default, made.text, f"{told} `forewarp export {run}` makes a package of it."
 
 
 def _checked_model(name: str | Model | None, base_url: str | None, caps: Amounts | None) -> str:

@@ -368,7 +368,9 @@ def check_names(texts: Mapping[str, str]) -> None:
         for name, meaning in _bindings(text).items():
             other, before = known.setdefault(name, (place, meaning))
             if other != place and meaning != before:
-                raise CandidateError(f"{other} and {place} both define {name!r}", hint="rename it in the kernel")
+                raise CandidateError(
+                    f"{other} and {place} both define {name!r}", hint="rename it in the kernel, or pass another --name"
+                )
 
 
 def _bindings(text: str) -> dict[str, str]:

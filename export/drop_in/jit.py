@@ -1,5 +1,5 @@
 # pyright: reportUnusedFunction=false
-"""Triton kernels of this very module, launched through Triton's own run time."""
+"""Triton kernels, launched through Triton's own run time."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 
 import torch
 
+_KERNELS: Mapping[str, Any] = globals()
+
 
 def _prepare(case: Mapping[str, Any], device: torch.device) -> Callable[[Mapping[str, torch.Tensor]], None]:
     """Return a function of a case's buffers; Triton compiles at the first call."""
-    steps = [(globals()[step["kernel"]][tuple(step["grid"])], step) for step in case["launches"]]
+    steps = [(_KERNELS[step["kernel"]][tuple(step["grid"])], step) for step in case["launches"]]
 
     def launch(buffers: Mapping[str, torch.Tensor]) -> None:
         with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
