@@ -206,7 +206,11 @@ def _of_kernel(archive: Archive, request: ExportKernelRequest, place: Place) -> 
             hint=f"`forewarp measure {request.task} {request.subject}` makes one",
         )
     row, measured = rows[-1], rows[-1].measurement
-    winning = _winning(row.task, row.target, candidate, row.signatures, measured, None)
+    signatures = row.signatures
+    if not signatures:  # runs record them, a measurement by itself does not
+        with session.open_session(Place(device=row.target.kind, archive=request.archive), task) as opened:
+            signatures = opened.executor.describe(task)
+    winning = _winning(row.task, row.target, candidate, signatures, measured, None)
     assert measured.speedup is not None
     evidence = _evidence(
         winning,
